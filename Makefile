@@ -1,0 +1,38 @@
+# mldyno: everything a newcomer or CI needs. `make bench` and `make test` work on a fresh machine
+# that has Python 3.10 or newer and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: bench test check selfcheck bench-self bench-peers setup clean
+
+bench: setup  ## what this machine is and how fast it trains and runs models
+	$(BIN)/mldyno quick
+
+test: setup check  ## linters, types, the layer contract, all tests
+	$(BIN)/pytest
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache > $(VENV)/contracts.txt || (cat $(VENV)/contracts.txt; exit 1)
+
+bench-self: setup  ## the product's own speed, as ratios, into bench/RESULTS.md
+	$(BIN)/python bench/bench_self.py
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  (echo "mldyno needs Python 3.10 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1)
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  (echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt -e '.[torch,test]'
+	@touch $(READY)
+
+clean:  ## remove what setup made
+	rm -rf $(VENV) build dist src/*.egg-info

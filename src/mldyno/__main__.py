@@ -1,0 +1,5 @@
+"""`python -m mldyno` is the command `mldyno`."""
+
+from mldyno.cli import main
+
+main()

@@ -1,0 +1,87 @@
+"""From raw samples to a number with its interval.
+
+One process: the median, with a t-interval over ten batch medians, which holds for correlated
+series too. Several processes: the mean of their medians, with a t-interval over the processes,
+since a process has a speed of its own that no amount of measuring within it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mldyno.intervals import batches, half_width, mean, median, quantile
+from mldyno.records import Record
+
+BATCHES = 10
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number in its SI unit, and how far off it may be; no interval where nothing shows it."""
+
+    value: float
+    half_width: float | None
+    unit: str
+    processes: int = 1
+    samples: int = 1
+    steps: int = 1
+    mean: float | None = None
+    fast: float | None = None
+    """The 5 % quantile: the step when nothing was in its way."""
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the 95 % interval."""
+        return None if self.half_width is None else self.value - self.half_width
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of the 95 % interval."""
+        return None if self.half_width is None else self.value + self.half_width
+
+    def scaled(self, factor: float, unit: str) -> Estimate:
+        """The same in another measure."""
+        width = None if self.half_width is None else self.half_width * factor
+        return Estimate(self.value * factor, width, unit, self.processes, self.samples, self.steps)
+
+    def inverse(self, factor: float, unit: str) -> Estimate:
+        """`factor` per this quantity: throughput from time."""
+        width = None if self.half_width is None else factor / self.value * (self.half_width / self.value)
+        return Estimate(factor / self.value, width, unit, self.processes, self.samples, self.steps)
+
+
+def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
+    """The headline of a metric over the processes of one case in one run."""
+    unit = next((s.unit for r in records for s in r.series if s.metric == metric), None)
+    groups = [values for record in records if (values := steady(record, metric))]
+    if unit is None or not groups:
+        return None
+    everything = sorted(value for values in groups for value in values)
+    steps = sum(int(record.facts.get("steps") or 1) for record in records)
+    details = {"samples": len(everything), "steps": steps, "mean": mean(everything)}
+    fast = quantile(everything, 0.05) if len(everything) >= 20 else None
+    if len(groups) > 1:
+        medians = [median(values) for values in groups]
+        return Estimate(mean(medians), half_width(medians), unit, len(groups), **details, fast=fast)  # type: ignore[arg-type]
+    width = None
+    if len(everything) >= BATCHES:
+        width = half_width([median(batch) for batch in batches(groups[0], BATCHES)])
+    return Estimate(median(everything), width, unit, 1, **details, fast=fast)  # type: ignore[arg-type]
+
+
+def steady(record: Record, metric: str) -> list[float]:
+    """The metric's values that count: the steady state, or the process as a whole."""
+    return record.values(metric, "steady") or record.values(metric, "process")
+
+
+def step_time(records: Sequence[Record]) -> Estimate | None:
+    """Time of one step in s; from the time of a whole loop where only that was published."""
+    found = of_metric(records, "step_time")
+    if found is not None:
+        return found
+    steps = records[0].facts.get("steps") if records else None
+    loop = of_metric(records, "loop_time")
+    if loop is None or not isinstance(steps, int):
+        return None
+    return loop.scaled(1 / steps, "s")

@@ -1,0 +1,108 @@
+"""What came of a case on a machine: the records of its newest run as one outcome, and its figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mldyno.analysis.estimates import Estimate, of_metric, step_time
+from mldyno.errors import UsageError, unknown
+from mldyno.records import Case, Record
+
+VALUES = ("step", "throughput", "speedup", "first_step", "time:100steps", "peak_memory")
+_TIME = re.compile(r"^time:(\d+)steps$")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All processes of one case in one run on one machine."""
+
+    records: tuple[Record, ...]
+
+    @property
+    def case(self) -> Case:
+        """The case."""
+        return self.records[0].case
+
+    @property
+    def machine(self) -> str:
+        """The machine's name."""
+        return self.records[0].machine.name
+
+    @property
+    def good(self) -> list[Record]:
+        """The processes that came out well."""
+        return [record for record in self.records if record.status == "ok"]
+
+    @property
+    def status(self) -> str:
+        """Ok where any process came out well; else what the first came to."""
+        return "ok" if self.good else self.records[0].status
+
+    @property
+    def reason(self) -> str:
+        """Why it is not ok."""
+        return "" if self.good else self.records[0].reason
+
+    @property
+    def published(self) -> bool:
+        """Whether this is a published figure, not a measurement."""
+        return self.records[0].provenance == "published"
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know beside the number."""
+        return list(dict.fromkeys(w.message for record in self.records for w in record.warnings))
+
+    def figure(self, value: str) -> Estimate | None:
+        """The value asked for; None where this outcome does not have it."""
+        if not self.good:
+            return None
+        if value == "step":
+            return step_time(self.good)
+        if value == "throughput":
+            return self._throughput()
+        if value == "first_step":
+            found = [r.facts.get("first_step") for r in self.good]
+            first = [float(one) for one in found if isinstance(one, int | float)]
+            return Estimate(sorted(first)[len(first) // 2], None, "s", len(first)) if first else None
+        match = _TIME.match(value)
+        if match:
+            return self._time_of(int(match.group(1)))
+        return of_metric(self.good, value)
+
+    def _throughput(self) -> Estimate | None:
+        step = step_time(self.good)
+        items = self.good[0].facts.get("items_per_step") or self.case.batch
+        if step is None or not isinstance(items, int):
+            return None
+        return step.inverse(items, "1/s")
+
+    def _time_of(self, steps: int) -> Estimate | None:
+        loop = of_metric(self.good, "loop_time")
+        if loop is not None and self.good[0].facts.get("steps") == steps:
+            return loop
+        step = step_time(self.good)
+        return None if step is None else step.scaled(steps, "s")
+
+
+def check_value(value: str, metrics: Iterable[str]) -> None:
+    """Raise unless the value is one that can be shown."""
+    if value.startswith("time:"):
+        match = _TIME.match(value)
+        if not match or not 0 < int(match.group(1)) < 10**12:
+            raise UsageError(f"'{value}' is not a time of steps; write it as time:100steps.")
+        return
+    possible = [*VALUES, *(name for name in sorted(set(metrics)) if name not in ("step_time", *VALUES))]
+    if value not in possible:
+        raise unknown("value", value, possible)
+
+
+def outcomes(records: Sequence[Record]) -> list[Outcome]:
+    """Records put together by machine, case and run, in the order they came."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        if not record.interrupted:
+            groups.setdefault((record.machine.name, record.case.id, record.run.id), []).append(record)
+    return [Outcome(tuple(group)) for group in groups.values()]

@@ -1,0 +1,106 @@
+"""Outcomes laid out on axes: which cells there are, and what stands in each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mldyno.analysis.estimates import Estimate
+from mldyno.analysis.outcomes import Outcome
+from mldyno.records import AXES
+
+Key = tuple[Any, ...]
+ORDER = {"cpu": 0, "train": 0, "infer": 1, "fp32": 0, "device": 0}  # what comes first in a table
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One outcome in a table: its figure, or why there is none."""
+
+    outcome: Outcome
+    figure: Estimate | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class Table:
+    """Rows and columns of cells; axes that vary without having been asked for became rows."""
+
+    value: str
+    rows: tuple[str, ...]
+    cols: tuple[str, ...]
+    row_keys: list[Key] = field(default_factory=list)
+    col_keys: list[Key] = field(default_factory=list)
+    cells: dict[tuple[Key, Key], Cell] = field(default_factory=dict)
+    base: str = ""
+    """What a speed-up is relative to, in words."""
+
+
+def column(outcome: Outcome, name: str) -> Any:
+    """An outcome's value on an axis, or its machine."""
+    return outcome.machine if name == "machine" else getattr(outcome.case, name)
+
+
+def varying(outcomes: Sequence[Outcome]) -> list[str]:
+    """The axes, machine among them, in which these outcomes differ."""
+    names = [*(axis.name for axis in AXES), "machine"]
+    return [name for name in names if len({column(outcome, name) for outcome in outcomes}) > 1]
+
+
+def in_order(keys: set[Key]) -> list[Key]:
+    """Keys sorted as a reader expects: numbers by size, the CPU and fp32 first."""
+
+    def order(key: Key) -> list[tuple[int, int, str]]:
+        return [
+            (0, part, "") if isinstance(part, int) else (ORDER.get(str(part), 1 << 60), 0, str(part)) for part in key
+        ]
+
+    return sorted(keys, key=order)
+
+
+def lay_out(outcomes: Sequence[Outcome], rows: Sequence[str], cols: Sequence[str], value: str) -> Table:
+    """The table of a value; the newest outcome wins where two fall into one cell."""
+    shown = "step" if value == "speedup" else value
+    figures = [(outcome, outcome.figure(shown)) for outcome in outcomes]
+    figures = [(o, figure) for o, figure in figures if figure is not None or o.status != "ok"]
+    extra = [name for name in varying([o for o, _ in figures]) if name not in (*rows, *cols)]
+    table = Table(value, (*extra, *rows), tuple(cols))
+    for outcome, figure in figures:
+        row = tuple(column(outcome, name) for name in table.rows)
+        col = tuple(column(outcome, name) for name in table.cols)
+        table.cells[row, col] = Cell(outcome, figure, tuple(_notes(outcome, figure, value)))
+    table.row_keys = in_order({row for row, _ in table.cells})
+    table.col_keys = in_order({col for _, col in table.cells})
+    return _relative(table) if value == "speedup" else table
+
+
+def _notes(outcome: Outcome, figure: Estimate | None, value: str) -> list[str]:
+    notes = outcome.notes
+    if figure is not None and value.startswith("time:") and not outcome.published:
+        wanted = int(value.removeprefix("time:").removesuffix("steps"))
+        if figure.steps != wanted:
+            notes.append(f"projected from {figure.steps:,} steps")
+    if figure is None and outcome.reason and not outcome.published:
+        notes.append(f"{outcome.status}: {outcome.reason}")
+    return notes
+
+
+def _relative(table: Table) -> Table:
+    """Times turned into speed-ups over the first column, or over the first row of a single column."""
+    along_columns = len(table.col_keys) > 1
+    keys = table.col_keys if along_columns else table.row_keys
+    names = table.cols if along_columns else table.rows
+    if not keys:
+        return table
+    table.base = ", ".join(f"{name} {part}" for name, part in zip(names, keys[0], strict=True)) or "itself"
+    first = keys[0]
+    times = {place: cell.figure for place, cell in table.cells.items()}
+    for (row, col), cell in table.cells.items():
+        base = times.get((row, first) if along_columns else (first, col))
+        figure = None
+        if cell.figure is not None and base is not None:
+            ratio = base.value / cell.figure.value
+            figure = Estimate(ratio, None, "1", samples=cell.figure.samples, steps=cell.figure.steps)
+        table.cells[row, col] = Cell(cell.outcome, figure, cell.notes)
+    return table

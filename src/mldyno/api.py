@@ -1,0 +1,347 @@
+"""One function per verb: what the command line calls, and what a notebook imports.
+
+from mldyno import api
+results = api.run("mlp", device="cpu", placement=["device", "roundtrip"])
+results.compare(by="placement")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mldyno import machine as machines
+from mldyno import plan as plans
+from mldyno import plugins
+from mldyno.analysis import comparisons as comparing
+from mldyno.analysis import tables as laying
+from mldyno.analysis.comparisons import Comparison
+from mldyno.analysis.outcomes import Outcome, check_value, outcomes
+from mldyno.errors import MldynoError, UsageError, unknown
+from mldyno.plan import Plan
+from mldyno.records import Case, Device, Machine, Record, axis_named
+from mldyno.runner.events import Listener
+from mldyno.store import Query, Store, transfer
+from mldyno.store.query import parse_filter
+
+THIS_MACHINE = "this-machine"
+GUESSED_START = {"torch": 6.0, "fake": 0.2}  # s to start a framework and build a case, where nothing is known
+Axes = Mapping[str, Sequence[Any] | Any]
+
+
+# -- running -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Results:
+    """What a run brought: its records, ready to be compared and laid out."""
+
+    run: str
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """The records put together by case."""
+        return outcomes(self.records)
+
+    @property
+    def all_ok(self) -> bool:
+        """Whether every case came out well."""
+        return all(record.status == "ok" for record in self.records)
+
+    def compare(self, by: str) -> list[Comparison]:
+        """The cases against each other along one axis."""
+        return _compared(comparing.along(self.outcomes, axis_named(by)))
+
+    def table(self, rows: Sequence[str] = (), cols: Sequence[str] = (), value: str = "step") -> laying.Table:
+        """The cases laid out on axes."""
+        return laying.lay_out(self.outcomes, rows, cols, value)
+
+
+def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | None = None) -> Plan:
+    """The plan for targets on axes; `gpu` and `all` become the devices that are here."""
+    listed = {name: _listed(values) for name, values in axes.items() if values is not None}
+    devices = listed.get("device", [])
+    frameworks = listed.get("framework") or ["torch"]
+    if "all" in devices or "gpu" in devices:
+        here = [device.name for name in frameworks for device in devices_of(name)]
+        listed["device"] = list(dict.fromkeys(found for word in devices for found in _resolve(word, here)))
+    return plans.expand(list(targets), listed, settings)
+
+
+def _listed(values: Sequence[Any] | Any) -> list[str]:
+    several = values if isinstance(values, list | tuple) else [values]
+    return [str(one) for one in several]
+
+
+def _resolve(word: str, here: list[str]) -> list[str]:
+    if word == "all":
+        return here
+    if word != "gpu":
+        return [word]
+    found = [name for name in here if name != "cpu"]
+    if not found:
+        raise MldynoError("no accelerator found, only the CPU; `mldyno doctor` says what each framework sees.")
+    return found[:1]
+
+
+def probe(frameworks: Sequence[str]) -> dict[str, Any]:
+    """What each framework is and sees here, found out in a process of its own."""
+    from mldyno.runner.worker_process import Ended, WorkerProcess
+
+    worker = WorkerProcess(_python(), lambda: None)
+    try:
+        worker.start()
+        return worker.ask({"do": "probe", "frameworks": list(frameworks)}, 120.0, lambda step: None)
+    except Ended as end:
+        return {"frameworks": {name: {"error": end.reason} for name in frameworks}}
+    finally:
+        worker.kill()
+
+
+def devices_of(framework: str) -> list[Device]:
+    """The devices a framework can use here."""
+    plugins.check("frameworks", framework)
+    found = probe([framework])["frameworks"][framework]
+    if "error" in found:
+        raise MldynoError(f"{framework}: {found['error']}.")
+    return [Device(**one) for one in found["devices"]]
+
+
+def _python() -> str:
+    import sys
+
+    return sys.executable
+
+
+def run(
+    *targets: str,
+    store: Store | str | None = None,
+    listener: Listener | None = None,
+    steps: int | None = None,
+    budget: float | None = None,
+    target: float | None = None,
+    repeats: int | None = None,
+    timeout: float | None = None,
+    **axes: Any,
+) -> Results:
+    """Measure workloads or suites; axes are keywords with a value or a list: device=["cpu", "mps"]."""
+    settings = {"steps": steps, "budget": budget, "target": target, "repeats": repeats, "timeout": timeout}
+    named = {axis_named(name): values for name, values in axes.items()}
+    return run_plan(make_plan(targets, named, settings), opened(store), listener)
+
+
+def run_plan(plan: Plan, store: Store, listener: Listener | None = None, resume: str | None = None) -> Results:
+    """Run a plan, or what is missing of the run to resume."""
+    from mldyno.runner.run import Runner, new_run_id
+
+    runner = Runner(plan, store, resume or new_run_id(), _python())
+    runner.execute(listener or Listener())
+    return Results(runner.run, store.select(Query({"run": runner.run})) if resume else runner.records)
+
+
+def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
+    """The newest run that did not end, of this plan if one is given, and is not being run now."""
+    from mldyno.runner.run import alive
+
+    busy = False
+    for run_id, owner, text in store.unfinished_runs(plan.key if plan else None):
+        if not alive(owner):
+            return run_id, plans.from_text(text)
+        busy = True
+    if busy:
+        raise MldynoError("that run is still going on in another process; nothing to resume.")
+    raise MldynoError("no unfinished run to resume" + (" with these cases" if plan else "") + "; leave --resume away.")
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How long a case is expected to take, in s, and whether that is known from an earlier run."""
+
+    case: Case
+    seconds: float
+    known: bool
+
+
+def forecast(plan: Plan, store: Store) -> list[Forecast]:
+    """The expected time of each case, from its last run here or guessed from the budget."""
+    here = machines.describe().name
+    found = []
+    for workload in dict.fromkeys(case.workload for case in plan.cases):
+        query = Query({"workload": workload, "machine": here}, provenances=("measured",))
+        times = {r.case.id: r.facts.get("wall_time") for r in store.stream(query)}
+        for case in (case for case in plan.cases if case.workload == workload):
+            wall = times.get(case.id)
+            guess = GUESSED_START.get(case.framework, 5.0) + 0.5 * plan.budget
+            known = isinstance(wall, int | float) and plan.steps is None
+            found.append(Forecast(case, plan.repeats * (float(wall or 0) if known else guess), known))
+    order = {case: place for place, case in enumerate(plan.cases)}
+    return sorted(found, key=lambda one: order[one.case])
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def opened(store: Store | str | None) -> Store:
+    """The store that is meant."""
+    return store if isinstance(store, Store) else Store(store)
+
+
+def this_machine() -> Machine:
+    """The facts of this machine."""
+    return machines.describe()
+
+
+def _is_id(text: str) -> bool:
+    return len(text) >= 6 and all(letter in "0123456789abcdef" for letter in text)
+
+
+def pinned_by(text: str, store: Store) -> dict[str, Any]:
+    """The axes and columns that a filter, or a machine's name, pins."""
+    workloads = list(dict.fromkeys([*plugins.names("workloads"), *_published_workloads()]))
+    if text == THIS_MACHINE:
+        return {"machine": machines.describe().name}
+    try:
+        return parse_filter(text, workloads, plugins.names("frameworks"))
+    except UsageError as error:
+        names = store.machines()
+        near = [name for name in names if text.casefold() in name.casefold()]
+        exact = [name for name in names if text.casefold() == name.casefold()]
+        if len(exact or near) == 1:
+            return {"machine": (exact or near)[0]}
+        if near:
+            raise UsageError(f"'{text}' could be any of these machines: {'; '.join(near)}.") from None
+        if "=" in text or "/" in text or text in workloads:
+            raise
+        raise unknown("workload, machine, case or file", text, [*workloads, THIS_MACHINE, *names]) from error
+
+
+def _published_workloads() -> list[str]:
+    from mldyno.store.reference import published
+
+    return [record.case.workload for record in published()]
+
+
+def select(text: str, store: Store, heads: bool = True) -> tuple[list[Record], dict[str, Any]]:
+    """The records that a word means (a file, an id, a machine, a filter), and what it pins."""
+    if os.path.isfile(text):
+        return [record for record, _ in transfer.read(text)], {"file": text}
+    if _is_id(text):
+        found = store.select(Query(ids=(text,), heads=False))
+        if found:
+            return found, {"id": text}
+    pinned = pinned_by(text, store)
+    return store.select(Query(pinned, heads=heads)), pinned
+
+
+def compare(
+    a: str, b: str | None = None, by: str | None = None, anyway: bool = False, store: Store | str | None = None
+) -> list[Comparison]:
+    """A against B, or the cases of A against each other along an axis."""
+    kept = opened(store)
+    left, pinned = select(a, kept)
+    if b is None:
+        axis = axis_named(by or "device", ("machine",))
+        return _compared(comparing.along(_with_time(left, a), axis))
+    right, pinned_too = select(b, kept)
+    names = {*pinned, *pinned_too}
+    allowed = {name for name in names if pinned.get(name) != pinned_too.get(name)}
+    allowed |= {axis_named(by, ("machine",))} if by else set()
+    if "machine" in allowed or "file" in allowed:
+        allowed |= {"machine", "framework version"}
+    if anyway:
+        allowed |= {name for x in outcomes(left) for y in outcomes(right) for name in comparing.differences(x, y)}
+    one_free = "id" in names  # two records named one by one may differ in whatever one thing they do
+    return _compared(comparing.match(_with_time(left, a), _with_time(right, b), allowed, one_free))
+
+
+def _with_time(records: list[Record], text: str) -> list[Outcome]:
+    found = outcomes(records)
+    if not found:
+        raise MldynoError(f"nothing recorded for '{text}' yet; measure it with `mldyno run`.")
+    return [outcome for outcome in found if outcome.status == "ok"]
+
+
+def _compared(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[Comparison]:
+    return [found for base, other in pairs if (found := comparing.compare(base, other)) is not None]
+
+
+def table(
+    target: str | None,
+    rows: Sequence[str] = ("workload", "mode", "batch", "seq"),
+    cols: Sequence[str] = ("machine", "device"),
+    value: str = "step",
+    store: Store | str | None = None,
+) -> laying.Table:
+    """The newest outcomes of a target, laid out on axes."""
+    kept = opened(store)
+    records = select(target, kept)[0] if target else kept.select(Query())
+    check_value(value, {series.metric for record in records for series in record.series})
+    names = [[axis_named(word, ("machine",)) for word in words] for words in (rows, cols)]
+    if set(names[0]) & set(names[1]):
+        raise UsageError(f"an axis can't be both a row and a column: {', '.join(set(names[0]) & set(names[1]))}.")
+    found = outcomes(records)
+    if not found:
+        raise MldynoError(f"nothing recorded for '{target}' yet; measure it with `mldyno run {target}`.")
+    return laying.lay_out(found, names[0], names[1], value)
+
+
+def show(text: str, store: Store | str | None = None) -> list[Record]:
+    """The newest records of a case, or the one with an id."""
+    found = select(text, opened(store))[0]
+    if not found:
+        raise MldynoError(f"nothing recorded for '{text}'; `mldyno history` lists what there is.")
+    return found
+
+
+def history(text: str | None = None, most: int = 20, store: Store | str | None = None) -> list[Record]:
+    """The newest records, newest first."""
+    kept = opened(store)
+    pinned = pinned_by(text, kept) if text else {}
+    return kept.history(Query(pinned, heads=False), most)
+
+
+def export(path: str, form: str, text: str | None = None, store: Store | str | None = None) -> int:
+    """Write stored records to a file; gives how many."""
+    kept = opened(store)
+    query = Query(pinned_by(text, kept) if text else {}, heads=False)
+    return transfer.write(kept.stream(query), path, form)
+
+
+def import_(paths: Sequence[str], store: Store | str | None = None) -> tuple[int, int]:
+    """Take the records of files into the store, all or none; gives how many were new and how many there were."""
+    kept = opened(store)
+    seen = 0
+
+    def rows() -> Any:
+        nonlocal seen
+        for path in paths:
+            for row in transfer.read(path):
+                seen += 1
+                yield row
+
+    new = kept.append_rows(rows())
+    return new, seen
+
+
+def against_published(results: Results, store: Store) -> list[Comparison]:
+    """The cases of a run against the published figures of the same cases."""
+    found = []
+    for outcome in results.outcomes:
+        case = outcome.case
+        same = ("workload", "mode", "batch", "seq", "placement", "precision")
+        query = Query({name: getattr(case, name) for name in same}, provenances=("published",))
+        if outcome.status == "ok":
+            found += _compared([(other, outcome) for other in outcomes(store.select(query)) if other.status == "ok"])
+    return found
+
+
+def quick_plan(settings: Mapping[str, Any] | None = None, framework: str = "torch") -> Plan:
+    """The plan of `mldyno quick`: its suite on every device that is here."""
+    return make_plan(["quick"], {"device": ["all"], "framework": [framework]}, settings)
+
+
+__all__ = ["Comparison", "Forecast", "Results", "compare", "export", "forecast", "history", "import_", "make_plan",
+           "opened", "probe", "quick_plan", "run", "run_plan", "show", "table", "this_machine"]  # fmt: skip

@@ -1,0 +1,41 @@
+"""`mldyno compare`: speed-ups with their intervals and verdicts."""
+
+from __future__ import annotations
+
+import click
+
+from mldyno import api
+from mldyno.cli.options import json_option, print_json, store_option
+from mldyno.errors import MldynoError
+from mldyno.views.words import comparison_json, sentence
+
+
+@click.command("compare")
+@click.argument("a")
+@click.argument("b", required=False)
+@click.option("--by", metavar="AXIS", help="Compare along this axis (device, where only A is given).")
+@click.option("--anyway", is_flag=True, help="Compare even what differs in more than what is compared.")
+@store_option
+@json_option
+def command(a: str, b: str | None, by: str | None, anyway: bool, store: str | None, as_json: bool) -> None:
+    """How much faster is B than A, or the cases of A against each other; and how sure is that?
+
+    A and B are filters (mlp/train/cpu, device=mps/batch=16), ids of records, names of machines
+    ("M1 Max", this-machine) or exported files.
+
+    \b
+    Examples:
+      mldyno compare mlp --by placement
+      mldyno compare mlp/infer/device=cpu mlp/infer/device=mps
+      mldyno compare "M1 Mac mini" this-machine
+      mldyno compare mine.jsonl theirs.jsonl
+    """
+    found = api.compare(a, b, by, anyway, store)
+    if as_json:
+        print_json({"comparisons": [comparison_json(one) for one in found]})
+        return
+    if not found:
+        what = f"'{a}'" if b is None else f"'{a}' and '{b}'"
+        raise MldynoError(f"nothing to compare in {what}: no two outcomes that are ok differ only in that.")
+    for one in found:
+        click.echo(sentence(one))

@@ -1,0 +1,36 @@
+"""`mldyno history`: what was measured, newest first."""
+
+from __future__ import annotations
+
+import click
+
+from mldyno import api
+from mldyno.cli.options import json_option, print_json, store_option
+from mldyno.views.tables import aligned
+from mldyno.views.words import headline
+
+
+@click.command("history")
+@click.argument("what", required=False)
+@click.option("--most", type=click.IntRange(1, 100_000), default=20, show_default=True, help="How many to list.")
+@store_option
+@json_option
+def command(what: str | None, most: int, store: str | None, as_json: bool) -> None:
+    """What was measured, newest first, whatever came of it.
+
+    \b
+    Examples:
+      mldyno history
+      mldyno history mlp/train --most 50
+    """
+    found = api.history(what, most, store)
+    if as_json:
+        rows = [{"id": r.id, "created": r.created, "run": r.run.id, "case": r.case.id, "machine": r.machine.name,
+                 "status": r.status, "reason": r.reason, "provenance": r.provenance} for r in found]  # fmt: skip
+        print_json({"records": rows})
+        return
+    if not found:
+        click.echo("Nothing measured yet. Begin with: mldyno quick")
+        return
+    body = [[r.created[:19].replace("T", " "), r.id[:10], r.case.id, headline(r), r.machine.name] for r in found]
+    click.echo(aligned(["when (UTC)", "id", "case", "outcome", "machine"], body, 5))

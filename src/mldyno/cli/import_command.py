@@ -1,0 +1,29 @@
+"""`mldyno import`: records from files."""
+
+from __future__ import annotations
+
+import click
+
+from mldyno import api
+from mldyno.cli.options import json_option, print_json, store_option
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True)
+@store_option
+@json_option
+def command(files: tuple[str, ...], store: str | None, as_json: bool) -> None:
+    """Take the records of FILES into the store: all of them or, if one is bad, none.
+
+    Records that are there already are left alone, so a file can be imported twice. FILES are JSON
+    lines that `mldyno export` wrote, or a CSV of figures; - is standard input.
+
+    \b
+    Example:
+      mldyno import theirs.jsonl
+    """
+    new, seen = api.import_(files, store)
+    if as_json:
+        print_json({"new": new, "seen": seen})
+    else:
+        click.echo(f"{new:,} new records taken, {seen - new:,} were there already")

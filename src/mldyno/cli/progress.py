@@ -1,0 +1,136 @@
+"""How a run shows itself: a bar with case, estimate and time left on a terminal, else plain lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from mldyno.api import Forecast
+from mldyno.plan import Plan
+from mldyno.records import Case, Record
+from mldyno.runner.events import Listener
+from mldyno.store.codec import encode
+from mldyno.units import show_percent, show_seconds
+from mldyno.views.words import headline
+
+REDRAW = 0.5  # s
+
+
+class TimeLeft:
+    """What a run still takes: the forecast, corrected by how long the ended cases really took."""
+
+    def __init__(self, forecasts: Sequence[Forecast], repeats: int) -> None:
+        self._expected = {one.case.id: one.seconds / repeats for one in forecasts}
+        self._left = {(one.case.id, number) for one in forecasts for number in range(repeats)}
+        self._taken = self._foreseen = 0.0
+        self._began = time.monotonic()
+
+    def ended(self, record: Record) -> None:
+        """A case has ended."""
+        self._left.discard((record.case.id, record.run.round))
+        self._taken += float(record.facts.get("wall_time") or 0)
+        self._foreseen += self._expected.get(record.case.id, 0.0)
+
+    @property
+    def total(self) -> float:
+        """Time in s that the whole run is expected to take."""
+        pace = self._taken / self._foreseen if self._foreseen else 1.0
+        return self._taken + pace * sum(self._expected[case] for case, _ in self._left)
+
+    @property
+    def elapsed(self) -> float:
+        """Time in s since the run began."""
+        return time.monotonic() - self._began
+
+    @property
+    def seconds(self) -> float:
+        """Time in s that is left."""
+        return max(0.0, self.total - self.elapsed)
+
+
+class PlainLines(Listener):
+    """One line a case, on standard error, for pipes and logs."""
+
+    def __init__(self, left: TimeLeft) -> None:
+        self.left = left
+
+    def case_ended(self, record: Record) -> None:
+        """Say what came of it, and how long the rest takes."""
+        self.left.ended(record)
+        click.echo(
+            f"{record.case.id}: {headline(record)}  (about {show_seconds(self.left.seconds or 0.1)} left)", err=True
+        )
+
+
+class Bar(Listener):
+    """A bar that is redrawn at most twice a second, so that the parent hardly runs."""
+
+    def __init__(self, left: TimeLeft) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self.left = left
+        self._drawn = 0.0
+        self._progress: Any = Progress(
+            TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[detail]}"),
+            console=Console(stderr=True), auto_refresh=False, transient=True,
+        )  # fmt: skip
+        self._task = self._progress.add_task("starting", total=1.0, detail="")
+
+    def begin(self, plan: Plan, run: str, todo: int) -> None:
+        """Show the bar."""
+        self._progress.start()
+
+    def case_started(self, case: Case, number: int) -> None:
+        """Name the case that is being set up."""
+        self._draw(case, "setting up", force=True)
+
+    def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
+        """Show the present estimate."""
+        width = f" ±{show_percent(half_width)}" if half_width is not None else ""
+        self._draw(case, f"{show_seconds(step)} a step{width}")
+
+    def _draw(self, case: Case, detail: str, force: bool = False) -> None:
+        now = time.monotonic()
+        if now - self._drawn < REDRAW and not force:
+            return
+        self._drawn = now
+        share = min(0.99, self.left.elapsed / max(self.left.total, 0.1))
+        self._progress.update(
+            self._task,
+            description=case.id,
+            completed=share,
+            detail=f"{detail}, about {show_seconds(self.left.seconds or 1)} left",
+        )
+        self._progress.refresh()
+
+    def case_ended(self, record: Record) -> None:
+        """Leave a line for the case above the bar."""
+        self.left.ended(record)
+        self._progress.console.print(f"{record.case.id}: {headline(record)}", highlight=False, markup=False)
+
+    def end(self) -> None:
+        """Take the bar away."""
+        self._progress.stop()
+
+
+class JsonLines(PlainLines):
+    """One JSON object a line per record on standard output, and the plain lines beside it."""
+
+    def case_ended(self, record: Record) -> None:
+        """Print the record."""
+        super().case_ended(record)
+        click.echo(encode(record))
+
+
+def listener_for(forecasts: Sequence[Forecast], repeats: int, as_json: bool) -> Listener:
+    """The listener that suits where the output goes."""
+    left = TimeLeft(forecasts, repeats)
+    if as_json:
+        return JsonLines(left)
+    return Bar(left) if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else PlainLines(left)

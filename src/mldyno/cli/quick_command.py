@@ -1,0 +1,83 @@
+"""`mldyno quick`: a few minutes, then answers in plain words."""
+
+from __future__ import annotations
+
+import click
+
+from mldyno import api
+from mldyno.analysis.outcomes import Outcome
+from mldyno.cli.axis_options import DURATION
+from mldyno.cli.options import store_option
+from mldyno.cli.progress import listener_for
+from mldyno.errors import NOT_ALL_OK, OK
+from mldyno.runner.interrupts import Interrupted
+from mldyno.store import Store
+from mldyno.units import digits, show_seconds
+from mldyno.views.tables import render
+from mldyno.views.words import factor, machine_lines, sentence
+
+
+@click.command("quick")
+@click.option("--budget", type=DURATION, metavar="TIME", help="Measure each case for at most so long (8s).")
+@click.option("--framework", default="torch", show_default=True, help="torch, or fake for a rehearsal.")
+@store_option
+def command(budget: float | None, framework: str, store: str | None) -> int:
+    """A few minutes: what this machine is, how fast it trains and runs models, on every device.
+
+    \b
+    Example:
+      mldyno quick
+    """
+    for line in machine_lines(api.this_machine()):
+        click.echo(line)
+    kept = Store(store)
+    plan = api.quick_plan({"budget": budget}, framework)
+    forecasts = api.forecast(plan, kept)
+    total = show_seconds(sum(one.seconds for one in forecasts))
+    click.echo(f"{len(plan.cases)} cases, about {total} in all.\n")
+    try:
+        results = api.run_plan(plan, kept, listener_for(forecasts, plan.repeats, as_json=False))
+    except Interrupted as end:
+        raise Interrupted(f"{end}; all that was measured is kept. Go on with: mldyno run --resume") from None
+    click.echo(render(results.table(rows=("workload", "mode", "batch", "placement"), cols=("device",)), "text"))
+    click.echo(
+        render(
+            results.table(rows=("workload", "mode", "batch", "placement"), cols=("device",), value="throughput"), "text"
+        )
+    )
+    click.echo()
+    for line in verdicts(results, kept):
+        click.echo(f"- {line}")
+    return OK if results.all_ok else NOT_ALL_OK
+
+
+def verdicts(results: api.Results, store: Store) -> list[str]:
+    """What the numbers say, each sentence backed by a comparison."""
+    lines = [sentence(found) for axis in ("device", "placement") for found in results.compare(axis)]
+    for outcome in results.outcomes:
+        if outcome.status != "ok":
+            lines.append(f"{outcome.case.id}: {outcome.status}: {outcome.reason}")
+    for found in api.against_published(results, store):
+        way = "faster" if found.ratio >= 1 else "slower"
+        theirs = found.base
+        lines.append(
+            f"{found.other.case.workload} {found.other.case.mode}: this machine's {found.other.case.device} is "
+            f"{factor(found)} {way} than the {theirs.case.device} of a published {theirs.machine} "
+            f"({theirs.records[0].run.id}; published figures have no interval"
+            + (f"; {theirs.notes[0]})" if theirs.notes else ")")
+        )
+    rates = [(o, o.figure("step")) for o in results.outcomes if o.status == "ok"]
+    best = max(
+        ((_rate(o, f.value), o) for o, f in rates if f is not None and _rate(o, f.value)),
+        default=None,
+        key=lambda x: x[0],
+    )
+    if best is not None:
+        lines.append(f"the highest rate seen was {digits(best[0])} GFLOP/s, in {best[1].case.id}")
+    return lines
+
+
+def _rate(outcome: Outcome, step: float) -> float:
+    """GFLOP/s of an outcome; 0 where its operations are not counted."""
+    flops = outcome.good[0].facts.get("flops_per_step")
+    return float(flops) / step / 1e9 if isinstance(flops, int | float) else 0.0

@@ -1,0 +1,31 @@
+"""`mldyno show`: all that is known of a case or record."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from mldyno import api
+from mldyno.cli.options import json_option, print_json, store_option
+from mldyno.store.codec import encode
+from mldyno.views.words import story
+
+
+@click.command("show")
+@click.argument("what")
+@store_option
+@json_option
+def command(what: str, store: str | None, as_json: bool) -> None:
+    """All that is known of a case (its newest run) or of the record with an id.
+
+    \b
+    Examples:
+      mldyno show mlp/train/cpu
+      mldyno show 3f9c2a71
+    """
+    found = api.show(what, store)
+    if as_json:
+        print_json({"records": [json.loads(encode(record)) for record in found]})
+        return
+    click.echo("\n\n".join(story(record) for record in found))

@@ -1,0 +1,208 @@
+"""A rehearsal framework: nothing is computed, time is virtual, and every fault can be scripted.
+
+It makes end-to-end tests exact and instant, and lets a user see a whole run without a framework.
+A script is JSON in the environment variable MLDYNO_FAKE: a list of rules, of which the first whose
+`match` fits the case's id applies.
+
+    [{"match": "mlp/train/*", "step": 0.002, "noise": 0.01},
+     {"match": "*/b64/*", "fail": "oom", "after": 100}]
+
+Keys of a rule (times in s of virtual time):
+  step    time of a step on the device      times   step times taken in turn instead
+  noise   relative spread of step times     slow    [n, f]: the first n steps take f times as long
+  issue   host's time to issue a step; with it the device works asynchronously
+  fail    exception, oom, unsupported, kill, segv, hang, garbage, half, hog, wrong, stuck, unsettled
+  after   how many steps come out well before it fails; 0, the default, fails in the very first
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from mldyno.frameworks import Unsupported
+
+if TYPE_CHECKING:
+    from mldyno.records import Case, Device
+
+# Virtual seconds per item and to issue a step, on the two devices of the rehearsal.
+ITEM_COST = {"cpu": 1e-5, "gpu": 1e-6}
+ISSUE_COST = {"cpu": 0.0, "gpu": 5e-5}
+TRAIN_FACTOR = 3.0
+
+
+class VirtualClock:
+    """Time in ns that passes only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.busy_until = 0  # when the device will have done what was issued
+
+    def __call__(self) -> int:
+        """The time now; looking at it takes 40 ns, as with a real clock."""
+        self.now += 40
+        return self.now
+
+
+CLOCK = VirtualClock()
+
+
+def _rule_for(case: Case) -> dict[str, Any]:
+    import json
+
+    rules = json.loads(os.environ.get("MLDYNO_FAKE", "[]"))
+    return next((rule for rule in rules if fnmatchcase(case.id, rule.get("match", "*"))), {})
+
+
+def _fail(kind: str) -> None:  # noqa: PLR0912
+    """Do the damage of that kind, for real: the parent must survive it."""
+    if kind == "exception":
+        raise RuntimeError("scripted failure")
+    if kind == "oom":
+        raise MemoryError("scripted: out of memory, tried to allocate 64 GiB")
+    if kind == "unsupported":
+        raise Unsupported("scripted: this device can't do that")
+    if kind == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "segv":
+        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if kind == "hang":
+        time.sleep(3600)
+    if kind == "garbage":
+        os.write(1, b"\xff\xfe{not an answer}\n")
+        for _ in range(64):
+            print("x" * 65_535)  # noqa: T201
+    if kind == "half":
+        for descriptor in range(3, 32):  # an unruly library: it writes into every pipe it finds
+            try:
+                os.write(descriptor, b'{"is": "blo')
+            except OSError:
+                continue
+        os._exit(0)
+    if kind == "hog":
+        held = []
+        while True:
+            held.append(b"\1" * (16 << 20))
+            time.sleep(0.01)
+
+
+class FakeProgram:
+    """Steps that only let virtual time pass."""
+
+    params: int | None = None
+
+    def __init__(self, case: Case, rule: dict[str, Any]) -> None:
+        import random
+
+        batch = case.batch or 1
+        kind = "cpu" if case.device == "cpu" else "gpu"
+        factor = TRAIN_FACTOR if case.mode == "train" else 1.0
+        default = ITEM_COST[kind] * batch * factor
+        self.case, self.rule = case, rule
+        self.times = rule.get("times") or [rule.get("step", default)]
+        self.noise = rule.get("noise", 0.0)
+        self.slow_steps, self.slow_factor = rule.get("slow", (1, 10.0))
+        self.issue = rule.get("issue", ISSUE_COST[kind])
+        self.random = random.Random(case.id + str(rule.get("seed", "")))
+        self.failure, self.after = rule.get("fail", ""), rule.get("after", 0)
+        self.done = 0
+        self.lessons = 0
+
+    def run(self, steps: int) -> None:
+        """Issue steps: the device's time line moves on; without an issue cost the host waits for it."""
+        for _ in range(steps):
+            if self.failure and self.done >= self.after:
+                failure, self.failure = self.failure, ""
+                _fail(failure)
+            cost = self.times[self.done % len(self.times)]
+            if self.noise:
+                cost *= max(0.1, self.random.gauss(1.0, self.noise))
+            if self.done < self.slow_steps:
+                cost *= self.slow_factor
+            if self.rule.get("fail") == "unsettled":
+                cost *= 0.97 ** min(self.done, 400)
+            CLOCK.now += round(self.issue * 1e9)
+            CLOCK.busy_until = max(CLOCK.now, CLOCK.busy_until) + round(cost * 1e9)
+            if not self.issue:
+                CLOCK.now = CLOCK.busy_until
+            self.done += 1
+
+    def synchronize(self) -> None:
+        """Virtual time passes until the device is done."""
+        CLOCK.now = max(CLOCK.now, CLOCK.busy_until)
+
+    def causes(self) -> tuple[int, ...]:
+        """Nothing is compiled or allocated."""
+        return ()
+
+    def loss(self) -> float | None:
+        """A loss that falls with every lesson, unless the script says that nothing is learned."""
+        if self.case.mode != "train":
+            return None
+        if self.rule.get("fail") == "wrong":
+            return -1.0
+        return 1.0 if self.rule.get("fail") == "stuck" else 1.0 / (1 + self.done + self.lessons)
+
+    def learn(self) -> None:
+        """One lesson."""
+        self.lessons += 1
+
+    def disagreement(self) -> tuple[float, float] | None:
+        """Half of the values off where the script says wrong; exact otherwise."""
+        if self.rule.get("fail") == "wrong":
+            return 0.5, 1e-3
+        return None if self.case.device == "cpu" else (0.0, 1e-3)
+
+    def device_peak(self) -> int | None:
+        """A thousand bytes an item, off the CPU."""
+        return None if self.case.device == "cpu" else 1000 * (self.case.batch or 1)
+
+    def seen_device(self) -> str:
+        """The device of the case."""
+        return self.case.device
+
+
+class Fake:
+    """The rehearsal framework."""
+
+    name = "fake"
+    clock: Callable[[], int] | None = staticmethod(CLOCK)
+
+    def start(self) -> None:
+        """Nothing to import."""
+
+    def versions(self) -> dict[str, str]:
+        """Its own version."""
+        return {"fake": "1"}
+
+    def threads(self) -> int | None:
+        """One."""
+        return 1
+
+    def devices(self) -> list[Device]:
+        """A slow processor, and a fast accelerator that must be waited for."""
+        from mldyno.records import Device
+
+        return [Device("cpu", "fake", "rehearsal CPU"), Device("gpu", "fake", "rehearsal accelerator", 8 << 30)]
+
+    def open(self, case: Case, build: Callable[..., Any] | None) -> FakeProgram:
+        """Take the script's rule for the case."""
+        if case.device not in ("cpu", "gpu"):
+            raise Unsupported(f"no device '{case.device}' here; fake has cpu, gpu")
+        return FakeProgram(case, _rule_for(case))
+
+    def explain(self, error: BaseException) -> tuple[str, str]:
+        """The status that belongs to a scripted error."""
+        if isinstance(error, MemoryError):
+            return "oom", str(error)
+        if isinstance(error, Unsupported):
+            return "unsupported", str(error)
+        return "failed", f"{type(error).__name__}: {error}"
+
+
+FRAMEWORK = Fake()

@@ -1,0 +1,57 @@
+"""Blocks of k steps with one synchronisation: how long they take, and how many steps they need."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from mldyno.intervals import median
+from mldyno.measure.clock import Clock
+
+OVERHEAD = 0.005  # clock and sync may cost this share of a block
+SHORTEST = 300_000  # ns: a block is at least this long, and a short one stays under 1 ms
+
+
+class Steps(Protocol):
+    """What can be timed: steps that are issued, and a way to wait for them."""
+
+    def run(self, steps: int) -> None:
+        """Issue steps."""
+
+    def synchronize(self) -> None:
+        """Wait for them."""
+
+
+class Blocks:
+    """Times blocks of a program; `size` is the number of steps in a block."""
+
+    def __init__(self, program: Steps, clock: Clock) -> None:
+        self.program, self.clock = program, clock
+        self.size = 1
+
+    def time(self, steps: int) -> int:
+        """Time in ns of that many steps, until the device has done them."""
+        clock = self.clock
+        start = clock()
+        self.program.run(steps)
+        self.program.synchronize()
+        return clock() - start
+
+    def drain(self) -> tuple[int, int]:
+        """One block: ns until the loop returned, and ns until the device was done too."""
+        clock = self.clock
+        start = clock()
+        self.program.run(self.size)
+        issued = clock()
+        self.program.synchronize()
+        return issued - start, clock() - start
+
+    def overhead(self) -> float:
+        """Cost in ns of the clock and of a synchronisation with nothing to wait for."""
+        return median([self.time(0) for _ in range(9)])
+
+    def fit(self, step: float) -> None:
+        """Choose the block's size for a step of so many ns: long enough to hide clock and sync."""
+        step = max(step, 1.0)
+        needed = max(SHORTEST, self.overhead() / OVERHEAD)
+        self.size = max(1, math.ceil(needed / step))

@@ -1,0 +1,280 @@
+"""The nouns that cross every border: Case, Series, Record, and the axes a case lies on.
+
+Rules: everything here is frozen and standard library only (a worker in any interpreter uses it);
+quantities are in SI base units; raw samples are kept and every statistic is derived on reading;
+a record is never changed, and its id is the hash of its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from mldyno.errors import MldynoError, UsageError, unknown
+
+Mode = Literal["train", "infer"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16", "fp64"]
+Placement = Literal["device", "host", "roundtrip", "loader"]
+Status = Literal["ok", "oom", "timeout", "failed", "unsupported", "wrong", "unsteady"]
+Provenance = Literal["measured", "imported", "published"]
+Unit = Literal["s", "B", "J", "W", "1/s", "1"]
+
+MODES: tuple[str, ...] = get_args(Mode)
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+PLACEMENTS: tuple[str, ...] = get_args(Placement)
+DEVICE_KINDS = ("cpu", "gpu", "mps", "cuda", "xpu", "sim")
+
+BIGGEST = 2**53  # whole numbers in a record stay exact in any JSON reader
+
+
+@dataclass(frozen=True)
+class Case:
+    """One point to measure; None means unstated (published rows) or the framework's own default."""
+
+    workload: str
+    version: int = 1
+    framework: str = "torch"
+    device: str = "cpu"
+    mode: Mode | None = "train"
+    precision: Precision | None = "fp32"
+    batch: int | None = None
+    seq: int | None = None
+    placement: Placement | None = "device"
+    workers: int | None = 1
+    compile: bool = False
+    threads: int | None = None
+
+    @property
+    def id(self) -> str:
+        """The readable id, such as bert-base/train/torch/mps/fp32/b16/s128/host."""
+        parts = [
+            self.workload if self.version == 1 else f"{self.workload}@{self.version}",
+            self.mode,
+            self.framework,
+            self.device,
+            self.precision,
+            self.batch and f"b{self.batch}",
+            self.seq and f"s{self.seq}",
+            self.placement,
+            f"w{self.workers}" if self.workers and self.workers > 1 else None,
+            "compile" if self.compile else None,
+            self.threads and f"t{self.threads}",
+        ]
+        return "/".join(str(part) for part in parts if part)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One direction a case can vary in: its name, the words for it, and how its values are read."""
+
+    name: str
+    help: str
+    values: tuple[str, ...] = ()
+    number: bool = False
+    aliases: tuple[str, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def parse(self, text: str) -> Any:
+        """One value of this axis from the text a user typed."""
+        text = self.words.get(text.strip(), text.strip())
+        if self.name == "compile":
+            if text.lower() not in _YES_NO:
+                raise unknown(self.name, text, _YES_NO)
+            return _YES_NO[text.lower()]
+        if self.number:
+            if not text.isdecimal() or not 0 < int(text) < BIGGEST:
+                raise UsageError(f"'{text}' is not a {self.name}; write a whole number such as 16.")
+            return int(text)
+        if self.name == "device":
+            kind, _, index = text.partition(":")
+            if kind not in DEVICE_KINDS or (":" in text and not index.isdecimal()):
+                raise unknown("device", text, (*DEVICE_KINDS, "cuda:0", "all"))
+        elif self.values and text not in self.values:
+            raise unknown(self.name, text, self.values)
+        return text
+
+
+_YES_NO = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+
+AXES: tuple[Axis, ...] = (
+    Axis("workload", "what is computed"),
+    Axis("framework", "torch, or fake for a rehearsal"),
+    Axis("device", "cpu, mps, cuda:0, xpu, gpu (the accelerator), all", words={"cuda": "cuda:0"}),
+    Axis("mode", "train, infer", MODES, words={"training": "train", "inference": "infer"}),
+    Axis("precision", ", ".join(PRECISIONS), PRECISIONS),
+    Axis("batch", "items per step", number=True, aliases=("batch-size", "batch_size")),
+    Axis("seq", "tokens per item", number=True, aliases=("seq-len", "sequence_length")),
+    Axis("placement", "device, host (copied in each step), roundtrip (and back), loader", PLACEMENTS),
+    Axis("workers", "processes that train together", number=True),
+    Axis("compile", "yes, no: compile the model first"),
+    Axis("threads", "CPU threads of the framework", number=True),
+)
+AXIS: dict[str, Axis] = {name: axis for axis in AXES for name in (axis.name, *axis.aliases)}
+
+
+def axis_named(word: str, more: tuple[str, ...] = ()) -> str:
+    """The axis a user means by a word; `more` names further columns that are possible here."""
+    if word in more:
+        return word
+    if word not in AXIS:
+        raise unknown("axis", word, (*more, *(axis.name for axis in AXES)))
+    return AXIS[word].name
+
+
+@dataclass(frozen=True)
+class Series:
+    """Values of one metric in order; each is the mean over `block` steps of turn `turn`."""
+
+    metric: str
+    unit: Unit
+    values: tuple[float, ...]
+    phase: str = "steady"
+    block: int = 1
+    turn: int | None = None
+
+
+@dataclass(frozen=True)
+class Warning_:
+    """One entry of the closed list of warnings, with what to do about it."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Which run a record comes from; `round` counts fresh processes per case, `process` all of the run."""
+
+    id: str
+    suite: str | None = None
+    round: int = 0
+    process: int = 0
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device a framework can use."""
+
+    name: str
+    framework: str
+    title: str = "unknown"
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the machine is; unknown words are 'unknown', unknown numbers None."""
+
+    name: str
+    system: str = "unknown"
+    release: str = "unknown"
+    arch: str = "unknown"
+    cpu: str = "unknown"
+    cores: int | None = None
+    memory: int | None = None
+    devices: tuple[Device, ...] = ()
+    power: str = "unknown"
+    virtualised: bool | None = None
+
+
+@dataclass(frozen=True)
+class Software:
+    """What computed: interpreter, framework and versions, threads, and settings that matter."""
+
+    mldyno: str = "unknown"
+    python: str = "unknown"
+    framework: str = "unknown"
+    versions: dict[str, str] = field(default_factory=dict)
+    threads: int | None = None
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Proofs that the work was done: None where a proof does not apply to the case."""
+
+    learned: bool | None = None
+    agrees: bool | None = None
+    error: float | None = None
+
+
+Fact = float | int | str | bool | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One case measured in one process, or one published figure: immutable, self-describing."""
+
+    schema: int
+    id: str
+    created: str
+    provenance: Provenance
+    run: Run
+    case: Case
+    status: Status
+    reason: str
+    machine: Machine
+    software: Software = field(default_factory=Software)
+    series: tuple[Series, ...] = ()
+    facts: dict[str, Fact] = field(default_factory=dict)
+    checks: Checks = field(default_factory=Checks)
+    warnings: tuple[Warning_, ...] = ()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was ended by the user within this case, so that a resumed run repeats it."""
+        return any(warning.code == "interrupted" for warning in self.warnings)
+
+    def values(self, metric: str, phase: str | None = "steady") -> list[float]:
+        """All values of a metric in order; phase None takes every phase."""
+        return [
+            value
+            for series in self.series
+            if series.metric == metric and (phase is None or series.phase == phase)
+            for value in series.values
+        ]
+
+
+SCHEMA = 1
+# Schema history. 1: the first. A change of shape raises SCHEMA and adds `UPGRADES[old]`,
+# a function from the old shape's dictionary to the next one's.
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+
+def canonical(content: Mapping[str, Any]) -> str:
+    """The one text of a record's content: sorted keys, no spaces, ASCII, finite numbers only."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def content_id(content: Mapping[str, Any]) -> str:
+    """The id of a record's content: SHA-256 of its canonical text without the id, 32 hex digits."""
+    bare = {key: value for key, value in content.items() if key != "id"}
+    return hashlib.sha256(canonical(bare).encode()).hexdigest()[:32]
+
+
+def seal(record: Record) -> Record:
+    """The record with the id of its content."""
+    return Record(**{**_shallow(record), "id": content_id(asdict(record))})
+
+
+def _shallow(record: Record) -> dict[str, Any]:
+    return {f.name: getattr(record, f.name) for f in fields(record)}
+
+
+def upgrade(content: dict[str, Any]) -> dict[str, Any]:
+    """The content in today's schema; raises where it is newer than this mldyno."""
+    schema = content.get("schema")
+    if type(schema) is not int:
+        raise MldynoError("'schema' must be a whole number")
+    if schema > SCHEMA:
+        raise MldynoError(f"schema {schema} is newer than this mldyno (schema {SCHEMA}); update mldyno")
+    while schema < SCHEMA:
+        if schema not in UPGRADES:
+            raise MldynoError(f"schema {schema} is unknown; this mldyno reads up to schema {SCHEMA}")
+        content = UPGRADES[schema](content)
+        schema += 1
+    return content

@@ -1,0 +1,10 @@
+"""Where records live: one SQLite file, append only, safe for several processes at once.
+
+`codec` turns text into checked records and back; `sqlite` keeps them; `query` says which are meant;
+`reference` reads the published figures; `transfer` moves records in and out of files.
+"""
+
+from mldyno.store.query import Query
+from mldyno.store.sqlite import Store, default_path
+
+__all__ = ["Query", "Store", "default_path"]

@@ -1,0 +1,149 @@
+"""Text to checked records and back. The dataclasses are the one definition of the format:
+the decoder and the shipped JSON Schema are both made from them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from mldyno.errors import MldynoError
+from mldyno.records import (
+    BIGGEST,
+    Case,
+    Checks,
+    Device,
+    Machine,
+    Record,
+    Run,
+    Series,
+    Software,
+    Warning_,
+    canonical,
+    content_id,
+    upgrade,
+)
+
+_KEYS: dict[type, set[str]] = {kind: {field.name for field in fields(kind)} for kind in
+         (Record, Run, Case, Series, Machine, Device, Software, Checks, Warning_)}  # fmt: skip
+
+
+class BadRecord(MldynoError):
+    """A text that is not a record; the message says where and why."""
+
+
+def _no_constant(word: str) -> float:
+    raise BadRecord(f"{word} is not a number that JSON has; leave the value out instead")
+
+
+def parse(text: str | bytes) -> dict[str, Any]:
+    """The JSON object in a text: strict, finite, not nested without end."""
+    try:
+        content = json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise BadRecord("nested too deeply") from None
+    except UnicodeDecodeError:
+        raise BadRecord("not UTF-8 text") from None
+    except ValueError as error:
+        raise BadRecord(f"not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise BadRecord("a record is a JSON object, this is not")
+    return content
+
+
+def decode(content: dict[str, Any]) -> Record:
+    """A checked record from JSON content of any known schema; the id must be that of the content."""
+    try:
+        stated = content.get("id")
+        if stated != content_id(content):
+            raise BadRecord("its id is not the hash of its content: it was changed after it was recorded")
+        record = to_record(upgrade(content))
+        canonical(asdict(record)).encode("utf-8")
+        record.machine.name.encode("utf-8")
+        record.case.id.encode("utf-8")
+    except RecursionError:
+        raise BadRecord("nested too deeply") from None
+    except UnicodeEncodeError:
+        raise BadRecord("text with half a surrogate pair, which is not Unicode") from None
+    except BadRecord:
+        raise
+    except MldynoError as error:
+        raise BadRecord(str(error)) from None
+    except (ValueError, OverflowError) as error:
+        raise BadRecord(str(error)) from None
+    return record
+
+
+def to_record(content: Mapping[str, Any]) -> Record:
+    """Content of today's schema, checked by type, key and range."""
+    try:
+        record = msgspec.convert(content, Record, strict=True)
+    except msgspec.ValidationError as error:
+        raise BadRecord(str(error)) from None
+    _check_keys(content)
+    _check_ranges(record)
+    return record
+
+
+def _check_keys(content: Mapping[str, Any]) -> None:
+    machine = content["machine"]
+    parts = [(Record, content), (Run, content["run"]), (Case, content["case"]), (Machine, machine)]
+    parts += [(Software, content.get("software", {})), (Checks, content.get("checks", {}))]
+    parts += [(Series, one) for one in content.get("series", ())]
+    parts += [(Device, one) for one in machine.get("devices", ())]
+    parts += [(Warning_, one) for one in content.get("warnings", ())]
+    for kind, part in parts:
+        if not part.keys() <= _KEYS[kind]:
+            strange = ", ".join(sorted(map(str, part.keys() - _KEYS[kind])))
+            raise BadRecord(f"unknown key in {kind.__name__.strip('_').lower()}: {strange}")
+
+
+def _check_ranges(record: Record) -> None:
+    case, run = record.case, record.run
+    numbers = (case.version, case.batch, case.seq, case.workers, case.threads)
+    if any(n is not None and not 0 < n < BIGGEST for n in numbers):
+        raise BadRecord("version, batch, seq, workers and threads must be whole numbers over 0")
+    if not (0 <= run.round < BIGGEST and 0 <= run.process < BIGGEST):
+        raise BadRecord("run.round and run.process must not be negative")
+    for series in record.series:
+        if not 0 < series.block < BIGGEST:
+            raise BadRecord("a series' block must be a whole number over 0")
+        if not all(math.isfinite(value) and value >= 0 for value in series.values):
+            raise BadRecord(f"a value of {series.metric} is negative or not finite")
+    for text in (case.workload, case.framework, case.device, record.machine.name, run.id):
+        if not text or len(text) > 300 or not text.isprintable():
+            raise BadRecord("names must be printable text of 1 to 300 characters")
+    try:
+        datetime.fromisoformat(record.created.replace("Z", "+00:00"))
+    except ValueError:
+        raise BadRecord(f"created '{record.created[:40]}' is not a time such as 2026-01-31T12:00:00Z") from None
+
+
+def encode(record: Record) -> str:
+    """The record's canonical text."""
+    return canonical(asdict(record))
+
+
+_decoder = msgspec.json.Decoder(Record, strict=True)
+
+
+def decode_stored(body: bytes | str) -> Record:
+    """A record from the store: checked when it went in, so only its shape is read here."""
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError:
+        return to_record(upgrade(parse(body)))
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a record, made from the dataclasses; unknown keys are refused, as on import."""
+    schema = msgspec.json.schema(Record)
+    for part in schema["$defs"].values():
+        part["additionalProperties"] = False
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "mldyno record", **schema}

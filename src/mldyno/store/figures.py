@@ -1,0 +1,114 @@
+"""Figures as CSV: one line per figure, as in the table of published results that the product ships.
+
+The same reader takes the shipped table and a user's own. A figure carries no raw samples; the
+format that loses nothing is JSON lines.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, TextIO, get_args
+
+from mldyno.errors import MldynoError
+from mldyno.intervals import median
+from mldyno.records import AXIS, SCHEMA, Case, Machine, Provenance, Record, Run, Series, Status, Unit, Warning_, seal
+from mldyno.store.codec import BadRecord
+
+COLUMNS = ("source", "published", "machine", "device", "framework", "workload", "mode", "batch", "seq", "precision",
+           "placement", "workers", "steps", "quantity", "value", "unit", "status", "note")  # fmt: skip
+_AXES = ("workload", "framework", "device", "mode", "precision", "batch", "seq", "placement", "workers")
+_FIELD_LIMIT = 100_000
+_MARKS = {"withdrawn": "superseded", "suspect": "suspect", "odd": "suspect", "later revision; odd": "suspect"}
+
+
+def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
+    """Records from the lines of a CSV of figures."""
+    csv.field_size_limit(_FIELD_LIMIT)
+    reader = csv.DictReader(lines, strict=True)
+    try:
+        missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+        if missing:
+            raise BadRecord(
+                f"line 1: a CSV of figures needs the columns {', '.join(COLUMNS)}; missing: {', '.join(missing)}"
+            )
+        for row in reader:
+            if None in row or None in row.values():
+                raise BadRecord(f"line {reader.line_num}: it must have {len(reader.fieldnames or ())} columns")
+            try:
+                yield _record(row, provenance)
+            except MldynoError as error:
+                raise BadRecord(f"line {reader.line_num}: {error}") from None
+    except csv.Error as error:
+        raise BadRecord(f"line {reader.line_num}: not CSV: {error}") from None
+
+
+def _record(row: dict[str, str], provenance: Provenance) -> Record:
+    axes: dict[str, Any] = {name: AXIS[name].parse(row[name]) if row[name] else None for name in _AXES}
+    if not (row["machine"] and axes["workload"] and axes["framework"] and axes["device"]):
+        raise BadRecord("machine, workload, framework and device must be given")
+    if row["status"] not in get_args(Status):
+        raise BadRecord(f"status '{row['status']}' is not one of {', '.join(get_args(Status))}")
+    if row["unit"] not in get_args(Unit):
+        raise BadRecord(f"unit '{row['unit']}' is not one of {', '.join(get_args(Unit))}")
+    steps = AXIS["batch"].parse(row["steps"]) if row["steps"] else None
+    date = row["published"]
+    created = f"{date}-01T00:00:00Z" if len(date) == 7 else date
+    record = Record(
+        schema=SCHEMA,
+        id="",
+        created=created,
+        provenance=provenance,
+        run=Run(id=f"{row['source']} {date}", suite=row["source"]),
+        case=Case(**axes),
+        status=row["status"],  # type: ignore[arg-type]
+        reason="" if row["status"] == "ok" else f"published as {row['status']}",
+        machine=Machine(name=row["machine"]),
+        series=_series(row),
+        facts={key: value for key, value in (("steps", steps), ("note", row["note"])) if value},
+        warnings=_marks(row["note"]),
+    )
+    return seal(record)
+
+
+def _series(row: dict[str, str]) -> tuple[Series, ...]:
+    if not row["value"]:
+        return ()
+    try:
+        value = float(row["value"])
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise BadRecord(f"value '{row['value'][:40]}' is not a number of 0 or more")
+    return (Series(row["quantity"], row["unit"], (value,)),)  # type: ignore[arg-type]
+
+
+def _marks(note: str) -> tuple[Warning_, ...]:
+    code = next((code for start, code in _MARKS.items() if note.startswith(start)), "note")
+    return (Warning_(code, note),) if note else ()
+
+
+def write(records: Iterable[Record], out: TextIO) -> int:
+    """Records as figures, one line each: the median of every metric of the steady state."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    count = 0
+    for record in records:
+        writer.writerows(_rows(record))
+        count += 1
+    return count
+
+
+def _rows(record: Record) -> Iterator[list[Any]]:
+    case = record.case
+    axes = {name: getattr(case, name) for name in _AXES}
+    metrics = {(one.metric, one.unit): one.phase for one in record.series if one.phase not in ("first", "warmup")}
+    for (metric, unit), phase in metrics.items() or {("step_time", "s"): "steady"}.items():
+        values = record.values(metric, phase) if record.status == "ok" else []
+        steps = record.facts.get("steps", "")
+        note = record.facts.get("note") or record.reason
+        known = {"source": record.run.suite or "mldyno", "published": record.created, "machine": record.machine.name,
+                 "quantity": metric, "value": repr(median(values)) if values else "", "unit": unit,
+                 "status": record.status, "steps": steps, "note": note, **axes}  # fmt: skip
+        yield ["" if known[name] is None else known[name] for name in COLUMNS]

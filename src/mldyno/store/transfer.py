@@ -1,0 +1,109 @@
+"""Records in and out of files: JSON lines, which lose nothing, and CSV, which carries figures.
+
+Rules: a file is read a line at a time and taken whole or not at all; a file is written beside its
+place and moved there when it is complete.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from mldyno.errors import ImportFileError, MldynoError
+from mldyno.records import Record
+from mldyno.store import figures
+from mldyno.store.codec import BadRecord, decode, encode, parse
+
+LONGEST_LINE = 32 << 20  # B: the longest series that a budget of minutes can make is far below
+
+
+def read(path: str) -> Iterator[tuple[Record, str]]:
+    """Records of a file with their texts; `-` is standard input."""
+    try:
+        with _source(path) as source:
+            start = source.peek(1)[:1] if isinstance(source, io.BufferedReader) else b""
+            rows = _json_lines(source) if start in (b"{", b"", b"[", b" ", b"\n") else _csv(source)
+            empty = True
+            for row in rows:
+                empty = False
+                yield row
+            if empty:
+                raise BadRecord("it holds no records")
+    except BadRecord as error:
+        raise ImportFileError(f"{path}: {error}") from None
+    except OSError as error:
+        raise ImportFileError(f"{path}: {error.strerror or error}") from None
+
+
+@contextmanager
+def _source(path: str) -> Iterator[BinaryIO]:
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    if Path(path).is_dir():
+        raise BadRecord("this is a folder; name a file that `mldyno export` wrote")
+    with open(path, "rb") as source:
+        yield source
+
+
+def _json_lines(source: BinaryIO) -> Iterator[tuple[Record, str]]:
+    number = 0
+    while line := source.readline(LONGEST_LINE):
+        number += 1
+        if len(line) == LONGEST_LINE:
+            raise BadRecord(f"line {number} is over {LONGEST_LINE >> 20} MiB long: not a record")
+        if not line.strip():
+            continue
+        try:
+            content = parse(line)
+            record = decode(content)
+        except BadRecord as error:
+            raise BadRecord(f"line {number}: {error}") from None
+        yield record, line.decode().strip()
+
+
+def _csv(source: BinaryIO) -> Iterator[tuple[Record, str]]:
+    text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
+    try:
+        for record in figures.read(text, "imported"):
+            yield record, encode(record)
+    except UnicodeDecodeError:
+        raise BadRecord("neither JSON lines nor a CSV of figures: it is not UTF-8 text") from None
+    finally:
+        text.detach()
+
+
+def write(records: Iterable[Record], path: str, form: str) -> int:
+    """Write records as `jsonl` or `csv`; `-` is standard output. Gives how many."""
+    if path == "-":
+        return _write(records, sys.stdout, form)
+    target = Path(path)
+    try:
+        descriptor, name = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.", suffix=".part")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as out:
+                count = _write(records, out, form)
+            os.chmod(name, 0o644)
+            os.replace(name, target)
+        except BaseException:
+            os.unlink(name)
+            raise
+        return count
+    except OSError as error:
+        raise MldynoError(f"{path}: {error.strerror or error}; nothing was written.") from None
+
+
+def _write(records: Iterable[Record], out: TextIO, form: str) -> int:
+    if form == "csv":
+        return figures.write(records, out)
+    count = 0
+    for record in records:
+        out.write(encode(record) + "\n")
+        count += 1
+    return count

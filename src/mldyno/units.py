@@ -1,0 +1,92 @@
+"""Units: what a user types is read into SI base units, and SI is shown as a person reads it.
+
+Inside the product every quantity is in s, B, J, W or 1/s; only this module knows ms and GiB.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from mldyno.errors import UsageError
+
+UNITS = ("s", "B", "J", "W", "1/s", "1")
+
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_NUMBER = re.compile(r"^\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([A-Za-zµ%]*)\s*$")
+
+
+def _parse(text: str, kind: str, factors: dict[str, float], plain: float, example: str) -> float:
+    match = _NUMBER.match(text)
+    unit = match.group(2) if match else ""
+    if match is None or (unit and unit not in factors):
+        raise UsageError(f"'{text}' is not a {kind}; write it as {example} (units: {', '.join(factors)}).")
+    value = float(match.group(1)) * (factors[unit] if unit else plain)
+    if not math.isfinite(value) or value <= 0:
+        raise UsageError(f"'{text}' is not a {kind}: it must be more than 0 and finite.")
+    return value
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from `60s`, `2m`, `500ms`, or a bare number of seconds."""
+    return _parse(text, "duration", _SECONDS, 1.0, "60s, 2m or 500ms")
+
+
+def parse_fraction(text: str) -> float:
+    """A fraction from `2%` or `0.02`; it must lie under 1."""
+    value = _parse(text, "fraction", {"%": 0.01}, 1.0, "2% or 0.02")
+    if value >= 1:
+        raise UsageError(f"'{text}' is 100 % or more; write it as 2% or 0.02.")
+    return value
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from `2GiB`, `500MB`, or a bare number of bytes."""
+    return int(_parse(text, "size", {k: float(v) for k, v in _BYTES.items()}, 1.0, "2GiB or 500MB"))
+
+
+def digits(value: float, error: float | None = None, most: int = 3) -> str:
+    """The value with the significant digits that its error justifies, at most `most`, at least two."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else str(value)
+    count = most
+    if error:
+        count = max(2, min(most, math.ceil(-math.log10(abs(error / value))) + 1))
+    decimals = count - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, decimals)
+    return f"{rounded:,.{max(0, decimals)}f}"
+
+
+_TIME_STEPS = ((1e-6, 1e-9, "ns"), (1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (120.0, 1.0, "s"), (7200.0, 60.0, "min"))
+
+
+def show_seconds(value: float, error: float | None = None) -> str:
+    """A duration as a person reads it: 2.31 ms, 14.2 s, 3.4 min."""
+    factor, unit = next(((factor, unit) for top, factor, unit in _TIME_STEPS if abs(value) < top), (3600.0, "h"))
+    return f"{digits(value / factor, None if error is None else error / factor)} {unit}"
+
+
+def show_bytes(value: float) -> str:
+    """A size as a person reads it: 312 MiB, 1.4 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024 or unit == "GiB":
+            return f"{digits(value)} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+def show(value: float, unit: str, error: float | None = None) -> str:
+    """A value of any of the product's units as a person reads it."""
+    if unit == "s":
+        return show_seconds(value, error)
+    if unit == "B":
+        return show_bytes(value)
+    if unit == "1":
+        return digits(value, error)
+    return f"{digits(value, error)} {unit.replace('1/s', '/s')}"
+
+
+def show_percent(fraction: float) -> str:
+    """A fraction in percent with two significant digits: 1.8 %, 12 %."""
+    return f"{digits(100 * fraction, most=2)} %"

@@ -1,0 +1,186 @@
+"""One case in this process: built, warmed up, measured in turns, checked, closed."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from mldyno import plugins
+from mldyno.frameworks import Framework, Program
+from mldyno.intervals import median
+from mldyno.measure import clock
+from mldyno.measure.blocks import Blocks
+from mldyno.measure.warmup import warm_up
+from mldyno.records import Case, Series
+
+LESSONS = 12  # extra training steps on the fixed batch, at most, until its loss has fallen
+DRAINS = 8
+REPORT_EVERY = 500_000_000  # ns between two words of progress
+ENV_THAT_MATTERS = (
+    "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "KMP_BLOCKTIME", "GOMP_SPINCOUNT",
+    "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "PYTORCH_ENABLE_MPS_FALLBACK",
+    "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "LD_PRELOAD", "MALLOC_CONF",
+)  # fmt: skip
+
+
+class Wrong(Exception):
+    """The work was not done, or not right: no time may be given for it."""
+
+
+def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
+    """Status and reason for an error that came up while a case was handled."""
+    if isinstance(error, Wrong):
+        return "wrong", str(error)
+    if framework in plugins.names("frameworks"):
+        return plugins.framework(framework or "").explain(error)
+    return "failed", f"{type(error).__name__}: {error}"
+
+
+def open_case(content: dict[str, Any]) -> OpenCase:
+    """Start the framework and build the case."""
+    case = Case(**content)
+    workload = plugins.workload(case.workload)
+    framework = plugins.framework(case.framework)
+    take_time = framework.clock or clock.now
+    began = take_time()
+    framework.start()
+    imported = take_time()
+    program = framework.open(case, workload.build.get(case.framework))
+    built = take_time()
+    if program.params is not None and program.params != workload.params:
+        raise Wrong(f"the model has {program.params:,} parameters, {workload.name} has {workload.params:,}")
+    facts = {
+        "items_per_step": workload.items(case),
+        "item": workload.item,
+        "params": workload.params,
+        "flops_per_step": workload.flops(case),
+        "import_time": (imported - began) / 1e9,
+        "build_time": (built - imported) / 1e9,
+    }
+    return OpenCase(case, framework, program, facts)
+
+
+class OpenCase:
+    """A built case and what has been seen of it."""
+
+    def __init__(self, case: Case, framework: Framework, program: Program, facts: dict[str, Any]) -> None:
+        self.case, self.framework, self.program, self.facts = case, framework, program, facts
+        self.clock = framework.clock or clock.now
+        self.blocks = Blocks(program, self.clock)
+        self.meters = plugins.meters()
+        self.first_loss: float | None = None
+
+    def warm_up(self, budget: float, progress: Callable[[float], None]) -> dict[str, Any]:
+        """First step, warm-up and drain test; gives facts, software and the series so far."""
+        self.first_loss = self.program.loss()
+        warm = warm_up(self.blocks, self.program.causes, budget, Reporter(self.clock, progress, scale=1e-9))
+        drains = [self.blocks.drain() for _ in range(DRAINS if warm.steady is not None else 1)]
+        self.facts |= {
+            "first_step": warm.first_step / 1e9,
+            "warmup_steady": warm.steady,
+            "block_steps": self.blocks.size,
+            "overhead_share": self.blocks.overhead() / max(1, drains[-1][1]),
+            "drained_share": sum(issued for issued, _ in drains) / max(1, sum(total for _, total in drains)),
+            "device_seen": self.program.seen_device(),
+        }
+        self._check_device()
+        gc.collect()
+        gc.freeze()  # what is built stays; the collector need not walk it while steps are timed
+        for meter in self.meters:
+            meter.start()
+        software = {
+            "python": platform.python_version(),
+            "framework": self.framework.name,
+            "versions": self.framework.versions(),
+            "threads": self.framework.threads(),
+            "env": {name: os.environ[name] for name in ENV_THAT_MATTERS if name in os.environ},
+        }
+        series = [
+            Series("step_time", "s", (warm.first_step / 1e9,), phase="first"),
+            Series("step_time", "s", tuple(v / 1e9 for v in warm.values), phase="warmup", block=self.blocks.size),
+        ]
+        return {
+            "facts": self.facts,
+            "software": software,
+            "devices": [asdict(device) for device in self.framework.devices()],
+            "series": [asdict(one) for one in series],
+            "unsteady": warm.reason if warm.steady is False else "",
+        }
+
+    def _check_device(self) -> None:
+        seen = self.program.seen_device()
+        if seen not in (self.case.device, f"{self.case.device}:0", self.case.device.removesuffix(":0")):
+            raise Wrong(f"the case asks for {self.case.device}, the tensors lie on {seen}")
+
+    def turn(self, seconds: float, steps: int | None, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Measure blocks for so many s, or exactly so many steps."""
+        size, values, ends = self.blocks.size, [], self.clock() + round(seconds * 1e9)
+        left = steps
+        report = Reporter(self.clock, progress)
+        while left is None or left >= size:
+            values.append(self.blocks.time(size) / size / 1e9)
+            report(values)
+            if left is not None:
+                left -= size
+            elif self.clock() >= ends:
+                break
+        series = [Series("step_time", "s", tuple(values), block=size)] if values else []
+        if left:
+            series.append(Series("step_time", "s", (self.blocks.time(left) / left / 1e9,), block=left))
+        return {"series": [asdict(one) for one in series]}
+
+    def close(self) -> dict[str, Any]:
+        """Check that the work was done, stop the meters, and give what they saw."""
+        series = [one for meter in self.meters for one in meter.stop()]
+        peak = self.program.device_peak()
+        if peak is not None:
+            series.append(Series("peak_device_memory", "B", (float(peak),), phase="process"))
+        checks = self._checks()
+        self._check_device()
+        return {"series": [asdict(one) for one in series], "checks": checks, "facts": self.facts}
+
+    def _checks(self) -> dict[str, Any]:
+        checks: dict[str, Any] = {"learned": self._learned(), "agrees": None, "error": None}
+        difference = self.program.disagreement()
+        if difference is not None:
+            error, tolerance = difference
+            if not error <= tolerance:
+                raise Wrong(f"results differ from the CPU's by {error:.2g}; at most {tolerance:.2g} is allowed")
+            checks |= {"agrees": True, "error": error}
+        return checks
+
+    def _learned(self) -> bool | None:
+        """Training must bring the loss on a fixed batch down; else it did not train."""
+        first = self.first_loss
+        if first is None:
+            return None
+        for lesson in range(LESSONS + 1):
+            last = self.program.loss()
+            assert last is not None
+            if not (math.isfinite(first) and math.isfinite(last) and first >= 0 and last >= 0):
+                raise Wrong(f"the loss went from {first:.4g} to {last:.4g}: it must be finite and not negative")
+            if last < first:
+                self.facts |= {"loss_first": first, "loss_last": last}
+                return True
+            if lesson < LESSONS:
+                self.program.learn()
+        raise Wrong(f"the loss did not fall: {first:.6g} at the start, {last:.6g} at the end")
+
+
+class Reporter:
+    """Says what a step takes at present, a few times a second and never within a block."""
+
+    def __init__(self, take_time: clock.Clock, say: Callable[[float], None], scale: float = 1.0) -> None:
+        self.take_time, self.say, self.scale = take_time, say, scale
+        self.due = take_time() + REPORT_EVERY
+
+    def __call__(self, values: list[float]) -> None:
+        """Report the median of the latest values, in s, if it is time."""
+        if self.take_time() >= self.due:
+            self.say(median(values[-50:]) * self.scale)
+            self.due = self.take_time() + REPORT_EVERY

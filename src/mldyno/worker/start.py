@@ -1,0 +1,41 @@
+"""Entry of a worker: makes this very mldyno importable, guards the channel, and listens.
+
+Run by path: nothing but the package `mldyno` itself becomes importable, so the interpreter's own
+packages are the ones that count.
+"""
+
+import importlib.util
+import os
+import sys
+
+
+def _own_package() -> None:
+    """Make `mldyno` importable from where this file lies, and nothing else that lies beside it."""
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != os.path.join(folder, "worker")]
+    spec = importlib.util.spec_from_file_location(
+        "mldyno", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["mldyno"] = package
+    spec.loader.exec_module(package)
+
+
+def _private_channel() -> tuple[int, int]:
+    """Take standard input and output for ourselves; what libraries print goes to standard error."""
+    commands, answers = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return commands, answers
+
+
+if __name__ == "__main__":
+    channel = _private_channel()
+    _own_package()
+    from mldyno.worker.listen import listen
+
+    listen(*channel)

@@ -1,0 +1,46 @@
+"""Perceptron 1024-512-512-512-2 with ReLU: small kernels, where overheads show.
+
+Train: SGD, cross-entropy. As in the published m1-chips comparison.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from mldyno.workloads import Recipe, Workload
+
+if TYPE_CHECKING:
+    from mldyno.records import Case
+
+FEATURES, HIDDEN, CLASSES = 1024, 512, 2
+
+
+def torch(torch: ModuleType, case: Case) -> Recipe:
+    """The recipe for PyTorch."""
+    nn = torch.nn
+    network = nn.Sequential(
+        nn.Linear(FEATURES, HIDDEN), nn.ReLU(),
+        nn.Linear(HIDDEN, HIDDEN), nn.ReLU(),
+        nn.Linear(HIDDEN, HIDDEN), nn.ReLU(),
+        nn.Linear(HIDDEN, CLASSES),
+    )  # fmt: skip
+    return Recipe(
+        network=network,
+        draw=lambda: (torch.randn(case.batch, FEATURES), torch.randint(CLASSES, (case.batch,))),
+        loss=nn.functional.cross_entropy,
+        optimiser=lambda parameters: torch.optim.SGD(parameters, lr=0.01),
+    )
+
+
+def flops(case: Case) -> float:
+    """Two per weight and item forward; backward twice that, but for the first layer's input gradient."""
+    batch = case.batch or WORKLOAD.batch
+    first = 2 * batch * FEATURES * HIDDEN
+    forward = first + 2 * batch * (2 * HIDDEN * HIDDEN + HIDDEN * CLASSES)
+    return float(forward if case.mode == "infer" else 3 * forward - first)
+
+
+WORKLOAD = Workload(
+    name="mlp", version=1, item="sample", batch=128, params=1_051_138, flops=flops, build={"torch": torch}
+)
