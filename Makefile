@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: bench test check selfcheck bench-self bench-peers setup clean
+.PHONY: bench test check selfcheck bench-self bench-peers schema setup clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
@@ -33,6 +33,10 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c constraints.txt -e '.[torch,test]'
 	@touch $(READY)
+
+schema: setup  ## the JSON Schema of a record, from the dataclasses
+	$(BIN)/python -c 'import json; from mldyno.store.codec import json_schema; print(json.dumps(json_schema(), indent=1))' \
+	  > src/mldyno/data/record.schema.json
 
 clean:  ## remove what setup made
 	rm -rf $(VENV) build dist src/*.egg-info

@@ -144,14 +144,14 @@ def run_plan(plan: Plan, store: Store, listener: Listener | None = None, resume:
 
 def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
     """The newest run that did not end, of this plan if one is given, and is not being run now."""
-    from mldyno.runner.run import alive
+    from mldyno.runner.run import busy
 
-    busy = False
+    waiting = False
     for run_id, owner, text in store.unfinished_runs(plan.key if plan else None):
-        if not alive(owner):
+        if not busy(owner):
             return run_id, plans.from_text(text)
-        busy = True
-    if busy:
+        waiting = True
+    if waiting:
         raise MldynoError("that run is still going on in another process; nothing to resume.")
     raise MldynoError("no unfinished run to resume" + (" with these cases" if plan else "") + "; leave --resume away.")
 

@@ -88,5 +88,10 @@ def show(value: float, unit: str, error: float | None = None) -> str:
 
 
 def show_percent(fraction: float) -> str:
-    """A fraction in percent with two significant digits: 1.8 %, 12 %."""
-    return f"{digits(100 * fraction, most=2)} %"
+    """A fraction in percent with two significant digits: 1.8 %, 12 %; under 0.1 % that is all it says."""
+    return "0.1 %" if fraction < 0.001 else f"{digits(100 * fraction, most=2)} %"
+
+
+def show_error(value: float, half_width: float | None) -> str:
+    """How far off a value may be, to stand behind it: ' ±1.8 %'; nothing where that is not known."""
+    return "" if half_width is None or value <= 0 else f" ±{show_percent(half_width / value)}"

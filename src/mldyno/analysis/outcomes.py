@@ -53,7 +53,8 @@ class Outcome:
     @property
     def notes(self) -> list[str]:
         """What a reader must know beside the number."""
-        return list(dict.fromkeys(w.message for record in self.records for w in record.warnings))
+        said = (f"{w.message}; {w.hint}" if w.hint else w.message for r in self.records for w in r.warnings)
+        return list(dict.fromkeys(said))
 
     def figure(self, value: str) -> Estimate | None:
         """The value asked for; None where this outcome does not have it."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from mldyno import api
+from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.outcomes import Outcome
 from mldyno.cli.axis_options import DURATION
 from mldyno.cli.options import store_option
@@ -14,7 +17,7 @@ from mldyno.runner.interrupts import Interrupted
 from mldyno.store import Store
 from mldyno.units import digits, show_seconds
 from mldyno.views.tables import render
-from mldyno.views.words import factor, machine_lines, sentence
+from mldyno.views.words import machine_lines, sentence
 
 
 @click.command("quick")
@@ -39,12 +42,10 @@ def command(budget: float | None, framework: str, store: str | None) -> int:
         results = api.run_plan(plan, kept, listener_for(forecasts, plan.repeats, as_json=False))
     except Interrupted as end:
         raise Interrupted(f"{end}; all that was measured is kept. Go on with: mldyno run --resume") from None
-    click.echo(render(results.table(rows=("workload", "mode", "batch", "placement"), cols=("device",)), "text"))
-    click.echo(
-        render(
-            results.table(rows=("workload", "mode", "batch", "placement"), cols=("device",), value="throughput"), "text"
-        )
-    )
+    rows, cols = ("workload", "mode", "batch", "placement"), ("device",)
+    click.echo(render(results.table(rows, cols), "text"))
+    click.echo()
+    click.echo(render(results.table(rows, cols, "throughput"), "text", notes_too=False))
     click.echo()
     for line in verdicts(results, kept):
         click.echo(f"- {line}")
@@ -57,15 +58,7 @@ def verdicts(results: api.Results, store: Store) -> list[str]:
     for outcome in results.outcomes:
         if outcome.status != "ok":
             lines.append(f"{outcome.case.id}: {outcome.status}: {outcome.reason}")
-    for found in api.against_published(results, store):
-        way = "faster" if found.ratio >= 1 else "slower"
-        theirs = found.base
-        lines.append(
-            f"{found.other.case.workload} {found.other.case.mode}: this machine's {found.other.case.device} is "
-            f"{factor(found)} {way} than the {theirs.case.device} of a published {theirs.machine} "
-            f"({theirs.records[0].run.id}; published figures have no interval"
-            + (f"; {theirs.notes[0]})" if theirs.notes else ")")
-        )
+    lines += against_published(api.against_published(results, store))
     rates = [(o, o.figure("step")) for o in results.outcomes if o.status == "ok"]
     best = max(
         ((_rate(o, f.value), o) for o, f in rates if f is not None and _rate(o, f.value)),
@@ -75,6 +68,20 @@ def verdicts(results: api.Results, store: Store) -> list[str]:
     if best is not None:
         lines.append(f"the highest rate seen was {digits(best[0])} GFLOP/s, in {best[1].case.id}")
     return lines
+
+
+def against_published(found: Sequence[Comparison]) -> list[str]:
+    """One line per case: this machine's speed as a multiple of each published one's, slowest first."""
+    told: dict[str, list[tuple[float, str]]] = {}
+    for one in found:
+        theirs = one.base
+        doubt = " (suspect)" if any(w.code == "suspect" for w in theirs.records[0].warnings) else ""
+        words = f"{digits(one.ratio)}x {theirs.machine} {theirs.case.device}{doubt}"
+        told.setdefault(one.other.case.id, []).append((one.ratio, words))
+    return [
+        f"{case}: beside published machines, this one's speed is " + ", ".join(words for _, words in sorted(rows))
+        for case, rows in told.items()
+    ]
 
 
 def _rate(outcome: Outcome, step: float) -> float:

@@ -125,7 +125,7 @@ class FakeProgram:
             if self.done < self.slow_steps:
                 cost *= self.slow_factor
             if self.rule.get("fail") == "unsettled":
-                cost *= 0.97 ** min(self.done, 400)
+                cost *= 1 + 0.002 * self.done
             CLOCK.now += round(self.issue * 1e9)
             CLOCK.busy_until = max(CLOCK.now, CLOCK.busy_until) + round(cost * 1e9)
             if not self.issue:

@@ -137,13 +137,13 @@ class TorchProgram:
             if isinstance(module, self.torch.nn.modules.dropout._DropoutNd):
                 module.eval()
         optimiser = self.recipe.optimiser(network.parameters())
-        loss = None
+        loss: Any = None
         for _ in range(3):
             loss = self.recipe.loss(network(batch[0]), batch[1])
             loss.backward()
             optimiser.step()
             optimiser.zero_grad()
-        return float(loss)  # type: ignore[arg-type]
+        return float(loss.detach())
 
     def device_peak(self) -> int | None:
         """Peak of the device's allocated memory in B."""

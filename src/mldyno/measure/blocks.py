@@ -9,6 +9,8 @@ from mldyno.intervals import median
 from mldyno.measure.clock import Clock
 
 OVERHEAD = 0.005  # clock and sync may cost this share of a block
+WAITED = 0.9  # a loop that takes this share of the whole has waited for its work itself
+LONG = 1_000_000_000  # ns: beside a step of a second no latency matters
 SHORTEST = 300_000  # ns: a block is at least this long, and a short one stays under 1 ms
 
 
@@ -37,11 +39,11 @@ class Blocks:
         self.program.synchronize()
         return clock() - start
 
-    def drain(self) -> tuple[int, int]:
+    def drain(self, steps: int) -> tuple[int, int]:
         """One block: ns until the loop returned, and ns until the device was done too."""
         clock = self.clock
         start = clock()
-        self.program.run(self.size)
+        self.program.run(steps)
         issued = clock()
         self.program.synchronize()
         return issued - start, clock() - start
@@ -50,8 +52,21 @@ class Blocks:
         """Cost in ns of the clock and of a synchronisation with nothing to wait for."""
         return median([self.time(0) for _ in range(9)])
 
+    def latency(self) -> float:
+        """What a block of an asynchronous device takes beyond its steps, in ns: the pipeline fills and drains.
+
+        One step takes latency + step, two take latency + 2 steps. A device that is done when its
+        call returns has none.
+        """
+        drained = [self.drain(1) for _ in range(3)]
+        if any(issued > WAITED * total for issued, total in drained):
+            return 0.0
+        single = min(self.time(1) for _ in range(5))
+        double = min(self.time(2) for _ in range(5))
+        return max(0.0, 2.0 * single - double)
+
     def fit(self, step: float) -> None:
-        """Choose the block's size for a step of so many ns: long enough to hide clock and sync."""
+        """Choose the block's size for a step of so many ns: long enough to hide clock, sync and latency."""
         step = max(step, 1.0)
-        needed = max(SHORTEST, self.overhead() / OVERHEAD)
-        self.size = max(1, math.ceil(needed / step))
+        cost = self.overhead() + (self.latency() if step < LONG else 0.0)
+        self.size = max(1, math.ceil(max(SHORTEST, cost / OVERHEAD) / step))

@@ -19,6 +19,7 @@ TOLERANCE = 0.01
 DEVIATIONS = 3.0
 SURE = 2.58  # |z| of a trend at the 1 % level
 FEWEST = 20  # blocks before the series can be judged
+LEAST = 200_000_000  # ns: clocks ramp up and caches fill over time, however short the step
 GROWTH = 1.5
 
 
@@ -54,7 +55,8 @@ def warm_up(
     blocks: Blocks, causes: Callable[[], tuple[int, ...]], budget: float, tick: Callable[[list[float]], None]
 ) -> WarmUp:
     """Run until steady, for at most `budget` s but three blocks at least; `tick` sees the values so far."""
-    limit = blocks.clock() + round(budget * 1e9)
+    began = blocks.clock()
+    limit = began + round(budget * 1e9)
     result = WarmUp(first_step=blocks.time(1))
     fastest = float(blocks.time(1))
     blocks.fit(fastest)
@@ -66,8 +68,10 @@ def warm_up(
         if values[-1] < 0.7 * fastest:  # the step got faster: its block may need more of them
             fastest = values[-1]
             blocks.fit(fastest)
-        late = blocks.clock() >= limit
-        if len(values) >= check or (late and len(values) >= FEWEST):
+        now = blocks.clock()
+        late = now >= limit
+        due = len(values) >= check and now - began >= LEAST
+        if due or (late and len(values) >= FEWEST):
             check = round(GROWTH * len(values))
             still = seen[-1] == seen[len(seen) // 2]
             settled = settled_from(values) is not None

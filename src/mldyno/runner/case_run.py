@@ -126,10 +126,8 @@ class CaseRun:
 
     def _target_missed(self) -> Warning_:
         target = show_percent(self.stopping.target)
-        if len(self.values) < 16:
-            said = f"{len(self.values)} blocks are too few to show ±{target}"
-        else:
-            said = f"known to ±{show_percent(relative_half_width(self.values))}, not to ±{target}"
+        few = len(self.values) < 16
+        said = f"too few steps to know it to ±{target}" if few else f"not known to the ±{target} asked for"
         return Warning_("target-not-reached", said, "give it more time with --budget, or a quieter machine")
 
 

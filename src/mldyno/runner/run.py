@@ -41,9 +41,12 @@ def owner() -> str:
     return f"{process.pid} {process.create_time():.2f}"
 
 
-def alive(owned_by: str) -> bool:
-    """Whether the process that began a run still lives."""
+def busy(owned_by: str) -> bool:
+    """Whether another process that began a run still lives."""
     import psutil
+
+    if owned_by == owner():
+        return False
 
     pid, _, created = owned_by.partition(" ")
     try:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mldyno.analysis.tables import Cell, Key, Table
-from mldyno.units import digits, show
+from mldyno.units import digits, show, show_error
 
 FORMATS = ("text", "markdown", "csv", "json")
 NO_MEMORY = "-"
@@ -37,10 +37,7 @@ def cell_text(cell: Cell | None) -> str:
     figure = cell.figure
     if figure.unit == "1":
         return f"{digits(figure.value, figure.half_width)}x"
-    text = show(figure.value, figure.unit, figure.half_width)
-    if figure.half_width:
-        text += f" ±{digits(100 * figure.half_width / figure.value, most=2)} %"
-    return text
+    return show(figure.value, figure.unit, figure.half_width) + show_error(figure.value, figure.half_width)
 
 
 def _label(name: str, part: Any) -> str:
@@ -89,11 +86,11 @@ def to_json(table: Table) -> list[dict[str, Any]]:
     return found
 
 
-def render(table: Table, form: str) -> str:
-    """The table in one of FORMATS."""
+def render(table: Table, form: str, notes_too: bool = True) -> str:
+    """The table in one of FORMATS; its notes can be left away where another table has just said them."""
     if form == "json":
         return json.dumps({"value": table.value, "title": title_of(table), "cells": to_json(table)}, indent=1)
-    header, body, notes = _grid(table, with_marks=form != "csv")
+    header, body, notes = _grid(table, with_marks=notes_too and form != "csv")
     if form == "csv":
         out = io.StringIO()
         csv.writer(out, lineterminator="\n").writerows([header, *body])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from mldyno.analysis.comparisons import DELTA, Comparison
-from mldyno.analysis.estimates import Estimate, step_time
+from mldyno.analysis.estimates import step_time
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column
 from mldyno.intervals import quantile
 from mldyno.records import AXES, Machine, Record
-from mldyno.units import digits, show, show_bytes, show_percent, show_seconds
+from mldyno.units import digits, show, show_bytes, show_error, show_percent, show_seconds
 
 
 def factor(comparison: Comparison) -> str:
@@ -44,6 +44,8 @@ def sentence(comparison: Comparison) -> str:
     other, base = arms(comparison)
     verdict = comparison.verdict
     case = comparison.other.case.id
+    if comparison.base.machine == comparison.other.machine and comparison.other.published:
+        case += f" on {comparison.other.machine}"
     told = {
         "faster": f"{other} is {factor(comparison)} faster than {base}",
         "slower": f"{other} is {factor(comparison)} slower than {base}",
@@ -88,14 +90,8 @@ def headline(record: Record) -> str:
     if estimate is None:
         known = [f"{s.metric.replace('_', ' ')} {show(s.values[0], s.unit)}" for s in record.series if s.values]
         return ", ".join(known) or "ok, without a figure"
-    return _step_words(estimate)
-
-
-def _step_words(estimate: Estimate) -> str:
-    words = f"{show_seconds(estimate.value, estimate.half_width)} a step"
-    if estimate.half_width is not None:
-        words += f" ±{digits(100 * estimate.half_width / estimate.value, most=2)} %"
-    return words
+    width = estimate.half_width
+    return f"{show_seconds(estimate.value, width)} a step{show_error(estimate.value, width)}"
 
 
 def story(record: Record) -> str:

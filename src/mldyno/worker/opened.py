@@ -79,7 +79,7 @@ class OpenCase:
         """First step, warm-up and drain test; gives facts, software and the series so far."""
         self.first_loss = self.program.loss()
         warm = warm_up(self.blocks, self.program.causes, budget, Reporter(self.clock, progress, scale=1e-9))
-        drains = [self.blocks.drain() for _ in range(DRAINS if warm.steady is not None else 1)]
+        drains = [self.blocks.drain(self.blocks.size) for _ in range(DRAINS if warm.steady is not None else 1)]
         self.facts |= {
             "first_step": warm.first_step / 1e9,
             "warmup_steady": warm.steady,

@@ -1,0 +1,245 @@
+"""Every command as a user types it: output, exit code, and help with an example."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from mldyno import cli
+from mldyno.cli import COMMANDS
+from mldyno.records import AXES
+
+Script = Callable[..., None]
+Mldyno = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def mldyno(capsys: pytest.CaptureFixture[str]) -> Mldyno:
+    """Runs a command line in this process: exit code, standard output, standard error."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            cli.main(words)
+        out, err = capsys.readouterr()
+        return int(end.value.code or 0), out, err
+
+    return call
+
+
+def command_named(name: str) -> click.Command:
+    found = cli.cli.get_command(click.Context(cli.cli), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_has_an_example(name: str, mldyno: Mldyno) -> None:
+    code, out, _ = mldyno(name, "--help")
+    assert code == 0
+    assert "Example" in out
+    assert f"mldyno {name}" in out
+
+
+def test_mldyno_alone_says_what_it_is_and_what_to_try(mldyno: Mldyno) -> None:
+    code, out, _ = mldyno()
+    assert code == 0
+    assert "how fast this machine really trains" in out
+    assert out.count("\n  mldyno ") == 3
+
+
+def test_every_axis_has_an_option_and_its_other_names() -> None:
+    options = {option for parameter in command_named("run").params for option in parameter.opts}
+    assert {f"--{axis.name}" for axis in AXES if axis.name != "workload"} <= options
+    assert {"--batch-size", "--batch_size", "--seq-len", "--sequence_length"} <= options
+
+
+def test_run_measures_compares_and_keeps(mldyno: Mldyno) -> None:
+    code, out, err = mldyno(
+        "run", "mlp", "--framework", "fake", "--device", "all", "--mode", "inference", "--by", "device"
+    )
+    assert code == 0
+    assert "time of one step" in out
+    assert "gpu is 9.9" in out
+    assert err.count("a step") == 2
+    assert "left)" in err
+    code, out, _ = mldyno("history")
+    assert out.count("mlp/infer/fake") == 2
+
+
+def test_a_run_as_json_is_one_record_a_line(mldyno: Mldyno) -> None:
+    code, out, _ = mldyno("run", "mlp", "--framework", "fake", "--json")
+    records = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [record["status"] for record in records] == ["ok", "ok"]
+    assert {"schema", "id", "created", "provenance", "run", "case", "status", "reason", "machine", "software", "series",
+            "facts", "checks", "warnings"} <= records[0].keys()  # fmt: skip
+
+
+def test_a_dry_run_shows_cases_and_their_time_and_runs_nothing(mldyno: Mldyno, tmp_path: Path) -> None:
+    code, out, _ = mldyno("run", "mlp", "--batch-size", "8,16", "--dry-run")
+    assert code == 0
+    assert out.count("guessed") == 4
+    assert "4 cases, about" in out
+    assert not (tmp_path / "records.sqlite").exists()
+    assert json.loads(mldyno("run", "mlp", "--dry-run", "--json")[1])["seconds"] > 0
+
+
+def test_a_dry_run_knows_from_the_last_time(mldyno: Mldyno) -> None:
+    mldyno("run", "mlp", "--framework", "fake")
+    assert mldyno("run", "mlp", "--framework", "fake", "--dry-run")[1].count("as last time") == 2
+
+
+def test_a_case_that_fails_means_exit_code_three(mldyno: Mldyno, script: Script) -> None:
+    script({"match": "*/infer/*", "fail": "exception"})
+    code, out, _ = mldyno("run", "mlp", "--framework", "fake")
+    assert code == 3
+    assert "scripted failure" in out
+
+
+def test_quick_ends_with_tables_and_verdicts_in_plain_words(mldyno: Mldyno) -> None:
+    code, out, _ = mldyno("quick", "--framework", "fake", "--budget", "1s")
+    assert code == 0
+    assert "test bench" in out
+    assert "time of one step" in out
+    assert "- mlp/train/fake/gpu/fp32/b128/device: gpu is 9.9" in out
+    assert "beside published machines, this one's speed is" in out
+    assert "x M1 Mac mini cpu" in out
+
+
+def test_show_tells_all_of_a_case_and_of_a_record(mldyno: Mldyno) -> None:
+    mldyno("run", "mlp", "--framework", "fake", "--mode", "train")
+    code, out, _ = mldyno("show", "mlp/fake/train")
+    assert code == 0
+    for word in ("outcome", "samples", "first step", "peak memory", "throughput", "checks", "learned: yes"):
+        assert word in out
+    identity = out.split()[1]
+    again = json.loads(mldyno("show", identity[:10], "--json")[1])
+    assert [record["id"] for record in again["records"]] == [identity]
+
+
+def test_compare_speaks_of_filters_and_axes(mldyno: Mldyno) -> None:
+    mldyno("run", "mlp", "--framework", "fake", "--device", "cpu,gpu")
+    code, out, _ = mldyno("compare", "mlp/fake/cpu", "mlp/fake/gpu")
+    assert (code, out.count(" faster than cpu")) == (0, 2)
+    code, out, _ = mldyno("compare", "mlp/fake", "--by", "mode", "--json")
+    assert [one["verdict"] for one in json.loads(out)["comparisons"]] == ["faster", "faster"]
+
+
+def test_compare_takes_another_machines_file(
+    mldyno: Mldyno, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Script
+) -> None:
+    script({"step": 0.004})
+    monkeypatch.setenv("MLDYNO_MACHINE", "their bench")
+    theirs, target = str(tmp_path / "theirs.sqlite"), str(tmp_path / "theirs.jsonl")
+    mldyno("run", "mlp", "--framework", "fake", "--store", theirs)
+    assert mldyno("export", target, "--store", theirs)[0] == 0
+    script({"step": 0.002})
+    monkeypatch.setenv("MLDYNO_MACHINE", "test bench")
+    mldyno("run", "mlp", "--framework", "fake")
+    code, out, _ = mldyno("compare", target, "this-machine")
+    assert code == 0
+    assert out.count("test bench is 2.00x (1.90-2.10) faster than their bench [archived]") == 2
+
+
+def test_what_differs_in_more_than_what_is_compared_is_refused_unless_asked_for(mldyno: Mldyno) -> None:
+    mldyno("run", "mlp", "--framework", "fake", "--device", "cpu,gpu", "--batch", "8")
+    cases = {record["case"]: record["id"] for record in json.loads(mldyno("history", "--json")[1])["records"]}
+    pair = (cases["mlp/train/fake/cpu/fp32/b8/device"], cases["mlp/infer/fake/gpu/fp32/b8/device"])
+    code, _, err = mldyno("compare", *pair)
+    assert code == 1
+    assert "differ in device, mode as well; --anyway" in err
+    assert mldyno("compare", *pair, "--anyway")[0] == 0
+
+
+def test_a_machine_is_found_by_part_of_its_name_or_all_that_fit_are_named(mldyno: Mldyno) -> None:
+    code, out, _ = mldyno("table", "V100", "--value", "time:100steps")
+    assert code == 0
+    assert "NVIDIA V100" in out
+    code, _, err = mldyno("table", "ultra")
+    assert code == 2
+    assert "M1 Ultra 48-core GPU; M2 Ultra 60-core GPU; M1 Ultra Mac Studio" in err
+
+
+def test_export_and_import_pass_records_on(mldyno: Mldyno, tmp_path: Path) -> None:
+    mldyno("run", "mlp", "--framework", "fake")
+    target = tmp_path / "mine.jsonl"
+    code, _, err = mldyno("export", str(target))
+    assert (code, err) == (0, f"2 records written to {target}\n")
+    code, out, _ = mldyno("import", str(target), "--store", str(tmp_path / "other.sqlite"))
+    assert (code, out) == (0, "2 new records taken, 0 were there already\n")
+
+
+@pytest.mark.parametrize("kind", ["workloads", "suites", "frameworks", "devices", "machines"])
+def test_list_knows_every_kind(kind: str, mldyno: Mldyno) -> None:
+    code, out, _ = mldyno("list", kind, "--json")
+    assert code == 0
+    assert json.loads(out)[kind]
+
+
+def test_doctor_tells_of_machine_frameworks_and_devices(mldyno: Mldyno) -> None:
+    code, out, _ = mldyno("doctor")
+    assert code == 0
+    for words in ("test bench", "torch: torch 2.13.0", "fake: fake 1", "rehearsal accelerator", "store: "):
+        assert words in out
+    assert json.loads(mldyno("doctor", "--json")[1])["frameworks"]["torch"]["devices"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_each_shell(shell: str, mldyno: Mldyno) -> None:
+    code, out, _ = mldyno("completion", shell)
+    assert code == 0
+    assert "_MLDYNO_COMPLETE" in out
+
+
+def completed(words: str, current: str) -> list[str]:
+    """What bash would offer at this point."""
+    environment: dict[str, Any] = {"_MLDYNO_COMPLETE": "bash_complete", "COMP_WORDS": f"mldyno {words}{current}"}
+    environment["COMP_CWORD"] = str(len(words.split()) + 1)
+    code = "from mldyno.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+def test_completion_offers_commands_workloads_and_values() -> None:
+    assert "compare" in completed("", "com")
+    assert completed("run ", "res") == ["resnet50"]
+    assert completed("run mlp --mode ", "tr") == ["train"]
+
+
+def test_an_error_is_one_line_and_a_traceback_only_for_the_curious(
+    mldyno: Mldyno, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = mldyno("run", "resnet5")
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "Did you mean 'resnet50'?" in err
+    monkeypatch.setenv("MLDYNO_DEBUG", "1")
+    with pytest.raises(Exception, match="resnet5"):
+        cli.main(["run", "resnet5"])
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    line = f"{sys.executable} -m mldyno table --value step | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("words", [["--help"], ["list"], ["--version"], []])
+def test_start_up_imports_no_numbers_no_framework_and_no_charts(words: list[str]) -> None:
+    heavy = ("numpy", "torch", "tensorflow", "jax", "mlx", "altair", "rich", "msgspec", "psutil", "jinja2", "sqlite3")
+    code = (
+        "import sys\nfrom mldyno.cli import main\n"
+        f"try:\n    main({words!r})\nexcept SystemExit:\n    pass\n"
+        f"print('loaded:', [name for name in {heavy!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded: []"

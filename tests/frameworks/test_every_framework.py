@@ -1,0 +1,107 @@
+"""The contract of every framework: a known-long step is timed right, errors are told apart."""
+
+from __future__ import annotations
+
+import time
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from mldyno import plugins
+from mldyno.frameworks import Framework, Unsupported
+from mldyno.measure import clock
+from mldyno.measure.blocks import Blocks
+from mldyno.records import Case
+from mldyno.workloads import Recipe
+
+NAMES = plugins.names("frameworks")
+KNOWN = 0.02  # s that the known-long step takes
+
+
+def sleeper(module: ModuleType, case: Case) -> Recipe:
+    """A torch model whose forward pass takes a known time."""
+
+    class Sleeper(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(1))
+
+        def forward(self, x: Any) -> Any:
+            ends = time.perf_counter() + KNOWN
+            while time.perf_counter() < ends:
+                pass
+            return x * self.weight
+
+    return Recipe(Sleeper(), lambda: (torch.rand(2), torch.rand(2)), torch.nn.functional.mse_loss, torch.optim.SGD)
+
+
+def started(name: str) -> Framework:
+    framework = plugins.framework(name)
+    framework.start()
+    return framework
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_known_long_step_is_timed_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLDYNO_FAKE", f'[{{"step": {KNOWN}}}]')
+    framework = started(name)
+    program = framework.open(Case("mlp", framework=name, mode="infer", batch=2), sleeper)
+    blocks = Blocks(program, framework.clock or clock.now)
+    blocks.time(2)
+    shortest = min(blocks.time(1) for _ in range(5)) / 1e9
+    assert shortest == pytest.approx(KNOWN, rel=0.02)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_names_its_versions_and_finds_the_cpu(name: str) -> None:
+    framework = started(name)
+    assert framework.name == name
+    assert framework.versions()
+    assert "cpu" in [device.name for device in framework.devices()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_are_told_apart(name: str) -> None:
+    framework = started(name)
+    assert framework.explain(MemoryError("no"))[0] == "oom"
+    assert framework.explain(Unsupported("why"))[0] == "unsupported"
+    assert framework.explain(ValueError("what"))[0] == "failed"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_device_that_is_not_here_is_unsupported_and_never_replaced(name: str) -> None:
+    with pytest.raises(Unsupported, match="xpu"):
+        started(name).open(Case("mlp", framework=name, device="xpu", batch=2), plugins.workload("mlp").build.get(name))
+
+
+@pytest.mark.parametrize("placement", ["device", "host", "roundtrip"])
+@pytest.mark.parametrize("mode", ["train", "infer"])
+def test_torch_runs_the_step_that_a_plain_loop_would(mode: Any, placement: Any) -> None:
+    framework = started("torch")
+    case = Case("mlp", mode=mode, placement=placement, batch=4)
+    program: Any = framework.open(case, plugins.workload("mlp").build["torch"])
+    before = [parameter.clone() for parameter in program.network.parameters()]
+    program.run(3)
+    changed = any(not torch.equal(a, b) for a, b in zip(before, program.network.parameters(), strict=True))
+    assert changed == (mode == "train")
+    assert program.network.training == (mode == "train")
+    assert program.output.shape == (4, 2)
+    assert program.seen_device() == "cpu"
+    assert program.disagreement() is None
+
+
+def test_torch_knows_a_memory_error_by_its_words_where_it_has_no_type() -> None:
+    framework = started("torch")
+    assert framework.explain(RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)"))[0] == "oom"
+    assert framework.explain(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"))[0] == "oom"
+    assert framework.explain(torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB"))[0] == "oom"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"precision": "bf16"}, {"compile": True}, {"workers": 2}, {"placement": "loader"}], ids=str
+)
+def test_what_torch_can_not_measure_yet_is_unsupported_with_a_reason(changes: dict[str, Any]) -> None:
+    with pytest.raises(Unsupported, match="yet"):
+        started("torch").open(Case("mlp", batch=2, **changes), plugins.workload("mlp").build["torch"])

@@ -1,0 +1,44 @@
+"""Stopping looks at how well the mean is known, never at how far samples spread."""
+
+from __future__ import annotations
+
+import random
+
+from mldyno.measure.stopping import Stopping, relative_half_width
+
+
+def noise(count: int, spread: float, phi: float = 0.0) -> list[float]:
+    chance, level, values = random.Random(8), 0.0, []
+    for _ in range(count):
+        level = phi * level + chance.gauss(0, spread * (1 - phi * phi) ** 0.5)
+        values.append(1 + level)
+    return values
+
+
+def test_a_well_known_mean_stops_though_its_samples_spread() -> None:
+    assert Stopping(target=0.02).enough(noise(2000, 0.2), elapsed=1.0, done=2000)
+
+
+def test_correlated_samples_do_not_stop_too_early() -> None:
+    independent, correlated = noise(400, 0.1), noise(400, 0.1, phi=0.9)
+    assert relative_half_width(correlated) > 2 * relative_half_width(independent)
+
+
+def test_sixteen_blocks_and_half_a_second_are_the_least() -> None:
+    rule = Stopping(target=0.5)
+    assert not rule.enough([1.0] * 15, elapsed=5.0, done=15)
+    assert not rule.enough([1.0] * 100, elapsed=0.2, done=100)
+    assert rule.enough([1.0] * 16, elapsed=0.6, done=16)
+
+
+def test_the_budget_ends_it_and_the_target_counts_as_missed() -> None:
+    rule = Stopping(target=0.001, budget=2.0)
+    values = noise(100, 0.3)
+    assert rule.enough(values, elapsed=2.0, done=100)
+    assert not rule.reached(values)
+
+
+def test_a_number_of_steps_is_run_to_its_end_whatever_the_target() -> None:
+    rule = Stopping(steps=50)
+    assert not rule.enough([1.0] * 49, elapsed=1e9, done=49)
+    assert rule.enough([1.0], elapsed=0.0, done=50)

@@ -1,0 +1,63 @@
+"""Warm-up ends when series and causes stand still, and says so when they never do."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from mldyno.frameworks.fake import CLOCK, FakeProgram
+from mldyno.measure.blocks import Blocks
+from mldyno.measure.warmup import WarmUp, settled_from, warm_up
+from mldyno.records import Case
+
+
+def warmed(budget: float = 5.0, causes: list[int] | None = None, **rule: object) -> WarmUp:
+    program = FakeProgram(Case("mlp", framework="fake", batch=8), {"step": 1e-3, "noise": 0.01, **rule})
+    growing = iter(causes or [])
+    return warm_up(Blocks(program, CLOCK), lambda: (next(growing, 0),), budget, lambda values: None)
+
+
+def test_the_first_step_is_a_measurement_of_its_own() -> None:
+    warm = warmed(slow=(1, 50.0))
+    assert warm.first_step == pytest.approx(50e6, rel=0.1)
+    assert max(warm.values) < 2e6
+
+
+def test_warm_up_goes_on_until_a_slow_start_is_behind() -> None:
+    warm = warmed(slow=(40, 3.0))
+    assert warm.steady is True
+    assert len(warm.values) > 60
+
+
+def test_a_series_that_never_settles_is_flagged() -> None:
+    warm = warmed(budget=0.5, fail="unsettled")
+    assert warm.steady is False
+    assert "settled" in warm.reason
+
+
+def test_memory_that_keeps_growing_keeps_the_warm_up_going() -> None:
+    warm = warmed(budget=0.2, causes=list(range(100_000)))
+    assert warm.steady is False
+    assert "memory" in warm.reason
+
+
+def test_a_budget_of_a_few_long_steps_leaves_the_question_open() -> None:
+    warm = warmed(budget=0.01, step=0.005)
+    assert warm.steady is None
+
+
+def test_a_steady_noisy_series_counts_as_settled_and_a_falling_one_does_not() -> None:
+    chance = random.Random(6)
+    noisy = [[1 + chance.gauss(0, 0.05) for _ in range(100)] for _ in range(200)]
+    assert sum(settled_from(series) is None for series in noisy) <= 6
+    falling = [[1 - 0.003 * i + chance.gauss(0, 0.01) for i in range(100)] for _ in range(50)]
+    assert all(settled_from(series) is None for series in falling)
+
+
+def test_the_slow_start_of_a_series_is_cut_off() -> None:
+    chance = random.Random(7)
+    series = [(3.0 if i < 20 else 1.0) + chance.gauss(0, 0.01) for i in range(200)]
+    start = settled_from(series)
+    assert start is not None
+    assert 20 <= start <= 40

@@ -1,0 +1,163 @@
+"""Whole runs of the rehearsal framework: exact, since time is virtual."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from mldyno import api
+from mldyno.records import Case, Record
+from mldyno.runner import groups
+from mldyno.runner.events import Listener
+from mldyno.runner.groups import differ_in_one, next_group
+from mldyno.store import Query, Store
+
+Rehearse = Callable[..., api.Results]
+Script = Callable[..., None]
+
+
+def test_the_known_time_of_a_step_is_reported(rehearse: Rehearse, script: Script) -> None:
+    script({"step": 0.002, "noise": 0.02})
+    outcome = rehearse(mode="infer").outcomes[0]
+    figure = outcome.figure("step")
+    assert figure is not None
+    assert figure.value == pytest.approx(0.002, rel=0.005)
+    assert figure.half_width is not None
+    assert figure.half_width / figure.value < 0.02
+
+
+def test_a_quiet_case_stops_early_and_a_noisy_one_takes_longer(rehearse: Rehearse, script: Script) -> None:
+    script({"match": "*/infer/*", "step": 0.002, "noise": 0.001}, {"match": "*", "step": 0.002, "noise": 0.4})
+    quiet, noisy = (sum(rehearse(mode=mode).records[0].values("step_time")) for mode in ("infer", "train"))
+    assert noisy > 1.5 * quiet
+
+
+def test_a_target_that_was_not_reached_is_said(rehearse: Rehearse, script: Script) -> None:
+    script({"step": 0.05, "noise": 0.5})
+    record = rehearse(mode="infer", budget=1.0, target=0.01).records[0]
+    assert [warning.code for warning in record.warnings] == ["target-not-reached"]
+    assert "--budget" in record.warnings[0].hint
+
+
+def test_steps_are_run_to_the_last_one(rehearse: Rehearse) -> None:
+    for record in rehearse(steps=100, device=["cpu", "gpu"]).records:
+        assert record.facts["steps"] == 100
+        steady = [series for series in record.series if series.metric == "step_time" and series.phase == "steady"]
+        assert sum(series.block * len(series.values) for series in steady) == 100
+
+
+def test_cases_that_differ_in_one_axis_take_turns(rehearse: Rehearse) -> None:
+    records = rehearse(mode="infer", device=["cpu", "gpu"]).records
+    turns = [{s.turn for s in record.series if s.phase == "steady" and s.metric == "step_time"} for record in records]
+    assert len(turns[0] & turns[1]) >= 12
+
+
+def test_repeats_are_fresh_processes_and_rounds(rehearse: Rehearse) -> None:
+    records = rehearse(mode="infer", device=["cpu", "gpu"], repeats=3).records
+    assert sorted((r.case.device, r.run.round) for r in records) == [(d, n) for d in ("cpu", "gpu") for n in range(3)]
+    assert len({record.run.process for record in records}) == 6
+
+
+def test_a_record_says_what_it_was_measured_on_and_with(rehearse: Rehearse) -> None:
+    record = rehearse(mode="train", device="gpu").records[0]
+    assert record.machine.name == "test bench"
+    assert record.machine.cores is not None
+    assert [device.name for device in record.machine.devices] == ["cpu", "gpu"]
+    assert record.software.versions == {"fake": "1"}
+    assert record.facts["items_per_step"] == 128
+    assert record.facts["first_step"] > record.values("step_time")[0]  # type: ignore[operator]
+    assert record.checks.learned is True
+    assert record.checks.agrees is True
+    assert record.values("peak_memory", "process")[0] > 1e6
+
+
+def test_a_sweep_goes_on_after_a_case_that_fails(rehearse: Rehearse, script: Script) -> None:
+    script({"match": "*/b64/*", "fail": "oom"}, {"match": "*/b32/*", "fail": "exception", "after": 300})
+    results = rehearse(mode="infer", batch=[16, 32, 64, 128])
+    assert {r.case.batch: r.status for r in results.records} == {16: "ok", 32: "failed", 64: "oom", 128: "ok"}
+    assert not results.all_ok
+
+
+def test_what_ran_out_of_memory_in_company_is_tried_alone_before_it_is_called_so(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch, script: Script
+) -> None:
+    script({"match": "*/gpu/*", "fail": "oom"})
+    results = rehearse(mode="infer", device=["cpu", "gpu"])
+    assert {r.case.device: r.status for r in results.records} == {"cpu": "ok", "gpu": "oom"}
+    assert max(record.run.process for record in results.records) == 3
+
+
+def test_cases_that_find_no_room_side_by_side_are_run_one_after_the_other(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mldyno.runner.run.room_for_another", lambda resident: False)
+    results = rehearse(mode="infer", device=["cpu", "gpu"], batch=[8, 16])
+    assert [record.status for record in results.records] == ["ok"] * 4
+
+
+def test_groups_hold_what_differs_in_one_axis_and_no_more_than_may_live() -> None:
+    cases = [Case("mlp", batch=b, device=d) for d in ("cpu", "mps") for b in range(1, 9)]
+    assert differ_in_one(cases[0], cases[1])
+    assert not differ_in_one(cases[0], Case("mlp", batch=2, device="mps"))
+    assert len(next_group(cases)) == groups.MOST_ALIVE
+    assert next_group([cases[0], Case("resnet50", batch=7, mode="infer")]) == [cases[0]]
+
+
+def test_room_is_twice_the_largest_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mldyno.machine.available_memory", lambda: 1000)
+    assert groups.room_for_another([400, None])
+    assert not groups.room_for_another([600, 10])
+
+
+class Watch(Listener):
+    """Notes the parent's CPU time and wall time while cases are measured."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[float, float]] = []
+
+    def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
+        self.seen.append((time.process_time(), time.monotonic()))
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_parent_takes_under_a_percent_of_a_core_while_it_measures(devices: int, store: Store) -> None:
+    watch = Watch()
+    places = ["device", "roundtrip"][:devices]
+    api.run("mlp", store=store, listener=watch, budget=4.0, target=1e-5, placement=places, mode="infer", threads=1)
+    (cpu, wall), (cpu_end, wall_end) = watch.seen[0], watch.seen[-1]
+    assert wall_end - wall > 2
+    assert (cpu_end - cpu) / (wall_end - wall) < 0.01
+
+
+def test_no_process_is_left_behind(rehearse: Rehearse, script: Script) -> None:
+    script({"match": "*/b32/*", "fail": "hang", "after": 300})
+    rehearse(mode="infer", batch=[16, 32], timeout=1.5)
+    assert psutil.Process(os.getpid()).children(recursive=True) == []
+
+
+def test_a_resumed_run_does_only_what_is_missing(store: Store, script: Script) -> None:
+    plan = api.make_plan(["mlp"], {"framework": "fake", "batch": ["8", "16"], "mode": "infer"}, {"repeats": 2})
+
+    class Cut(Exception):
+        pass
+
+    class CutAfterThree(Listener):
+        ended = 0
+
+        def case_ended(self, record: Record) -> None:
+            self.ended += 1
+            if self.ended == 3:
+                raise Cut
+
+    with pytest.raises(Cut):
+        api.run_plan(plan, store, CutAfterThree())
+    store.close()
+    run_id, found = api.unfinished(store, plan)
+    assert found == plan
+    results = api.run_plan(plan, store, resume=run_id)
+    assert sorted((r.case.batch, r.run.round) for r in results.records) == [(8, 0), (8, 1), (16, 0), (16, 1)]
+    assert len(list(store.stream(Query(heads=False)))) == 4

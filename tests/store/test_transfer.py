@@ -1,0 +1,94 @@
+"""Records go out to files and come back the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from mldyno import api
+from mldyno.errors import ImportFileError
+from mldyno.records import content_id
+from mldyno.store import Query, Store, transfer
+from mldyno.store.codec import encode, json_schema
+from mldyno.store.reference import FILE, newest, published
+
+Rehearse = Callable[..., api.Results]
+SHIPPED = FILE.parent / "record.schema.json"
+
+
+def test_json_lines_lose_nothing_on_the_way_to_another_store(rehearse: Rehearse, store: Store, tmp_path: Path) -> None:
+    rehearse(device=["cpu", "gpu"])
+    target = tmp_path / "out.jsonl"
+    assert api.export(str(target), "jsonl", store=store) == 4
+    other = Store(tmp_path / "other.sqlite")
+    assert api.import_([str(target)], other) == (4, 4)
+    assert set(map(encode, other.stream(Query(heads=False)))) == set(map(encode, store.stream(Query(heads=False))))
+    assert api.import_([str(target)], other) == (0, 4)
+
+
+def test_figures_as_csv_can_be_imported_as_figures(rehearse: Rehearse, store: Store, tmp_path: Path) -> None:
+    rehearse(mode="infer")
+    target = tmp_path / "out.csv"
+    api.export(str(target), "csv", store=store)
+    other = Store(tmp_path / "other.sqlite")
+    new, _ = api.import_([str(target)], other)
+    found = list(other.stream(Query(heads=False)))
+    assert new == len(found) >= 1
+    assert {record.provenance for record in found} == {"imported"}
+    assert [r.values("step_time") for r in found if r.values("step_time")] == [[pytest.approx(1.28e-3, rel=0.01)]]
+
+
+def test_one_bad_record_at_the_end_means_that_none_is_taken(rehearse: Rehearse, store: Store, tmp_path: Path) -> None:
+    rehearse()
+    target = tmp_path / "out.jsonl"
+    api.export(str(target), "jsonl", store=store)
+    with target.open("a") as out:
+        out.write('{"schema": 1}\n')
+    other = Store(tmp_path / "other.sqlite")
+    with pytest.raises(ImportFileError, match=r"out\.jsonl: line 3"):
+        api.import_([str(target)], other)
+    assert list(other.stream(Query(heads=False))) == []
+
+
+def test_a_changed_record_is_refused_since_its_id_no_longer_fits(
+    rehearse: Rehearse, store: Store, tmp_path: Path
+) -> None:
+    rehearse(mode="infer")
+    target = tmp_path / "out.jsonl"
+    api.export(str(target), "jsonl", store=store)
+    target.write_text(target.read_text().replace('"status":"ok"', '"status":"oom"'))
+    with pytest.raises(ImportFileError, match="changed after it was recorded"):
+        list(transfer.read(str(target)))
+
+
+def test_an_unknown_key_is_named(rehearse: Rehearse, tmp_path: Path) -> None:
+    content = json.loads(encode(rehearse(mode="infer").records[0]))
+    content["case"]["colour"] = "red"
+    content["id"] = content_id(content)
+    target = tmp_path / "odd.jsonl"
+    target.write_text(json.dumps(content))
+    with pytest.raises(ImportFileError, match="unknown key in case: colour"):
+        list(transfer.read(str(target)))
+
+
+def test_the_shipped_schema_is_the_one_that_the_code_makes() -> None:
+    assert json.loads(SHIPPED.read_text()) == json.loads(json.dumps(json_schema()))
+
+
+def test_every_record_fits_the_shipped_schema(rehearse: Rehearse) -> None:
+    schema = jsonschema.Draft202012Validator(json.loads(SHIPPED.read_text()))
+    for record in [*rehearse(device=["cpu", "gpu"]).records, *published()]:
+        schema.validate(json.loads(encode(record)))
+
+
+def test_every_published_row_is_a_record_with_its_note() -> None:
+    rows = FILE.read_text(encoding="utf-8").strip().count("\n")
+    assert len(published()) == rows == 113
+    assert len({record.id for record in published()}) == rows
+    withdrawn = [record for record in published() if any(w.code == "superseded" for w in record.warnings)]
+    assert len(withdrawn) == 12
+    assert not {record.id for record in withdrawn} & {record.id for record in newest()}

@@ -1,0 +1,54 @@
+"""The facts of a machine: never an error, unknown where unknown."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from mldyno import machine
+
+
+def test_a_machine_describes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLDYNO_MACHINE")
+    found = machine.describe()
+    assert found.cores == len(os.sched_getaffinity(0))
+    assert found.memory is not None
+    assert found.memory > 2**28
+    assert found.cpu in found.name
+    assert os.uname().nodename not in found.name
+
+
+def test_the_user_may_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLDYNO_MACHINE", "the big one")
+    assert machine.describe().name == "the big one"
+
+
+def test_what_can_not_be_found_out_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: Any, **options: Any) -> Any:
+        raise OSError("no")
+
+    monkeypatch.delenv("MLDYNO_MACHINE")
+    for name in ("_cpu_name", "_cores", "_memory", "_power", "_virtualised"):
+        monkeypatch.setattr(machine, name, broken)
+    monkeypatch.setattr("platform.system", broken)
+    found = machine.describe()
+    assert (found.cpu, found.cores, found.memory, found.power) == ("unknown", None, None, "unknown")
+    assert found.virtualised is None
+    assert found.system == "unknown"
+
+
+def test_a_tool_that_hangs_or_is_missing_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert machine._ask("no-such-tool-anywhere") == ""
+    assert machine._ask("false") == ""
+
+
+def test_memory_in_use_is_seen() -> None:
+    mine = machine.resident_memory(os.getpid())
+    assert mine is not None
+    assert mine > 2**20
+    assert machine.resident_memory(2**22 + 1) is None
+    left = machine.available_memory()
+    assert left is not None
+    assert left > 0

@@ -1,0 +1,70 @@
+"""Units are read strictly and shown as a person reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from mldyno.errors import UsageError
+from mldyno.units import digits, parse_bytes, parse_duration, parse_fraction, show, show_error, show_seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("60s", 60.0), ("2m", 120.0), ("500ms", 0.5), ("1.5", 1.5), ("1h", 3600.0), ("3 us", 3e-6)]
+)
+def test_a_duration_is_read_in_any_usual_unit(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "fast", "10 parsecs", "-3s", "0s", "nan", "inf", "1e999s"])
+def test_a_bad_duration_says_how_to_write_one(text: str) -> None:
+    with pytest.raises(UsageError, match="duration"):
+        parse_duration(text)
+
+
+def test_a_fraction_is_read_with_and_without_percent() -> None:
+    assert parse_fraction("2%") == parse_fraction("0.02") == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("text", ["100%", "2", "0%", "two"])
+def test_a_fraction_of_one_or_more_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_fraction(text)
+
+
+def test_sizes_know_binary_and_decimal_units() -> None:
+    assert parse_bytes("2GiB") == 2 << 30
+    assert parse_bytes("2GB") == 2 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (2.5e-9, "2.50 ns"),
+        (1.234e-3, "1.23 ms"),
+        (0.5, "500 ms"),
+        (63.0, "63.0 s"),
+        (7200.0, "2.00 h"),
+        (149, "2.48 min"),
+    ],
+)
+def test_seconds_are_shown_in_the_unit_that_fits(seconds: float, text: str) -> None:
+    assert show_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [(123.456, 0.1, "123"), (123.456, 30.0, "120"), (0.0123456, 1e-5, "0.0123"), (1.0, 0.04, "1.00")],
+)
+def test_a_number_has_the_digits_that_its_error_justifies(value: float, error: float, text: str) -> None:
+    assert digits(value, error) == text
+
+
+def test_sizes_and_rates_are_shown_with_their_units() -> None:
+    assert show(3 * 2**30, "B") == "3.00 GiB"
+    assert show(1500.0, "1/s") == "1,500 /s"
+
+
+def test_an_error_stands_behind_its_value_and_never_shows_a_row_of_noughts() -> None:
+    assert show_error(2.0, 0.036) == " ±1.8 %"
+    assert show_error(2.0, 1e-17) == " ±0.1 %"
+    assert show_error(2.0, None) == ""

@@ -1,0 +1,143 @@
+"""The worker in a real process: any interpreter, private channel, sleeps between turns, dies with its parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+import pytest
+
+from mldyno.worker import start
+
+FAKE = {"workload": "mlp", "framework": "fake", "batch": 8}
+
+
+class Talk:
+    """A worker, spoken to by hand."""
+
+    def __init__(self, *python: str) -> None:
+        self.process = subprocess.Popen(
+            [*(python or (sys.executable,)), start.__file__],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def ask(self, **command: Any) -> dict[str, Any]:
+        into, out = self.process.stdin, self.process.stdout
+        assert into is not None
+        assert out is not None
+        into.write(json.dumps(command) + "\n")
+        into.flush()
+        while True:
+            answer: dict[str, Any] = json.loads(out.readline())
+            if answer["is"] != "progress":
+                return answer
+
+
+@pytest.fixture
+def talk() -> Iterator[Talk]:
+    worker = Talk()
+    yield worker
+    worker.process.kill()
+    worker.process.wait()
+    for pipe in (worker.process.stdin, worker.process.stdout):
+        assert isinstance(pipe, IO) or pipe is not None
+        pipe.close()
+
+
+def test_a_case_is_opened_measured_in_turns_and_closed(talk: Talk) -> None:
+    ready = talk.ask(do="open", key=1, case=FAKE, warmup=1.0)
+    assert ready["is"] == "ready"
+    assert ready["facts"]["warmup_steady"] is True
+    blocks = talk.ask(do="turn", key=1, seconds=0.1, steps=None)
+    times = blocks["series"][0]["values"]
+    assert sum(times) * blocks["series"][0]["block"] == pytest.approx(0.1, rel=0.05)
+    closed = talk.ask(do="close", key=1)
+    assert closed["checks"]["learned"] is True
+
+
+def test_a_number_of_steps_is_run_exactly(talk: Talk) -> None:
+    talk.ask(do="open", key=1, case=FAKE, warmup=1.0)
+    series = talk.ask(do="turn", key=1, seconds=9.0, steps=103)["series"]
+    assert sum(one["block"] * len(one["values"]) for one in series) == 103
+
+
+def test_two_cases_take_turns_in_one_worker(talk: Talk) -> None:
+    talk.ask(do="open", key=1, case=FAKE, warmup=1.0)
+    talk.ask(do="open", key=2, case={**FAKE, "device": "gpu"}, warmup=1.0)
+    slow = talk.ask(do="turn", key=1, seconds=0.01, steps=None)["series"][0]["values"][0]
+    fast = talk.ask(do="turn", key=2, seconds=0.01, steps=None)["series"][0]["values"][0]
+    assert slow > 3 * fast
+
+
+def test_an_error_is_an_answer_and_the_worker_goes_on(talk: Talk) -> None:
+    failed = talk.ask(do="open", key=1, case={**FAKE, "device": "xpu"}, warmup=1.0)
+    assert (failed["is"], failed["status"]) == ("failed", "unsupported")
+    assert talk.ask(do="open", key=2, case=FAKE, warmup=1.0)["is"] == "ready"
+
+
+def test_it_runs_in_an_interpreter_that_has_no_packages_at_all() -> None:
+    worker = Talk(sys.executable, "-I", "-S")
+    try:
+        assert worker.ask(do="open", key=1, case=FAKE, warmup=1.0)["is"] == "ready"
+        missing = worker.ask(do="open", key=2, case={**FAKE, "framework": "torch"}, warmup=1.0)
+        assert missing["status"] == "failed"
+        assert "pip install" in missing["reason"]
+    finally:
+        worker.process.kill()
+        worker.process.communicate()
+
+
+def test_nothing_beside_the_package_becomes_importable(tmp_path: Path) -> None:
+    code = (
+        f"import sys, runpy; sys.argv = [{start.__file__!r}]; "
+        f"m = runpy.run_path({start.__file__!r}); m['_own_package'](); "
+        "import mldyno.records; print([p for p in sys.path if 'mldyno' in p]); "
+        "print([k for k in sys.modules if k in ('click', 'msgspec', 'rich', 'numpy')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout.split("\n")[:2] == ["[]", "[]"]
+
+
+def test_a_waiting_worker_takes_no_cpu(talk: Talk) -> None:
+    talk.ask(do="open", key=1, case=FAKE, warmup=1.0)
+    process = psutil.Process(talk.process.pid)
+    before = sum(process.cpu_times()[:2])
+    time.sleep(1.5)
+    assert sum(process.cpu_times()[:2]) - before <= 0.02
+
+
+def test_it_ends_when_its_parent_is_gone(talk: Talk) -> None:
+    talk.ask(do="open", key=1, case=FAKE, warmup=1.0)
+    assert talk.process.stdin is not None
+    talk.process.stdin.close()
+    assert talk.process.wait(timeout=5) in (1, -signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system's own way to die with a parent is Linux's")
+def test_it_is_killed_with_a_parent_that_is_killed_even_while_it_is_busy() -> None:
+    line = json.dumps({"do": "open", "key": 1, "case": FAKE, "warmup": 1.0}).encode() + b"\n"
+    code = (
+        "import subprocess, sys, time; "
+        f"p = subprocess.Popen([sys.executable, {start.__file__!r}], stdin=subprocess.PIPE, start_new_session=True); "
+        f"p.stdin.write({line!r}); "
+        "p.stdin.flush(); print(p.pid, flush=True); time.sleep(60)"
+    )
+    environment = {**os.environ, "MLDYNO_FAKE": '[{"fail": "hang"}]'}
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment)
+    assert parent.stdout is not None
+    worker = psutil.Process(int(parent.stdout.readline()))
+    time.sleep(0.5)
+    assert worker.is_running()
+    parent.kill()
+    parent.communicate()
+    assert worker.wait(timeout=5) is not None or not worker.is_running()
