@@ -150,10 +150,11 @@ class TorchProgram:
         return self._memory("max_memory_allocated")
 
     def seen_device(self) -> str:
-        """Where the parameters and, unless it was copied back, the last output really are."""
+        """Where the parameters really are, and the last output where it is not where it should be."""
         seen = next(self.network.parameters()).device
-        if self.output is not None and not self.returns and self.output.device != seen:
-            return f"{seen} and {self.output.device}"
+        expected = self.torch.device("cpu") if self.returns else seen
+        if self.output is not None and self.output.device != expected:
+            return f"{seen}, the output on {self.output.device}"
         return str(seen)
 
 

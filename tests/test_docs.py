@@ -1,0 +1,99 @@
+"""The docs are true: every command, option, status, warning and suite is there, and every example runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import click
+import pytest
+from mldyno import cli, plugins, suites
+from mldyno.analysis.outcomes import VALUES
+from mldyno.cli import COMMANDS
+from mldyno.records import AXES, Status
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+REFERENCE = ROOT / "docs" / "reference.md"
+WARNING_CODE = re.compile(r'Warning_\(\s*"([a-z-]+)"')
+METRIC = re.compile(r'Series\(\s*"([a-z_]+)"')
+
+
+def sources() -> str:
+    return "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+
+
+def examples() -> list[tuple[str, list[str]]]:
+    """The blocks that say they can be run, each with its commands."""
+    found = []
+    for page in PAGES:
+        blocks = re.findall(r"<!-- run -->\s*```console\n(.*?)```", page.read_text(), re.DOTALL)
+        for number, block in enumerate(blocks):
+            lines = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
+            found.append((f"{page.relative_to(ROOT)}#{number}", lines))
+    return found
+
+
+def test_every_command_and_option_is_in_the_reference() -> None:
+    text = REFERENCE.read_text()
+    for name in COMMANDS:
+        command = cli.cli.get_command(click.Context(cli.cli), name)
+        assert command is not None
+        assert f"mldyno {name}" in text
+        for parameter in command.params:
+            for option in parameter.opts:
+                assert not option.startswith("--") or f"`{option}" in text, f"{name} {option}"
+
+
+def test_every_axis_status_value_suite_and_plugin_is_in_the_reference() -> None:
+    text = REFERENCE.read_text()
+    words = [*(axis.name for axis in AXES), *get_args(Status), *VALUES, *suites.names()]
+    words += [name for kind in ("workloads", "frameworks") for name in plugins.names(kind)]
+    assert [word for word in words if f"`{word}`" not in text] == []
+
+
+def test_every_warning_and_metric_is_in_the_reference() -> None:
+    text, code = REFERENCE.read_text(), sources()
+    words = {*WARNING_CODE.findall(code), *METRIC.findall(code), "superseded", "suspect", "note"}
+    assert len(words) >= 6
+    assert sorted(word for word in words if f"`{word}`" not in text) == []
+
+
+def test_every_setting_of_the_environment_is_in_the_reference() -> None:
+    settings = set(re.findall(r"MLDYNO_[A-Z_]+", sources())) - {"MLDYNO_COMPLETE"}
+    text = REFERENCE.read_text()
+    assert sorted(word for word in settings if word not in text) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+    missing = [one for one in targets if "://" not in one and not (page.parent / one).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize(("place", "commands"), examples(), ids=[place for place, _ in examples()])
+def test_every_example_runs(place: str, commands: list[str], tmp_path: Path) -> None:
+    assert commands
+    folder = Path(sys.executable).parent
+    script = "\n".join(["set -e", f'export PATH="{folder}:$PATH"', *commands])
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_begins_with_the_two_commands() -> None:
+    first_screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:40])
+    assert "make bench" in first_screen
+    assert "make test" in first_screen
+
+
+def test_there_are_examples_to_run() -> None:
+    assert len(examples()) >= 5
+
+
+@pytest.mark.parametrize("path", [*PAGES, *(ROOT / "src").rglob("*.py")], ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_page_or_module_names_a_path_of_a_machine(path: Path) -> None:
+    assert not re.search(r"/(work|root|home/\w+|opt/wheels)/", path.read_text())
