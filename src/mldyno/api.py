@@ -307,7 +307,7 @@ def export(path: str, form: str, text: str | None = None, store: Store | str | N
     """Write stored records to a file; gives how many."""
     kept = opened(store)
     query = Query(pinned_by(text, kept) if text else {}, heads=False)
-    return transfer.write(kept.stream(query), path, form)
+    return transfer.write(kept.texts(query), path, form)
 
 
 def import_(paths: Sequence[str], store: Store | str | None = None) -> tuple[int, int]:

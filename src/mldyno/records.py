@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from mldyno.errors import MldynoError, UsageError, unknown
@@ -85,8 +85,8 @@ class Axis:
                 raise unknown(self.name, text, _YES_NO)
             return _YES_NO[text.lower()]
         if self.number:
-            if not text.isdecimal() or not 0 < int(text) < BIGGEST:
-                raise UsageError(f"'{text}' is not a {self.name}; write a whole number such as 16.")
+            if not (text.isascii() and text.isdecimal() and len(text) < 17 and 0 < int(text) < BIGGEST):
+                raise UsageError(f"'{text[:40]}' is not a {self.name}; write a whole number such as 16.")
             return int(text)
         if self.name == "device":
             kind, _, index = text.partition(":")
@@ -245,9 +245,12 @@ SCHEMA = 1
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
+_plain_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical(content: Mapping[str, Any]) -> str:
     """The one text of a record's content: sorted keys, no spaces, ASCII, finite numbers only."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _plain_json.encode(content)
 
 
 def content_id(content: Mapping[str, Any]) -> str:
@@ -256,13 +259,24 @@ def content_id(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(bare).encode()).hexdigest()[:32]
 
 
+def content_of(record: Record) -> dict[str, Any]:
+    """The record as plain dictionaries and lists; its samples are not copied."""
+    machine = record.machine
+    return {
+        **vars(record),
+        "run": vars(record.run),
+        "case": vars(record.case),
+        "machine": {**vars(machine), "devices": [vars(device) for device in machine.devices]},
+        "software": vars(record.software),
+        "series": [vars(series) for series in record.series],
+        "checks": vars(record.checks),
+        "warnings": [vars(warning) for warning in record.warnings],
+    }
+
+
 def seal(record: Record) -> Record:
     """The record with the id of its content."""
-    return Record(**{**_shallow(record), "id": content_id(asdict(record))})
-
-
-def _shallow(record: Record) -> dict[str, Any]:
-    return {f.name: getattr(record, f.name) for f in fields(record)}
+    return replace(record, id=content_id(content_of(record)))
 
 
 def upgrade(content: dict[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def test_a_known_long_step_is_timed_right(name: str, monkeypatch: pytest.MonkeyP
     program = framework.open(Case("mlp", framework=name, mode="infer", batch=2), sleeper)
     blocks = Blocks(program, framework.clock or clock.now)
     blocks.time(2)
-    shortest = min(blocks.time(1) for _ in range(5)) / 1e9
+    shortest = min(blocks.time(1) for _ in range(40)) / 1e9  # the quietest: others may want the core
     assert shortest == pytest.approx(KNOWN, rel=0.02)
 
 

@@ -14,8 +14,10 @@ GROWTH = 1.5  # how much more is measured before the rule is looked at again
 FIRST_LOOK = 0.25  # s
 
 
-def relative_half_width(values: Sequence[float]) -> float:
-    """The larger of the 8-batch and the 16-batch half-width, relative to the mean."""
+def relative_half_width(values: Sequence[float]) -> float | None:
+    """The larger of the 8-batch and the 16-batch half-width, relative to the mean; None under 16 values."""
+    if len(values) < 16:
+        return None
     return max(batch_half_width(values, 8), batch_half_width(values, 16)) / mean(values)
 
 
@@ -28,17 +30,17 @@ class Stopping:
     steps: int | None = None
     least: float = 0.5
 
-    def enough(self, values: Sequence[float], elapsed: float, done: int) -> bool:
-        """Whether to stop after so many s of measuring and so many steps."""
+    def enough(self, half_width: float | None, elapsed: float, done: int) -> bool:
+        """Whether to stop with the mean known so well, after so many s of measuring and so many steps."""
         if self.steps is not None:
             return done >= self.steps
         if elapsed >= self.budget:
             return True
-        return elapsed >= self.least and len(values) >= 16 and self.reached(values)
+        return elapsed >= self.least and self.reached(half_width)
 
-    def reached(self, values: Sequence[float]) -> bool:
-        """Whether the target is met."""
-        return relative_half_width(values) <= self.target if values else False
+    def reached(self, half_width: float | None) -> bool:
+        """Whether the target is met; not as long as nothing is known."""
+        return half_width is not None and half_width <= self.target
 
     def next_turn(self, elapsed: float) -> float:
         """How many s to measure before looking again."""

@@ -8,7 +8,6 @@ from datetime import datetime, timezone
 from typing import Any
 
 from mldyno import __version__
-from mldyno.intervals import mean
 from mldyno.measure.stopping import Stopping, relative_half_width
 from mldyno.measure.warmup import FEWEST, settled_from
 from mldyno.records import SCHEMA, Case, Checks, Device, Machine, Record, Run, Series, Software, Warning_, seal
@@ -40,6 +39,8 @@ class CaseRun:
     devices: tuple[Device, ...] = ()
     checks: dict[str, Any] = field(default_factory=dict)
     values: list[float] = field(default_factory=list)
+    half_width: float | None = None
+    """How well the mean is known, relative to it; None while there are too few blocks to say."""
     elapsed: float = 0.0
     steps: int = 0
     turns: int = 0
@@ -47,8 +48,7 @@ class CaseRun:
 
     def _ask(self, do: str, **more: Any) -> dict[str, Any]:
         def heard(step: float) -> None:
-            width = relative_half_width(self.values) if len(self.values) >= 16 else None
-            self.heard(self.case, step, width, self.elapsed)
+            self.heard(self.case, step, self.half_width, self.elapsed)
 
         answer = self.worker.ask({"do": do, "key": 0, **more}, self.timeout, heard)
         self.facts |= answer.get("facts", {})
@@ -68,7 +68,7 @@ class CaseRun:
         """Measure for about so many s, or for the steps that are still to do in that time."""
         left = None if self.stopping.steps is None else self.stopping.steps - self.steps
         if left is not None:
-            due = round(seconds / mean(self.values)) if self.values else 1
+            due = round(seconds * self.steps / self.elapsed) if self.steps else 1
             left = min(left, max(due, int(self.facts["block_steps"])))
         answer = self._ask("turn", seconds=seconds, steps=left)
         for one in answer["series"]:
@@ -78,13 +78,13 @@ class CaseRun:
             self.steps += series.block * len(series.values)
             self.elapsed += series.block * sum(series.values)
         self.turns += 1
-        width = relative_half_width(self.values) if len(self.values) >= 16 else None
-        self.heard(self.case, mean(self.values), width, self.elapsed)
+        self.half_width = relative_half_width(self.values)
+        self.heard(self.case, self.elapsed / self.steps, self.half_width, self.elapsed)
 
     @property
     def enough(self) -> bool:
         """Whether the stopping rule is content."""
-        return self.stopping.enough(self.values, self.elapsed, self.steps)
+        return self.stopping.enough(self.half_width, self.elapsed, self.steps)
 
     def close(self) -> None:
         """Check that the work was done, and read the meters."""
@@ -102,7 +102,7 @@ class CaseRun:
                 status, reason = "unsteady", f"{self.unsteady}; there is a series, but no one number for it"
             else:
                 series = _cut(series, start)
-        if status == "ok" and self.stopping.steps is None and not self.stopping.reached(self.values):
+        if status == "ok" and self.stopping.steps is None and not self.stopping.reached(self.half_width):
             found.append(self._target_missed())
         self.facts |= {"steps": self.steps, "wall_time": self.worker.spent, "target": self.stopping.target}
         return seal(
@@ -126,14 +126,13 @@ class CaseRun:
 
     def _target_missed(self) -> Warning_:
         target = show_percent(self.stopping.target)
-        few = len(self.values) < 16
+        few = self.half_width is None
         said = f"too few steps to know it to ±{target}" if few else f"not known to the ±{target} asked for"
         return Warning_("target-not-reached", said, "give it more time with --budget, or a quieter machine")
 
 
 def _series(content: dict[str, Any]) -> Series:
-    values = tuple(float(f"{value:.6g}") for value in content["values"])
-    return Series(**{**content, "values": values})
+    return Series(**{**content, "values": tuple(content["values"])})
 
 
 def _cut(series: list[Series], start: int) -> list[Series]:

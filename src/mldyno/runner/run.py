@@ -20,7 +20,7 @@ from mldyno.runner.case_run import CaseRun, now
 from mldyno.runner.events import Listener
 from mldyno.runner.groups import next_group, room_for_another
 from mldyno.runner.interrupts import Interrupted, Interrupts
-from mldyno.runner.worker_process import Ended, WorkerProcess
+from mldyno.runner.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.store import Store
 from mldyno.store.codec import encode
 
@@ -72,6 +72,7 @@ class Runner:
     def execute(self, listener: Listener) -> list[Record]:
         """Run all that has no outcome yet; raises Interrupted when the user ends it."""
         self.listener = listener
+        memory_limit()  # a setting that makes no sense is told before anything is written
         self.store.prepare()
         done = self.store.done(self.run)
         todo = [(c, r) for r in range(self.plan.repeats) for c in self.plan.cases if (c.id, r) not in done]

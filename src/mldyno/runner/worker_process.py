@@ -39,7 +39,7 @@ class WorkerProcess:
 
     def __init__(self, python: str, check_interrupt: Callable[[], None]) -> None:
         self._python, self._check_interrupt = python, check_interrupt
-        self._limit, self._kills = _memory_limit(), _kernel_kills()
+        self._limit, self._kills = memory_limit(), _kernel_kills()
         self._process: subprocess.Popen[bytes] | None = None
         self._answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._last_words: collections.deque[bytes] = collections.deque(maxlen=8)
@@ -171,7 +171,8 @@ class WorkerProcess:
                 pipe.close()  # type: ignore[union-attr]
 
 
-def _memory_limit() -> int | None:
+def memory_limit() -> int | None:
+    """The most memory in B that a worker may take, as the user has set it."""
     text = os.environ.get("MLDYNO_MEMORY_LIMIT")
     return parse_bytes(text) if text else None
 

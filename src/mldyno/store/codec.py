@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +27,7 @@ from mldyno.records import (
     Warning_,
     canonical,
     content_id,
+    content_of,
     upgrade,
 )
 
@@ -42,10 +43,20 @@ def _no_constant(word: str) -> float:
     raise BadRecord(f"{word} is not a number that JSON has; leave the value out instead")
 
 
+def _whole_number(text: str) -> int:
+    if len(text) > 17 or abs(int(text)) > BIGGEST:
+        raise BadRecord(f"{text[:20]}… is a whole number beyond 2^53, which not every reader keeps exact")
+    return int(text)
+
+
+_json = json.JSONDecoder(parse_constant=_no_constant, parse_int=_whole_number)
+
+
 def parse(text: str | bytes) -> dict[str, Any]:
     """The JSON object in a text: strict, finite, not nested without end."""
     try:
-        content = json.loads(text, parse_constant=_no_constant)
+        words = text if isinstance(text, str) else text.decode("utf-8")
+        content = _json.decode(words)
     except RecursionError:
         raise BadRecord("nested too deeply") from None
     except UnicodeDecodeError:
@@ -54,30 +65,34 @@ def parse(text: str | bytes) -> dict[str, Any]:
         raise BadRecord(f"not JSON: {error}") from None
     if not isinstance(content, dict):
         raise BadRecord("a record is a JSON object, this is not")
+    if "\\u" in words:
+        _check_unicode(content)
     return content
 
 
-def decode(content: dict[str, Any]) -> Record:
-    """A checked record from JSON content of any known schema; the id must be that of the content."""
+def _check_unicode(content: dict[str, Any]) -> None:
+    """Escapes can spell half a surrogate pair, which no file and no terminal takes."""
     try:
-        stated = content.get("id")
-        if stated != content_id(content):
-            raise BadRecord("its id is not the hash of its content: it was changed after it was recorded")
-        record = to_record(upgrade(content))
-        canonical(asdict(record)).encode("utf-8")
-        record.machine.name.encode("utf-8")
-        record.case.id.encode("utf-8")
-    except RecursionError:
-        raise BadRecord("nested too deeply") from None
+        json.dumps(content, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         raise BadRecord("text with half a surrogate pair, which is not Unicode") from None
+    except RecursionError:
+        raise BadRecord("nested too deeply") from None
+
+
+def decode(text: str | bytes) -> Record:
+    """A checked record from a text of any known schema; the id must be that of the content."""
+    content = parse(text)
+    try:
+        if content.get("id") != content_id(content):
+            raise BadRecord("its id is not the hash of its content: it was changed after it was recorded")
+        return to_record(upgrade(content))
     except BadRecord:
         raise
-    except MldynoError as error:
+    except RecursionError:
+        raise BadRecord("nested too deeply") from None
+    except (MldynoError, ValueError, OverflowError) as error:
         raise BadRecord(str(error)) from None
-    except (ValueError, OverflowError) as error:
-        raise BadRecord(str(error)) from None
-    return record
 
 
 def to_record(content: Mapping[str, Any]) -> Record:
@@ -87,7 +102,7 @@ def to_record(content: Mapping[str, Any]) -> Record:
     except msgspec.ValidationError as error:
         raise BadRecord(str(error)) from None
     _check_keys(content)
-    _check_ranges(record)
+    check(record)
     return record
 
 
@@ -104,7 +119,8 @@ def _check_keys(content: Mapping[str, Any]) -> None:
             raise BadRecord(f"unknown key in {kind.__name__.strip('_').lower()}: {strange}")
 
 
-def _check_ranges(record: Record) -> None:
+def check(record: Record) -> None:
+    """Raise unless every number and name of a record is in its range."""
     case, run = record.case, record.run
     numbers = (case.version, case.batch, case.seq, case.workers, case.threads)
     if any(n is not None and not 0 < n < BIGGEST for n in numbers):
@@ -114,12 +130,14 @@ def _check_ranges(record: Record) -> None:
     for series in record.series:
         if not 0 < series.block < BIGGEST:
             raise BadRecord("a series' block must be a whole number over 0")
-        if not all(math.isfinite(value) and value >= 0 for value in series.values):
+        if series.values and not (min(series.values) >= 0 and max(series.values) < math.inf):
             raise BadRecord(f"a value of {series.metric} is negative or not finite")
     for text in (case.workload, case.framework, case.device, record.machine.name, run.id):
         if not text or len(text) > 300 or not text.isprintable():
             raise BadRecord("names must be printable text of 1 to 300 characters")
     try:
+        if not record.created.isprintable():
+            raise ValueError
         datetime.fromisoformat(record.created.replace("Z", "+00:00"))
     except ValueError:
         raise BadRecord(f"created '{record.created[:40]}' is not a time such as 2026-01-31T12:00:00Z") from None
@@ -127,7 +145,7 @@ def _check_ranges(record: Record) -> None:
 
 def encode(record: Record) -> str:
     """The record's canonical text."""
-    return canonical(asdict(record))
+    return canonical(content_of(record))
 
 
 _decoder = msgspec.json.Decoder(Record, strict=True)

@@ -14,7 +14,7 @@ from typing import Any, TextIO, get_args
 from mldyno.errors import MldynoError
 from mldyno.intervals import median
 from mldyno.records import AXIS, SCHEMA, Case, Machine, Provenance, Record, Run, Series, Status, Unit, Warning_, seal
-from mldyno.store.codec import BadRecord
+from mldyno.store.codec import BadRecord, check
 
 COLUMNS = ("source", "published", "machine", "device", "framework", "workload", "mode", "batch", "seq", "precision",
            "placement", "workers", "steps", "quantity", "value", "unit", "status", "note")  # fmt: skip
@@ -24,24 +24,29 @@ _MARKS = {"withdrawn": "superseded", "suspect": "suspect", "odd": "suspect", "la
 
 
 def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
-    """Records from the lines of a CSV of figures."""
+    """Records from the lines of a CSV of figures; an error names the line."""
     csv.field_size_limit(_FIELD_LIMIT)
-    reader = csv.DictReader(lines, strict=True)
+    number = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal number
+        for line in lines:
+            number += 1
+            yield line
+
+    reader = csv.DictReader(counted(), strict=True)
     try:
         missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
         if missing:
-            raise BadRecord(
-                f"line 1: a CSV of figures needs the columns {', '.join(COLUMNS)}; missing: {', '.join(missing)}"
-            )
+            raise BadRecord(f"a CSV of figures needs the columns {', '.join(COLUMNS)}; missing: {', '.join(missing)}")
         for row in reader:
             if None in row or None in row.values():
-                raise BadRecord(f"line {reader.line_num}: it must have {len(reader.fieldnames or ())} columns")
-            try:
-                yield _record(row, provenance)
-            except MldynoError as error:
-                raise BadRecord(f"line {reader.line_num}: {error}") from None
+                raise BadRecord(f"it must have {len(reader.fieldnames or ())} columns")
+            yield _record(row, provenance)
     except csv.Error as error:
-        raise BadRecord(f"line {reader.line_num}: not CSV: {error}") from None
+        raise BadRecord(f"line {number}: not CSV: {error}") from None
+    except MldynoError as error:
+        raise BadRecord(f"line {number or 1}: {error}") from None
 
 
 def _record(row: dict[str, str], provenance: Provenance) -> Record:
@@ -69,6 +74,7 @@ def _record(row: dict[str, str], provenance: Provenance) -> Record:
         facts={key: value for key, value in (("steps", steps), ("note", row["note"])) if value},
         warnings=_marks(row["note"]),
     )
+    check(record)
     return seal(record)
 
 

@@ -74,7 +74,7 @@ def _bare(term: str, workloads: list[str], frameworks: list[str]) -> tuple[str, 
         return "device", AXIS["device"].parse(word)
     for letter, name in (("b", "batch"), ("s", "seq"), ("w", "workers"), ("t", "threads")):
         if word[:1] == letter and word[1:].isdecimal():
-            return name, int(word[1:])
+            return name, AXIS[name].parse(word[1:])
     if word == "compile":
         return "compile", True
     raise unknown("workload, case or axis value", term, [*workloads, *MODES, *PRECISIONS, *PLACEMENTS, *frameworks,

@@ -8,6 +8,7 @@ ours, is left alone.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -132,13 +133,13 @@ class Store:
             raise StoreError(f"store {self.path}: this is an SQLite file of another program; name another file")
         elif version > LAYOUT:
             raise StoreError(f"store {self.path}: written by a newer mldyno; update mldyno to read it")
-        if write:
-            with _transaction(connection):
-                connection.execute(f"PRAGMA user_version = {LAYOUT}")  # fails now, not after an hour's run
 
     def prepare(self) -> None:
-        """Open for writing, or raise before anything is measured."""
-        self._connect(write=True)
+        """Open for writing and write, or raise now and not after an hour's run."""
+        connection = self._connect(write=True)
+        assert connection is not None
+        with self._errors(), _transaction(connection):
+            connection.execute(f"PRAGMA user_version = {LAYOUT}")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -153,7 +154,12 @@ class Store:
         return self.append_rows((record, encode(record)) for record in records)
 
     def append_rows(self, rows: Iterable[tuple[Record, str]]) -> int:
-        """Add records with their texts in one transaction, all or none; gives how many were new."""
+        """Add records with their texts in one transaction, all or none; gives how many were new.
+
+        The first row is asked for before the file is opened, so that a bad one makes no store.
+        """
+        rows = iter(rows)
+        rows = itertools.chain(list(itertools.islice(rows, 1)), rows)
         connection = self._connect(write=True)
         assert connection is not None
         with self._errors(), _transaction(connection):
@@ -215,7 +221,11 @@ class Store:
         return found
 
     def stream(self, query: Query) -> Iterator[Record]:
-        """The stored records that are meant, in the order they came in, a page at a time."""
+        """The stored records that are meant, in the order they came in."""
+        return map(self._decoded, self.texts(query))
+
+    def texts(self, query: Query) -> Iterator[str]:
+        """The same as the texts they are kept as, a page at a time."""
         where, values = _where(query)
         source = "records r"
         if query.heads and not query.ids and "run" not in query.equal:
@@ -229,7 +239,7 @@ class Store:
             where.append("r.interrupted = 0")
             sql = f"SELECT r.body FROM {source} WHERE {' AND '.join(where)} ORDER BY r.number"
             for (body,) in self._read(sql, values):
-                yield self._decoded(body)
+                yield body
             return
         last = 0
         condition = " AND ".join(["r.number > ?", *where])
@@ -238,7 +248,7 @@ class Store:
         ):
             for number, body in page:
                 last = number
-                yield self._decoded(body)
+                yield body
 
     def _decoded(self, body: str) -> Record:
         try:

@@ -18,7 +18,7 @@ from typing import BinaryIO, TextIO
 from mldyno.errors import ImportFileError, MldynoError
 from mldyno.records import Record
 from mldyno.store import figures
-from mldyno.store.codec import BadRecord, decode, encode, parse
+from mldyno.store.codec import BadRecord, decode, decode_stored, encode
 
 LONGEST_LINE = 32 << 20  # B: the longest series that a budget of minutes can make is far below
 
@@ -36,7 +36,7 @@ def read(path: str) -> Iterator[tuple[Record, str]]:
             if empty:
                 raise BadRecord("it holds no records")
     except BadRecord as error:
-        raise ImportFileError(f"{path}: {error}") from None
+        raise ImportFileError(f"{path}: {' '.join(str(error).split())[:500]}") from None
     except OSError as error:
         raise ImportFileError(f"{path}: {error.strerror or error}") from None
 
@@ -61,8 +61,7 @@ def _json_lines(source: BinaryIO) -> Iterator[tuple[Record, str]]:
         if not line.strip():
             continue
         try:
-            content = parse(line)
-            record = decode(content)
+            record = decode(line)
         except BadRecord as error:
             raise BadRecord(f"line {number}: {error}") from None
         yield record, line.decode().strip()
@@ -79,16 +78,16 @@ def _csv(source: BinaryIO) -> Iterator[tuple[Record, str]]:
         text.detach()
 
 
-def write(records: Iterable[Record], path: str, form: str) -> int:
-    """Write records as `jsonl` or `csv`; `-` is standard output. Gives how many."""
+def write(texts: Iterable[str], path: str, form: str) -> int:
+    """Write records, given as their texts, as `jsonl` or `csv`; `-` is standard output. Gives how many."""
     if path == "-":
-        return _write(records, sys.stdout, form)
+        return _write(texts, sys.stdout, form)
     target = Path(path)
     try:
         descriptor, name = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.", suffix=".part")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as out:
-                count = _write(records, out, form)
+                count = _write(texts, out, form)
             os.chmod(name, 0o644)
             os.replace(name, target)
         except BaseException:
@@ -99,11 +98,11 @@ def write(records: Iterable[Record], path: str, form: str) -> int:
         raise MldynoError(f"{path}: {error.strerror or error}; nothing was written.") from None
 
 
-def _write(records: Iterable[Record], out: TextIO, form: str) -> int:
+def _write(texts: Iterable[str], out: TextIO, form: str) -> int:
     if form == "csv":
-        return figures.write(records, out)
+        return figures.write(map(decode_stored, texts), out)
     count = 0
-    for record in records:
-        out.write(encode(record) + "\n")
+    for text in texts:
+        out.write(text + "\n")
         count += 1
     return count

@@ -102,13 +102,13 @@ class OpenCase:
         }
         series = [
             Series("step_time", "s", (warm.first_step / 1e9,), phase="first"),
-            Series("step_time", "s", tuple(v / 1e9 for v in warm.values), phase="warmup", block=self.blocks.size),
+            Series("step_time", "s", _rounded([v / 1e9 for v in warm.values]), phase="warmup", block=self.blocks.size),
         ]
         return {
             "facts": self.facts,
             "software": software,
             "devices": [asdict(device) for device in self.framework.devices()],
-            "series": [asdict(one) for one in series],
+            "series": [vars(one) for one in series],
             "unsteady": warm.reason if warm.steady is False else "",
         }
 
@@ -129,10 +129,10 @@ class OpenCase:
                 left -= size
             elif self.clock() >= ends:
                 break
-        series = [Series("step_time", "s", tuple(values), block=size)] if values else []
+        series = [Series("step_time", "s", _rounded(values), block=size)] if values else []
         if left:
-            series.append(Series("step_time", "s", (self.blocks.time(left) / left / 1e9,), block=left))
-        return {"series": [asdict(one) for one in series]}
+            series.append(Series("step_time", "s", _rounded([self.blocks.time(left) / left / 1e9]), block=left))
+        return {"series": [vars(one) for one in series]}
 
     def close(self) -> dict[str, Any]:
         """Check that the work was done, stop the meters, and give what they saw."""
@@ -142,7 +142,7 @@ class OpenCase:
             series.append(Series("peak_device_memory", "B", (float(peak),), phase="process"))
         checks = self._checks()
         self._check_device()
-        return {"series": [asdict(one) for one in series], "checks": checks, "facts": self.facts}
+        return {"series": [vars(one) for one in series], "checks": checks, "facts": self.facts}
 
     def _checks(self) -> dict[str, Any]:
         checks: dict[str, Any] = {"learned": self._learned(), "agrees": None, "error": None}
@@ -170,6 +170,11 @@ class OpenCase:
             if lesson < LESSONS:
                 self.program.learn()
         raise Wrong(f"the loss did not fall: {first:.6g} at the start, {last:.6g} at the end")
+
+
+def _rounded(values: list[float]) -> tuple[float, ...]:
+    """Times to six digits: a millionth is below any clock's truth, and a record stays small."""
+    return tuple(float(f"{value:.6g}") for value in values)
 
 
 class Reporter:
