@@ -10,6 +10,7 @@ from typing import get_args
 
 import click
 import pytest
+
 from mldyno import cli, plugins, suites
 from mldyno.analysis.outcomes import VALUES
 from mldyno.cli import COMMANDS

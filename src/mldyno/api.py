@@ -139,7 +139,10 @@ def run_plan(plan: Plan, store: Store, listener: Listener | None = None, resume:
 
     runner = Runner(plan, store, resume or new_run_id(), _python())
     runner.execute(listener or Listener())
-    return Results(runner.run, store.select(Query({"run": runner.run})) if resume else runner.records)
+    if not resume:
+        return Results(runner.run, runner.records)
+    whole = store.select(Query({"run": runner.run}, provenances=("measured",)))
+    return Results(runner.run, [record for record in whole if not record.interrupted])
 
 
 def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:

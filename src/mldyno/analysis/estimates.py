@@ -82,6 +82,6 @@ def step_time(records: Sequence[Record]) -> Estimate | None:
         return found
     steps = records[0].facts.get("steps") if records else None
     loop = of_metric(records, "loop_time")
-    if loop is None or not isinstance(steps, int):
+    if loop is None or not isinstance(steps, int) or steps == 0:
         return None
     return loop.scaled(1 / steps, "s")

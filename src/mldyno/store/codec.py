@@ -5,7 +5,6 @@ the decoder and the shipped JSON Schema are both made from them.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
@@ -33,6 +32,9 @@ from mldyno.records import (
 
 _KEYS: dict[type, set[str]] = {kind: {field.name for field in fields(kind)} for kind in
          (Record, Run, Case, Series, Machine, Device, Software, Checks, Warning_)}  # fmt: skip
+
+
+SMALLEST, LARGEST = 1e-30, 1e30  # what a number in a record may be, so that ratios stay finite
 
 
 class BadRecord(MldynoError):
@@ -130,8 +132,16 @@ def check(record: Record) -> None:
     for series in record.series:
         if not 0 < series.block < BIGGEST:
             raise BadRecord("a series' block must be a whole number over 0")
-        if series.values and not (min(series.values) >= 0 and max(series.values) < math.inf):
-            raise BadRecord(f"a value of {series.metric} is negative or not finite")
+        lowest = SMALLEST if series.unit == "s" else 0.0
+        if series.values and not (min(series.values) >= lowest and max(series.values) <= LARGEST):
+            raise BadRecord(f"a value of {series.metric} is out of range: times are over 0, nothing is negative")
+    for fact, least in (("steps", 0), ("items_per_step", 1), ("block_steps", 1)):
+        number = record.facts.get(fact, least)
+        if type(number) is not int or number < least:
+            raise BadRecord(f"fact {fact} must be a whole number of {least} or more")
+    for fact, number in record.facts.items():
+        if isinstance(number, float) and number and not SMALLEST <= abs(number) <= LARGEST:
+            raise BadRecord(f"fact {fact} is out of range")
     for text in (case.workload, case.framework, case.device, record.machine.name, run.id):
         if not text or len(text) > 300 or not text.isprintable():
             raise BadRecord("names must be printable text of 1 to 300 characters")

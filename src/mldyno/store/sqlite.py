@@ -112,27 +112,39 @@ class Store:
             uri = f"{self.path.absolute().as_uri()}?mode={mode}"
             connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)
             try:
-                self._check_or_create(connection, write)
+                empty = self._check(connection)
+                if empty and write:
+                    self._create(connection)
             except BaseException:
                 connection.close()
                 raise
+        if empty and not write:
+            connection.close()
+            return None
         if write:
             self._connection = connection
         return connection
 
-    def _check_or_create(self, connection: sqlite3.Connection, write: bool) -> None:
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        if empty and write:
-            with _transaction(connection):
-                if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-                    for statement in _statements(_TABLES):
-                        connection.execute(statement)
-        elif application != APPLICATION and not empty:
+    def _check(self, connection: sqlite3.Connection) -> bool:
+        """Whether the file is still empty; raises unless it is that or a store that this mldyno can use."""
+        connection.execute("BEGIN")  # one look at all three, while nobody else can write
+        try:
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            application = connection.execute("PRAGMA application_id").fetchone()[0]
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+        finally:
+            connection.execute("ROLLBACK")
+        if tables and application != APPLICATION:
             raise StoreError(f"store {self.path}: this is an SQLite file of another program; name another file")
-        elif version > LAYOUT:
+        if version > LAYOUT:
             raise StoreError(f"store {self.path}: written by a newer mldyno; update mldyno to read it")
+        return not tables
+
+    def _create(self, connection: sqlite3.Connection) -> None:
+        with _transaction(connection):
+            if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+                for statement in _statements(_TABLES):
+                    connection.execute(statement)
 
     def prepare(self) -> None:
         """Open for writing and write, or raise now and not after an hour's run."""
@@ -324,6 +336,7 @@ def _explain(error: sqlite3.Error) -> str:
         ("readonly", "it can't be written to; make it writable or name another with --store"),
         ("disk is full", "the disk is full; make room, or name another with --store"),
         ("malformed", "it is damaged; move it away, then rescue it with: sqlite3 OLD .recover | sqlite3 NEW"),
+        ("no such", "it is damaged; move it away: a part of it is missing"),
         ("not a database", "this is not an mldyno store; name another file with --store"),
         ("unable to open", "it can't be opened; check the path and its permissions, or name another with --store"),
         ("locked", f"another process has held it for over {PATIENCE:.0f} s; end that process or try again later"),

@@ -36,9 +36,14 @@ def read(path: str) -> Iterator[tuple[Record, str]]:
             if empty:
                 raise BadRecord("it holds no records")
     except BadRecord as error:
-        raise ImportFileError(f"{path}: {' '.join(str(error).split())[:500]}") from None
+        raise ImportFileError(f"{path}: {_one_line(str(error))}") from None
     except OSError as error:
         raise ImportFileError(f"{path}: {error.strerror or error}") from None
+
+
+def _one_line(text: str) -> str:
+    """A message as one short line that a terminal can show, whatever a hostile file put into it."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split())[:500])
 
 
 @contextmanager

@@ -1,0 +1,204 @@
+"""The command line in real processes, each with a store of its own and a mark by which what it leaves is found.
+
+Every command is checked for tracebacks; every test ends with a look at its store, which must be sound,
+and at the machine, where nothing that the test started may still run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from mldyno.records import Record
+from mldyno.store import Query, Store
+
+MARK = "MLDYNO_TEST_MARK"
+PATIENCE = 5.0  # s until what should be gone must be gone
+LONGEST = 60.0  # s that any command here may take
+STANDSTILL = 0.6  # s without work, after which a process is held to be waiting
+
+Rule = dict[str, Any]
+Process = subprocess.Popen[str]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended: exit code, standard output, lines of standard error."""
+
+    code: int
+    out: str
+    lines: list[str]
+
+
+@dataclass
+class Dyno:
+    """Runs `mldyno` as a user does."""
+
+    folder: Path
+    store: Path
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    damaged: bool = False
+    """Set where the test itself has damaged the store."""
+
+    def environment(self, rules: tuple[Rule, ...] = (), **more: str) -> dict[str, str]:
+        """This process's environment with the mark, the store and the script of the rehearsal framework."""
+        own = {MARK: self.mark, "MLDYNO_STORE": str(self.store), "MLDYNO_FAKE": json.dumps(rules)}
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        return {**kept, "TMPDIR": str(self.folder), **own, **more}
+
+    def start(
+        self, *arguments: str, rules: tuple[Rule, ...] = (), before: Callable[[], None] | None = None, **more: str
+    ) -> Process:
+        """Start a command; `before` is called in the new process, `more` are settings of its environment.
+
+        Its pipes are as small as the system allows: who does not read holds the command up.
+        """
+        return subprocess.Popen(
+            [sys.executable, "-m", "mldyno", *arguments],
+            env=self.environment(rules, **more), cwd=self.folder, start_new_session=True,
+            preexec_fn=before,  # noqa: PLW1509 (no thread runs here)
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pipesize=4096, text=True,
+        )  # fmt: skip
+
+    def finish(self, process: Process) -> Done:
+        """Wait for a command's end; whatever came of it, it showed no traceback."""
+        out, err = process.communicate(timeout=LONGEST)
+        assert "Traceback" not in out + err, err
+        assert "something went wrong inside" not in err, err
+        return Done(process.returncode, out, err.splitlines())
+
+    def __call__(self, *arguments: str, rules: tuple[Rule, ...] = (), **more: str) -> Done:
+        """Run a command to its end."""
+        return self.finish(self.start(*arguments, rules=rules, before=None, **more))
+
+    def measure(self, *arguments: str, rules: tuple[Rule, ...] = (), **more: str) -> tuple[int, dict[str, Record]]:
+        """Run `mldyno run` on the rehearsal framework: exit code, and the new records by the id of their case.
+
+        Each has its one line on standard error, with its status and reason where it is not ok.
+        """
+        known = {record.id for record in self.records()}
+        done = self("run", *arguments, "--framework", "fake", rules=rules, **more)
+        found = [record for record in self.records() if record.id not in known]
+        assert len(done.lines) == len(found), done.lines
+        for record in found:
+            line = next(line for line in done.lines if line.startswith(f"{record.case.id}: "))
+            assert record.status == "ok" or f"{record.status}: {record.reason}" in line
+            assert bool(record.reason) == (record.status != "ok")
+        by_case = {record.case.id: record for record in found}
+        assert len(by_case) == len(found), "a case has two records"
+        return done.code, by_case
+
+    def refusal(self, *arguments: str, code: int, rules: tuple[Rule, ...] = (), **more: str) -> str:
+        """Run a command that must be refused with this exit code: the one line that it says."""
+        done = self(*arguments, rules=rules, **more)
+        assert done.code == code, done
+        return only_line(done)
+
+    def strike(self, process: Process, number: signal.Signals) -> None:
+        """Send a signal as a user would: Ctrl-C reaches the whole group of the terminal, others the process."""
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+
+    def records(self) -> list[Record]:
+        """All records of the store in the order they came."""
+        return list(Store(self.store).stream(Query(heads=False)))
+
+    def living(self) -> list[psutil.Process]:
+        """All processes that carry the mark of this test."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, OSError):
+                if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def wait_until_stuck(self, process: Process, records: int, workers: int) -> None:
+        """Wait until so many records are stored, so many workers live, and nothing works any more."""
+
+        def stands() -> bool:
+            living = [one for one in self.living() if one.pid != process.pid]
+            return len(living) == workers and len(self.records()) == records and self._idle()
+
+        wait_for(stands, LONGEST, f"{records} records and {workers} workers at a standstill")
+        assert process.poll() is None
+
+    def _idle(self) -> bool:
+        def work() -> list[tuple[int, float]]:
+            found = []
+            for one in self.living():
+                with suppress(psutil.Error):
+                    times = one.cpu_times()
+                    found.append((one.pid, round(times.user + times.system, 1)))
+            return found
+
+        before = work()
+        time.sleep(STANDSTILL)
+        return before == work()
+
+    def check(self) -> None:
+        """Nothing is left running, and the store is sound."""
+        try:
+            wait_for(lambda: not self.living(), PATIENCE, "no process is left behind")
+        finally:
+            for process in self.living():
+                process.kill()
+        if self.store.exists() and not self.damaged:
+            assert integrity(self.store) == "ok"
+
+
+def only_line(done: Done) -> str:
+    """The one line of a command that did nothing but complain."""
+    assert done.out == ""
+    assert len(done.lines) == 1, done.lines
+    assert done.lines[0].startswith("mldyno: ")
+    return done.lines[0]
+
+
+def wait_for(true: Callable[[], bool], longest: float, what: str) -> None:
+    """Wait until something is true; fails after so many s."""
+    ends = time.monotonic() + longest
+    while not true():
+        assert time.monotonic() < ends, f"not within {longest:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+def integrity(store: Path) -> str:
+    """What SQLite says of the file."""
+    with closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        return str(connection.execute("PRAGMA integrity_check").fetchone()[0])
+
+
+@pytest.fixture
+def dyno(tmp_path: Path) -> Iterator[Dyno]:
+    """The command line, with an empty store."""
+    found = Dyno(tmp_path, tmp_path / "records.sqlite")
+    yield found
+    found.check()
+
+
+@pytest.fixture(scope="session")
+def a_line(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One real record as `mldyno export` writes it."""
+    folder = tmp_path_factory.mktemp("record")
+    dyno = Dyno(folder, folder / "records.sqlite")
+    code, _ = dyno.measure("mlp", "--mode", "train", "--device", "gpu", "--steps", "40")
+    assert code == 0
+    done = dyno("export")
+    dyno.check()
+    return done.out.strip()

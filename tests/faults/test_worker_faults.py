@@ -1,0 +1,166 @@
+"""Whatever a worker does, its case becomes a record with a status and a reason, and the others come out ok."""
+
+from __future__ import annotations
+
+import venv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mldyno import api
+from mldyno.records import Record
+from mldyno.runner.events import Listener
+from mldyno.runner.run import Runner
+from mldyno.store import Store
+
+if TYPE_CHECKING:
+    from tests.faults.conftest import Dyno, Rule
+
+# Noise that keeps the target from being reached, so that 8,000 steps of 1 ms lie within the measuring:
+# warm-up takes at most a quarter of the budget of 20 s.
+FINE = ("--target", "0.1%", "--budget", "20s")
+WHILE_MEASURED = 8_000
+
+moments = pytest.mark.parametrize("after", [0, WHILE_MEASURED], ids=["in-its-first-step", "while-it-is-measured"])
+
+
+def faulty(fail: str, match: str = "*/b8/*", **more: Any) -> Rule:
+    """A rule that lets the cases that match do that damage."""
+    return {"match": match, "fail": fail, "step": 0.001, "noise": 0.1, **more}
+
+
+def run_with(dyno: Dyno, rule: Rule, *arguments: str, **environment: str) -> Record:
+    """The record of the faulty case of three that take turns; the others came out ok."""
+    code, records = dyno.measure(
+        "mlp", "--mode", "train", "--batch", "4,8,16", *FINE, *arguments, rules=(rule,), **environment
+    )
+    bad = records.pop("mlp/train/fake/cpu/fp32/b8/device")
+    assert [record.status for record in records.values()] == ["ok", "ok"]
+    assert all(record.values("step_time") for record in records.values())
+    assert bad.status != "ok"
+    assert code == 3
+    if rule.get("after"):
+        assert bad.values("step_time"), "what was measured before the fault is kept"
+    return bad
+
+
+@moments
+def test_an_exception_becomes_a_record(dyno: Dyno, after: int) -> None:
+    record = run_with(dyno, faulty("exception", after=after))
+    assert (record.status, record.reason) == ("failed", "RuntimeError: scripted failure")
+
+
+@moments
+def test_a_killed_worker_becomes_a_record(dyno: Dyno, after: int) -> None:
+    record = run_with(dyno, faulty("kill", after=after))
+    assert (record.status, record.reason) == ("failed", "the worker was ended by SIGKILL")
+
+
+@moments
+def test_a_segmentation_fault_becomes_a_record(dyno: Dyno, after: int) -> None:
+    record = run_with(dyno, faulty("segv", after=after))
+    assert (record.status, record.reason) == ("failed", "the worker was ended by SIGSEGV")
+
+
+@moments
+def test_a_worker_that_hangs_is_ended_and_becomes_a_record(dyno: Dyno, after: int) -> None:
+    record = run_with(dyno, faulty("hang", after=after), "--timeout", "2s")
+    assert record.status == "timeout"
+    assert "2.00 s" in record.reason
+    assert "--timeout" in record.reason
+    assert 2 <= float(record.facts["wall_time"] or 0) < 10
+
+
+@moments
+def test_a_framework_out_of_memory_becomes_a_record(dyno: Dyno, after: int) -> None:
+    record = run_with(dyno, faulty("oom", after=after))
+    assert (record.status, record.reason) == ("oom", "scripted: out of memory, tried to allocate 64 GiB")
+
+
+@moments
+def test_a_memory_hog_is_ended_before_it_takes_the_machine(dyno: Dyno, after: int) -> None:
+    record = run_with(dyno, faulty("hog", after=after), MLDYNO_MEMORY_LIMIT="300MB")
+    assert record.status == "oom"
+    assert "over MLDYNO_MEMORY_LIMIT (286 MiB)" in record.reason
+
+
+def test_a_case_that_runs_out_of_memory_beside_others_is_tried_alone(dyno: Dyno) -> None:
+    rule = faulty("oom", after=WHILE_MEASURED)
+    record = run_with(dyno, rule)
+    assert record.run.process > 3, "the first try was one of three processes"
+
+
+@moments
+def test_an_unsupported_case_becomes_a_record(dyno: Dyno, after: int) -> None:
+    record = run_with(dyno, faulty("unsupported", after=after))
+    assert (record.status, record.reason) == ("unsupported", "scripted: this device can't do that")
+
+
+@moments
+def test_a_half_written_answer_becomes_a_record(dyno: Dyno, after: int) -> None:
+    record = run_with(dyno, faulty("half", after=after))
+    assert record.status == "failed"
+    assert record.reason.startswith("the worker's answer can't be read: ")
+    assert '{"is": "blo' in record.reason
+
+
+@moments
+def test_garbage_and_megabytes_on_standard_output_change_nothing(dyno: Dyno, after: int) -> None:
+    code, records = dyno.measure(
+        "mlp", "--mode", "train", "--batch", "4,8", *FINE, rules=(faulty("garbage", after=after),)
+    )
+    assert {record.status for record in records.values()} == {"ok"}
+    assert len(records) == 2
+    assert code == 0
+
+
+def test_wrong_numbers_get_no_time(dyno: Dyno) -> None:
+    code, records = dyno.measure(
+        "mlp", "--mode", "infer", "--device", "cpu,gpu", rules=(faulty("wrong", match="*/gpu/*"),)
+    )
+    assert records["mlp/infer/fake/cpu/fp32/b128/device"].status == "ok"
+    wrong = records["mlp/infer/fake/gpu/fp32/b128/device"]
+    assert wrong.status == "wrong"
+    assert "differ from the CPU's by 0.5" in wrong.reason
+    assert code == 3
+    assert "wrong" in dyno("table", "framework=fake/device=gpu").out
+
+
+def test_a_negative_loss_is_wrong(dyno: Dyno) -> None:
+    record = run_with(dyno, faulty("wrong"))
+    assert record.status == "wrong"
+    assert "it must be finite and not negative" in record.reason
+
+
+def test_training_that_does_not_learn_is_wrong(dyno: Dyno) -> None:
+    record = run_with(dyno, faulty("stuck"))
+    assert record.status == "wrong"
+    assert "the loss did not fall" in record.reason
+
+
+def test_a_series_that_never_settles_is_unsteady(dyno: Dyno) -> None:
+    record = run_with(dyno, {"match": "*/b8/*", "fail": "unsettled"})
+    assert record.status == "unsteady"
+    assert "had not settled" in record.reason
+    assert record.values("step_time"), "the series is kept"
+
+
+def test_a_framework_that_is_missing_says_how_to_install_it(dyno: Dyno, tmp_path: Path, monkeypatch: Any) -> None:
+    venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
+    for name, value in dyno.environment().items():
+        monkeypatch.setenv(name, value)
+    plan = api.make_plan(["mlp"], {"framework": ["torch", "fake"], "mode": "infer"}, {"steps": 10})
+    Runner(plan, Store(dyno.store), "run", str(tmp_path / "bare/bin/python")).execute(Listener())
+    missing, present = sorted(dyno.records(), key=lambda record: record.status)
+    assert (missing.case.framework, missing.status) == ("torch", "failed")
+    assert missing.reason == "torch is not installed for this Python; pip install 'mldyno[torch]'"
+    assert (present.case.framework, present.status) == ("fake", "ok")
+
+
+def test_an_interpreter_that_is_missing_becomes_a_record(dyno: Dyno, tmp_path: Path) -> None:
+    plan = api.make_plan(["mlp"], {"framework": "fake", "mode": "infer"}, {"steps": 10})
+    Runner(plan, Store(dyno.store), "run", str(tmp_path / "no-such-python")).execute(Listener())
+    (record,) = dyno.records()
+    assert record.status == "failed"
+    assert "no-such-python can't be started: No such file or directory" in record.reason
