@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: bench test check selfcheck bench-self bench-peers schema setup clean
+.PHONY: bench test check bench-self schema setup clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick

@@ -27,7 +27,7 @@ from mldyno.store import Query, Store, transfer
 from mldyno.store.query import parse_filter
 
 THIS_MACHINE = "this-machine"
-GUESSED_START = {"torch": 6.0, "fake": 0.2}  # s to start a framework and build a case, where nothing is known
+GUESSED_START = 8.0  # s to start a framework and build a case, where nothing is known
 Axes = Mapping[str, Sequence[Any] | Any]
 
 
@@ -177,7 +177,7 @@ def forecast(plan: Plan, store: Store) -> list[Forecast]:
         times = {r.case.id: r.facts.get("wall_time") for r in store.stream(query)}
         for case in (case for case in plan.cases if case.workload == workload):
             wall = times.get(case.id)
-            guess = GUESSED_START.get(case.framework, 5.0) + 0.5 * plan.budget
+            guess = 0.5 if case.framework == "fake" else GUESSED_START + 0.7 * plan.budget
             known = isinstance(wall, int | float) and plan.steps is None
             found.append(Forecast(case, plan.repeats * (float(wall or 0) if known else guess), known))
     order = {case: place for place, case in enumerate(plan.cases)}
@@ -233,8 +233,9 @@ def select(text: str, store: Store, heads: bool = True) -> tuple[list[Record], d
         return [record for record, _ in transfer.read(text)], {"file": text}
     if _is_id(text):
         found = store.select(Query(ids=(text,), heads=False))
-        if found:
-            return found, {"id": text}
+        if not found:
+            raise MldynoError(f"no record's id begins with {text}; `mldyno history` lists ids.")
+        return found, {"id": text}
     pinned = pinned_by(text, store)
     return store.select(Query(pinned, heads=heads)), pinned
 
@@ -254,6 +255,8 @@ def compare(
     allowed |= {axis_named(by, ("machine",))} if by else set()
     if "machine" in allowed or "file" in allowed:
         allowed |= {"machine", "framework version"}
+        here, there = ({record.case.device for record in side} for side in (left, right))
+        allowed |= set() if here & there else {"device"}
     if anyway:
         allowed |= {name for x in outcomes(left) for y in outcomes(right) for name in comparing.differences(x, y)}
     one_free = "id" in names  # two records named one by one may differ in whatever one thing they do

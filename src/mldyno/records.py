@@ -147,12 +147,17 @@ class Warning_:
 
 @dataclass(frozen=True)
 class Run:
-    """Which run a record comes from; `round` counts fresh processes per case, `process` all of the run."""
+    """Which run a record comes from.
+
+    `round` counts fresh processes per case and `process` all of the run; cases of one `group` took
+    turns with each other.
+    """
 
     id: str
     suite: str | None = None
     round: int = 0
     process: int = 0
+    group: int = 0
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,11 @@ def show(value: float, unit: str, error: float | None = None) -> str:
     return f"{digits(value, error)} {unit.replace('1/s', '/s')}"
 
 
+def count(number: int, noun: str) -> str:
+    """A number of things: 1 record, 12,000 records."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def show_percent(fraction: float) -> str:
     """A fraction in percent with two significant digits: 1.8 %, 12 %; under 0.1 % that is all it says."""
     return "0.1 %" if fraction < 0.001 else f"{digits(100 * fraction, most=2)} %"
@@ -94,4 +99,6 @@ def show_percent(fraction: float) -> str:
 
 def show_error(value: float, half_width: float | None) -> str:
     """How far off a value may be, to stand behind it: ' ±1.8 %'; nothing where that is not known."""
-    return "" if half_width is None or value <= 0 else f" ±{show_percent(half_width / value)}"
+    if half_width is None or value <= 0:
+        return ""
+    return " ±100 % or more" if half_width >= value else f" ±{show_percent(half_width / value)}"

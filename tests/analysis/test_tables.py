@@ -31,7 +31,7 @@ def test_the_published_table_is_there_on_the_first_day(store: Store) -> None:
 
 def test_axes_that_vary_without_being_asked_for_become_rows(rehearse: Rehearse) -> None:
     table = rehearse(device=["cpu", "gpu"], mode="infer").table(rows=["mode"], cols=[])
-    assert table.rows == ("device", "mode")
+    assert table.rows == ("mode", "device")
     assert len(table.cells) == 2
 
 

@@ -110,8 +110,8 @@ def test_quick_ends_with_tables_and_verdicts_in_plain_words(mldyno: Mldyno) -> N
     assert "test bench" in out
     assert "time of one step" in out
     assert "- mlp/train/fake/gpu/fp32/b128/device: gpu is 9.9" in out
-    assert "beside published machines, this one's speed is" in out
-    assert "x M1 Mac mini cpu" in out
+    assert "this was a rehearsal" in out
+    assert "published" not in out
 
 
 def test_show_tells_all_of_a_case_and_of_a_record(mldyno: Mldyno) -> None:
@@ -174,7 +174,7 @@ def test_export_and_import_pass_records_on(mldyno: Mldyno, tmp_path: Path) -> No
     code, _, err = mldyno("export", str(target))
     assert (code, err) == (0, f"2 records written to {target}\n")
     code, out, _ = mldyno("import", str(target), "--store", str(tmp_path / "other.sqlite"))
-    assert (code, out) == (0, "2 new records taken, 0 were there already\n")
+    assert (code, out) == (0, "2 new records taken, 0 there already\n")
 
 
 @pytest.mark.parametrize("kind", ["workloads", "suites", "frameworks", "devices", "machines"])

@@ -64,9 +64,9 @@ def compare(base: Outcome, other: Outcome) -> Comparison | None:
         return Comparison(base, other, ratio, None, None, "archived", why)
     width = math.hypot(first.half_width / first.value, second.half_width / second.value)
     width = math.hypot(width, 0.0 if min(first.processes, second.processes) >= SEVERAL else OWN_SPEED)
-    return _with_interval(
-        base, other, math.log(ratio), width, "archived", "measure both in one run, so that they take turns"
-    )
+    apart = base.machine != other.machine
+    advice = "more --repeats on each" if apart else "measure both in one run, so that they take turns"
+    return _with_interval(base, other, math.log(ratio), width, "archived", advice)
 
 
 def _paired(base: Outcome, other: Outcome, rounds: list[list[float]]) -> Comparison:
@@ -74,13 +74,11 @@ def _paired(base: Outcome, other: Outcome, rounds: list[list[float]]) -> Compari
         centres = [mean(logs) for logs in rounds]
         how = f"paired, {len(rounds)} rounds of fresh processes"
         return _with_interval(base, other, mean(centres), half_width(centres), how, "more --repeats")
-    widths = [half_width([median(batch) for batch in batches(logs, min(BATCHES, len(logs)))]) for logs in rounds]
-    centre = mean([mean(logs) for logs in rounds])
-    width = math.hypot(math.sqrt(sum(w * w for w in widths)) / len(widths), OWN_SPEED)
+    medians = [[median(batch) for batch in batches(logs, min(BATCHES, len(logs)))] for logs in rounds]
+    centre = mean([mean(one) for one in medians])
+    width = math.hypot(math.sqrt(sum(half_width(one) ** 2 for one in medians)) / len(medians), OWN_SPEED)
     how = f"paired, {sum(map(len, rounds))} turns, {len(rounds)} process{'es' if len(rounds) > 1 else ''} each"
-    return _with_interval(
-        base, other, centre, width, how, f"--repeats {SEVERAL + 2} shows what each process adds by itself"
-    )
+    return _with_interval(base, other, centre, width, how, f"--repeats {SEVERAL + 2} can tell a smaller difference")
 
 
 def _with_interval(base: Outcome, other: Outcome, log_ratio: float, width: float, how: str, advice: str) -> Comparison:
@@ -94,16 +92,20 @@ def _with_interval(base: Outcome, other: Outcome, log_ratio: float, width: float
 def _paired_rounds(base: Outcome, other: Outcome) -> list[list[float]]:
     """Log-ratios of the turns that both took, one list for each round; empty where they never did."""
     found = []
-    theirs = {(record.run.id, record.run.round): record for record in other.good}
+    theirs = {record.run.round: record for record in other.good}
     for record in base.good:
-        partner = theirs.get((record.run.id, record.run.round))
-        if partner is None or record.machine.name != partner.machine.name:
+        partner = theirs.get(record.run.round)
+        if partner is None or not _took_turns(record, partner):
             continue
         mine, yours = _turns(record), _turns(partner)
         logs = [math.log(mine[turn] / yours[turn]) for turn in mine if turn in yours]
         if len(logs) >= 2:
             found.append(logs)
     return found
+
+
+def _took_turns(a: Record, b: Record) -> bool:
+    return (a.run.id, a.run.group, a.machine.name) == (b.run.id, b.run.group, b.machine.name)
 
 
 def _turns(record: Record) -> dict[int, float]:
@@ -162,7 +164,9 @@ def match(
                 pairs.append((a, b))
             else:
                 refused.add(", ".join(sorted(different - set(allowed))))
-    if not pairs and refused:
+    if not pairs and not refused:
+        raise MldynoError("nothing to compare: these are the same records.")
+    if not pairs:
         nearest = min(refused, key=lambda words: words.count(","))
         raise MldynoError(f"not comparable: they differ in {nearest} as well; --anyway compares them all the same.")
     return pairs

@@ -88,6 +88,11 @@ class Outcome:
         return None if step is None else step.scaled(steps, "s")
 
 
+def of_steps(value: str) -> bool:
+    """Whether a value is one that every case of steps has, so that a case without it has failed."""
+    return value in VALUES or value.startswith("time:")
+
+
 def check_value(value: str, metrics: Iterable[str]) -> None:
     """Raise unless the value is one that can be shown."""
     if value.startswith("time:"):

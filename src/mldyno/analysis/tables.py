@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mldyno.analysis.estimates import Estimate
-from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.outcomes import Outcome, of_steps
 from mldyno.records import AXES
 
 Key = tuple[Any, ...]
@@ -63,9 +63,9 @@ def lay_out(outcomes: Sequence[Outcome], rows: Sequence[str], cols: Sequence[str
     """The table of a value; the newest outcome wins where two fall into one cell."""
     shown = "step" if value == "speedup" else value
     figures = [(outcome, outcome.figure(shown)) for outcome in outcomes]
-    figures = [(o, figure) for o, figure in figures if figure is not None or o.status != "ok"]
+    figures = [(o, figure) for o, figure in figures if figure is not None or (o.status != "ok" and of_steps(shown))]
     extra = [name for name in varying([o for o, _ in figures]) if name not in (*rows, *cols)]
-    table = Table(value, (*extra, *rows), tuple(cols))
+    table = Table(value, (*rows, *extra), tuple(cols))
     for outcome, figure in figures:
         row = tuple(column(outcome, name) for name in table.rows)
         col = tuple(column(outcome, name) for name in table.cols)

@@ -10,7 +10,7 @@ import click
 from mldyno import __version__, api, plugins
 from mldyno.cli.options import json_option, print_json, store_option
 from mldyno.store import Store
-from mldyno.units import show_bytes
+from mldyno.units import count, show_bytes
 from mldyno.views.words import machine_lines
 
 
@@ -39,7 +39,7 @@ def command(store: str | None, as_json: bool) -> None:
             click.echo(f"{name}: {facts['error']}")
             continue
         versions = ", ".join(f"{one} {version}" for one, version in facts["versions"].items())
-        click.echo(f"{name}: {versions}, {facts['threads']} threads")
+        click.echo(f"{name}: {versions}, {count(facts['threads'], 'thread')}")
         for device in facts["devices"]:
             memory = f", {show_bytes(device['memory'])}" if device["memory"] else ""
             click.echo(f"  {device['name']}: {device['title']}{memory}")

@@ -6,6 +6,7 @@ import click
 
 from mldyno import api
 from mldyno.cli.options import store_option
+from mldyno.units import count
 
 
 @click.command("export")
@@ -25,5 +26,5 @@ def command(file: str, only: str | None, form: str | None, store: str | None) ->
       mldyno export --only mlp/train --format csv > mlp.csv
     """
     chosen = form or ("csv" if file.endswith(".csv") else "jsonl")
-    count = api.export(file, chosen, only, store)
-    click.echo(f"{count:,} records written" + (f" to {file}" if file != "-" else ""), err=True)
+    written = api.export(file, chosen, only, store)
+    click.echo(f"{count(written, 'record')} written" + (f" to {file}" if file != "-" else ""), err=True)

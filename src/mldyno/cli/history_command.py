@@ -30,7 +30,7 @@ def command(what: str | None, most: int, store: str | None, as_json: bool) -> No
         print_json({"records": rows})
         return
     if not found:
-        click.echo("Nothing measured yet. Begin with: mldyno quick")
+        click.echo(f"Nothing measured for '{what}' yet." if what else "Nothing measured yet. Begin with: mldyno quick")
         return
     body = [[r.created[:19].replace("T", " "), r.id[:10], r.case.id, headline(r), r.machine.name] for r in found]
     click.echo(aligned(["when (UTC)", "id", "case", "outcome", "machine"], body, 5))

@@ -6,6 +6,7 @@ import click
 
 from mldyno import api
 from mldyno.cli.options import json_option, print_json, store_option
+from mldyno.units import count
 
 
 @click.command("import")
@@ -26,4 +27,4 @@ def command(files: tuple[str, ...], store: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"new": new, "seen": seen})
     else:
-        click.echo(f"{new:,} new records taken, {seen - new:,} were there already")
+        click.echo(f"{count(new, 'new record')} taken, {seen - new:,} there already")

@@ -79,4 +79,4 @@ def _machines(store: str | None) -> Rows:
     from mldyno.store.reference import published
 
     known = {record.machine.name for record in published()}
-    return [(name, "published" if name in known else "measured") for name in Store(store).machines()]
+    return [(name, "published" if name in known else "in your store") for name in Store(store).machines()]

@@ -26,8 +26,13 @@ class TimeLeft:
 
     def __init__(self, forecasts: Sequence[Forecast], repeats: int) -> None:
         self._expected = {one.case.id: one.seconds / repeats for one in forecasts}
-        self._left = {(one.case.id, number) for one in forecasts for number in range(repeats)}
+        self._left: set[tuple[str, int]] = set()
         self._taken = self._foreseen = 0.0
+        self._began = time.monotonic()
+
+    def begin(self, todo: Sequence[tuple[Case, int]]) -> None:
+        """These cases and rounds are to do."""
+        self._left = {(case.id, number) for case, number in todo}
         self._began = time.monotonic()
 
     def ended(self, record: Record) -> None:
@@ -52,6 +57,11 @@ class TimeLeft:
         """Time in s that is left."""
         return max(0.0, self.total - self.elapsed)
 
+    @property
+    def words(self) -> str:
+        """The time left, to stand behind a line; nothing when all is done."""
+        return f"  (about {show_seconds(max(1.0, self.seconds))} left)" if self._left else ""
+
 
 class PlainLines(Listener):
     """One line a case, on standard error, for pipes and logs."""
@@ -59,12 +69,14 @@ class PlainLines(Listener):
     def __init__(self, left: TimeLeft) -> None:
         self.left = left
 
+    def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
+        """Know what is to do."""
+        self.left.begin(todo)
+
     def case_ended(self, record: Record) -> None:
         """Say what came of it, and how long the rest takes."""
         self.left.ended(record)
-        click.echo(
-            f"{record.case.id}: {headline(record)}  (about {show_seconds(self.left.seconds or 0.1)} left)", err=True
-        )
+        click.echo(f"{record.case.id}: {headline(record)}{self.left.words}", err=True)
 
 
 class Bar(Listener):
@@ -82,8 +94,9 @@ class Bar(Listener):
         )  # fmt: skip
         self._task = self._progress.add_task("starting", total=1.0, detail="")
 
-    def begin(self, plan: Plan, run: str, todo: int) -> None:
+    def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
         """Show the bar."""
+        self.left.begin(todo)
         self._progress.start()
 
     def case_started(self, case: Case, number: int) -> None:

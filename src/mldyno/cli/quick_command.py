@@ -58,6 +58,8 @@ def verdicts(results: api.Results, store: Store) -> list[str]:
     for outcome in results.outcomes:
         if outcome.status != "ok":
             lines.append(f"{outcome.case.id}: {outcome.status}: {outcome.reason}")
+    if all(outcome.case.framework == "fake" for outcome in results.outcomes):
+        return [*lines, "this was a rehearsal: nothing was computed, and no time is real"]
     lines += against_published(api.against_published(results, store))
     rates = [(o, o.figure("step")) for o in results.outcomes if o.status == "ok"]
     best = max(
@@ -76,10 +78,11 @@ def against_published(found: Sequence[Comparison]) -> list[str]:
     for one in found:
         theirs = one.base
         doubt = " (suspect)" if any(w.code == "suspect" for w in theirs.records[0].warnings) else ""
-        words = f"{digits(one.ratio)}x {theirs.machine} {theirs.case.device}{doubt}"
+        way, ratio = ("faster", one.ratio) if one.ratio >= 1 else ("slower", 1 / one.ratio)
+        words = f"{digits(ratio, most=2)}x {way} than {theirs.machine} {theirs.case.device}{doubt}"
         told.setdefault(one.other.case.id, []).append((one.ratio, words))
     return [
-        f"{case}: beside published machines, this one's speed is " + ", ".join(words for _, words in sorted(rows))
+        f"{case}: beside published machines, this one is " + ", ".join(words for _, words in sorted(rows))
         for case, rows in told.items()
     ]
 

@@ -8,7 +8,7 @@ import click
 
 from mldyno import api
 from mldyno.cli.axis_options import DURATION, FRACTION, axis_options
-from mldyno.cli.options import complete_targets, json_option, print_json, store_option
+from mldyno.cli.options import complete_targets, print_json, store_option
 from mldyno.cli.progress import listener_for
 from mldyno.errors import NOT_ALL_OK, OK
 from mldyno.plan import Plan
@@ -34,7 +34,7 @@ from mldyno.views.words import sentence
 @click.option("--resume", is_flag=True, help="Go on with the last run that did not end; runs only what is missing.")
 @click.option("--dry-run", is_flag=True, help="Show the cases and how long they would take; run nothing.")
 @store_option
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Print each record as one line of JSON.")
 def command(
     targets: tuple[str, ...],
     by: str | None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mldyno.plan import Plan
 from mldyno.records import Case, Record
 
@@ -9,8 +11,8 @@ from mldyno.records import Case, Record
 class Listener:
     """Hears of a run as it goes on; every method may be left as it is."""
 
-    def begin(self, plan: Plan, run: str, todo: int) -> None:
-        """A run begins, with so many measurements to do."""
+    def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
+        """A run begins, with these cases and rounds to do."""
 
     def case_started(self, case: Case, number: int) -> None:
         """A case is being set up in round `number`."""

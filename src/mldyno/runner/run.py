@@ -67,7 +67,7 @@ class Runner:
         self.machine: Machine = machines.describe()
         self.records: list[Record] = []
         self.unsaved: list[Record] = []
-        self.processes = 0
+        self.processes = self.groups = 0
 
     def execute(self, listener: Listener) -> list[Record]:
         """Run all that has no outcome yet; raises Interrupted when the user ends it."""
@@ -77,7 +77,7 @@ class Runner:
         done = self.store.done(self.run)
         todo = [(c, r) for r in range(self.plan.repeats) for c in self.plan.cases if (c.id, r) not in done]
         self.store.begin_run(self.run, self.plan.key, now(), owner(), self.plan.text())
-        listener.begin(self.plan, self.run, len(todo))
+        listener.begin(self.plan, todo)
         try:
             with self.interrupts:
                 for number in range(self.plan.repeats):
@@ -103,6 +103,7 @@ class Runner:
         """Measure cases that take turns; gives back those that found no room in company."""
         opened: list[CaseRun] = []
         left: list[Case] = []
+        self.groups += 1
         try:
             for case in cases:
                 self.interrupts.check()
@@ -134,7 +135,7 @@ class Runner:
     def _open(self, case: Case, number: int, retry: bool) -> CaseRun | None:
         """Set a case up; None where it ran out of memory beside others and should be tried alone."""
         self.processes += 1
-        run = Run(self.run, self.plan.suite, number, self.processes)
+        run = Run(self.run, self.plan.suite, number, self.processes, self.groups)
         worker = WorkerProcess(self.python, self.interrupts.check)
         one = CaseRun(case, run, worker, self.stopping, self.plan.timeout, self.listener.progress)
         try:

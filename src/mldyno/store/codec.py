@@ -127,21 +127,15 @@ def check(record: Record) -> None:
     numbers = (case.version, case.batch, case.seq, case.workers, case.threads)
     if any(n is not None and not 0 < n < BIGGEST for n in numbers):
         raise BadRecord("version, batch, seq, workers and threads must be whole numbers over 0")
-    if not (0 <= run.round < BIGGEST and 0 <= run.process < BIGGEST):
-        raise BadRecord("run.round and run.process must not be negative")
+    if min(run.round, run.process, run.group) < 0:
+        raise BadRecord("run.round, run.process and run.group must not be negative")
     for series in record.series:
         if not 0 < series.block < BIGGEST:
             raise BadRecord("a series' block must be a whole number over 0")
         lowest = SMALLEST if series.unit == "s" else 0.0
         if series.values and not (min(series.values) >= lowest and max(series.values) <= LARGEST):
             raise BadRecord(f"a value of {series.metric} is out of range: times are over 0, nothing is negative")
-    for fact, least in (("steps", 0), ("items_per_step", 1), ("block_steps", 1)):
-        number = record.facts.get(fact, least)
-        if type(number) is not int or number < least:
-            raise BadRecord(f"fact {fact} must be a whole number of {least} or more")
-    for fact, number in record.facts.items():
-        if isinstance(number, float) and number and not SMALLEST <= abs(number) <= LARGEST:
-            raise BadRecord(f"fact {fact} is out of range")
+    _check_facts(record.facts)
     for text in (case.workload, case.framework, case.device, record.machine.name, run.id):
         if not text or len(text) > 300 or not text.isprintable():
             raise BadRecord("names must be printable text of 1 to 300 characters")
@@ -151,6 +145,16 @@ def check(record: Record) -> None:
         datetime.fromisoformat(record.created.replace("Z", "+00:00"))
     except ValueError:
         raise BadRecord(f"created '{record.created[:40]}' is not a time such as 2026-01-31T12:00:00Z") from None
+
+
+def _check_facts(facts: Mapping[str, Any]) -> None:
+    for fact, least in (("steps", 0), ("items_per_step", 1), ("block_steps", 1)):
+        number = facts.get(fact, least)
+        if type(number) is not int or number < least:
+            raise BadRecord(f"fact {fact} must be a whole number of {least} or more")
+    for fact, number in facts.items():
+        if isinstance(number, float) and number and not SMALLEST <= abs(number) <= LARGEST:
+            raise BadRecord(f"fact {fact} is out of range")
 
 
 def encode(record: Record) -> str:

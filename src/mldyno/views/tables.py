@@ -99,25 +99,39 @@ def render(table: Table, form: str, notes_too: bool = True) -> str:
         lines = [header, ["---"] * len(table.rows) + ["---:"] * (len(header) - len(table.rows)), *body]
         text = "\n".join("| " + " | ".join(part.replace("|", "\\|") for part in line) + " |" for line in lines)
         return "\n\n".join(filter(None, [f"**{title_of(table)}**", text, "\n".join(f"- {n}" for n in notes)]))
-    return "\n".join([aligned(header, body, len(table.rows), title_of(table)), *notes])
+    text = aligned(header, body, len(table.rows), title_of(table))
+    if len(table.col_keys) > 1 and max(map(len, text.splitlines())) > _width():
+        return render(_long(table), form, notes_too)
+    return "\n".join([text, *notes])
 
 
-def aligned(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str = "") -> str:
-    """Aligned columns for the terminal, as wide as it is; the first `left` columns lean left."""
+def _long(table: Table) -> Table:
+    """The same table with its columns as further rows: long instead of wide."""
+    keys = [(*row, *col) for row in table.row_keys for col in table.col_keys if (row, col) in table.cells]
+    cells = {((*row, *col), ()): cell for (row, col), cell in table.cells.items()}
+    return Table(table.value, (*table.rows, *table.cols), (), keys, [()], cells, table.base)
+
+
+def _width() -> int:
+    """The terminal's width; for a pipe as much as is needed."""
     import shutil
     import sys
 
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+
+
+def aligned(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str = "") -> str:
+    """Aligned columns for the terminal; the first `left` columns lean left."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 400
     grid = RichTable(box=SIMPLE_HEAD, title=Text(title) if title else None, title_justify="left", pad_edge=False)
     for place, name in enumerate(header):
-        grid.add_column(Text(name), justify="left" if place < left else "right", overflow="fold")
+        grid.add_column(Text(name), justify="left" if place < left else "right", no_wrap=True)
     for line in body:
         grid.add_row(*(Text(part) for part in line))
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None, highlight=False).print(grid)
+    Console(file=out, width=10_000, color_system=None, highlight=False).print(grid)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from mldyno.analysis.comparisons import DELTA, Comparison
@@ -10,7 +11,7 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column
 from mldyno.intervals import quantile
 from mldyno.records import AXES, Machine, Record
-from mldyno.units import digits, show, show_bytes, show_error, show_percent, show_seconds
+from mldyno.units import count, digits, show, show_bytes, show_error, show_percent, show_seconds
 
 
 def factor(comparison: Comparison) -> str:
@@ -21,7 +22,9 @@ def factor(comparison: Comparison) -> str:
     if low is None or high is None:
         return f"{digits(ratio)}x"
     error = (high - low) / 2
-    return f"{digits(ratio, error)}x ({digits(low, error)}-{digits(high, error)})"
+    shown = digits(ratio, error)
+    decimals = len(shown.partition(".")[2])
+    return f"{shown}x ({low:,.{decimals}f}-{high:,.{decimals}f})"
 
 
 def arms(comparison: Comparison) -> tuple[str, str]:
@@ -33,10 +36,17 @@ def arms(comparison: Comparison) -> tuple[str, str]:
         return other.records[0].run.id, base.records[0].run.id
 
     def side(outcome: Outcome) -> str:
-        words = [str(column(outcome, name)) for name in different]
+        words = [_named(name, column(outcome, name)) for name in different]
         return " ".join(words) + (" (published)" if outcome.published else "")
 
     return side(other), side(base)
+
+
+def _named(axis: str, value: Any) -> str:
+    """A value of an axis as it stands in a sentence: mps, roundtrip, batch 16, threads as usual."""
+    if value is None or isinstance(value, bool):
+        return f"{axis} as usual" if value is None else f"{'' if value else 'not '}compiled"
+    return f"{axis} {value}" if isinstance(value, int) else str(value)
 
 
 def sentence(comparison: Comparison) -> str:
@@ -96,43 +106,60 @@ def headline(record: Record) -> str:
 
 def story(record: Record) -> str:
     """All that a record says, for a reader."""
+    run = record.run
     rows: list[tuple[str, str]] = [
         ("record", record.id),
         ("case", record.case.id),
         ("outcome", headline(record)),
         ("machine", record.machine.name),
-        ("when", f"{record.created}, run {record.run.id}, round {record.run.round}, {record.provenance}"),
+        ("when", f"{record.created}, run {run.id}, round {run.round}, {record.provenance}"),
+        *_samples(record),
+        *_facts(record),
+        *_software(record),
     ]
-    values = record.values("step_time")
-    if values:
-        ordered = sorted(values)
-        spread = ", ".join(
-            f"p{p} {show_seconds(quantile(ordered, p / 100))}" for p in (5, 50, 90) if p < 90 or len(values) >= 64
-        )
-        block = next(s.block for s in record.series if s.phase == "steady")
-        rows.append(("samples", f"{len(values):,} blocks of {block} steps in {len(_turns(record))} turns: {spread}"))
-    facts = record.facts
-    if isinstance(facts.get("first_step"), float):
-        rows.append(("first step", show_seconds(float(facts["first_step"] or 0))))
-    for metric in ("peak_memory", "peak_device_memory"):
-        for peak in record.values(metric, "process"):
-            rows.append((metric.replace("_", " "), show_bytes(peak)))
-    flops, step = facts.get("flops_per_step"), step_time([record])
-    if isinstance(flops, int | float) and step is not None and record.status == "ok":
-        rows.append(("rate", f"{digits(flops / step.value / 1e9)} GFLOP/s"))
-    items = facts.get("items_per_step")
-    if isinstance(items, int) and step is not None and record.status == "ok":
-        rows.append(("throughput", f"{digits(items / step.value)} {facts.get('item', 'item')}s/s"))
-    versions = ", ".join(f"{name} {version}" for name, version in record.software.versions.items())
-    if versions:
-        rows.append(("software", f"{versions}, Python {record.software.python}, {record.software.threads} threads"))
-    proofs = {"learned": record.checks.learned, "agrees with the CPU": record.checks.agrees}
-    told = [f"{name}: {'yes' if proof else 'no'}" for name, proof in proofs.items() if proof is not None]
-    if told:
-        rows.append(("checks", ", ".join(told)))
     rows += [("warning", f"{w.message}{f' ({w.hint})' if w.hint else ''}") for w in record.warnings]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
+
+
+Rows = Iterator[tuple[str, str]]
+
+
+def _samples(record: Record) -> Rows:
+    ordered = sorted(record.values("step_time"))
+    if not ordered:
+        return
+    shown = (5, 50, 90) if len(ordered) >= 64 else (5, 50)  # a 90 % quantile needs that many
+    spread = ", ".join(f"p{p} {show_seconds(quantile(ordered, p / 100))}" for p in shown)
+    block = next(series.block for series in record.series if series.phase == "steady")
+    blocks, turns = count(len(ordered), "block"), count(len(_turns(record)), "turn")
+    yield "samples", f"{blocks} of {count(block, 'step')} in {turns}: {spread}"
+
+
+def _facts(record: Record) -> Rows:
+    facts, step = record.facts, step_time([record]) if record.status == "ok" else None
+    first = facts.get("first_step")
+    if isinstance(first, float):
+        yield "first step", show_seconds(first)
+    for metric in ("peak_memory", "peak_device_memory"):
+        for peak in record.values(metric, "process"):
+            yield metric.replace("_", " "), show_bytes(peak)
+    flops, items = facts.get("flops_per_step"), facts.get("items_per_step")
+    if step is not None and isinstance(flops, int | float):
+        yield "rate", f"{digits(flops / step.value / 1e9)} GFLOP/s"
+    if step is not None and isinstance(items, int):
+        yield "throughput", f"{digits(items / step.value)} {facts.get('item', 'item')}s/s"
+
+
+def _software(record: Record) -> Rows:
+    software, checks = record.software, record.checks
+    versions = ", ".join(f"{name} {version}" for name, version in software.versions.items())
+    if versions:
+        yield "software", f"{versions}, Python {software.python}, {count(software.threads or 1, 'thread')}"
+    proofs = {"learned": checks.learned, "agrees with the CPU": checks.agrees}
+    told = [f"{name}: {'yes' if proof else 'no'}" for name, proof in proofs.items() if proof is not None]
+    if told:
+        yield "checks", ", ".join(told)
 
 
 def _turns(record: Record) -> set[int | None]:
