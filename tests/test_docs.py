@@ -14,6 +14,7 @@ import pytest
 from mldyno import cli, plugins, suites
 from mldyno.analysis.outcomes import VALUES
 from mldyno.cli import COMMANDS
+from mldyno.meters import Meter
 from mldyno.records import AXES, Status
 
 ROOT = Path(__file__).parent.parent
@@ -56,9 +57,17 @@ def test_every_axis_status_value_suite_and_plugin_is_in_the_reference() -> None:
     assert [word for word in words if f"`{word}`" not in text] == []
 
 
+def started_meters() -> list[Meter]:
+    meters = plugins.meters()
+    for meter in meters:
+        meter.start()
+    return meters
+
+
 def test_every_warning_and_metric_is_in_the_reference() -> None:
     text, code = REFERENCE.read_text(), sources()
     words = {*WARNING_CODE.findall(code), *METRIC.findall(code), "superseded", "suspect", "note"}
+    words |= {series.metric for meter in started_meters() for series in meter.stop()}
     assert len(words) >= 6
     assert sorted(word for word in words if f"`{word}`" not in text) == []
 

@@ -243,9 +243,9 @@ def test_a_bad_file_among_good_ones_lets_none_in(dyno: Dyno, a_line: str, stored
 
 def test_importing_twice_brings_nothing_new(dyno: Dyno, a_line: str) -> None:
     (dyno.folder / "some.jsonl").write_text("\n".join(many(a_line, 1000)) + "\n")
-    first, second = dyno("import", "some.jsonl"), dyno("import", "some.jsonl", "some.jsonl")
-    assert (first.code, first.out) == (0, "1,000 new records taken, 0 were there already\n")
-    assert (second.code, second.out) == (0, "0 new records taken, 2,000 were there already\n")
+    first, second = dyno("import", "some.jsonl", "--json"), dyno("import", "some.jsonl", "some.jsonl", "--json")
+    assert (first.code, json.loads(first.out)) == (0, {"new": 1000, "seen": 1000})
+    assert (second.code, json.loads(second.out)) == (0, {"new": 0, "seen": 2000})
     assert len(dyno.records()) == 1000
 
 

@@ -161,3 +161,6 @@ def test_a_resumed_run_does_only_what_is_missing(store: Store, script: Script) -
     results = api.run_plan(plan, store, resume=run_id)
     assert sorted((r.case.batch, r.run.round) for r in results.records) == [(8, 0), (8, 1), (16, 0), (16, 1)]
     assert len(list(store.stream(Query(heads=False)))) == 4
+    groups = {(record.run.round, record.run.group) for record in results.records}
+    assert len({record.run.process for record in results.records}) == 4
+    assert len(groups) == 3  # the round that was cut in two did not take turns with itself

@@ -11,8 +11,8 @@ from mldyno import __version__
 from mldyno.measure.stopping import Stopping, relative_half_width
 from mldyno.measure.warmup import FEWEST, settled_from
 from mldyno.records import SCHEMA, Case, Checks, Device, Machine, Record, Run, Series, Software, Warning_, seal
+from mldyno.runner.warnings import of_measurement
 from mldyno.runner.worker_process import WorkerProcess
-from mldyno.units import show_percent
 
 WARMUP_SHARE, WARMUP_LEAST = 0.25, 1.0  # of the budget, and s
 Heard = Callable[[Case, float, float | None, float], None]
@@ -102,8 +102,8 @@ class CaseRun:
                 status, reason = "unsteady", f"{self.unsteady}; there is a series, but no one number for it"
             else:
                 series = _cut(series, start)
-        if status == "ok" and self.stopping.steps is None and not self.stopping.reached(self.half_width):
-            found.append(self._target_missed())
+        if status == "ok":
+            found += of_measurement(self.stopping, self.half_width, series, bool(self.facts.get("virtual_time")))
         self.facts |= {"steps": self.steps, "wall_time": self.worker.spent, "target": self.stopping.target}
         return seal(
             Record(
@@ -123,12 +123,6 @@ class CaseRun:
                 warnings=tuple(found),
             )
         )
-
-    def _target_missed(self) -> Warning_:
-        target = show_percent(self.stopping.target)
-        few = self.half_width is None
-        said = f"too few steps to know it to ±{target}" if few else f"not known to the ±{target} asked for"
-        return Warning_("target-not-reached", said, "give it more time with --budget, or a quieter machine")
 
 
 def _series(content: dict[str, Any]) -> Series:

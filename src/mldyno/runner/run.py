@@ -15,13 +15,14 @@ from mldyno import machine as machines
 from mldyno.errors import StoreError
 from mldyno.measure.stopping import Stopping
 from mldyno.plan import Plan
-from mldyno.records import Case, Machine, Record, Run, Warning_
+from mldyno.records import Case, Machine, Record, Run
 from mldyno.runner.case_run import CaseRun, now
 from mldyno.runner.events import Listener
 from mldyno.runner.groups import next_group, room_for_another
 from mldyno.runner.interrupts import Interrupted, Interrupts
+from mldyno.runner.warnings import INTERRUPTED
 from mldyno.runner.worker_process import Ended, WorkerProcess, memory_limit
-from mldyno.store import Store
+from mldyno.store import Query, Store
 from mldyno.store.codec import encode
 
 SHORT_TURN = 0.05  # s: cases that take turns hand over this often at first, then every tenth of what they have
@@ -75,6 +76,9 @@ class Runner:
         memory_limit()  # a setting that makes no sense is told before anything is written
         self.store.prepare()
         done = self.store.done(self.run)
+        for record in self.store.stream(Query({"run": self.run})):  # a resumed run counts on from where it ended
+            self.processes = max(self.processes, record.run.process)
+            self.groups = max(self.groups, record.run.group)
         todo = [(c, r) for r in range(self.plan.repeats) for c in self.plan.cases if (c.id, r) not in done]
         self.store.begin_run(self.run, self.plan.key, now(), owner(), self.plan.text())
         listener.begin(self.plan, todo)
@@ -123,7 +127,7 @@ class Runner:
             for one in opened:
                 one.worker.kill()
                 if one.values:
-                    self.unsaved.append(one.record(self.machine, "failed", str(end), (_INTERRUPTED,)))
+                    self.unsaved.append(one.record(self.machine, "failed", str(end), (INTERRUPTED,)))
             if isinstance(end, Interrupted):
                 self.store.append(self.unsaved)
             raise
@@ -181,7 +185,7 @@ class Runner:
         except Ended as end:
             status, reason = end.status, end.reason
         except Interrupted as interruption:
-            self.unsaved.append(one.record(self.machine, "failed", str(interruption), (_INTERRUPTED,)))
+            self.unsaved.append(one.record(self.machine, "failed", str(interruption), (INTERRUPTED,)))
             raise
         finally:
             one.worker.kill()
@@ -211,6 +215,3 @@ class Runner:
             return f"What was measured last is in {target}; bring it back with: mldyno import {target}"
         sys.stderr.write(text)
         return "What was measured last stands above; save it to a file and bring it back with: mldyno import FILE"
-
-
-_INTERRUPTED = Warning_("interrupted", "the run was ended within this case", "mldyno run --resume repeats it")

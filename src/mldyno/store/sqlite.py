@@ -133,7 +133,8 @@ class Store:
             application = connection.execute("PRAGMA application_id").fetchone()[0]
             version = connection.execute("PRAGMA user_version").fetchone()[0]
         finally:
-            connection.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
         if tables and application != APPLICATION:
             raise StoreError(f"store {self.path}: this is an SQLite file of another program; name another file")
         if version > LAYOUT:

@@ -61,6 +61,7 @@ def open_case(content: dict[str, Any]) -> OpenCase:
         "flops_per_step": workload.flops(case),
         "import_time": (imported - began) / 1e9,
         "build_time": (built - imported) / 1e9,
+        "virtual_time": framework.clock is not None,
     }
     return OpenCase(case, framework, program, facts)
 

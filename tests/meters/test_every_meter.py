@@ -1,0 +1,69 @@
+"""The contract of every meter, and what each must see."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from typing import get_args
+
+import pytest
+
+from mldyno import plugins
+from mldyno.meters.contention import Contention
+from mldyno.meters.memory import PeakMemory, peak_resident
+from mldyno.records import Series, Unit
+from mldyno.runner.warnings import waiting_share
+
+
+def test_every_meter_gives_series_in_si_units_and_never_a_negative_value() -> None:
+    meters = plugins.meters()
+    assert len(meters) == len(plugins.names("meters"))
+    for meter in meters:
+        meter.start()
+        for series in meter.stop():
+            assert series.unit in get_args(Unit)
+            assert all(value >= 0 for value in series.values)
+
+
+def test_the_peak_of_memory_is_seen_even_when_it_has_gone_again() -> None:
+    before = peak_resident() or 0
+    held = b"\1" * (64 << 20)
+    del held
+    (series,) = PeakMemory().stop()
+    assert series.values[0] >= before + (40 << 20) or series.values[0] >= (64 << 20)
+
+
+def spin(seconds: float) -> list[Series]:
+    meter = Contention()
+    meter.start()
+    ends = time.process_time() + seconds
+    while time.process_time() < ends:
+        pass
+    return meter.stop()
+
+
+def test_the_time_a_process_ran_is_counted() -> None:
+    gained = {series.metric: series.values[0] for series in spin(0.2)}
+    assert gained["cpu_time"] == pytest.approx(0.2, rel=0.2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts how long a thread waits for a core")
+def test_a_process_that_must_share_its_core_is_seen_to_wait() -> None:
+    core = {sorted(os.sched_getaffinity(0))[0]}
+    burn = "while True: pass"
+    others = [
+        subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, {core!r})\n{burn}"])
+        for _ in range(2)
+    ]
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, core)
+        time.sleep(0.3)
+        assert waiting_share(spin(0.3)) > 0.3
+    finally:
+        os.sched_setaffinity(0, before)
+        for other in others:
+            other.kill()
+            other.wait()
