@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a small version of each figure, shown only")
     parser.add_argument("--only", type=int, choices=FIGURES, action="append", help="one figure, shown only")
     given = parser.parse_args()
-    chapters = []
+    chapters, load = [], os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="mldyno-bench-") as folder:
         os.environ["MLDYNO_STORE"] = str(Path(folder) / "default.sqlite")
         work = Work(Path(folder), given.quick)
@@ -48,9 +48,9 @@ def main() -> None:
                 say(f"  {figure.name}: {figure.shown} ({figure.target})")
             chapters.append(chapter)
     if given.quick or given.only:
-        print(page(chapters, "python bench/bench_self.py " + " ".join(sys.argv[1:])), end="")
+        print(page(chapters, "python bench/bench_self.py " + " ".join(sys.argv[1:]), load), end="")
     else:
-        RESULTS.write_text(page(chapters, "make bench-self"), encoding="utf-8")
+        RESULTS.write_text(page(chapters, "make bench-self", load), encoding="utf-8")
         say(f"written: bench/{RESULTS.name}")
 
 

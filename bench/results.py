@@ -57,10 +57,10 @@ class Chapter:
     notes: list[str] = field(default_factory=list)
 
 
-def page(chapters: Sequence[Chapter], command: str) -> str:
-    """All chapters as Markdown, with the machine, the date and the versions."""
+def page(chapters: Sequence[Chapter], command: str, load: float) -> str:
+    """All chapters as Markdown, with the machine, its load when it began, the date and the versions."""
     lines = ["# mldyno's own speed", "", f"Made by `{command}`; do not edit.", ""]
-    lines += [f"- {line}" for line in _circumstances()]
+    lines += [f"- {line}" for line in _circumstances(load)]
     every = [figure for chapter in chapters for figure in chapter.figures if figure.limit is not None]
     lines += ["", f"{sum(bool(figure.met) for figure in every)} of {len(every)} targets are met."]
     for chapter in chapters:
@@ -75,7 +75,7 @@ def _row(figure: Figure) -> str:
     return f"| {figure.name} | {figure.shown} | {figure.target} | {met} | {figure.how} |"
 
 
-def _circumstances() -> list[str]:
+def _circumstances(load: float) -> list[str]:
     here = machine.describe()
     memory = show_bytes(here.memory) if here.memory else "unknown"
     kind = {True: "virtual", False: "physical", None: "perhaps virtual"}[here.virtualised]
@@ -86,6 +86,7 @@ def _circumstances() -> list[str]:
         f"versions: Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, "
         + ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
         f"source: commit {_commit()}",
+        f"load when it began: {load:.1f}, of {here.cores} cores",
     ]
 
 

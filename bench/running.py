@@ -47,22 +47,15 @@ class Times:
     """One run of one case, in s: the whole command, and what of it is not mldyno's doing."""
 
     wall: float
-    measured: float
-    bare: float
-    """The framework's own import in a bare script, just before, with what it loads later."""
-    inside: float
-    """The import as the worker saw it."""
+    steps: float
+    """The measuring itself."""
+    imported: float
+    """The framework's import, as the worker saw it."""
     build: float
     waited: float
     """Time that the parent spent waiting for the worker, as the record says."""
-    late: bool
-    """Whether the framework loads more of itself while the case is built."""
-
-    @property
-    def beyond(self) -> float:
-        """Time beyond import and measuring; noise in the bare script can't take off more than the run spent."""
-        spent_loading = self.inside + (self.build if self.late else 0.0)
-        return self.wall - self.measured - min(self.bare, spent_loading)
+    bare: float
+    """The framework's import in a bare script just before, with what it loads later."""
 
 
 def measure_overhead(work: Work) -> Chapter:
@@ -74,16 +67,45 @@ def measure_overhead(work: Work) -> Chapter:
         for framework, mode in CASES:
             found[framework, mode].append(_times(work.folder, framework, mode))
     how = (
-        f"wall time of `mldyno run mlp --budget {BUDGET} --json` less its steps, less the framework's import in a bare"
-        f" script (or in the run itself, where that is less); in turns, least of {work.case_repeats}"
+        f"wall time of `mldyno run mlp --budget {BUDGET} --json` less its steps and less what the framework loads:"
+        " its import in that run and, for training, what building took beyond inference's"
     )
-    beyond = {case: min(one.beyond for one in times) for case, times in found.items()}
-    for (framework, mode), seconds in beyond.items():
-        less = how if framework != "fake" else f"whole wall time, least of {work.case_repeats}: nothing is subtracted"
-        chapter.figures.append(Figure(f"`mlp` {mode}, {framework}", seconds, "s", OVERHEAD, less))
-    chapter.figures.append(Figure("mean over these cases", mean(list(beyond.values())), "s", OVERHEAD, "of the above"))
-    chapter.notes += [_parts(case, times) for case, times in found.items()]
+    means = []
+    for (framework, mode), times in found.items():
+        plain = min(one.build for one in found[framework, "infer"])
+        beyond = [one.wall - one.steps - _loading(one, plain) for one in times]
+        means.append(min(beyond))
+        less = f"{'whole wall time' if framework == 'fake' else how}; least of {len(times)}, in turns"
+        chapter.figures.append(Figure(f"`mlp` {mode}, {framework}", min(beyond), "s", OVERHEAD, less))
+        chapter.notes.append(f"`mlp` {mode}, {framework}: median {median(beyond):.2f} s. {_parts(times)}")
+        if framework != "fake":
+            ratio = median([_loading(one, plain) / one.bare for one in times])
+            chapter.notes.append(
+                f"{framework} loads in that run in {ratio:.2f} of the time of a bare script beside it."
+            )
+    chapter.figures.append(Figure("mean over these cases", mean(means), "s", OVERHEAD, "of the above"))
     return chapter
+
+
+def _loading(one: Times, plain: float) -> float:
+    """What the framework itself loads, in s: its import, and what a build takes beyond a `plain` one."""
+    return one.imported + max(0.0, one.build - plain)
+
+
+def _parts(times: Sequence[Times]) -> str:
+    """Where the time went, each part the least of all rounds."""
+    least = {
+        "command outside the worker": min(one.wall - one.waited for one in times),
+        "worker beside import, build and steps": min(
+            one.waited - one.imported - one.build - one.steps for one in times
+        ),
+        "import": min(one.imported for one in times),
+        "build": min(one.build for one in times),
+        "steps": min(one.steps for one in times),
+        "a bare script's import": min(one.bare for one in times),
+    }
+    parts = "; ".join(f"{name} {seconds:.2f} s" for name, seconds in least.items() if seconds)
+    return f"Parts, least of each: {parts}."
 
 
 def _times(folder: Path, framework: str, mode: str) -> Times:
@@ -101,12 +123,11 @@ def _times(folder: Path, framework: str, mode: str) -> Times:
     facts: dict[str, Any] = record.facts
     return Times(
         wall=took.wall,
-        measured=0.0 if virtual else measuring(record),
-        bare=bare,
-        inside=0.0 if virtual else facts["import_time"],
+        steps=0.0 if virtual else measuring(record),
+        imported=0.0 if virtual else facts["import_time"],
         build=0.0 if virtual else facts["build_time"],
         waited=facts["wall_time"],
-        late=mode == "train",
+        bare=bare,
     )
 
 
@@ -116,23 +137,6 @@ def measuring(record: Record) -> float:
     drains = DRAINS if record.facts["warmup_steady"] is not None else 1
     unseen = int(record.facts["block_steps"] or 1) * drains + 1
     return sum(one.block * sum(one.values) for one in series) + unseen * median(record.values("step_time"))
-
-
-def _parts(case: tuple[str, str], times: Sequence[Times]) -> str:
-    """Where the time went, each part the least of all rounds."""
-    least = {
-        "command outside the worker": min(one.wall - one.waited for one in times),
-        "worker beside import, build and steps": min(
-            one.waited - one.inside - one.build - one.measured for one in times
-        ),
-        "import": min(one.inside for one in times),
-        "build": min(one.build for one in times),
-        "bare script": min(one.bare for one in times),
-        "steps": min(one.measured for one in times),
-    }
-    parts = "; ".join(f"{name} {seconds:.2f} s" for name, seconds in least.items() if seconds)
-    middle = median([one.beyond for one in times])
-    return f"`mlp` {case[1]}, {case[0]}: median {middle:.2f} s. Parts, least of each: {parts}."
 
 
 # -- figure 3: the parent ------------------------------------------------------------------------

@@ -67,10 +67,16 @@ class Dyno:
 
         Its pipes are as small as the system allows: who does not read holds the command up.
         """
+
+        def prepare() -> None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where the tests run in the background of a shell
+            if before is not None:
+                before()
+
         return subprocess.Popen(
             [sys.executable, "-m", "mldyno", *arguments],
             env=self.environment(rules, **more), cwd=self.folder, start_new_session=True,
-            preexec_fn=before,  # noqa: PLW1509 (no thread runs here)
+            preexec_fn=prepare,  # noqa: PLW1509 (no thread runs here)
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pipesize=4096, text=True,
         )  # fmt: skip
 

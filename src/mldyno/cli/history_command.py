@@ -32,5 +32,9 @@ def command(what: str | None, most: int, store: str | None, as_json: bool) -> No
     if not found:
         click.echo(f"Nothing measured for '{what}' yet." if what else "Nothing measured yet. Begin with: mldyno quick")
         return
-    body = [[r.created[:19].replace("T", " "), r.id[:10], r.case.id, headline(r), r.machine.name] for r in found]
-    click.echo(aligned(["when (UTC)", "id", "case", "outcome", "machine"], body, 5))
+    header = ["when (UTC)", "id", "case", "outcome"]
+    body = [[r.created[:19].replace("T", " "), r.id[:10], r.case.id, headline(r)] for r in found]
+    if len({r.machine.name for r in found}) > 1:
+        header.append("machine")
+        body = [[*row, r.machine.name] for row, r in zip(body, found, strict=True)]
+    click.echo(aligned(header, body, len(header)))

@@ -96,7 +96,7 @@ def _marks(note: str) -> tuple[Warning_, ...]:
 
 
 def write(records: Iterable[Record], out: TextIO) -> int:
-    """Records as figures, one line each: the median of every metric of the steady state."""
+    """Records as figures, a line each: the medians of the steady state, and peaks."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     count = 0
@@ -109,7 +109,8 @@ def write(records: Iterable[Record], out: TextIO) -> int:
 def _rows(record: Record) -> Iterator[list[Any]]:
     case = record.case
     axes = {name: getattr(case, name) for name in _AXES}
-    metrics = {(one.metric, one.unit): one.phase for one in record.series if one.phase not in ("first", "warmup")}
+    counted = [one for one in record.series if one.phase == "steady" or one.metric.startswith("peak_")]
+    metrics = {(one.metric, one.unit): one.phase for one in counted}
     for (metric, unit), phase in metrics.items() or {("step_time", "s"): "steady"}.items():
         values = record.values(metric, phase) if record.status == "ok" else []
         steps = record.facts.get("steps", "")
