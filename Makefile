@@ -29,7 +29,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  (echo "mldyno needs Python 3.10 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1)
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
-	  (echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1)
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -yq python3-venv; } || \
+	  (echo "Python's venv module is missing; on Debian and Ubuntu: sudo apt-get install python3-venv"; exit 1)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c constraints.txt -e '.[torch,test]'
 	@touch $(READY)
