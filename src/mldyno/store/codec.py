@@ -134,7 +134,9 @@ def check(record: Record) -> None:
             raise BadRecord("a series' block must be a whole number over 0")
         lowest = SMALLEST if series.unit == "s" and series.phase != "process" else 0.0
         if series.values and not (min(series.values) >= lowest and max(series.values) <= LARGEST):
-            raise BadRecord(f"a value of {series.metric} is out of range: the time of a step is over 0, nothing is negative")
+            raise BadRecord(
+                f"a value of {series.metric} is out of range: the time of a step is over 0, nothing is negative"
+            )
     _check_facts(record.facts)
     for text in (case.workload, case.framework, case.device, record.machine.name, run.id):
         if not text or len(text) > 300 or not text.isprintable():
