@@ -6,6 +6,7 @@ and at the machine, where nothing that the test started may still run.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -53,6 +54,9 @@ class Dyno:
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     damaged: bool = False
     """Set where the test itself has damaged the store."""
+    bound: bool = False
+    """Set where permissions must bind the commands, even those of root."""
+    started: list[Process] = field(default_factory=list)
 
     def environment(self, rules: tuple[Rule, ...] = (), **more: str) -> dict[str, str]:
         """This process's environment with the mark, the store and the script of the rehearsal framework."""
@@ -70,15 +74,19 @@ class Dyno:
 
         def prepare() -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where the tests run in the background of a shell
+            if self.bound:
+                obey_permissions()
             if before is not None:
                 before()
 
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "mldyno", *arguments],
             env=self.environment(rules, **more), cwd=self.folder, start_new_session=True,
             preexec_fn=prepare,  # noqa: PLW1509 (no thread runs here)
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pipesize=4096, text=True,
         )  # fmt: skip
+        self.started.append(process)
+        return process
 
     def finish(self, process: Process) -> Done:
         """Wait for a command's end; whatever came of it, it showed no traceback."""
@@ -164,8 +172,20 @@ class Dyno:
         finally:
             for process in self.living():
                 process.kill()
+            for ended in self.started:
+                with ended:  # a test that failed has not read to the end
+                    pass
+            self.started.clear()
         if self.store.exists() and not self.damaged:
             assert integrity(self.store) == "ok"
+
+
+def obey_permissions() -> None:
+    """Let permissions bind this process from its next program on, as they do anyone but root."""
+    if os.geteuid() == 0:
+        drop, override = 24, 1  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
+        if ctypes.CDLL(None, use_errno=True).prctl(drop, override, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "root can't give up its right to write anywhere")
 
 
 def only_line(done: Done) -> str:

@@ -222,7 +222,7 @@ def mutated_records(draw: st.DrawFn, line: str) -> bytes:
     content = json.loads(line)
     if draw(st.booleans()):  # the other shapes that records have
         content |= {"status": "oom", "reason": "too large", "warnings": [{"code": "note", "message": "m", "hint": ""}]}
-    for one in content["series"][1:]:
+    for one in [one for one in content["series"][1:] if min(one["values"], default=0.0) > 0]:  # a time is never 0
         one["metric"] = draw(st.sampled_from([one["metric"], "step_time", "loop_time"]))
     if not draw(st.integers(0, 3)):
         values = draw(st.lists(numbers, min_size=1, max_size=3)) * draw(st.integers(1, 10))

@@ -72,6 +72,13 @@ def test_a_worker_that_hangs_is_ended_and_becomes_a_record(dyno: Dyno, after: in
     assert 2 <= float(record.facts["wall_time"] or 0) < 10
 
 
+def test_a_worker_that_talks_all_the_time_is_ended_on_time_too(dyno: Dyno) -> None:
+    talks = {"match": "*/b8/*", "step": 1, "noise": 0.1}  # virtual time flies, and every step of it is progress
+    record = run_with(dyno, talks, "--target", "0.0001%", "--budget", "1e9s", "--timeout", "2s")
+    assert record.status == "timeout"
+    assert 2 <= float(record.facts["wall_time"] or 0) < 5
+
+
 @moments
 def test_a_framework_out_of_memory_becomes_a_record(dyno: Dyno, after: int) -> None:
     record = run_with(dyno, faulty("oom", after=after))

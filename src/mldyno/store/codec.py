@@ -34,6 +34,7 @@ _KEYS: dict[type, set[str]] = {kind: {field.name for field in fields(kind)} for 
          (Record, Run, Case, Series, Machine, Device, Software, Checks, Warning_)}  # fmt: skip
 
 
+TIMES = ("step_time", "loop_time", "process_time")  # work that takes no time was not done
 SMALLEST, LARGEST = 1e-30, 1e30  # what a number in a record may be, so that ratios stay finite
 
 
@@ -132,7 +133,7 @@ def check(record: Record) -> None:
     for series in record.series:
         if not 0 < series.block < BIGGEST:
             raise BadRecord("a series' block must be a whole number over 0")
-        lowest = SMALLEST if series.unit == "s" and series.phase != "process" else 0.0
+        lowest = SMALLEST if series.metric in TIMES else 0.0
         if series.values and not (min(series.values) >= lowest and max(series.values) <= LARGEST):
             raise BadRecord(
                 f"a value of {series.metric} is out of range: the time of a step is over 0, nothing is negative"
