@@ -44,6 +44,7 @@ class WorkerProcess:
         self._answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._last_words: collections.deque[bytes] = collections.deque(maxlen=8)
         self._threads: list[threading.Thread] = []
+        self._looked = time.monotonic()
         self.spent = 0.0
         """Time in s that was spent waiting for this worker's answers."""
 
@@ -107,15 +108,15 @@ class WorkerProcess:
     def _next_answer(self, began: float, timeout: float) -> dict[str, Any]:
         while True:
             self._check_interrupt()
-            try:
-                line = self._answers.get(timeout=LOOK)
-            except queue.Empty:
+            if time.monotonic() - self._looked >= LOOK:  # by the clock: a worker that talks is watched too
+                self._looked = time.monotonic()
                 self._watch_memory()
                 if self.spent + time.monotonic() - began > timeout:
                     self.kill()
-                    raise Ended(
-                        "timeout", f"no end after {show_seconds(timeout)}; give it more with --timeout"
-                    ) from None
+                    raise Ended("timeout", f"no end after {show_seconds(timeout)}; give it more with --timeout")
+            try:
+                line = self._answers.get(timeout=LOOK)
+            except queue.Empty:
                 continue
             if line is None:
                 raise self._explain_death()
