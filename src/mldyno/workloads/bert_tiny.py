@@ -1,0 +1,11 @@
+"""BERT of 2 layers, 128 wide, with a classifier: attention in small kernels.
+
+2 heads, feed-forward part 512, vocabulary 30,522, 2 labels. Train: Adam 1e-4, cross-entropy.
+"""
+
+from __future__ import annotations
+
+from mldyno.workloads import _bert
+
+SHAPE = _bert.Shape(layers=2, width=128, heads=2, inner=512, vocabulary=30_522)
+WORKLOAD = _bert.workload("bert-tiny", SHAPE, version=1, batch=8, seq=64, params=4_386_178)
