@@ -156,8 +156,9 @@ def _percent(value: float) -> str:
 
 def _columns(count: int) -> list[str]:
     return [
-        f"{count} round{'s' if count != 1 else ''}. In each, every tool is started once on each step, all in random order."
-        " Right before or after it, by chance, the bare loop of the same step is started too. The bench starts nothing else meanwhile.",
+        f"{count} round{'s' if count != 1 else ''}. In each, every tool is started once on each step, in random order."
+        " Right before or after it, by chance, the bare loop of the same step is started too. The bench starts nothing"
+        " else meanwhile.",
         "",
         "- median / bare: the tool's answer over that of the bare loop beside it; the median over the rounds.",
         "- 95 % interval: of the mean log-ratio, Student's t over the rounds.",
