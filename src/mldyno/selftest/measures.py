@@ -1,0 +1,91 @@
+"""A measure of the product's own errors: its value, how sure it is, and the target it is held against.
+
+The value of a measure is that of its worst cell. A cell with fewer than 1,000 cases is given the
+benefit of chance, since a quick look must not cry wolf; from 1,000 on the value itself must do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mldyno.intervals import quantile
+
+ENOUGH = 1000  # cases from which chance is no excuse
+CHANCE = 2.6  # standard errors of a share
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One row of the table: shares and relative errors are fractions of 1."""
+
+    id: int
+    name: str
+    value: float
+    bound: float | None
+    """95 % one-sided bound on the unfavourable side."""
+    target: str
+    ok: bool
+    n: int
+    unit: str = "1"
+    """`share` where it is shown as a percentage."""
+    peers: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One kind of series within a measure."""
+
+    name: str
+    value: float
+    bound: float | None
+    ok: bool
+    n: int
+    note: str = ""
+    counts: bool = True
+    """Whether the measure's verdict depends on it; otherwise it is only reported."""
+
+
+def upper_bound(hits: int, n: int, level: float = 0.95) -> float:
+    """The largest share that `hits` of `n` leave open (Clopper-Pearson, one-sided)."""
+    if hits >= n:
+        return 1.0
+    low, high = hits / n, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _at_most(hits, n, middle) > 1 - level else (low, middle)
+    return (low + high) / 2
+
+
+def lower_bound(hits: int, n: int, level: float = 0.95) -> float:
+    """The smallest share that `hits` of `n` leave open (Clopper-Pearson, one-sided)."""
+    return 1.0 - upper_bound(n - hits, n, level)
+
+
+def _at_most(hits: int, n: int, p: float) -> float:
+    """P(X <= hits) of a binomial with n cases of probability p."""
+    if p >= 1.0:
+        return 1.0 if hits >= n else 0.0
+    if p <= 0.0:
+        return 1.0
+    whole, yes, no = math.lgamma(n + 1), math.log(p), math.log1p(-p)
+    return math.fsum(
+        math.exp(whole - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * yes + (n - k) * no) for k in range(hits + 1)
+    )
+
+
+def quantile_with_bound(values: Sequence[float], p: float, level: float = 0.95) -> tuple[float, float]:
+    """The p-quantile of values and its one-sided upper bound, by order statistics; the largest where none is."""
+    ordered = sorted(values)
+    n = len(ordered)
+    rank = next((k for k in range(math.floor(n * p), n) if _at_most(k, n, p) >= level), n - 1)
+    return quantile(ordered, p), ordered[rank]
+
+
+def allowed(limit: float, n: int) -> float:
+    """By how much a share of so few cases may miss its limit by chance; nothing from 1,000 cases on."""
+    if n >= ENOUGH or n == 0:
+        return 0.0
+    return CHANCE * math.sqrt(max(limit * (1 - limit), 0.01) / n)
