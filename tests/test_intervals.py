@@ -7,7 +7,18 @@ import random
 
 import pytest
 
-from mldyno.intervals import batch_half_width, batches, half_width, median, quantile, student_t, trend
+from mldyno.intervals import (
+    batch_half_width,
+    batches,
+    half_width,
+    median,
+    paired,
+    quantile,
+    resemblance,
+    student_t,
+    trend,
+)
+from mldyno.selftest import synthetic
 
 
 @pytest.mark.parametrize(
@@ -65,3 +76,39 @@ def test_a_trend_is_found_with_its_size_and_noise_is_not_one() -> None:
     chance = random.Random(5)
     false = sum(abs(trend([chance.gauss(1, 0.05) for _ in range(20)])[0]) > 2.58 for _ in range(500))
     assert false / 500 < 0.03
+
+
+@pytest.mark.parametrize(("phi", "worth"), [(0.0, 192.0), (0.5, 64.0), (0.8, 21.3)])
+def test_a_correlated_series_is_worth_fewer_independent_values(phi: float, worth: float) -> None:
+    chance = random.Random(9)
+    found = [resemblance(synthetic.steps(chance, 192, phi, 0.1)).independent for _ in range(100)]
+    assert median(found) == pytest.approx(worth, rel=0.15)
+
+
+def test_short_and_constant_series_resemble_nothing() -> None:
+    assert resemblance([1.0, 2.0] * 5).widening(8) == 1.0
+    assert resemblance([1.0] * 100).widening(8) == 1.0
+
+
+def test_neighbouring_batches_widen_the_interval_only_where_they_are_alike() -> None:
+    chance = random.Random(10)
+    alone = resemblance(synthetic.steps(chance, 192, 0.0, 0.1)).widening(12)
+    alike = resemblance(synthetic.steps(chance, 192, 0.9, 0.1)).widening(12)
+    assert alone < 1.05
+    assert alike > 1.2
+
+
+def test_paired_rounds_give_the_ratio_and_an_interval_that_holds_it() -> None:
+    chance, hits = random.Random(11), 0
+    for _ in range(400):
+        centre, width = paired(synthetic.log_ratios(chance, 192, 1.03, 0.8))
+        hits += abs(centre - math.log(1.03)) <= width
+    assert 0.92 <= hits / 400 <= 0.98
+
+
+def test_few_paired_rounds_are_each_a_batch_and_one_has_no_interval() -> None:
+    centre, width = paired([0.1, 0.2, 0.3])
+    assert centre == pytest.approx(0.2)
+    assert width == pytest.approx(half_width([0.1, 0.2, 0.3]))
+    assert paired([0.1]) == (0.1, math.inf)
+    assert paired([]) == (0.0, math.inf)

@@ -1,4 +1,4 @@
-"""The little statistics that both sides share: quantiles, Student's t, batch intervals.
+"""The little statistics that both sides share: quantiles, Student's t, batch intervals, resemblance.
 
 Standard library only, since the runner stops on these numbers and the read side shows them.
 """
@@ -7,8 +7,15 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+
+PAIR_BATCHES = 12  # of the rounds of a comparison
+PIECES = 240  # a longer series is judged by so many means: neighbours far apart tell more about slow changes
+FEWEST = 16  # values; fewer say nothing about how neighbours resemble each other
+CLIP = 2.5  # normal deviations beyond which a value counts as one that far off
 
 
 def quantile(ordered: Sequence[float], p: float) -> float:
@@ -84,6 +91,74 @@ def batch_half_width(values: Sequence[float], count: int) -> float:
     if len(values) < count:
         return math.inf
     return half_width([mean(batch) for batch in batches(values, count)])
+
+
+@dataclass(frozen=True)
+class Resemblance:
+    """How values of a series resemble their neighbours: correlation `share * decay**k` at k pieces apart."""
+
+    share: float
+    decay: float
+    pieces: int
+
+    @property
+    def independent(self) -> float:
+        """How many independent pieces the series is worth; at most as many as it was cut into."""
+        return self.pieces / (1 + 2 * self.share * self.decay / (1 - self.decay))
+
+    def widening(self, count: int) -> float:
+        """By how much an interval from `count` batches is too narrow, since neighbouring batches are alike."""
+        if self.share * self.decay == 0 or count < 2:
+            return 1.0
+        length, rest = self.pieces / count, 1 - self.decay
+        faded = self.decay**length
+        alike = length * (1 + self.decay) / rest - 2 * self.decay * (1 - faded) / rest**2
+        variance = self.share * alike + (1 - self.share) * length
+        first = self.share * self.decay * ((1 - faded) / rest) ** 2 / variance
+        excess = sum(2 * (1 - k / count) * first * faded ** (k - 1) for k in range(1, count))
+        # The mean varies more than independent batches would make it, and their spread shows less.
+        return math.sqrt((1 + excess) / max(0.05, 1 - excess / (count - 1)))
+
+
+def coarse(values: Sequence[float]) -> Sequence[float]:
+    """The series itself, or the means of 240 pieces of it where it is longer."""
+    return values if len(values) <= PIECES else [mean(piece) for piece in batches(values, PIECES)]
+
+
+def resemblance(values: Sequence[float]) -> Resemblance:
+    """How neighbours resemble each other, from the correlations at one and two pieces apart.
+
+    Two, since noise of its own in every value hides a slow common change from the first alone.
+    """
+    if len(values) < FEWEST:
+        return Resemblance(0.0, 0.0, len(values))
+    count = min(PIECES, len(values))
+    pieces = coarse(values)
+    centre = median(pieces)
+    far = CLIP * 1.4826 * median([abs(v - centre) for v in pieces]) or math.inf
+    off = [max(-far, min(far, v - centre)) for v in pieces]
+    power = sum(v * v for v in off)
+    if power == 0:
+        return Resemblance(0.0, 0.0, count)
+    one = sum(map(operator.mul, off, itertools.islice(off, 1, None))) / power
+    two = sum(map(operator.mul, off, itertools.islice(off, 2, None))) / power
+    one, two = one + (1 + 3 * one) / count, two + (1 + 3 * two) / count  # short series show too little
+    if one <= 2 / math.sqrt(count):
+        return Resemblance(1.0, max(0.0, one), count)
+    decay = min(0.99, max(one, two / one))
+    return Resemblance(min(1.0, one / decay), decay, count)
+
+
+def paired(logs: Sequence[float]) -> tuple[float, float]:
+    """Mean log-ratio of paired rounds, and half of its 95 % interval: t over 12 batch medians.
+
+    It is widened by what neighbouring batches have in common; infinite for fewer than two rounds.
+    """
+    count = min(PAIR_BATCHES, len(logs))
+    if count == 0:
+        return 0.0, math.inf
+    medians = [median(batch) for batch in batches(logs, count)]
+    return mean(medians), half_width(medians) * resemblance(logs).widening(count)
 
 
 def trend(values: Sequence[float]) -> tuple[float, float]:
