@@ -61,3 +61,32 @@ def test_the_slow_start_of_a_series_is_cut_off() -> None:
     start = settled_from(series)
     assert start is not None
     assert 20 <= start <= 40
+
+
+def test_a_slow_start_that_outlasts_the_first_look_is_seen_by_the_second() -> None:
+    warm = warmed(slow=(100, 2.0))
+    assert warm.steady is True
+    assert warm.values[-1] == pytest.approx(1e6, rel=0.1)
+
+
+def test_a_series_steady_from_the_start_ends_its_warm_up_after_two_looks() -> None:
+    warm = warmed(slow=(1, 1.0))
+    assert warm.steady is True
+    assert 0.28e9 <= sum(warm.values) <= 0.35e9
+
+
+def test_a_steady_series_that_is_short_of_time_is_taken_at_the_first_look() -> None:
+    warm = warmed(budget=0.2, slow=(1, 1.0))
+    assert warm.steady is True
+
+
+def test_a_slope_all_through_is_not_taken_for_a_warm_up() -> None:
+    chance = random.Random(9)
+    growing = [[(1 + 0.1 * i / 299) * chance.gauss(1, 0.05) for i in range(300)] for _ in range(200)]
+    assert all(settled_from(series) is None for series in growing)
+
+
+def test_a_change_too_small_to_matter_leaves_the_series_settled() -> None:
+    assert settled_from([1 + 0.015 * i / 299 for i in range(300)]) == 0
+    assert settled_from([1.0] * 5) == 0
+    assert settled_from([0.0] * 40) == 0

@@ -1,9 +1,11 @@
 """Warm-up: the first step apart, then steps until the series and its causes stand still.
 
-Series: it is steady when the medians of the pieces of its last half have no trend (Mann-Kendall at
-the 1 % level, of more than 1 % in size); from there they are walked back as long as they lie near
-the median of that half (within 1 % or three median deviations).
-Causes: no new compiled graph and no growth of reserved memory over the same half.
+Series: the medians of its 20 pieces are described in two ways, as a start of so many pieces followed
+by one level, and as a start followed by a slope. The description that leaves least, each piece of
+the start and the slope at a price, tells where the steady part begins, or that there is none: a
+slope won, of more than 2 %. The start is never longer than half of the series.
+Causes: no new compiled graph and no growth of reserved memory over the last half.
+A first look that finds it steady is confirmed by a second one, after as many blocks again.
 """
 
 from __future__ import annotations
@@ -11,33 +13,57 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from mldyno.intervals import batches, median, trend
+from mldyno.intervals import batches, coarse, median, resemblance
 from mldyno.measure.blocks import Blocks
+from mldyno.shapes import line
 
 PIECES = 20
-TOLERANCE = 0.01
+TOLERANCE = 0.01  # pieces that lie within this are alike, however quiet the series is
 DEVIATIONS = 3.0
-SURE = 2.58  # |z| of a trend at the 1 % level
+LARGEST = 0.02  # a change over the steady part that moves its median by 1 % at most
+PIECE_PRICE = 4.0  # in squared deviations of a piece's median: what leaving out a piece must gain
+SLOPE_PRICE = 6.0  # and what a slope must gain: a steady series pays it in 1 to 2 % of cases
 FEWEST = 20  # blocks before the series can be judged
-LEAST = 200_000_000  # ns: clocks ramp up and caches fill over time, however short the step
+LEAST = 150_000_000  # ns: clocks ramp up and caches fill over time, however short the step
 GROWTH = 1.5
 
 
 def settled_from(values: Sequence[float]) -> int | None:
     """The index from which the series is steady; None where it has not settled by its last half."""
+    if len(values) < 8:
+        return 0
     pieces = batches(values, min(PIECES, len(values)))
     medians = [median(piece) for piece in pieces]
     half = len(medians) // 2
-    level = median(values[len(values) // 2 :])
-    deviation = median([abs(m - level) for m in medians[half:]])
-    allowed = max(TOLERANCE * level, DEVIATIONS * deviation)
-    first = half
-    while first > 0 and abs(medians[first - 1] - level) <= allowed:
-        first -= 1
-    z, change = trend(medians[half:])
-    if abs(z) > SURE and abs(change) > TOLERANCE * level:
+    level = median(medians[half:])
+    variance = _variance(pieces[half:], medians[half:], level)
+    best, start, change = float("inf"), 0, 0.0
+    for first in range(half + 1):
+        kept = medians[first:]
+        n, centre = len(kept), sum(kept) / len(kept)
+        flat = sum((v - centre) ** 2 for v in kept)
+        weight = n * (n * n - 1) / 12
+        slope = sum((i - (n - 1) / 2) * v for i, v in enumerate(kept)) / weight
+        price = PIECE_PRICE * first
+        for cost, size in (
+            (flat / variance + price, 0.0),
+            ((flat - slope * slope * weight) / variance + price + SLOPE_PRICE, abs(slope) * (n - 1)),
+        ):
+            if cost < best:
+                best, start, change = cost, first, size
+    if change > LARGEST * level:
         return None
-    return sum(len(piece) for piece in pieces[:first])
+    return sum(len(piece) for piece in pieces[:start])
+
+
+def _variance(pieces: Sequence[Sequence[float]], medians: Sequence[float], level: float) -> float:
+    """How much a piece's median varies by chance: from the steps within, or from the medians if they vary more."""
+    sloped = line(medians)
+    noise = coarse([value - at for piece, at in zip(pieces, sloped.levels, strict=True) for value in piece])
+    spread = 1.4826 * median([abs(value) for value in noise])
+    alike = min(1.0, len(pieces) / resemblance(noise).independent)
+    among = sloped.left / max(1, len(medians) - 2)
+    return max((TOLERANCE / DEVIATIONS * level) ** 2, 1.571 * spread * spread * alike, among, 1e-300)
 
 
 @dataclass
@@ -60,7 +86,7 @@ def warm_up(
     result = WarmUp(first_step=blocks.time(1))
     fastest = float(blocks.time(1))
     blocks.fit(fastest)
-    values, seen, check = result.values, [causes()], FEWEST
+    values, seen, check, first_look = result.values, [causes()], FEWEST, 0
     while True:
         values.append(blocks.time(blocks.size) / blocks.size)
         seen.append(causes())
@@ -72,12 +98,15 @@ def warm_up(
         late = now >= limit
         due = len(values) >= check and now - began >= LEAST
         if due or (late and len(values) >= FEWEST):
-            check = round(GROWTH * len(values))
-            still = seen[-1] == seen[len(seen) // 2]
-            settled = settled_from(values) is not None
-            result.steady = still and settled
+            still, start = seen[-1] == seen[len(seen) // 2], settled_from(values)
+            result.steady = still and start is not None
             result.reason = "" if still else "graphs or reserved memory kept growing"
-            if not settled:
+            if start is None:
                 result.reason = "step times had not settled"
-        if result.steady or late:
+            # A slow start that outlasts the first look seems steady then; the second one sees its end.
+            if result.steady and first_look and start is not None and start < first_look:
+                return result
+            first_look = len(values) if result.steady else 0
+            check = round((2 if result.steady else GROWTH) * len(values))
+        if late:
             return result
