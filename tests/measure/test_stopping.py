@@ -43,3 +43,16 @@ def test_a_number_of_steps_is_run_to_its_end_whatever_the_target() -> None:
     rule = Stopping(steps=50)
     assert not rule.enough(0.0, elapsed=1e9, done=49)
     assert rule.enough(None, elapsed=0.0, done=50)
+
+
+def test_a_series_of_few_correlation_times_counts_as_less_well_known_than_it_looks() -> None:
+    short, long = noise(100, 0.02, phi=0.95), noise(5000, 0.02, phi=0.95)
+    assert (relative_half_width(short) or 0) > 0.02
+    assert (relative_half_width(long) or 9) < 0.01
+
+
+def test_the_first_two_thirds_must_have_agreed_already() -> None:
+    wild_then_quiet = noise(600, 0.3) + [1.0] * 300
+    assert (relative_half_width(wild_then_quiet) or 0) >= (2 / 3) ** 0.5 * (
+        relative_half_width(noise(600, 0.3)) or 9
+    ) / 1.5

@@ -1,24 +1,39 @@
 """When enough has been measured: both the 8-batch and the 16-batch half-width are under the target.
 
+Three things keep it from stopping at a lucky moment. The widths are widened by what neighbouring
+batches still have in common; a series worth fewer than 30 independent values counts as less well
+known than it looks; and its first two thirds must have agreed, as far as they can know.
 Never a rule on dispersion: the spread of samples says nothing about how well their mean is known.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mldyno.intervals import batch_half_width, mean
+from mldyno.intervals import batch_half_width, mean, resemblance
 
+COUNTS = (8, 16)  # batches
+FEWEST = 30.0  # independent values that a series should be worth, before its batches can be trusted
+EARLIER = 2 / 3  # the part of the series that must have agreed already
 GROWTH = 1.5  # how much more is measured before the rule is looked at again
 FIRST_LOOK = 0.25  # s
 
 
 def relative_half_width(values: Sequence[float]) -> float | None:
-    """The larger of the 8-batch and the 16-batch half-width, relative to the mean; None under 16 values."""
-    if len(values) < 16:
+    """How well the mean is known, relative to it: half of its 95 % interval; None under 16 values."""
+    if len(values) < max(COUNTS):
         return None
-    return max(batch_half_width(values, 8), batch_half_width(values, 16)) / mean(values)
+    earlier = values[: round(EARLIER * len(values))]
+    return max(_half_width(values), _half_width(earlier) * math.sqrt(EARLIER)) / mean(values)
+
+
+def _half_width(values: Sequence[float]) -> float:
+    """The larger of the 8-batch and the 16-batch half-width, in the unit of the values."""
+    alike = resemblance(values)
+    widths = [batch_half_width(values, n) * alike.widening(n) for n in COUNTS if len(values) >= n]
+    return max(widths) * math.sqrt(max(1.0, FEWEST / alike.independent))
 
 
 @dataclass(frozen=True)
