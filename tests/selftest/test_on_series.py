@@ -1,0 +1,82 @@
+"""The measures on simulated series hold, and they fail where the product's statistics are spoilt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from mldyno import intervals, shapes
+from mldyno.measure import stopping, warmup
+from mldyno.selftest import on_series
+from mldyno.selftest.measures import Measure
+
+SEED = 7
+
+
+@pytest.mark.parametrize(
+    ("measure", "series"),
+    [
+        (on_series.coverage, 40),
+        (on_series.drift_found, 25),
+        (on_series.warm_up_bias, 20),
+        (on_series.false_reached, 10),
+    ],
+)
+def test_the_measure_holds_and_ticks_once_for_every_cell(measure: object, series: int) -> None:
+    ticks: list[int] = []
+    found = measure(series, SEED, lambda: ticks.append(1))  # type: ignore[operator]
+    assert isinstance(found, Measure)
+    assert found.ok, found
+    assert len(ticks) == on_series.TICKS[found.id]
+
+
+def test_the_same_seed_gives_the_same_measure() -> None:
+    assert on_series.coverage(10, 1) == on_series.coverage(10, 1)
+    assert on_series.coverage_cells(10, 1) != on_series.coverage_cells(10, 2)
+
+
+def test_coverage_fails_where_rounds_are_taken_for_independent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def naive(logs: Sequence[float]) -> tuple[float, float]:
+        return intervals.mean(logs), intervals.half_width(logs)
+
+    monkeypatch.setattr(intervals, "paired", naive)
+    found = on_series.coverage(60, SEED)
+    assert not found.ok
+    assert found.value < 0.8
+
+
+def test_coverage_fails_where_intervals_are_too_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_series, "COVERAGE", on_series.COVERAGE[8:9])
+    monkeypatch.setattr(intervals, "paired", lambda logs: (math.log(1.03), math.inf))
+    assert not on_series.coverage(1000, SEED).ok
+
+
+def test_drift_fails_where_none_is_found_and_where_it_is_seen_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "drift", lambda values: None)
+    assert not on_series.drift_found(20, SEED).ok
+    monkeypatch.setattr(shapes, "drift", lambda values: shapes.Drift(0.05, 3.0, None))
+    assert not on_series.drift_found(20, SEED).ok
+
+
+def test_warm_up_fails_where_everything_counts_as_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warmup, "settled_from", lambda values: 0)
+    found = on_series.warm_up_bias(20, SEED)
+    assert not found.ok
+    assert found.value > 0.015
+
+
+def test_warm_up_fails_where_everything_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warmup, "settled_from", lambda values: None)
+    assert not on_series.warm_up_bias(20, SEED).ok
+
+
+def test_false_claims_show_where_samples_are_taken_for_independent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def naive(values: Sequence[float]) -> float:
+        return intervals.half_width(values) / intervals.mean(values)
+
+    monkeypatch.setattr(stopping, "relative_half_width", naive)
+    found = on_series.false_reached(40, SEED)
+    assert not found.ok
+    assert found.value > 0.2
