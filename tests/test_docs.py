@@ -16,11 +16,11 @@ from mldyno.analysis.outcomes import VALUES
 from mldyno.cli import COMMANDS
 from mldyno.meters import Meter
 from mldyno.records import AXES, Status
+from mldyno.runner.warnings import CODES
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 REFERENCE = ROOT / "docs" / "reference.md"
-WARNING_CODE = re.compile(r'Warning_\(\s*"([a-z-]+)"')
 METRIC = re.compile(r'Series\(\s*"([a-z_]+)"')
 
 
@@ -66,7 +66,7 @@ def started_meters() -> list[Meter]:
 
 def test_every_warning_and_metric_is_in_the_reference() -> None:
     text, code = REFERENCE.read_text(), sources()
-    words = {*WARNING_CODE.findall(code), *METRIC.findall(code), "superseded", "suspect", "note"}
+    words = {*CODES, *METRIC.findall(code), "superseded", "suspect", "note"}
     words |= {series.metric for meter in started_meters() for series in meter.stop()}
     assert len(words) >= 6
     assert sorted(word for word in words if f"`{word}`" not in text) == []

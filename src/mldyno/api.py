@@ -8,7 +8,7 @@ results.compare(by="placement")
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,11 +23,14 @@ from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.plan import Plan
 from mldyno.records import Case, Device, Machine, Record, axis_named
 from mldyno.runner.events import Listener
+from mldyno.runner.groups import groups
+from mldyno.selftest.measures import Measure
 from mldyno.store import Query, Store, transfer
 from mldyno.store.query import parse_filter
 
 THIS_MACHINE = "this-machine"
 GUESSED_START = 8.0  # s to start a framework and build a case, where nothing is known
+MEETING_SHARE = 0.4  # of the budget, that meetings take for each case, where nothing is known
 Axes = Mapping[str, Sequence[Any] | Any]
 
 
@@ -39,12 +42,17 @@ class Results:
     """What a run brought: its records, ready to be compared and laid out."""
 
     run: str
-    records: list[Record] = field(default_factory=list)
+    everything: list[Record] = field(default_factory=list)
+
+    @property
+    def records(self) -> list[Record]:
+        """The records of cases that were alone: one for each case and round."""
+        return [record for record in self.everything if record.alone]
 
     @property
     def outcomes(self) -> list[Outcome]:
         """The records put together by case."""
-        return outcomes(self.records)
+        return outcomes(self.everything)
 
     @property
     def all_ok(self) -> bool:
@@ -125,10 +133,12 @@ def run(
     target: float | None = None,
     repeats: int | None = None,
     timeout: float | None = None,
+    by: str | None = None,
     **axes: Any,
 ) -> Results:
     """Measure workloads or suites; axes are keywords with a value or a list: device=["cpu", "mps"]."""
-    settings = {"steps": steps, "budget": budget, "target": target, "repeats": repeats, "timeout": timeout}
+    settings = {"steps": steps, "budget": budget, "target": target, "repeats": repeats, "timeout": timeout,
+                "by": axis_named(by) if by else None}  # fmt: skip
     named = {axis_named(name): values for name, values in axes.items()}
     return run_plan(make_plan(targets, named, settings), opened(store), listener)
 
@@ -168,18 +178,33 @@ class Forecast:
     known: bool
 
 
+def _times_last_taken(records: Iterable[Record]) -> dict[str, float]:
+    """Time in s that a round of each case took in its last run, its meetings among it."""
+    spent: dict[tuple[str, str], float] = {}
+    rounds: dict[tuple[str, str], int] = {}
+    last: dict[str, str] = {}
+    for record in records:
+        place = (record.case.id, record.run.id)
+        spent[place] = spent.get(place, 0.0) + float(record.facts.get("wall_time") or 0)
+        rounds[place] = max(rounds.get(place, 0), record.run.round + 1)
+        last[record.case.id] = record.run.id
+    return {case: spent[case, run] / rounds[case, run] for case, run in last.items()}
+
+
 def forecast(plan: Plan, store: Store) -> list[Forecast]:
     """The expected time of each case, from its last run here or guessed from the budget."""
     here = machines.describe().name
+    in_company = {case for group in groups(plan.cases, plan.by) if len(group) > 1 for case in group}
     found = []
     for workload in dict.fromkeys(case.workload for case in plan.cases):
         query = Query({"workload": workload, "machine": here}, provenances=("measured",))
-        times = {r.case.id: r.facts.get("wall_time") for r in store.stream(query)}
+        times = _times_last_taken(store.stream(query))
         for case in (case for case in plan.cases if case.workload == workload):
             wall = times.get(case.id)
-            guess = 0.5 if case.framework == "fake" else GUESSED_START + 0.7 * plan.budget
-            known = isinstance(wall, int | float) and plan.steps is None
-            found.append(Forecast(case, plan.repeats * (float(wall or 0) if known else guess), known))
+            meeting = MEETING_SHARE if case in in_company else 0.0
+            guess = 0.5 if case.framework == "fake" else GUESSED_START + (0.7 + meeting) * plan.budget
+            known = wall is not None and plan.steps is None
+            found.append(Forecast(case, plan.repeats * (wall if wall is not None and known else guess), known))
     order = {case: place for place, case in enumerate(plan.cases)}
     return sorted(found, key=lambda one: order[one.case])
 
@@ -344,10 +369,21 @@ def against_published(results: Results, store: Store) -> list[Comparison]:
     return found
 
 
+def selftest(
+    quick: bool = False, framework: str = "torch", progress: Callable[[str, float], None] | None = None
+) -> Iterator[Measure]:
+    """The product's own errors, measured on this machine one after the other; `progress` hears what is left in s."""
+    from mldyno.selftest import table as whole
+
+    plugins.check("frameworks", framework)
+    effort = whole.QUICK if quick else whole.FULL
+    return whole.run(effort, framework, whole.ON_ANY_MACHINE, progress or (lambda part, left: None))
+
+
 def quick_plan(settings: Mapping[str, Any] | None = None, framework: str = "torch") -> Plan:
     """The plan of `mldyno quick`: its suite on every device that is here."""
     return make_plan(["quick"], {"device": ["all"], "framework": [framework]}, settings)
 
 
 __all__ = ["Comparison", "Forecast", "Results", "compare", "export", "forecast", "history", "import_", "make_plan",
-           "opened", "probe", "quick_plan", "run", "run_plan", "show", "table", "this_machine"]  # fmt: skip
+           "opened", "probe", "quick_plan", "run", "run_plan", "selftest", "show", "table", "this_machine"]  # fmt: skip

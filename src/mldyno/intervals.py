@@ -121,8 +121,8 @@ class Resemblance:
 
 
 def coarse(values: Sequence[float]) -> Sequence[float]:
-    """The series itself, or the means of 240 pieces of it where it is longer."""
-    return values if len(values) <= PIECES else [mean(piece) for piece in batches(values, PIECES)]
+    """The series itself, or the means of 240 pieces of it where it is at least twice as long."""
+    return values if len(values) < 2 * PIECES else [mean(piece) for piece in batches(values, PIECES)]
 
 
 def resemblance(values: Sequence[float]) -> Resemblance:
@@ -132,8 +132,8 @@ def resemblance(values: Sequence[float]) -> Resemblance:
     """
     if len(values) < FEWEST:
         return Resemblance(0.0, 0.0, len(values))
-    count = min(PIECES, len(values))
     pieces = coarse(values)
+    count = len(pieces)
     centre = median(pieces)
     far = CLIP * 1.4826 * median([abs(v - centre) for v in pieces]) or math.inf
     off = [max(-far, min(far, v - centre)) for v in pieces]

@@ -37,6 +37,7 @@ def describe(devices: Iterable[Device] = ()) -> Machine:
         devices=tuple(devices),
         power=_known(_power, "unknown"),
         virtualised=_known(_virtualised, None),
+        low_power=_known(_low_power, None),
     )
 
 
@@ -97,6 +98,17 @@ def _virtualised() -> bool | None:
     if sys.platform == "linux":
         flags = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), "")
         return "hypervisor" in flags.split() if flags else None
+    return None
+
+
+def _low_power() -> bool | None:
+    """Whether the user or the system has asked for less power."""
+    if sys.platform == "darwin":
+        lines = [line.split() for line in _ask("pmset", "-g").splitlines() if "lowpowermode" in line]
+        return lines[0][-1] == "1" if lines else None
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return Path("/sys/firmware/acpi/platform_profile").read_text().strip() == "low-power"
     return None
 
 

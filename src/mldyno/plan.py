@@ -33,6 +33,8 @@ class Plan:
     repeats: int = 1
     steps: int | None = None
     timeout: float = 900.0
+    by: str | None = None
+    """An axis along which cases are compared in any case; those that do the same work always are."""
 
     @property
     def key(self) -> str:

@@ -20,6 +20,7 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16", "fp6
 Placement = Literal["device", "host", "roundtrip", "loader"]
 Status = Literal["ok", "oom", "timeout", "failed", "unsupported", "wrong", "unsteady"]
 Provenance = Literal["measured", "imported", "published"]
+Company = Literal["alone", "together", "turns", "alternating"]
 Unit = Literal["s", "B", "J", "W", "1/s", "1"]
 
 MODES: tuple[str, ...] = get_args(Mode)
@@ -149,8 +150,9 @@ class Warning_:
 class Run:
     """Which run a record comes from.
 
-    `round` counts fresh processes per case and `process` all of the run; cases of one `group` took
-    turns with each other.
+    `round` counts fresh processes per case and `process` all of the run. `company` says how the case
+    was measured: alone; together with others in one process; by turns with other live processes; or
+    alternating with other whole processes. Cases of one `group` were measured against each other.
     """
 
     id: str
@@ -158,6 +160,7 @@ class Run:
     round: int = 0
     process: int = 0
     group: int = 0
+    company: Company = "alone"
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,7 @@ class Machine:
     devices: tuple[Device, ...] = ()
     power: str = "unknown"
     virtualised: bool | None = None
+    low_power: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -228,6 +232,11 @@ class Record:
     facts: dict[str, Fact] = field(default_factory=dict)
     checks: Checks = field(default_factory=Checks)
     warnings: tuple[Warning_, ...] = ()
+
+    @property
+    def alone(self) -> bool:
+        """Whether the case was alone in its process; else the record holds times for ratios only."""
+        return self.run.company == "alone"
 
     @property
     def interrupted(self) -> bool:

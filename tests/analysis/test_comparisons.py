@@ -11,63 +11,117 @@ import pytest
 from mldyno.analysis.comparisons import Comparison, along, compare, differences, match
 from mldyno.analysis.outcomes import Outcome
 from mldyno.errors import MldynoError
-from mldyno.records import Case, Machine, Record, Run, Series, Software, seal
+from mldyno.records import Case, Company, Machine, Record, Run, Series, Software, seal
 from mldyno.store.reference import published
+
+ROUNDS = 96
 
 
 def a_record(level: float, seed: int, device: str = "cpu", run: str = "r", number: int = 0, **changes: Any) -> Record:
-    """Twenty turns around a level; the noise of a turn is the machine's, shared by all in the run."""
-    machine_noise, own = random.Random(f"{run}{number}"), random.Random(seed)
-    series = []
-    for turn in range(20):
-        pace = level * (1 + 0.3 * machine_noise.random())
-        values = tuple(pace * (1 + own.gauss(0, 0.01)) for _ in range(9))
-        series.append(Series("step_time", "s", values, turn=turn))
+    """A case alone: a hundred blocks around a level."""
+    own = random.Random(seed)
+    values = tuple(level * (1 + own.gauss(0, 0.01)) for _ in range(100))
     plain = Record(
         1, "", "2026-01-01T00:00:00Z", "measured", Run(run, round=number), Case("mlp", batch=8, device=device), "ok",
-        "", Machine("m"), software=Software(versions={"torch": "2"}, threads=2), series=tuple(series),
+        "", Machine("m"), software=Software(versions={"torch": "2"}, threads=2),
+        series=(Series("step_time", "s", values, turn=0),),
     )  # fmt: skip
     return seal(replace(plain, **changes))
 
 
-def compared(*pairs: tuple[Record, Record]) -> Comparison:
-    found = compare(Outcome(tuple(a for a, _ in pairs)), Outcome(tuple(b for _, b in pairs)))
+def in_company(alone: Record, company: Company, group: int, seed: int, pace: float = 1.0) -> Record:
+    """The same case in a meeting: the noise of a round is the machine's, shared by all that are in it."""
+    level, noise, own = alone.values("step_time")[0] * pace, random.Random(group), random.Random(seed)
+    level = round(level, 2)
+    times = [level * (1 + 0.3 * noise.random()) * (1 + own.gauss(0, 0.01)) for _ in range(ROUNDS)]
+    if company == "together":
+        series: tuple[Series, ...] = (Series("step_time", "s", tuple(times), phase="paired"),)
+    else:
+        series = tuple(
+            Series("step_time", "s", tuple(times[8 * n : 8 * n + 8]), phase="paired", turn=n) for n in range(12)
+        )
+    return seal(replace(alone, run=replace(alone.run, group=group, company=company), series=series))
+
+
+def met(
+    first: float, second: float, company: Company = "together", times: int = 1, own: float = 0.0
+) -> tuple[Outcome, Outcome]:
+    """Two outcomes that met so many times; `own` is how far a process is off by itself."""
+    chance = random.Random(f"{first} {second} {company}")
+    sides = [a_record(first, 1), a_record(second, 2, "mps")]
+    meetings: list[list[Record]] = [[], []]
+    for group in range(times):
+        for place, side in enumerate(sides):
+            pace = (first, second)[place] / round(side.values("step_time")[0], 2) * (1 + chance.gauss(0, own))
+            meetings[place].append(in_company(side, company, group, 10 * group + place, pace))
+    return Outcome((sides[0],), tuple(meetings[0])), Outcome((sides[1],), tuple(meetings[1]))
+
+
+def compared(base: Outcome, other: Outcome) -> Comparison:
+    found = compare(base, other)
     assert found is not None
     return found
 
 
-def test_turns_are_paired_so_that_the_machines_own_noise_falls_out() -> None:
-    pairs = [(a_record(1.0, n, number=n), a_record(0.9, 10 + n, "mps", number=n)) for n in range(5)]
-    found = compared(*pairs)
-    assert found.how == "paired, 5 rounds of fresh processes"
+def test_rounds_in_one_process_are_paired_so_that_the_machines_own_noise_falls_out() -> None:
+    found = compared(*met(100.0, 97.0))
+    assert found.how == "paired, 96 rounds in one process"
     assert found.verdict == "faster"
-    assert found.ratio == pytest.approx(1 / 0.9, rel=0.01)
+    assert found.ratio == pytest.approx(1 / 0.97, rel=0.01)
     assert found.low is not None
     assert found.high is not None
     assert found.high / found.low < 1.02
 
 
-def test_one_pair_of_processes_allows_for_the_speed_that_each_has_by_itself() -> None:
-    found = compared((a_record(1.0, 1), a_record(0.97, 2, "mps")))
-    assert found.verdict == "inconclusive"
-    assert "--repeats" in found.advice
-    assert compared((a_record(1.0, 1), a_record(0.8, 2, "mps"))).verdict == "faster"
+def test_the_same_speed_in_one_process_is_equivalent() -> None:
+    assert compared(*met(100.0, 100.0)).verdict == "equivalent"
 
 
-def test_the_same_speed_is_equivalent_once_enough_rounds_say_so() -> None:
-    pairs = [(a_record(1.0, n, number=n), a_record(1.001, 10 + n, "mps", number=n)) for n in range(6)]
-    assert compared(*pairs).verdict == "equivalent"
+def test_several_processes_give_the_interval_between_them() -> None:
+    found = compared(*met(100.0, 95.0, times=4))
+    assert found.how == "paired, 384 rounds in 4 processes"
+    assert found.verdict == "faster"
+
+
+def test_pairs_of_processes_count_one_by_one_since_each_has_a_speed_of_its_own() -> None:
+    steady = compared(*met(100.0, 80.0, "turns", times=5, own=0.03))
+    assert steady.how == "paired, 5 fresh pairs of processes taking turns"
+    assert steady.verdict == "faster"
+    close = compared(*met(100.0, 99.0, "turns", times=5, own=0.05))
+    assert close.verdict == "inconclusive"
+    assert "--repeats" in close.advice
+
+
+def test_whole_processes_in_alternation_give_one_value_each() -> None:
+    found = compared(*met(100.0, 50.0, "alternating", times=5, own=0.03))
+    assert found.how == "paired, 5 fresh pairs of processes in alternation"
+    assert found.ratio == pytest.approx(2.0, rel=0.1)
+
+
+def test_one_pair_of_processes_is_no_pair() -> None:
+    assert compared(*met(100.0, 50.0, "turns", times=1)).how == "archived"
+
+
+def test_what_would_make_it_conclusive_is_said_with_how_much() -> None:
+    from mldyno.analysis.comparisons import _advice
+
+    assert _advice(0.0, 0.04, "--budget", 1) == "about 5 times the --budget would tell"
+    assert _advice(0.1, 0.15, "--repeats", 5) == "about --repeats 14 would tell"
+    assert "quieter" in _advice(0.0, 1.0, "--budget", 1)
 
 
 def test_slower_is_said_as_such() -> None:
-    assert compared((a_record(1.0, 1), a_record(2.0, 2, "mps"))).verdict == "slower"
+    assert compared(*met(100.0, 200.0)).verdict == "slower"
 
 
-def test_runs_that_never_took_turns_are_archived_and_say_so() -> None:
-    found = compared((a_record(1.0, 1, run="a"), a_record(0.5, 2, "mps", run="b")))
+def test_cases_that_never_met_are_archived_and_say_so() -> None:
+    def alone(level: float, seed: int, device: str, run: str) -> Outcome:
+        return Outcome((a_record(level, seed, device, run=run),))
+
+    found = compared(alone(1.0, 1, "cpu", "a"), alone(0.5, 2, "mps", "b"))
     assert found.how == "archived"
     assert found.verdict == "faster"
-    close = compared((a_record(1.0, 1, run="a"), a_record(0.99, 2, "mps", run="b")))
+    close = compared(alone(1.0, 1, "cpu", "a"), alone(0.99, 2, "mps", "b"))
     assert close.verdict == "inconclusive"
     assert "in one run" in close.advice
 

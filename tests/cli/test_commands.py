@@ -71,7 +71,8 @@ def test_run_measures_compares_and_keeps(mldyno: Mldyno) -> None:
     assert err.count("a step") == 2
     assert "left)" in err
     code, out, _ = mldyno("history")
-    assert out.count("mlp/infer/fake") == 2
+    assert out.count("mlp/infer/fake") == 4
+    assert out.count("measured against the others, in one process") == 2
 
 
 def test_a_run_as_json_is_one_record_a_line(mldyno: Mldyno) -> None:

@@ -132,21 +132,41 @@ def test_a_signal_between_two_cases_keeps_the_first(dyno: Dyno, suite: str, numb
     resume(dyno)
 
 
-def test_a_signal_within_cases_that_take_turns_keeps_what_each_had(dyno: Dyno) -> None:
-    arguments = ("run", "mlp", "--framework", "fake", "--mode", "infer", "--batch", "4,8,16", "--target", "0.1%")
-    hangs: Rule = {**NOISY, "match": "*/b8/*", "fail": "hang", "after": 10_000}
-    process = dyno.start(*arguments, rules=(hangs, NOISY))
-    dyno.wait_until_stuck(process, records=0, workers=3)
-    dyno.strike(process, signal.SIGTERM)
+MEETING = ("run", "mlp", "--framework", "fake", "--mode", "infer", "--placement", "device,roundtrip",
+           "--target", "0.0001%", "--steps", "50", "--budget", "60s")  # fmt: skip
+
+
+@polite
+def test_a_signal_within_a_meeting_keeps_the_cases_and_what_the_meeting_had(dyno: Dyno, number: signal.Signals) -> None:
+    hangs: Rule = {**NOISY, "match": "*/roundtrip", "fail": "hang", "after": 8_000}  # later than it gets alone
+    process = dyno.start(*MEETING, rules=(hangs, NOISY))
+    dyno.wait_until_stuck(process, records=2, workers=1)
+    dyno.strike(process, number)
     done = dyno.finish(process)
     assert done.code == 3
-    assert len(done.lines) == 1
-    partial = dyno.records()
-    assert sorted(record.case.batch or 0 for record in partial) == [4, 8, 16]
-    assert all(record.interrupted and record.values("step_time") for record in partial)
+    assert "all that was measured is kept" in done.lines[-1]
+    partial = dyno.records()[2:]
+    assert [record.run.company for record in partial] == ["together", "together"]
+    assert all(record.interrupted and record.values("step_time", "paired") for record in partial)
     assert dyno("run", "--resume", rules=(NOISY,)).code == 0
-    assert sorted(record.case.batch or 0 for record in dyno.records() if not record.interrupted) == [4, 8, 16]
-    assert len(dyno.records()) == 6
+    whole = [record.run.company for record in dyno.records() if not record.interrupted]
+    assert whole == ["alone", "alone", "together", "together"]
+
+
+def test_a_worker_that_dies_within_a_meeting_spoils_no_case(dyno: Dyno) -> None:
+    dies: Rule = {**NOISY, "match": "*/roundtrip", "fail": "segv", "after": 8_000}
+    done = dyno(*MEETING, "--by", "placement", rules=(dies, NOISY))
+    assert done.code == 0
+    assert "the worker was ended by SIGSEGV" in "\n".join(done.lines)
+    assert "archived" in done.out
+    assert [record.status for record in dyno.records()] == ["ok", "ok", "failed", "failed"]
+
+
+def test_a_meeting_that_runs_out_of_memory_goes_on_in_alternation(dyno: Dyno) -> None:
+    crowded: Rule = {**NOISY, "match": "*/roundtrip", "fail": "oom", "after": 8_000}
+    done = dyno(*MEETING, "--by", "placement", rules=(crowded, NOISY))
+    assert done.code == 0
+    assert "fresh pairs of processes in alternation" in done.out
 
 
 def test_ctrl_c_twice_ends_at_once_and_keeps_what_is_stored(dyno: Dyno, suite: str) -> None:

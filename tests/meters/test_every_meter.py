@@ -12,9 +12,8 @@ import pytest
 
 from mldyno import plugins
 from mldyno.meters.contention import Contention
-from mldyno.meters.memory import PeakMemory, peak_resident
+from mldyno.meters.memory import Memory, peak_resident
 from mldyno.records import Series, Unit
-from mldyno.runner.warnings import waiting_share
 
 
 def test_every_meter_gives_series_in_si_units_and_never_a_negative_value() -> None:
@@ -22,7 +21,12 @@ def test_every_meter_gives_series_in_si_units_and_never_a_negative_value() -> No
     assert len(meters) == len(plugins.names("meters"))
     for meter in meters:
         meter.start()
+        meter.begin_lap()
+        meter.end_lap()
+        meter.end_lap()
         for series in meter.stop():
+            assert series.phase in ("lap", "process")
+            assert len(series.values) == {"lap": 2, "process": 1}[series.phase]
             assert series.unit in get_args(Unit)
             assert all(value >= 0 for value in series.values)
 
@@ -31,16 +35,20 @@ def test_the_peak_of_memory_is_seen_even_when_it_has_gone_again() -> None:
     before = peak_resident() or 0
     held = b"\1" * (64 << 20)
     del held
-    (series,) = PeakMemory().stop()
+    meter = Memory()
+    meter.start()
+    (series,) = meter.stop()
     assert series.values[0] >= before + (40 << 20) or series.values[0] >= (64 << 20)
 
 
 def spin(seconds: float) -> list[Series]:
     meter = Contention()
     meter.start()
+    meter.begin_lap()
     ends = time.process_time() + seconds
     while time.process_time() < ends:
         pass
+    meter.end_lap()
     return meter.stop()
 
 
@@ -61,7 +69,8 @@ def test_a_process_that_must_share_its_core_is_seen_to_wait() -> None:
     try:
         os.sched_setaffinity(0, core)
         time.sleep(0.3)
-        assert waiting_share(spin(0.3)) > 0.3
+        gained = {series.metric: series.values[0] for series in spin(0.3)}
+        assert gained["run_delay"] / (gained["run_delay"] + gained["cpu_time"]) > 0.3
     finally:
         os.sched_setaffinity(0, before)
         for other in others:

@@ -11,9 +11,7 @@ import pytest
 
 from mldyno import api
 from mldyno.records import Case, Record
-from mldyno.runner import groups
 from mldyno.runner.events import Listener
-from mldyno.runner.groups import differ_in_one, next_group
 from mldyno.store import Query, Store
 
 Rehearse = Callable[..., api.Results]
@@ -50,16 +48,11 @@ def test_steps_are_run_to_the_last_one(rehearse: Rehearse) -> None:
         assert sum(series.block * len(series.values) for series in steady) == 100
 
 
-def test_cases_that_differ_in_one_axis_take_turns(rehearse: Rehearse) -> None:
-    records = rehearse(mode="infer", device=["cpu", "gpu"]).records
-    turns = [{s.turn for s in record.series if s.phase == "steady" and s.metric == "step_time"} for record in records]
-    assert len(turns[0] & turns[1]) >= 12
-
-
 def test_repeats_are_fresh_processes_and_rounds(rehearse: Rehearse) -> None:
     records = rehearse(mode="infer", device=["cpu", "gpu"], repeats=3).records
     assert sorted((r.case.device, r.run.round) for r in records) == [(d, n) for d in ("cpu", "gpu") for n in range(3)]
     assert len({record.run.process for record in records}) == 6
+    assert {record.run.company for record in records} == {"alone"}
 
 
 def test_a_record_says_what_it_was_measured_on_and_with(rehearse: Rehearse) -> None:
@@ -80,37 +73,6 @@ def test_a_sweep_goes_on_after_a_case_that_fails(rehearse: Rehearse, script: Scr
     results = rehearse(mode="infer", batch=[16, 32, 64, 128])
     assert {r.case.batch: r.status for r in results.records} == {16: "ok", 32: "failed", 64: "oom", 128: "ok"}
     assert not results.all_ok
-
-
-def test_what_ran_out_of_memory_in_company_is_tried_alone_before_it_is_called_so(
-    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch, script: Script
-) -> None:
-    script({"match": "*/gpu/*", "fail": "oom"})
-    results = rehearse(mode="infer", device=["cpu", "gpu"])
-    assert {r.case.device: r.status for r in results.records} == {"cpu": "ok", "gpu": "oom"}
-    assert max(record.run.process for record in results.records) == 3
-
-
-def test_cases_that_find_no_room_side_by_side_are_run_one_after_the_other(
-    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mldyno.runner.run.room_for_another", lambda resident: False)
-    results = rehearse(mode="infer", device=["cpu", "gpu"], batch=[8, 16])
-    assert [record.status for record in results.records] == ["ok"] * 4
-
-
-def test_groups_hold_what_differs_in_one_axis_and_no_more_than_may_live() -> None:
-    cases = [Case("mlp", batch=b, device=d) for d in ("cpu", "mps") for b in range(1, 9)]
-    assert differ_in_one(cases[0], cases[1])
-    assert not differ_in_one(cases[0], Case("mlp", batch=2, device="mps"))
-    assert len(next_group(cases)) == groups.MOST_ALIVE
-    assert next_group([cases[0], Case("resnet50", batch=7, mode="infer")]) == [cases[0]]
-
-
-def test_room_is_twice_the_largest_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mldyno.machine.available_memory", lambda: 1000)
-    assert groups.room_for_another([400, None])
-    assert not groups.room_for_another([600, 10])
 
 
 class Watch(Listener):
@@ -161,6 +123,4 @@ def test_a_resumed_run_does_only_what_is_missing(store: Store, script: Script) -
     results = api.run_plan(plan, store, resume=run_id)
     assert sorted((r.case.batch, r.run.round) for r in results.records) == [(8, 0), (8, 1), (16, 0), (16, 1)]
     assert len(list(store.stream(Query(heads=False)))) == 4
-    groups = {(record.run.round, record.run.group) for record in results.records}
     assert len({record.run.process for record in results.records}) == 4
-    assert len(groups) == 3  # the round that was cut in two did not take turns with itself

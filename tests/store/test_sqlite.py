@@ -72,7 +72,6 @@ def test_an_interrupted_record_is_kept_but_is_no_head_and_no_outcome(store: Stor
     partial = a_record(run="r2", day=2, warnings=(Warning_("interrupted", ""),))
     store.append([whole, partial])
     assert list(store.stream(Query())) == [whole]
-    assert store.done("r2") == set()
     assert [record.id for record in store.history(Query(heads=False), 5)] == [partial.id, whole.id]
 
 

@@ -57,8 +57,7 @@ def test_a_case_is_opened_measured_in_turns_and_closed(talk: Talk) -> None:
     assert ready["is"] == "ready"
     assert ready["facts"]["warmup_steady"] is True
     blocks = talk.ask(do="turn", key=1, seconds=0.1, steps=None)
-    times = blocks["series"][0]["values"]
-    assert sum(times) * blocks["series"][0]["block"] == pytest.approx(0.1, rel=0.05)
+    assert sum(sum(one["values"]) * one["block"] for one in blocks["series"]) == pytest.approx(0.1, rel=0.05)
     closed = talk.ask(do="close", key=1)
     assert closed["checks"]["learned"] is True
 
@@ -66,7 +65,8 @@ def test_a_case_is_opened_measured_in_turns_and_closed(talk: Talk) -> None:
 def test_a_number_of_steps_is_run_exactly(talk: Talk) -> None:
     talk.ask(do="open", key=1, case=FAKE, warmup=1.0)
     series = talk.ask(do="turn", key=1, seconds=9.0, steps=103)["series"]
-    assert sum(one["block"] * len(one["values"]) for one in series) == 103
+    steps = [one for one in series if one["metric"] == "step_time"]
+    assert sum(one["block"] * len(one["values"]) for one in steps) == 103
 
 
 def test_two_cases_take_turns_in_one_worker(talk: Talk) -> None:
@@ -75,6 +75,25 @@ def test_two_cases_take_turns_in_one_worker(talk: Talk) -> None:
     slow = talk.ask(do="turn", key=1, seconds=0.01, steps=None)["series"][0]["values"][0]
     fast = talk.ask(do="turn", key=2, seconds=0.01, steps=None)["series"][0]["values"][0]
     assert slow > 3 * fast
+
+
+def test_rounds_give_one_block_of_every_case_each(talk: Talk) -> None:
+    for key, device in ((1, "cpu"), (2, "gpu"), (3, "cpu")):
+        talk.ask(do="open", key=key, case={**FAKE, "device": device}, warmup=1.0)
+    series = talk.ask(do="rounds", key=0, keys=[1, 2, 3], seconds=0.0, least=30, seed=0.5)["series"]
+    assert [len(one["values"]) for one in series] == [30, 30, 30]
+    assert {one["phase"] for one in series} == {"paired"}
+    assert series[0]["values"] == pytest.approx(series[2]["values"])
+    assert series[0]["values"][0] > 3 * series[1]["values"][0]
+
+
+def test_a_yardstick_stands_among_the_steps(talk: Talk) -> None:
+    talk.ask(do="open", key=1, case=FAKE, warmup=1.0)
+    steps, sticks = talk.ask(do="turn", key=1, seconds=0.5, steps=None)["series"]
+    assert (steps["metric"], sticks["metric"]) == ("step_time", "yardstick")
+    assert sticks["values"] == pytest.approx([2e-5] * len(sticks["values"]), rel=0.01)
+    in_steps, in_sticks = (sum(one["values"]) * one["block"] for one in (steps, sticks))
+    assert in_sticks < 0.25 * in_steps
 
 
 def test_an_error_is_an_answer_and_the_worker_goes_on(talk: Talk) -> None:

@@ -1,8 +1,9 @@
 """How much faster one case is than another, how sure that is, and how it was found out.
 
-Paired: both took turns in one run; the ratio is the exponential of the mean log-ratio of turns, with
-a t-interval over twelve batch medians, or over rounds of fresh processes once there are three.
-Archived: they never took turns; the interval comes from each one's own, and what the machine did in
+Paired: both were measured against each other in one run, in meetings. The ratio is the exponential
+of the mean log-ratio of their rounds. In one process its interval comes from batches of rounds;
+between processes, each of which has a speed of its own, from several fresh pairs of them.
+Archived: they never met; the interval comes from each one's own, and what the machine did in
 between is in neither.
 """
 
@@ -10,19 +11,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mldyno.analysis.estimates import step_time
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column, in_order
 from mldyno.errors import MldynoError
-from mldyno.intervals import batches, half_width, mean, median
-from mldyno.records import AXES, Record
+from mldyno.intervals import half_width, mean, median, paired
+from mldyno.records import AXES, Company, Record
 
-BATCHES = 12
 DELTA = 0.02  # closer than this counts as equivalent
 OWN_SPEED = 0.05  # what one process may be off by itself; several rounds measure it instead
 SEVERAL = 3
+MOST_ADVISED = 100  # times as long: nobody would wait
+
+
+def verdict(low: float | None, high: float | None) -> str:
+    """What a 95 % interval of a ratio says: faster, slower, equivalent or inconclusive."""
+    if low is None or high is None:
+        return "inconclusive"
+    if low > 1 - DELTA and high < 1 + DELTA:
+        return "equivalent"
+    if low > 1:
+        return "faster"
+    return "slower" if high < 1 else "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -40,13 +52,7 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """faster, slower, equivalent or inconclusive."""
-        if self.low is None or self.high is None:
-            return "inconclusive"
-        if self.low > 1 - DELTA and self.high < 1 + DELTA:
-            return "equivalent"
-        if self.low > 1:
-            return "faster"
-        return "slower" if self.high < 1 else "inconclusive"
+        return verdict(self.low, self.high)
 
 
 def compare(base: Outcome, other: Outcome) -> Comparison | None:
@@ -54,9 +60,9 @@ def compare(base: Outcome, other: Outcome) -> Comparison | None:
     first, second = step_time(base.good), step_time(other.good)
     if first is None or second is None or min(first.value, second.value) <= 0:
         return None
-    rounds = _paired_rounds(base, other)
-    if rounds:
-        return _paired(base, other, rounds)
+    found = _paired(base, other)
+    if found is not None:
+        return found
     ratio = first.value / second.value
     if first.half_width is None or second.half_width is None:
         short = next(o for o, e in ((base, first), (other, second)) if e.half_width is None)
@@ -64,57 +70,91 @@ def compare(base: Outcome, other: Outcome) -> Comparison | None:
         return Comparison(base, other, ratio, None, None, "archived", why)
     width = math.hypot(first.half_width / first.value, second.half_width / second.value)
     width = math.hypot(width, 0.0 if min(first.processes, second.processes) >= SEVERAL else OWN_SPEED)
-    apart = base.machine != other.machine
-    advice = "more --repeats on each" if apart else "measure both in one run, so that they take turns"
-    return _with_interval(base, other, math.log(ratio), width, "archived", advice)
+    processes = min(first.processes, second.processes)
+    found = _with_interval(base, other, math.log(ratio), width, "archived", "--repeats", processes)
+    if found.verdict == "inconclusive" and base.machine == other.machine:
+        return replace(found, advice="measure both in one run, so that they are paired")
+    return found
 
 
-def _paired(base: Outcome, other: Outcome, rounds: list[list[float]]) -> Comparison:
-    if len(rounds) >= SEVERAL:
-        centres = [mean(logs) for logs in rounds]
-        how = f"paired, {len(rounds)} rounds of fresh processes"
-        return _with_interval(base, other, mean(centres), half_width(centres), how, "more --repeats")
-    medians = [[median(batch) for batch in batches(logs, min(BATCHES, len(logs)))] for logs in rounds]
-    centre = mean([mean(one) for one in medians])
-    width = math.hypot(math.sqrt(sum(half_width(one) ** 2 for one in medians)) / len(medians), OWN_SPEED)
-    how = f"paired, {sum(map(len, rounds))} turns, {len(rounds)} process{'es' if len(rounds) > 1 else ''} each"
-    return _with_interval(base, other, centre, width, how, f"--repeats {SEVERAL + 2} can tell a smaller difference")
+def _paired(base: Outcome, other: Outcome) -> Comparison | None:
+    """From the meetings of the two, the nearest kind of which there is enough; None where they never met."""
+    held = _meetings(base, other)
+    inside = [logs for company, logs in held if company == "together"]
+    if inside:
+        return _in_one_process(base, other, inside)
+    apart = [(company, mean(logs)) for company, logs in held]
+    if len(apart) < 2:
+        return None
+    kinds = {company for company, _ in apart}
+    how = f"paired, {len(apart)} fresh pairs of processes {'taking turns' if kinds == {'turns'} else 'in alternation'}"
+    centres = [centre for _, centre in apart]
+    return _with_interval(base, other, mean(centres), half_width(centres), how, "--repeats", len(apart))
 
 
-def _with_interval(base: Outcome, other: Outcome, log_ratio: float, width: float, how: str, advice: str) -> Comparison:
+def _in_one_process(base: Outcome, other: Outcome, held: list[list[float]]) -> Comparison:
+    rounds = sum(map(len, held))
+    if len(held) >= SEVERAL:
+        centres = [paired(logs)[0] for logs in held]
+        how = f"paired, {rounds:,} rounds in {len(held)} processes"
+        return _with_interval(base, other, mean(centres), half_width(centres), how, "--repeats", len(held))
+    known = [paired(logs) for logs in held]
+    width = math.sqrt(sum(one**2 for _, one in known)) / len(known)
+    how = f"paired, {rounds:,} rounds in {'one process' if len(held) == 1 else f'{len(held)} processes'}"
+    return _with_interval(base, other, mean([centre for centre, _ in known]), width, how, "--budget", 1)
+
+
+def _with_interval(
+    base: Outcome, other: Outcome, log_ratio: float, width: float, how: str, more: str, now: int
+) -> Comparison:
+    """The comparison with its interval; where it can't tell, what would make it: more of what, and how much."""
+    if not math.isfinite(width):
+        return Comparison(base, other, math.exp(log_ratio), None, None, how, f"too few pairs: more {more}")
     low, high = math.exp(log_ratio - width), math.exp(min(log_ratio + width, 700))
     found = Comparison(base, other, math.exp(log_ratio), low, high, how)
-    if found.verdict == "inconclusive":
-        return Comparison(base, other, found.ratio, low, high, how, advice)
-    return found
+    if found.verdict != "inconclusive":
+        return found
+    return Comparison(base, other, found.ratio, low, high, how, _advice(log_ratio, width, more, now))
 
 
-def _paired_rounds(base: Outcome, other: Outcome) -> list[list[float]]:
-    """Log-ratios of the turns that both took, one list for each round; empty where they never did."""
+def _advice(log_ratio: float, width: float, more: str, now: int) -> str:
+    """How much more it would take, if the ratio is what it looks like: the width shrinks with the root."""
+    wanted = max(abs(log_ratio), DELTA - abs(log_ratio))
+    factor = (width / wanted) ** 2 * 1.2
+    if more == "--repeats":
+        return f"about --repeats {max(now + 1, math.ceil(now * factor))} would tell"
+    if factor > MOST_ADVISED:
+        return f"more {more}, or a quieter machine"
+    return f"about {math.ceil(factor)} times the {more} would tell"
+
+
+def _meetings(base: Outcome, other: Outcome) -> list[tuple[Company, list[float]]]:
+    """How both met, and the log-ratios of their rounds, one list for each meeting that came out well."""
+    theirs = {_place(record): record for record in other.meetings}
     found = []
-    theirs = {record.run.round: record for record in other.good}
-    for record in base.good:
-        partner = theirs.get(record.run.round)
-        if partner is None or not _took_turns(record, partner):
+    for record in base.meetings:
+        partner = theirs.get(_place(record))
+        if partner is None or record.status != "ok" or partner.status != "ok":
             continue
-        mine, yours = _turns(record), _turns(partner)
-        logs = [math.log(mine[turn] / yours[turn]) for turn in mine if turn in yours]
-        if len(logs) >= 2:
-            found.append(logs)
+        mine, yours = _rounds(record), _rounds(partner)
+        logs = [math.log(mine[number] / yours[number]) for number in mine if number in yours]
+        if logs:
+            found.append((record.run.company, logs))
     return found
 
 
-def _took_turns(a: Record, b: Record) -> bool:
-    return (a.run.id, a.run.group, a.machine.name) == (b.run.id, b.run.group, b.machine.name)
+def _place(record: Record) -> tuple[str, int, int, str]:
+    return record.run.id, record.run.round, record.run.group, record.machine.name
 
 
-def _turns(record: Record) -> dict[int, float]:
-    """The median step of each turn."""
-    return {
-        series.turn: median(series.values)
-        for series in record.series
-        if series.metric == "step_time" and series.phase == "steady" and series.turn is not None and series.values
-    }
+def _rounds(record: Record) -> dict[int, float]:
+    """The time of a step in each round: one block of a round within a process, the median of a turn between them."""
+    paired_ones = [s for s in record.series if (s.metric, s.phase) == ("step_time", "paired") and s.values]
+    if record.run.company == "together":
+        return dict(enumerate(value for series in paired_ones for value in series.values))
+    if record.run.company == "alternating":
+        return {0: median([value for series in paired_ones for value in series.values])} if paired_ones else {}
+    return {series.turn: median(series.values) for series in paired_ones if series.turn is not None}
 
 
 def differences(a: Outcome, b: Outcome) -> list[str]:

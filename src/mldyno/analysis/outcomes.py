@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
 from mldyno.errors import UsageError, unknown
-from mldyno.records import Case, Record
+from mldyno.records import Case, Record, Warning_
 
 VALUES = ("step", "throughput", "speedup", "first_step", "time:100steps", "peak_memory")
+OF_THE_MACHINE = ("virtualised", "on-battery", "low-power", "rosetta")
 _TIME = re.compile(r"^time:([0-9]{1,12})steps$")
 
 
@@ -19,6 +20,9 @@ class Outcome:
     """All processes of one case in one run on one machine."""
 
     records: tuple[Record, ...]
+    """Those in which the case was alone."""
+    meetings: tuple[Record, ...] = ()
+    """Those in which it was measured against others: times for ratios only."""
 
     @property
     def case(self) -> Case:
@@ -51,10 +55,15 @@ class Outcome:
         return self.records[0].provenance == "published"
 
     @property
+    def warnings(self) -> list[Warning_]:
+        """What is to be said of any of its processes, once each."""
+        return list({warning.code: warning for record in self.records for warning in record.warnings}.values())
+
+    @property
     def notes(self) -> list[str]:
-        """What a reader must know beside the number."""
-        said = (f"{w.message}; {w.hint}" if w.hint else w.message for r in self.records for w in r.warnings)
-        return list(dict.fromkeys(said))
+        """What a reader must know beside the number; what holds for the whole machine is said elsewhere."""
+        told = (warning for warning in self.warnings if warning.code not in OF_THE_MACHINE)
+        return [f"{one.message}; {one.hint}" if one.hint else one.message for one in told]
 
     def figure(self, value: str) -> Estimate | None:
         """The value asked for; None where this outcome does not have it."""
@@ -111,4 +120,9 @@ def outcomes(records: Sequence[Record]) -> list[Outcome]:
     for record in records:
         if not record.interrupted:
             groups.setdefault((record.machine.name, record.case.id, record.run.id), []).append(record)
-    return [Outcome(tuple(group)) for group in groups.values()]
+    found = []
+    for group in groups.values():
+        alone = tuple(record for record in group if record.alone)
+        if alone:
+            found.append(Outcome(alone, tuple(record for record in group if not record.alone)))
+    return found

@@ -21,6 +21,7 @@ COMMANDS = {
     "history": "What was measured, newest first.",
     "list": "Workloads, suites, frameworks, devices, machines.",
     "doctor": "What this machine is, what each framework sees on it, what is missing.",
+    "selftest": "How often is mldyno itself wrong, on this machine?",
     "export": "Write records to a file: JSON lines or CSV.",
     "import": "Take records from files into the store.",
     "completion": "Print the script for your shell's completion.",

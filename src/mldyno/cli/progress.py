@@ -12,11 +12,11 @@ import click
 
 from mldyno.api import Forecast
 from mldyno.plan import Plan
-from mldyno.records import Case, Record
+from mldyno.records import Case, Company, Record
 from mldyno.runner.events import Listener
 from mldyno.store.codec import encode
 from mldyno.units import show_percent, show_seconds
-from mldyno.views.words import headline
+from mldyno.views.words import COMPANY, headline
 
 REDRAW = 0.5  # s
 
@@ -36,10 +36,11 @@ class TimeLeft:
         self._began = time.monotonic()
 
     def ended(self, record: Record) -> None:
-        """A case has ended."""
-        self._left.discard((record.case.id, record.run.round))
+        """A case has ended, alone or in company."""
         self._taken += float(record.facts.get("wall_time") or 0)
-        self._foreseen += self._expected.get(record.case.id, 0.0)
+        if record.alone:
+            self._left.discard((record.case.id, record.run.round))
+            self._foreseen += self._expected.get(record.case.id, 0.0)
 
     @property
     def total(self) -> float:
@@ -63,6 +64,11 @@ class TimeLeft:
         return f"  (about {show_seconds(max(1.0, self.seconds))} left)" if self._left else ""
 
 
+def meeting_line(cases: Sequence[Case], company: Company) -> str:
+    """Which cases are measured against each other, and how."""
+    return f"{len(cases)} cases against each other, {COMPANY[company]}: {', '.join(case.id for case in cases)}"
+
+
 class PlainLines(Listener):
     """One line a case, on standard error, for pipes and logs."""
 
@@ -73,10 +79,15 @@ class PlainLines(Listener):
         """Know what is to do."""
         self.left.begin(todo)
 
+    def meeting_started(self, cases: Sequence[Case], number: int, company: Company) -> None:
+        """Say which cases are measured against each other."""
+        click.echo(meeting_line(cases, company), err=True)
+
     def case_ended(self, record: Record) -> None:
         """Say what came of it, and how long the rest takes."""
         self.left.ended(record)
-        click.echo(f"{record.case.id}: {headline(record)}{self.left.words}", err=True)
+        if record.alone or record.status != "ok":
+            click.echo(f"{record.case.id}: {headline(record)}{self.left.words}", err=True)
 
 
 class Bar(Listener):
@@ -103,6 +114,10 @@ class Bar(Listener):
         """Name the case that is being set up."""
         self._draw(case, "setting up", force=True)
 
+    def meeting_started(self, cases: Sequence[Case], number: int, company: Company) -> None:
+        """Leave a line for the meeting above the bar."""
+        self._progress.console.print(meeting_line(cases, company), highlight=False, markup=False)
+
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
         """Show the present estimate."""
         width = f" ±{show_percent(half_width)}" if half_width is not None else ""
@@ -125,7 +140,8 @@ class Bar(Listener):
     def case_ended(self, record: Record) -> None:
         """Leave a line for the case above the bar."""
         self.left.ended(record)
-        self._progress.console.print(f"{record.case.id}: {headline(record)}", highlight=False, markup=False)
+        if record.alone or record.status != "ok":
+            self._progress.console.print(f"{record.case.id}: {headline(record)}", highlight=False, markup=False)
 
     def end(self) -> None:
         """Take the bar away."""

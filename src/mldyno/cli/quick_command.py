@@ -17,7 +17,7 @@ from mldyno.runner.interrupts import Interrupted
 from mldyno.store import Store
 from mldyno.units import digits, show_seconds
 from mldyno.views.tables import render
-from mldyno.views.words import machine_lines, sentence
+from mldyno.views.words import machine_lines, sentence, trust_lines
 
 
 @click.command("quick")
@@ -46,6 +46,9 @@ def command(budget: float | None, framework: str, store: str | None) -> int:
     click.echo(render(results.table(rows, cols), "text"))
     click.echo()
     click.echo(render(results.table(rows, cols, "throughput"), "text", notes_too=False))
+    click.echo()
+    for line in trust_lines(results.outcomes):
+        click.echo(line)
     click.echo()
     for line in verdicts(results, kept):
         click.echo(f"- {line}")

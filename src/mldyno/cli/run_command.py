@@ -17,7 +17,7 @@ from mldyno.runner.interrupts import Interrupted
 from mldyno.store import Store
 from mldyno.units import show_seconds
 from mldyno.views.tables import aligned, render
-from mldyno.views.words import sentence
+from mldyno.views.words import sentence, trust_lines
 
 
 @click.command("run")
@@ -46,8 +46,8 @@ def command(
 ) -> int:
     """Measure workloads or a suite, on every axis you name.
 
-    Each axis takes a comma list, and the lists multiply. Every case runs in a process of its own;
-    cases that differ in one axis take turns, so that they can be compared.
+    Each axis takes a comma list, and the lists multiply. Every case runs in a process of its own.
+    Cases that do the same work in different ways are then measured against each other, in turns.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def command(
     if resume and not targets:
         run_id, plan = api.unfinished(kept, None)
     else:
-        plan = api.make_plan(targets, axes, options)
+        plan = api.make_plan(targets, axes, {**options, "by": axis})
         if resume:
             run_id, plan = api.unfinished(kept, plan)
     if dry_run:
@@ -88,6 +88,9 @@ def _store(store: str | None) -> str:
 def tell(results: api.Results, axis: str | None) -> None:
     """The results as a table, with comparisons where asked for."""
     click.echo(render(results.table(rows=("workload", "mode", "batch"), cols=("device",)), "text"))
+    click.echo()
+    for line in trust_lines(results.outcomes):
+        click.echo(line)
     if axis:
         click.echo()
         for comparison in results.compare(axis):

@@ -19,6 +19,19 @@ class Unsupported(Exception):
     """The framework or device can't do what the case asks; the message says why."""
 
 
+class Kernel(Protocol):
+    """A fixed piece of work on a device, against which other work is held."""
+
+    flops: float
+    """Floating-point operations of one step."""
+
+    def run(self, steps: int) -> None:
+        """Issue that many steps."""
+
+    def synchronize(self) -> None:
+        """Wait until the device has done them."""
+
+
 class Program(Protocol):
     """One case, built and placed on its device."""
 
@@ -30,6 +43,9 @@ class Program(Protocol):
 
     def synchronize(self) -> None:
         """Wait until the device has done all that was issued."""
+
+    def device_time(self, steps: int) -> float | None:
+        """Time in s of that many steps by the device's own events; None where it has none."""
 
     def causes(self) -> tuple[int, ...]:
         """Counters that stand still in the steady state: graphs compiled, device memory reserved."""
@@ -66,11 +82,17 @@ class Framework(Protocol):
     def threads(self) -> int | None:
         """CPU threads in use."""
 
+    def limit_threads(self, threads: int) -> None:
+        """Use so many CPU threads from now on."""
+
     def devices(self) -> list[Device]:
         """The devices that can be used now."""
 
     def open(self, case: Case, build: Callable[..., Any] | None) -> Program:
         """Build the case; `build` is the workload's own function for this framework, if it has one."""
+
+    def product(self, case: Case, size: int) -> Kernel:
+        """The product of two square matrices of that size, on the case's device and in its precision."""
 
     def explain(self, error: BaseException) -> tuple[str, str]:
         """The status (oom, unsupported, failed) and the reason in words for an error."""

@@ -10,6 +10,8 @@ A script is JSON in the environment variable MLDYNO_FAKE: a list of rules, of wh
 Keys of a rule (times in s of virtual time):
   step    time of a step on the device      times   step times taken in turn instead
   noise   relative spread of step times     slow    [n, f]: the first n steps take f times as long
+  drift   relative change of the step time over a million steps
+  compile step at which a graph is compiled once more; memory that grows counts the same
   issue   host's time to issue a step; with it the device works asynchronously
   fail    exception, oom, unsupported, kill, segv, hang, garbage, half, hog, wrong, stuck, unsettled
   after   how many steps come out well before it fails; 0, the default, fails in the very first
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 ITEM_COST = {"cpu": 1e-5, "gpu": 1e-6}
 ISSUE_COST = {"cpu": 0.0, "gpu": 5e-5}
 TRAIN_FACTOR = 3.0
+PRODUCT_COST = 2e-5  # virtual seconds of a matrix product, whatever its size
 
 
 class VirtualClock:
@@ -46,6 +49,17 @@ class VirtualClock:
         """The time now; looking at it takes 40 ns, as with a real clock."""
         self.now += 40
         return self.now
+
+    def work(self, cost: float, issue: float) -> None:
+        """The device gets work of so many s; without a time to issue it the host waits for it."""
+        self.now += round(issue * 1e9)
+        self.busy_until = max(self.now, self.busy_until) + round(cost * 1e9)
+        if not issue:
+            self.now = self.busy_until
+
+    def wait(self) -> None:
+        """Time passes until the device is done."""
+        self.now = max(self.now, self.busy_until)
 
 
 CLOCK = VirtualClock()
@@ -91,6 +105,23 @@ def _fail(kind: str) -> None:  # noqa: PLR0912
             time.sleep(0.01)
 
 
+class FakeProduct:
+    """A matrix product that only lets virtual time pass."""
+
+    def __init__(self, case: Case, size: int) -> None:
+        self.flops = 2.0 * size**3
+        self.issue = ISSUE_COST["cpu" if case.device == "cpu" else "gpu"]
+
+    def run(self, steps: int) -> None:
+        """Virtual time passes, or is booked on the device."""
+        for _ in range(steps):
+            CLOCK.work(PRODUCT_COST, self.issue)
+
+    def synchronize(self) -> None:
+        """Virtual time passes until the device is done."""
+        CLOCK.wait()
+
+
 class FakeProgram:
     """Steps that only let virtual time pass."""
 
@@ -108,6 +139,8 @@ class FakeProgram:
         self.noise = rule.get("noise", 0.0)
         self.slow_steps, self.slow_factor = rule.get("slow", (1, 10.0))
         self.issue = rule.get("issue", ISSUE_COST[kind])
+        self.drift = rule.get("drift", 0.0)
+        self.compiles_at = rule.get("compile", -1)
         self.random = random.Random(case.id + str(rule.get("seed", "")))
         self.failure, self.after = rule.get("fail", ""), rule.get("after", 0)
         self.done = 0
@@ -126,19 +159,26 @@ class FakeProgram:
                 cost *= self.slow_factor
             if self.rule.get("fail") == "unsettled":
                 cost *= 1 + 0.002 * self.done
-            CLOCK.now += round(self.issue * 1e9)
-            CLOCK.busy_until = max(CLOCK.now, CLOCK.busy_until) + round(cost * 1e9)
-            if not self.issue:
-                CLOCK.now = CLOCK.busy_until
+            cost *= 1 + self.drift * self.done / 1e6
+            CLOCK.work(cost, self.issue)
             self.done += 1
 
     def synchronize(self) -> None:
         """Virtual time passes until the device is done."""
-        CLOCK.now = max(CLOCK.now, CLOCK.busy_until)
+        CLOCK.wait()
+
+    def device_time(self, steps: int) -> float | None:
+        """The time that the device was busy; None on the CPU, which has no events."""
+        if not self.issue:
+            return None
+        began = max(CLOCK.now, CLOCK.busy_until)
+        self.run(steps)
+        CLOCK.wait()
+        return (CLOCK.busy_until - began) / 1e9
 
     def causes(self) -> tuple[int, ...]:
-        """Nothing is compiled or allocated."""
-        return ()
+        """Graphs compiled so far, as scripted."""
+        return (int(self.done > self.compiles_at),)
 
     def loss(self) -> float | None:
         """A loss that falls with every lesson, unless the script says that nothing is learned."""
@@ -184,6 +224,9 @@ class Fake:
         """One."""
         return 1
 
+    def limit_threads(self, threads: int) -> None:
+        """Nothing is computed, by however many threads."""
+
     def devices(self) -> list[Device]:
         """A slow processor, and a fast accelerator that must be waited for."""
         from mldyno.records import Device
@@ -195,6 +238,10 @@ class Fake:
         if case.device not in ("cpu", "gpu"):
             raise Unsupported(f"no device '{case.device}' here; fake has cpu, gpu")
         return FakeProgram(case, _rule_for(case))
+
+    def product(self, case: Case, size: int) -> FakeProduct:
+        """As fast for any size: nothing is computed."""
+        return FakeProduct(case, size)
 
     def explain(self, error: BaseException) -> tuple[str, str]:
         """The status that belongs to a scripted error."""

@@ -33,6 +33,33 @@ class Recipe(Protocol):
 Build = Callable[[ModuleType, "Case"], Recipe]
 
 
+def wait(torch: ModuleType, device: Any) -> None:
+    """Wait for an accelerator; the CPU is done when its call returns."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+class Product:
+    """The product of two random square matrices, over and over."""
+
+    def __init__(self, torch: ModuleType, case: Case, size: int) -> None:
+        self.torch, self.device = torch, torch.device(case.device)
+        chance = torch.Generator().manual_seed(SEED)
+        self.factors = [torch.randn(size, size, generator=chance).to(self.device) for _ in range(2)]
+        self.result = torch.empty_like(self.factors[0])
+        self.flops = 2.0 * size**3
+
+    def run(self, steps: int) -> None:
+        """Issue products."""
+        (a, b), result, multiply = self.factors, self.result, self.torch.mm
+        for _ in range(steps):
+            multiply(a, b, out=result)
+
+    def synchronize(self) -> None:
+        """Wait until they are done."""
+        wait(self.torch, self.device)
+
+
 class TorchProgram:
     """A case as a PyTorch model on its device, with the batches it takes in turn."""
 
@@ -85,9 +112,24 @@ class TorchProgram:
         self.output = output
 
     def synchronize(self) -> None:
-        """Wait for the accelerator; the CPU is done when its call returns."""
-        if self.device.type != "cpu":
-            self.torch.accelerator.synchronize(self.device)
+        """Wait until all steps are done."""
+        wait(self.torch, self.device)
+
+    def device_time(self, steps: int) -> float | None:
+        """By events of the device: torch.cuda.Event, torch.xpu.Event, torch.mps.event.Event."""
+        backend = getattr(self.torch, self.device.type, None)
+        event = getattr(backend, "Event", None) or getattr(getattr(backend, "event", None), "Event", None)
+        if self.device.type == "cpu" or event is None:
+            return None
+        try:
+            start, end = event(enable_timing=True), event(enable_timing=True)
+            start.record()
+            self.run(steps)
+            end.record()
+            self.synchronize()
+            return float(start.elapsed_time(end)) / 1e3
+        except (RuntimeError, TypeError, AttributeError, NotImplementedError):
+            return None  # not every device has events that tell time
 
     def causes(self) -> tuple[int, ...]:
         """Graphs that the compiler has made, and device memory that the allocator has reserved."""
@@ -187,6 +229,10 @@ class Torch:
         """Threads of one operation on the CPU."""
         return int(self.torch.get_num_threads())
 
+    def limit_threads(self, threads: int) -> None:
+        """Threads of one operation on the CPU."""
+        self.torch.set_num_threads(threads)
+
     def devices(self) -> list[Device]:
         """The CPU, and every accelerator that torch finds."""
         from mldyno.records import Device
@@ -224,8 +270,12 @@ class Torch:
         if case.device not in names:
             raise Unsupported(f"no device '{case.device}' here; torch sees {', '.join(names)}")
         if case.threads:
-            self.torch.set_num_threads(case.threads)
+            self.limit_threads(case.threads)
         return TorchProgram(self.torch, case, build)
+
+    def product(self, case: Case, size: int) -> Product:
+        """Two square matrices on the case's device."""
+        return Product(self.torch, case, size)
 
     def explain(self, error: BaseException) -> tuple[str, str]:
         """Memory errors have their own types on accelerators, and only words on the CPU and on MPS."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from mldyno.intervals import median
+from mldyno.intervals import median, spread
 from mldyno.measure.clock import Clock
 
 OVERHEAD = 0.005  # clock and sync may cost this share of a block
 WAITED = 0.9  # a loop that takes this share of the whole has waited for its work itself
 LONG = 1_000_000_000  # ns: beside a step of a second no latency matters
+PROBES = 7  # blocks of one step, and of two, that tell the latency
 SHORTEST = 300_000  # ns: a block is at least this long, and a short one stays under 1 ms
 
 
@@ -55,15 +56,17 @@ class Blocks:
     def latency(self) -> float:
         """What a block of an asynchronous device takes beyond its steps, in ns: the pipeline fills and drains.
 
-        One step takes latency + step, two take latency + 2 steps. A device that is done when its
-        call returns has none.
+        One step takes latency + step, two take latency + 2 steps. What noise leaves open counts as latency
+        too, but no more than the time to issue a step: after that the device has work. A device that is
+        done when its call returns has none.
         """
         drained = [self.drain(1) for _ in range(3)]
         if any(issued > WAITED * total for issued, total in drained):
             return 0.0
-        single = min(self.time(1) for _ in range(5))
-        double = min(self.time(2) for _ in range(5))
-        return max(0.0, 2.0 * single - double)
+        single, double = ([self.time(steps) for _ in range(PROBES)] for steps in (1, 2))
+        unsure = 2.0 * math.sqrt((4 * spread(single) ** 2 + spread(double) ** 2) / PROBES)
+        latency = max(0.0, 2.0 * median(single) - median(double)) + unsure
+        return min(latency, median([issued for issued, _ in drained]))
 
     def fit(self, step: float) -> None:
         """Choose the block's size for a step of so many ns: long enough to hide clock, sync and latency."""

@@ -1,8 +1,9 @@
 """When enough has been measured: both the 8-batch and the 16-batch half-width are under the target.
 
-Three things keep it from stopping at a lucky moment. The widths are widened by what neighbouring
-batches still have in common; a series worth fewer than 30 independent values counts as less well
-known than it looks; and its first two thirds must have agreed, as far as they can know.
+Four things keep it from stopping at a lucky moment. The widths are widened by what neighbouring
+batches still have in common; the width that follows from this correlation must be under the target
+too; a series worth fewer than 30 independent values counts as less well known than it looks; and its
+first two thirds must have agreed, as far as they can know.
 Never a rule on dispersion: the spread of samples says nothing about how well their mean is known.
 """
 
@@ -12,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mldyno.intervals import batch_half_width, mean, resemblance
+from mldyno.intervals import batch_half_width, coarse, mean, resemblance, spread, student_t
 
 COUNTS = (8, 16)  # batches
 FEWEST = 30.0  # independent values that a series should be worth, before its batches can be trusted
@@ -30,9 +31,12 @@ def relative_half_width(values: Sequence[float]) -> float | None:
 
 
 def _half_width(values: Sequence[float]) -> float:
-    """The larger of the 8-batch and the 16-batch half-width, in the unit of the values."""
-    alike = resemblance(values)
-    widths = [batch_half_width(values, n) * alike.widening(n) for n in COUNTS if len(values) >= n]
+    """The largest of the half-widths from 8 batches, 16 batches and the correlation, in the unit of the values."""
+    pieces, alike = coarse(values), resemblance(values)
+    widths = [batch_half_width(pieces, n) * alike.widening(n) for n in COUNTS if len(values) >= n]
+    # Eight batches alone are lucky now and then; all the pieces know the spread better.
+    freedom = max(1, round(alike.independent) - 1)
+    widths.append(student_t(freedom) * spread(pieces) / math.sqrt(alike.independent))
     return max(widths) * math.sqrt(max(1.0, FEWEST / alike.independent))
 
 

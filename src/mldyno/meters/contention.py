@@ -1,13 +1,14 @@
-"""How much others got in the way: waiting for a core, stolen time, forced switches (Linux).
+"""How much others got in the way, lap by lap: waiting for a core, stolen time, forced switches (Linux).
 
-All are counters that the system keeps anyway; they are read twice, so the meter costs nothing while
-a case is measured. A thread that is ready but has no core counts as waiting; one that sleeps does not.
+All are counters that the system keeps anyway; a lap reads them at its two ends. A thread that is
+ready but has no core counts as waiting; one that sleeps does not.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from mldyno.records import Series
@@ -18,8 +19,8 @@ def run_delay() -> float | None:
     total = 0
     try:
         for thread in os.listdir("/proc/self/task"):
-            with suppress(FileNotFoundError), open(f"/proc/self/task/{thread}/schedstat", encoding="ascii") as counters:
-                total += int(counters.read().split()[1])
+            with suppress(FileNotFoundError), open(f"/proc/self/task/{thread}/schedstat", "rb", 0) as counters:
+                total += int(counters.read(96).split()[1])
     except (OSError, ValueError, IndexError):
         return None
     return total / 1e9
@@ -28,41 +29,72 @@ def run_delay() -> float | None:
 def stolen() -> float | None:
     """Time in s that the host took from this virtual machine's cores; None where not counted."""
     try:
-        with open("/proc/stat", encoding="ascii") as counters:
-            return int(counters.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+        with open("/proc/stat", "rb", 0) as counters:
+            return int(counters.read(160).split(b"\n")[0].split()[8]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return None
 
 
-def forced_switches() -> int | None:
+def pressure() -> float | None:
+    """Time in s that some thread of the whole machine had to wait for a core; None where not counted."""
+    try:
+        with open("/proc/pressure/cpu", "rb", 0) as counters:
+            return int(counters.read(160).split(b"\n")[0].rpartition(b"total=")[2]) / 1e6
+    except (OSError, ValueError):
+        return None
+
+
+def forced_switches() -> float | None:
     """How often a thread of this process lost its core before it was done; None where not counted."""
     try:
         import resource
     except ImportError:  # Windows
         return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw)
+
+
+COUNTERS: dict[str, Callable[[], float | None]] = {
+    "lap_time": time.monotonic,
+    "cpu_time": time.process_time,
+    "run_delay": run_delay,
+    "stolen_time": stolen,
+    "cpu_pressure": pressure,
+    "forced_switches": forced_switches,
+}
 
 
 class Contention:
-    """Reads the counters when a case is warm and when it ends."""
+    """Reads the counters at both ends of a lap."""
 
     def start(self) -> None:
-        """Note where the counters stand."""
-        self._before = self._read()
+        """Find out which counters this system has, and how loaded it is."""
+        self._counters = {name: read for name, read in COUNTERS.items() if read() is not None}
+        self._gained: dict[str, list[float]] = {name: [] for name in self._counters}
+        self._load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
-    def _read(self) -> dict[str, float | None]:
-        return {"cpu_time": time.process_time(), "run_delay": run_delay(), "stolen_time": stolen(),
-                "forced_switches": forced_switches()}  # fmt: skip
+    def begin_lap(self) -> None:
+        """Note where the counters stand."""
+        self._before = {name: read() for name, read in self._counters.items()}
+
+    def end_lap(self) -> None:
+        """Note what each has gained; a counter that went back, as /proc/stat may, has gained nothing."""
+        after = {name: read() for name, read in self._counters.items()}
+        for name, now in after.items():
+            before = self._before[name]
+            if before is not None and now is not None:
+                self._gained[name].append(float(f"{max(0.0, now - before):.6g}"))
+        self._before = after  # the next lap may follow at once
 
     def stop(self) -> list[Series]:
-        """What each counter gained, in s; switches as a number. Counters that the system lacks are left out."""
-        gained = []
-        for metric, after in self._read().items():
-            before = self._before[metric]
-            if before is not None and after is not None:
-                unit = "1" if metric == "forced_switches" else "s"
-                gained.append((metric, unit, max(0.0, after - before)))
-        return [Series(metric, unit, (value,), phase="process") for metric, unit, value in gained]  # type: ignore[arg-type]
+        """What each counter gained in each lap, in s; switches as a number; the load at the start."""
+        found = [
+            Series(name, "1" if name == "forced_switches" else "s", tuple(values), phase="lap")
+            for name, values in self._gained.items()
+            if values
+        ]
+        if self._load is not None:
+            found.append(Series("load", "1", (self._load,), phase="process"))
+        return found
 
 
 METER = Contention

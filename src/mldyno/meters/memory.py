@@ -1,7 +1,8 @@
-"""The peak of the process's resident memory, in bytes, as the system counts it."""
+"""The process's resident memory in bytes: its peak, as the system counts it, and its size lap by lap."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 from mldyno.records import Series
@@ -27,16 +28,36 @@ def peak_resident() -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-class PeakMemory:
+def resident() -> int | None:
+    """This process's resident memory now, in B; None where the system does not say (all but Linux)."""
+    try:
+        with open("/proc/self/statm", "rb", 0) as sizes:
+            return int(sizes.read(64).split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+class Memory:
     """Reads the system's own high-water mark: no thread, no sampling, nothing missed."""
 
     def start(self) -> None:
-        """Nothing to begin: the system counts from the start of the process."""
+        """The peak needs no start: the system counts from the beginning of the process."""
+        self._sizes: list[float] = []
+
+    def begin_lap(self) -> None:
+        """Nothing to note."""
+
+    def end_lap(self) -> None:
+        """Note the size: one that grows from lap to lap is a leak."""
+        size = resident()
+        if size is not None:
+            self._sizes.append(float(size))
 
     def stop(self) -> list[Series]:
-        """The highest resident size so far, in B; nothing where the system does not say."""
+        """The highest resident size so far, and the size after each lap, in B."""
         peak = peak_resident()
-        return [] if peak is None else [Series("peak_memory", "B", (float(peak),), phase="process")]
+        found = [] if peak is None else [Series("peak_memory", "B", (float(peak),), phase="process")]
+        return found + ([Series("resident_memory", "B", tuple(self._sizes), phase="lap")] if self._sizes else [])
 
 
-METER = PeakMemory
+METER = Memory

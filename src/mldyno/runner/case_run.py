@@ -8,13 +8,15 @@ from datetime import datetime, timezone
 from typing import Any
 
 from mldyno import __version__
+from mldyno.intervals import batches, median
 from mldyno.measure.stopping import Stopping, relative_half_width
 from mldyno.measure.warmup import FEWEST, settled_from
 from mldyno.records import SCHEMA, Case, Checks, Device, Machine, Record, Run, Series, Software, Warning_, seal
-from mldyno.runner.warnings import of_measurement
+from mldyno.runner.warnings import Seen, of_measurement
 from mldyno.runner.worker_process import WorkerProcess
 
 WARMUP_SHARE, WARMUP_LEAST = 0.25, 1.0  # of the budget, and s
+MEETING_FACTS = ("block_steps", "virtual_time", "steps", "wall_time", "target")
 Heard = Callable[[Case, float, float | None, float], None]
 
 
@@ -33,6 +35,10 @@ class CaseRun:
     stopping: Stopping
     timeout: float
     heard: Heard
+    key: int = 0
+    """Under which its worker keeps the case, where it keeps several."""
+    sharing: int = 1
+    """How many cases the worker works for."""
     series: list[Series] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     software: dict[str, Any] = field(default_factory=dict)
@@ -46,18 +52,20 @@ class CaseRun:
     turns: int = 0
     unsteady: str = ""
 
-    def _ask(self, do: str, **more: Any) -> dict[str, Any]:
-        def heard(step: float) -> None:
-            self.heard(self.case, step, self.half_width, self.elapsed)
+    def tell(self, step: float) -> None:
+        """Pass on what a step takes at present, in s."""
+        self.heard(self.case, step, self.half_width, self.elapsed)
 
-        answer = self.worker.ask({"do": do, "key": 0, **more}, self.timeout, heard)
+    def _ask(self, do: str, **more: Any) -> dict[str, Any]:
+        answer = self.worker.ask({"do": do, "key": self.key, **more}, self.timeout, self.tell)
         self.facts |= answer.get("facts", {})
         return answer
 
-    def open(self, content: dict[str, Any]) -> None:
-        """Build the case, take its first step, warm it up."""
+    def open(self, content: dict[str, Any], start: bool = True) -> None:
+        """Build the case, take its first step, warm it up; in a worker that is started, or that others use too."""
         budget = max(WARMUP_LEAST, WARMUP_SHARE * self.stopping.budget)
-        self.worker.start()
+        if start:
+            self.worker.start()
         answer = self._ask("open", case=content, warmup=budget)
         self.software = answer["software"]
         self.devices = tuple(Device(**one) for one in answer["devices"])
@@ -72,14 +80,23 @@ class CaseRun:
             left = min(left, max(due, int(self.facts["block_steps"])))
         answer = self._ask("turn", seconds=seconds, steps=left)
         for one in answer["series"]:
-            series = replace(_series(one), turn=self.turns)
-            self.series.append(series)
+            self.take(replace(_series(one), turn=self.turns, phase="steady" if self.alone else "paired"))
+        self.turns += 1
+        self.half_width = relative_half_width(self.values)
+        self.tell(self.elapsed / self.steps)
+
+    def take(self, series: Series) -> None:
+        """Keep a series; that of the steps counts as measuring time."""
+        self.series.append(series)
+        if series.metric == "step_time":
             self.values += series.values
             self.steps += series.block * len(series.values)
             self.elapsed += series.block * sum(series.values)
-        self.turns += 1
-        self.half_width = relative_half_width(self.values)
-        self.heard(self.case, self.elapsed / self.steps, self.half_width, self.elapsed)
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other case has to do with it."""
+        return self.run.company == "alone"
 
     @property
     def enough(self) -> bool:
@@ -96,15 +113,25 @@ class CaseRun:
         """The record of what is known now."""
         found = list(warnings)
         series = self.series
-        if status == "ok" and self.unsteady:
+        facts = self.facts | {
+            "steps": self.steps,
+            "wall_time": self.worker.spent / self.sharing,
+            "target": self.stopping.target,
+        }
+        if not self.alone:  # times for ratios only
+            series = [one for one in series if one.phase == "paired"]
+            facts = {name: facts[name] for name in MEETING_FACTS if name in facts}
+        elif status == "ok" and self.unsteady:
             start = settled_from(self.values) if len(self.values) >= FEWEST else None
             if start is None:
                 status, reason = "unsteady", f"{self.unsteady}; there is a series, but no one number for it"
             else:
                 series = _cut(series, start)
-        if status == "ok":
-            found += of_measurement(self.stopping, self.half_width, series, bool(self.facts.get("virtual_time")))
-        self.facts |= {"steps": self.steps, "wall_time": self.worker.spent, "target": self.stopping.target}
+        if status == "ok" and self.alone:
+            facts |= ratio_to_yardstick(series)
+            threads, env = self.software["threads"], self.software["env"]
+            seen = Seen(self.case, series, facts, machine, threads, self.stopping, self.half_width, env)
+            found += of_measurement(seen)
         return seal(
             Record(
                 schema=SCHEMA,
@@ -118,11 +145,22 @@ class CaseRun:
                 machine=replace(machine, devices=self.devices),
                 software=Software(mldyno=__version__, **self.software),
                 series=tuple(series),
-                facts=dict(self.facts),
+                facts=facts,
                 checks=Checks(**self.checks),
                 warnings=tuple(found),
             )
         )
+
+
+def ratio_to_yardstick(series: list[Series]) -> dict[str, float]:
+    """How many yardsticks a step takes, each against the blocks around it: what slows both down falls out."""
+    ratios = []
+    for one in series:
+        near = [s for s in series if (s.metric, s.phase, s.turn) == ("yardstick", one.phase, one.turn)]
+        if (one.metric, one.phase) == ("step_time", "steady") and near and len(one.values) >= len(near[0].values):
+            around = batches(one.values, len(near[0].values))
+            ratios += [median(steps) / stick for steps, stick in zip(around, near[0].values, strict=True)]
+    return {"step_per_yardstick": float(f"{median(ratios):.6g}")} if ratios else {}
 
 
 def _series(content: dict[str, Any]) -> Series:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mldyno.plan import Plan
-from mldyno.records import Case, Record
+from mldyno.records import Case, Company, Record
 
 
 class Listener:
@@ -16,6 +16,9 @@ class Listener:
 
     def case_started(self, case: Case, number: int) -> None:
         """A case is being set up in round `number`."""
+
+    def meeting_started(self, cases: Sequence[Case], number: int, company: Company) -> None:
+        """Cases are being measured against each other."""
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
         """A step takes so many s at present, known to a relative half-width, after so many s of measuring."""

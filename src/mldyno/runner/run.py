@@ -1,4 +1,4 @@
-"""A plan is run: rounds of fresh processes, in which groups of cases take turns at measuring."""
+"""A plan is run: in each round every case in a fresh process alone, then comparable cases against each other."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from mldyno import machine as machines
 from mldyno.errors import StoreError
 from mldyno.measure.stopping import Stopping
 from mldyno.plan import Plan
-from mldyno.records import Case, Machine, Record, Run
+from mldyno.records import Case, Company, Machine, Record, Run
 from mldyno.runner.case_run import CaseRun, now
 from mldyno.runner.events import Listener
-from mldyno.runner.groups import next_group, room_for_another
+from mldyno.runner.groups import company_for, groups, meetings, times_to_meet
 from mldyno.runner.interrupts import Interrupted, Interrupts
+from mldyno.runner.meeting import hold
 from mldyno.runner.warnings import INTERRUPTED
 from mldyno.runner.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.store import Query, Store
 from mldyno.store.codec import encode
 
-SHORT_TURN = 0.05  # s: cases that take turns hand over this often at first, then every tenth of what they have
-FEWEST_TURNS = 12  # a comparison needs as many pairs
+
+class Crowded(Exception):
+    """Cases ran out of memory beside each other, which says nothing of each alone."""
 
 
 def new_run_id() -> str:
@@ -67,6 +69,8 @@ class Runner:
         self.interrupts = Interrupts()
         self.machine: Machine = machines.describe()
         self.records: list[Record] = []
+        self.known: dict[tuple[str, int], Record] = {}
+        self.met: set[tuple[str, int]] = set()
         self.unsaved: list[Record] = []
         self.processes = self.groups = 0
 
@@ -75,17 +79,16 @@ class Runner:
         self.listener = listener
         memory_limit()  # a setting that makes no sense is told before anything is written
         self.store.prepare()
-        done = self.store.done(self.run)
         for record in self.store.stream(Query({"run": self.run})):  # a resumed run counts on from where it ended
-            self.processes = max(self.processes, record.run.process)
-            self.groups = max(self.groups, record.run.group)
-        todo = [(c, r) for r in range(self.plan.repeats) for c in self.plan.cases if (c.id, r) not in done]
+            self._note(record)
+        todo = [(c, r) for r in range(self.plan.repeats) for c in self.plan.cases if (c.id, r) not in self.known]
         self.store.begin_run(self.run, self.plan.key, now(), owner(), self.plan.text())
         listener.begin(self.plan, todo)
         try:
             with self.interrupts:
                 for number in range(self.plan.repeats):
-                    self._round(number, [case for case, r in todo if r == number])
+                    for group in groups(self.plan.cases, self.plan.by):
+                        self._group(number, group)
             self.store.finish_run(self.run)
         except StoreError as error:
             raise StoreError(f"{error} {self._rescue()}".strip()) from error
@@ -93,110 +96,108 @@ class Runner:
             listener.end()
         return self.records
 
-    def _round(self, number: int, cases: Sequence[Case]) -> None:
-        pending = list(cases)
-        while pending:
-            group = next_group(pending)
-            left = self._group(number, group)
-            pending = left + [case for case in pending if case not in group]
-            if len(left) == len(group):  # what did not fit in company goes alone
-                self._group(number, left[:1], alone=True)
-                pending = pending[1:]
+    def _note(self, record: Record) -> None:
+        """Remember what there is of this run."""
+        self.processes = max(self.processes, record.run.process)
+        self.groups = max(self.groups, record.run.group)
+        if not record.interrupted:
+            place = (record.case.id, record.run.round)
+            if record.alone:
+                self.known[place] = record
+            else:
+                self.met.add(place)
 
-    def _group(self, number: int, cases: Sequence[Case], alone: bool = False) -> list[Case]:
-        """Measure cases that take turns; gives back those that found no room in company."""
-        opened: list[CaseRun] = []
-        left: list[Case] = []
-        self.groups += 1
-        try:
-            for case in cases:
-                self.interrupts.check()
-                if opened and not room_for_another([one.worker.resident for one in opened]):
-                    left.append(case)
-                    continue
-                self.listener.case_started(case, number)
-                started = self._open(case, number, retry=bool(opened) and not alone)
-                if started is None:
-                    left.append(case)
-                elif started.software:
-                    opened.append(started)
-            left += self._take_turns(opened)
-            while opened:
-                self._close(opened.pop(0))
-        except (Interrupted, StoreError) as end:
-            for one in opened:
-                one.worker.kill()
-                if one.values:
-                    self.unsaved.append(one.record(self.machine, "failed", str(end), (INTERRUPTED,)))
-            if isinstance(end, Interrupted):
-                self.store.append(self.unsaved)
-            raise
-        finally:
-            for one in opened:
-                one.worker.kill()
-        return left
+    def _group(self, number: int, cases: Sequence[Case]) -> None:
+        """Measure each case alone, in a fresh process; then those that came out well against each other."""
+        for case in cases:
+            if (case.id, number) not in self.known:
+                self._alone(case, number)
+        good = [case for case in cases if self.known[case.id, number].status == "ok"]
+        for meeting in meetings(good):
+            if not all((case.id, number) in self.met for case in meeting):
+                self._meet(number, meeting)
 
-    def _open(self, case: Case, number: int, retry: bool) -> CaseRun | None:
-        """Set a case up; None where it ran out of memory beside others and should be tried alone."""
+    def _case_run(self, case: Case, number: int, worker: WorkerProcess, company: Company, key: int = 0) -> CaseRun:
+        run = Run(self.run, self.plan.suite, number, self.processes, self.groups, company)
+        return CaseRun(case, run, worker, self.stopping, self.plan.timeout, self.listener.progress, key)
+
+    def _worker(self) -> WorkerProcess:
         self.processes += 1
-        run = Run(self.run, self.plan.suite, number, self.processes, self.groups)
-        worker = WorkerProcess(self.python, self.interrupts.check)
-        one = CaseRun(case, run, worker, self.stopping, self.plan.timeout, self.listener.progress)
+        return WorkerProcess(self.python, self.interrupts.check)
+
+    def _alone(self, case: Case, number: int) -> None:
+        """One case from its first step to its record."""
+        self.interrupts.check()
+        self.listener.case_started(case, number)
+        one = self._case_run(case, number, self._worker(), "alone")
+        status, reason = "ok", ""
         try:
             one.open(asdict(case))
-        except Ended as end:
-            worker.kill()
-            if end.status == "oom" and retry:
-                return None
-            self._save(one.record(self.machine, end.status, end.reason))
-        except BaseException:
-            worker.kill()
-            raise
-        return one
-
-    def _take_turns(self, opened: list[CaseRun]) -> list[Case]:
-        """Rounds in random order until every case has enough; gives back those to be tried alone."""
-        active, crowded = list(opened), []
-        company = len(active) > 1
-        while active:
-            for one in self.random.sample(active, len(active)):
-                seconds = max(SHORT_TURN, one.elapsed / 10) if company else self.stopping.next_turn(one.elapsed)
-                try:
-                    one.turn(seconds)
-                except Ended as end:
-                    one.worker.kill()
-                    opened.remove(one)
-                    active.remove(one)
-                    if end.status == "oom" and company:
-                        crowded.append(one.case)
-                    else:
-                        self._save(one.record(self.machine, end.status, end.reason))
-                    continue
-                out_of_time = one.elapsed >= self.stopping.budget
-                if one.enough and (not company or one.turns >= FEWEST_TURNS or out_of_time):
-                    active.remove(one)
-        return crowded
-
-    def _close(self, one: CaseRun) -> None:
-        """Let the case prove its work, and save its record."""
-        try:
+            while not one.enough:
+                one.turn(self.stopping.next_turn(one.elapsed))
             one.close()
-            status, reason = "ok", ""
         except Ended as end:
             status, reason = end.status, end.reason
-        except Interrupted as interruption:
-            self.unsaved.append(one.record(self.machine, "failed", str(interruption), (INTERRUPTED,)))
+        except Interrupted as end:
+            self._keep([one], end)
             raise
         finally:
             one.worker.kill()
-        self._save(one.record(self.machine, status, reason))
+        self._save([one.record(self.machine, status, reason)])
 
-    def _save(self, record: Record) -> None:
-        self.unsaved.append(record)
+    def _meet(self, number: int, cases: Sequence[Case]) -> None:
+        """Cases against each other, as near as they get; those that run out of memory side by side alternate."""
+        try:
+            self._meetings(number, cases, company_for([self.known[case.id, number] for case in cases]))
+        except Crowded:
+            self._meetings(number, cases, "alternating")
+
+    def _meetings(self, number: int, cases: Sequence[Case], company: Company) -> None:
+        times = times_to_meet(company, self.plan.repeats)
+        for _ in range(times):
+            self.interrupts.check()
+            self.listener.meeting_started(cases, number, company)
+            self.groups += 1
+            self._hold(number, cases, company, times)
+
+    def _hold(self, number: int, cases: Sequence[Case], company: Company, times: int) -> None:
+        if company == "together":
+            worker = self._worker()
+            members = [self._case_run(case, number, worker, company, key) for key, case in enumerate(cases)]
+            for one in members:
+                one.sharing = len(members)
+        else:
+            members = [self._case_run(case, number, self._worker(), company) for case in cases]
+        status, reason = "ok", ""
+        try:
+            hold(company, members, self.stopping, self.random, times)
+        except Ended as end:
+            if end.status == "oom" and company != "alternating":
+                raise Crowded from end
+            status, reason = end.status, end.reason
+        except Interrupted as end:
+            self._keep(members, end)
+            raise
+        finally:
+            for one in members:
+                one.worker.kill()
+        self._save([one.record(self.machine, status, reason) for one in members])
+
+    def _keep(self, members: Sequence[CaseRun], end: Interrupted) -> None:
+        """What an interrupted case or meeting has measured so far is kept too."""
+        found = [one.record(self.machine, "failed", str(end), (INTERRUPTED,)) for one in members if one.values]
+        self.unsaved += found
         self.store.append(self.unsaved)
         self.unsaved.clear()
-        self.records.append(record)
-        self.listener.case_ended(record)
+
+    def _save(self, records: Sequence[Record]) -> None:
+        self.unsaved += records
+        self.store.append(self.unsaved)
+        self.unsaved.clear()
+        for record in records:
+            self._note(record)
+            self.records.append(record)
+            self.listener.case_ended(record)
 
     def _rescue(self) -> str:
         """Put what the store would not take into a file elsewhere; gives the words that say where."""

@@ -63,7 +63,7 @@ CLAIMS = (
     (0.01, 0.8, 0.05),
     (0.01, 0.95, 0.05),
 )
-STAYS = ((0.001, 50.0),)
+STAYS = ((0.0005, 50.0),)
 TICKS = {
     5: len(COVERAGE),
     9: 6 * len(DRIFTING),

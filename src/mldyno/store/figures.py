@@ -108,6 +108,8 @@ def write(records: Iterable[Record], out: TextIO) -> int:
 
 def _rows(record: Record) -> Iterator[list[Any]]:
     case = record.case
+    if not record.alone:  # times for ratios are no figures
+        return
     axes = {name: getattr(case, name) for name in _AXES}
     counted = [one for one in record.series if one.phase == "steady" or one.metric.startswith("peak_")]
     metrics = {(one.metric, one.unit): one.phase for one in counted}

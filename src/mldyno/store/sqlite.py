@@ -280,11 +280,6 @@ class Store:
         stored = [str(name) for (name,) in self._read("SELECT DISTINCT machine FROM heads ORDER BY machine")]
         return list(dict.fromkeys([*stored, *(record.machine.name for record in reference.published())]))
 
-    def done(self, run: str) -> set[tuple[str, int]]:
-        """Case ids and rounds of a run that have an outcome."""
-        rows = self._read("SELECT case_id, round FROM records WHERE run = ? AND interrupted = 0", (run,))
-        return {(str(case), int(number)) for case, number in rows}
-
 
 def _where(query: Query) -> tuple[list[str], list[Any]]:
     """The conditions of a query on `records r`, and their values."""

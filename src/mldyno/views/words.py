@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mldyno.analysis.comparisons import DELTA, Comparison
-from mldyno.analysis.estimates import step_time
+from mldyno.analysis.estimates import step_time, uncontended
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column
-from mldyno.intervals import quantile
+from mldyno.intervals import mean, median, quantile
 from mldyno.records import AXES, Machine, Record
+from mldyno.shapes import modes
 from mldyno.units import count, digits, show, show_bytes, show_error, show_percent, show_seconds
+
+COMPANY = {
+    "together": "in one process",
+    "turns": "live processes taking turns",
+    "alternating": "whole processes in alternation",
+}
 
 
 def factor(comparison: Comparison) -> str:
@@ -81,6 +88,35 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def trust(outcome: Outcome) -> str:
+    """How far an outcome can be trusted: steady or not, how well it is known, and what spoke against it."""
+    if outcome.published:
+        return "a published figure, as it was published"
+    if not outcome.good:
+        return f"no number: {outcome.reason}" if outcome.status == "unsteady" else f"no number: {outcome.status}"
+    estimate = step_time(outcome.good)
+    parts = [_steadiness(outcome)]
+    if estimate is not None and estimate.half_width is not None:
+        shown = show_error(estimate.value, estimate.half_width).strip()
+        parts.append(f"{shown} over {count(estimate.processes, 'process')}")
+    doubts = [warning.code for warning in outcome.warnings]
+    return ", ".join(parts) + (f"; but {', '.join(doubts)}" if doubts else "")
+
+
+def _steadiness(outcome: Outcome) -> str:
+    judged = [record.facts.get("warmup_steady") for record in outcome.good]
+    if all(one is True for one in judged):
+        return "steady"
+    return "too few steps to judge if steady" if None in judged else "steady at last"
+
+
+def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """A trust line for every outcome, and below what the warnings mean and what to do, once each."""
+    lines = [f"trust {outcome.case.id}: {trust(outcome)}" for outcome in outcomes]
+    told = {warning.code: warning for outcome in outcomes for warning in outcome.warnings}
+    return [*lines, *(f"  {one.code}: {one.message}. Next: {one.hint}." for one in told.values())]
+
+
 def machine_lines(machine: Machine) -> list[str]:
     """A machine in two lines."""
     memory = show_bytes(machine.memory) if machine.memory else "unknown memory"
@@ -96,6 +132,8 @@ def headline(record: Record) -> str:
     """One line for one record: its time and how well it is known, or what became of it."""
     if record.status != "ok":
         return f"{record.status}: {record.reason}"
+    if not record.alone:
+        return f"measured against the others, {COMPANY[record.run.company]}"
     estimate = step_time([record])
     if estimate is None:
         known = [f"{s.metric.replace('_', ' ')} {show(s.values[0], s.unit)}" for s in record.series if s.values]
@@ -117,6 +155,8 @@ def story(record: Record) -> str:
         *_facts(record),
         *_software(record),
     ]
+    if record.alone:
+        rows.append(("trust", trust(Outcome((record,)))))
     rows += [("warning", f"{w.message}{f' ({w.hint})' if w.hint else ''}") for w in record.warnings]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
@@ -126,14 +166,28 @@ Rows = Iterator[tuple[str, str]]
 
 
 def _samples(record: Record) -> Rows:
-    ordered = sorted(record.values("step_time"))
+    steady = record.values("step_time") or record.values("step_time", "paired")
+    ordered = sorted(steady)
     if not ordered:
         return
-    shown = (5, 50, 90) if len(ordered) >= 64 else (5, 50)  # a 90 % quantile needs that many
-    spread = ", ".join(f"p{p} {show_seconds(quantile(ordered, p / 100))}" for p in shown)
-    block = next(series.block for series in record.series if series.phase == "steady")
-    blocks, turns = count(len(ordered), "block"), count(len(_turns(record)), "turn")
-    yield "samples", f"{blocks} of {count(block, 'step')} in {turns}: {spread}"
+    fast = uncontended(ordered)
+    shown = [(f"p{p}", quantile(ordered, p / 100)) for p, least in ((90, 64), (99, 662)) if len(ordered) >= least]
+    parts = [("uncontended", fast), ("median", quantile(ordered, 0.5)), ("mean", mean(ordered)), *shown]
+    spread = ", ".join(f"{name} {show_seconds(value)}" for name, value in parts if value is not None)
+    block = next(series.block for series in record.series if series.phase in ("steady", "paired"))
+    yield "samples", f"{count(len(ordered), 'block')} of {count(block, 'step')}: {spread}"
+    if record.alone:
+        yield from _shape(record, steady)
+
+
+def _shape(record: Record, steady: list[float]) -> Rows:
+    two = modes(steady)
+    if two is not None:
+        fast, slow = show_seconds(two.fast), show_seconds(two.slow)
+        yield "modes", f"{fast}, and {slow} in {show_percent(two.slow_share)} of the blocks"
+    ratio, yardstick = record.facts.get("step_per_yardstick"), record.values("yardstick")
+    if isinstance(ratio, float) and yardstick:
+        yield "yardstick", f"a step takes {digits(ratio)} times the yardstick ({show_seconds(median(yardstick))})"
 
 
 def _facts(record: Record) -> Rows:
@@ -146,7 +200,9 @@ def _facts(record: Record) -> Rows:
             yield metric.replace("_", " "), show_bytes(peak)
     flops, items = facts.get("flops_per_step"), facts.get("items_per_step")
     if step is not None and isinstance(flops, int | float):
-        yield "rate", f"{digits(flops / step.value / 1e9)} GFLOP/s"
+        rate, roof = flops / step.value, facts.get("roof")
+        share = f", {show_percent(rate / roof)} of the roof" if isinstance(roof, float) and roof else ""
+        yield "rate", f"{digits(rate / 1e9)} GFLOP/s{share}"
     if step is not None and isinstance(items, int):
         yield "throughput", f"{digits(items / step.value)} {facts.get('item', 'item')}s/s"
 
@@ -160,7 +216,3 @@ def _software(record: Record) -> Rows:
     told = [f"{name}: {'yes' if proof else 'no'}" for name, proof in proofs.items() if proof is not None]
     if told:
         yield "checks", ", ".join(told)
-
-
-def _turns(record: Record) -> set[int | None]:
-    return {series.turn for series in record.series if series.phase == "steady"}

@@ -1,7 +1,8 @@
 """Reads commands, carries them out, answers; dies with its parent.
 
-Commands: probe {frameworks}; open {key, case, warmup}; turn {key, seconds | steps}; close {key}.
-Answers: {"is": "ready" | "progress" | "blocks" | "closed" | "probed" | "failed", "key", ...}.
+Commands: probe {frameworks}; open {key, case, warmup}; turn {key, seconds | steps};
+rounds {keys, seconds, least, seed}; close {key}.
+Answers: {"is": "ready" | "progress" | "blocks" | "rounds" | "closed" | "probed" | "failed", "key", ...}.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from mldyno.worker.opened import OpenCase, failure, open_case
+from mldyno.worker.opened import OpenCase, failure, open_case, together
 from mldyno.worker.probe import probe
 
 COMMAND_LIMIT = 1 << 20
@@ -85,6 +86,9 @@ def _obey(
         answer({"is": "ready", "key": key, **case.warm_up(command["warmup"], progress)})
     elif command["do"] == "turn":
         answer({"is": "blocks", "key": key, **opened[key].turn(command["seconds"], command["steps"], progress)})
+    elif command["do"] == "rounds":
+        among = [opened[one] for one in command["keys"]]
+        answer({"is": "rounds", "key": key, "series": together(among, command, progress)})
     elif command["do"] == "close":
         answer({"is": "closed", "key": key, **opened.pop(key).close()})
     else:

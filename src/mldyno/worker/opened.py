@@ -6,6 +6,9 @@ import gc
 import math
 import os
 import platform
+import random
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -15,11 +18,17 @@ from mldyno.frameworks import Framework, Program
 from mldyno.intervals import median
 from mldyno.measure import clock
 from mldyno.measure.blocks import Blocks
+from mldyno.measure.rounds import rounds
+from mldyno.measure.stretch import stretch
 from mldyno.measure.warmup import warm_up
 from mldyno.records import Case, Series
+from mldyno.worker import roof
+from mldyno.worker.laps import Laps
 
 LESSONS = 12  # extra training steps on the fixed batch, at most, until its loss has fallen
 DRAINS = 8
+YARDSTICK = 64  # size of the matrices whose product is the yardstick
+YARDSTICK_SHARE = 0.2  # of the measuring time, at most
 REPORT_EVERY = 500_000_000  # ns between two words of progress
 ENV_THAT_MATTERS = (
     "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "KMP_BLOCKTIME", "GOMP_SPINCOUNT",
@@ -74,7 +83,14 @@ class OpenCase:
         self.clock = framework.clock or clock.now
         self.blocks = Blocks(program, self.clock)
         self.meters = plugins.meters()
+        real = framework.clock is None  # nobody gets in the way of virtual time
+        self.laps = Laps(self.meters if real else (), self.clock, self._look_at_causes)
         self.first_loss: float | None = None
+        self.causes: tuple[int, ...] = ()
+        self.late_changes = 0
+        self.values: list[float] = []
+        self.yardstick: Blocks | None = None
+        self.yardstick_every = 1
 
     def warm_up(self, budget: float, progress: Callable[[float], None]) -> dict[str, Any]:
         """First step, warm-up and drain test; gives facts, software and the series so far."""
@@ -88,8 +104,11 @@ class OpenCase:
             "overhead_share": self.blocks.overhead() / max(1, drains[-1][1]),
             "drained_share": sum(issued for issued, _ in drains) / max(1, sum(total for _, total in drains)),
             "device_seen": self.program.seen_device(),
+            "events_share": self._events_share(),
+            "translated": translated(),
         }
         self._check_device()
+        self.causes = self.program.causes()
         gc.collect()
         gc.freeze()  # what is built stays; the collector need not walk it while steps are timed
         for meter in self.meters:
@@ -118,22 +137,61 @@ class OpenCase:
         if seen not in (self.case.device, f"{self.case.device}:0", self.case.device.removesuffix(":0")):
             raise Wrong(f"the case asks for {self.case.device}, the tensors lie on {seen}")
 
+    def _events_share(self) -> float | None:
+        """Time by the device's own events over time on the host, of the same blocks; None without events."""
+        host, device = 0, 0.0
+        for _ in range(DRAINS):
+            began = self.clock()
+            seen = self.program.device_time(self.blocks.size)
+            if seen is None:
+                return None
+            host += self.clock() - began
+            device += seen
+        return device * 1e9 / max(1, host)
+
+    def _look_at_causes(self) -> None:
+        """A graph compiled or memory reserved this late has spoiled what was measured."""
+        now = self.program.causes()
+        if now != self.causes:
+            self.causes = now
+            self.late_changes += 1
+
+    def _set_up_yardstick(self) -> None:
+        """A fixed product, run between the steps: what slows it down slows them down too."""
+        self.yardstick = Blocks(self.framework.product(self.case, YARDSTICK), self.clock)
+        self.yardstick.time(8)
+        self.yardstick.fit(min(self.yardstick.time(4) for _ in range(4)) / 4)
+        block = self.blocks.time(self.blocks.size)
+        reference = self.yardstick.time(self.yardstick.size)
+        self.yardstick_every = max(1, math.ceil(reference / YARDSTICK_SHARE / max(1, block)))
+
     def turn(self, seconds: float, steps: int | None, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Measure blocks for so many s, or exactly so many steps."""
-        size, values, ends = self.blocks.size, [], self.clock() + round(seconds * 1e9)
-        left = steps
+        """Measure blocks for so many s, or exactly so many steps; a yardstick block stands among them."""
+        if self.yardstick is None:
+            self._set_up_yardstick()
+        yardstick, every = self.yardstick, self.yardstick_every
+        assert yardstick is not None
+        references: list[float] = []
         report = Reporter(self.clock, progress)
-        while left is None or left >= size:
-            values.append(self.blocks.time(size) / size / 1e9)
+
+        def between(values: list[float]) -> None:
+            if len(values) % every == (every + 1) // 2 % every:
+                references.append(yardstick.time(yardstick.size) / yardstick.size / 1e9)
             report(values)
-            if left is not None:
-                left -= size
-            elif self.clock() >= ends:
-                break
-        series = [Series("step_time", "s", _rounded(values), block=size)] if values else []
+            self.laps.look()
+
+        self.laps.begin()
+        values, left = stretch(self.blocks, seconds, steps, between)
+        self.laps.end()
+        series = [Series("step_time", "s", _rounded(values), block=self.blocks.size)] if values else []
+        if references:
+            series.append(Series("yardstick", "s", _rounded(references), block=yardstick.size))
         if left:
-            series.append(Series("step_time", "s", _rounded([self.blocks.time(left) / left / 1e9]), block=left))
-        return {"series": [vars(one) for one in series]}
+            last = self.blocks.time(left) / left / 1e9
+            series.append(Series("step_time", "s", _rounded([last]), block=left))
+            values.append(last)
+        self.values += values
+        return {"series": [vars(one) for one in series], "facts": {"late_changes": self.late_changes}}
 
     def close(self) -> dict[str, Any]:
         """Check that the work was done, stop the meters, and give what they saw."""
@@ -143,7 +201,19 @@ class OpenCase:
             series.append(Series("peak_device_memory", "B", (float(peak),), phase="process"))
         checks = self._checks()
         self._check_device()
+        self._check_plausible()
         return {"series": [vars(one) for one in series], "checks": checks, "facts": self.facts}
+
+    def _check_plausible(self) -> None:
+        """More operations a second than plain matrix products reach can't be."""
+        flops = self.facts["flops_per_step"]
+        if not flops or not self.values:
+            return
+        rate = flops / max(1e-12, median(self.values))
+        self.facts["roof"], too_fast = roof.exceeded(self.framework, self.case, self.clock, rate)
+        if too_fast:
+            reached = f"{rate / 1e9:,.4g} GFLOP/s are more than the {self.facts['roof'] / 1e9:,.4g}"
+            raise Wrong(f"{reached} that this device reaches in plain matrix products: work was left out")
 
     def _checks(self) -> dict[str, Any]:
         checks: dict[str, Any] = {"learned": self._learned(), "agrees": None, "error": None}
@@ -171,6 +241,26 @@ class OpenCase:
             if lesson < LESSONS:
                 self.program.learn()
         raise Wrong(f"the loss did not fall: {first:.6g} at the start, {last:.6g} at the end")
+
+
+def together(cases: list[OpenCase], command: dict[str, Any], progress: Callable[[float], None]) -> list[dict[str, Any]]:
+    """Rounds of all these cases; gives a series for each, with one value a round."""
+    blocks = [case.blocks for case in cases]
+    report = Reporter(cases[0].clock, progress)
+    chance = random.Random(command["seed"])
+    found = rounds(blocks, command["seconds"], command["least"], chance, report)
+    return [
+        vars(Series("step_time", "s", _rounded(values), phase="paired", block=one.size))
+        for one, values in zip(blocks, found, strict=True)
+    ]
+
+
+def translated() -> bool:
+    """Whether this interpreter runs under Rosetta, as Intel code on an Apple chip."""
+    if sys.platform != "darwin" or platform.machine() != "x86_64":
+        return False
+    asked = subprocess.run(["sysctl", "-n", "sysctl.proc_translated"], capture_output=True, text=True, check=False)
+    return asked.stdout.strip() == "1"
 
 
 def _rounded(values: list[float]) -> tuple[float, ...]:

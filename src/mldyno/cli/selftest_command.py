@@ -1,0 +1,105 @@
+"""`mldyno selftest`: the product's own error rate, on the user's own machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import click
+
+from mldyno import api
+from mldyno.cli.options import json_option, print_json
+from mldyno.errors import NOT_ALL_OK, OK
+from mldyno.units import show_seconds
+from mldyno.views.measures import measure_json, measures_table
+
+REDRAW = 0.5  # s
+
+
+@click.command("selftest")
+@click.option("--quick", is_flag=True, help="A short look, in under 90 s: fewer comparisons, wider bounds.")
+@click.option("--framework", default="torch", show_default=True, help="What computes the steps that are timed.")
+@json_option
+def command(quick: bool, framework: str, as_json: bool) -> int:
+    """How often is mldyno itself wrong, on this machine? Each measure with its target and the peers' figure.
+
+    Identical code is compared with itself, a true difference of 3 % is looked for, series whose truth
+    is known are judged. Takes some minutes; leave the machine alone meanwhile, or see what load does.
+
+    \b
+    Examples:
+      mldyno selftest --quick
+      mldyno selftest --json
+    """
+    began = time.monotonic()
+    with progress() as shown:
+        found = list(api.selftest(quick, framework, shown))
+    if as_json:
+        print_json({"measures": [measure_json(one) for one in found]})
+    else:
+        click.echo(measures_table(found))
+        met = sum(one.ok for one in found)
+        click.echo(f"{met} of {len(found)} targets met, in {show_seconds(time.monotonic() - began)}.")
+    return OK if all(one.ok for one in found) else NOT_ALL_OK
+
+
+def progress() -> Any:
+    """A bar on a terminal, a line for each part elsewhere."""
+    return Bar() if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else Lines()
+
+
+class Lines:
+    """One line a part, on standard error."""
+
+    def __init__(self) -> None:
+        self.part = ""
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing to take away."""
+
+    def __call__(self, part: str, left: float) -> None:
+        """A part goes on; so many s were left when it began."""
+        if part != self.part:
+            self.part = part
+            click.echo(f"{part}  (about {show_seconds(max(1.0, left))} left)", err=True)
+
+
+class Bar:
+    """A bar with the part and the time left."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[detail]}"),
+            console=Console(stderr=True), auto_refresh=False, transient=True,
+        )  # fmt: skip
+        self._task = self._bar.add_task("starting", total=1.0, detail="")
+        self._part, self._began, self._whole, self._drawn = "", 0.0, 0.0, 0.0
+
+    def __enter__(self) -> Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, part: str, left: float) -> None:
+        """A part goes on; so many s were left when it began."""
+        now = time.monotonic()
+        if part != self._part:
+            self._part, self._began, self._drawn = part, now, 0.0
+            self._whole = max(self._whole, left)
+        if now - self._drawn < REDRAW:
+            return
+        self._drawn = now
+        left = max(1.0, left - (now - self._began))
+        share = min(0.99, 1 - left / max(self._whole, 1.0))
+        self._bar.update(self._task, description=part, completed=share, detail=f"about {show_seconds(left)} left")
+        self._bar.refresh()

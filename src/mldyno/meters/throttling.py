@@ -1,0 +1,104 @@
+"""Whether the machine was slowed down to stay cool, and whether it swapped, while a case was measured.
+
+Throttling: Linux counts it per core, macOS gives a speed limit, NVIDIA's driver gives its reasons.
+Swapping: pages that went to or came from the disk, over the whole machine.
+All are read twice, at the start and at the end of a case; none while it is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from glob import glob
+
+from mldyno.records import Series
+
+CORES = "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_count"
+# Bits of the driver's mask that mean too hot or too much power; the others mean idle or a user's own limit.
+HOT = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
+
+
+def _say(*command: str) -> str:
+    """What a system tool prints; empty where it is missing, slow or fails."""
+    if shutil.which(command[0]) is None:
+        return ""
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=5, check=False)
+        return done.stdout if done.returncode == 0 else ""
+    return ""
+
+
+def core_throttles() -> float | None:
+    """How often cores have been slowed down for heat since the system started; None where not counted."""
+    found = None
+    for path in glob(CORES):
+        with suppress(OSError, ValueError), open(path, encoding="ascii") as counter:
+            found = (found or 0.0) + float(counter.read())
+    return found
+
+
+def speed_limit() -> float | None:
+    """The share of its full speed that macOS lets the CPU have; None where it does not say."""
+    for line in _say("pmset", "-g", "therm").splitlines():
+        if "CPU_Speed_Limit" in line:
+            with suppress(ValueError):
+                return float(line.partition("=")[2]) / 100
+    return None
+
+
+def gpu_held_back() -> float | None:
+    """1 where NVIDIA's driver holds a GPU's clock down for heat or power now, else 0; None without such a GPU."""
+    if not os.environ.get("CUDA_VISIBLE_DEVICES", "0"):
+        return None
+    said = _say("nvidia-smi", "--query-gpu=clocks_throttle_reasons.active", "--format=csv,noheader").split()
+    with suppress(ValueError):
+        masks = [int(word, 16) for word in said]
+        return float(any(mask & HOT for mask in masks)) if masks else None
+    return None
+
+
+def swapped() -> float | None:
+    """Memory in B that has gone to or come from the disk since the system started; None where not counted."""
+    if sys.platform == "darwin":
+        lines = _say("vm_stat").splitlines()
+        pages = [int(line.split()[-1].rstrip(".")) for line in lines if line.startswith(("Swapins", "Swapouts"))]
+        return float(sum(pages) * os.sysconf("SC_PAGE_SIZE")) if pages else None
+    try:
+        with open("/proc/vmstat", encoding="ascii") as lines_:
+            pages = [int(line.split()[1]) for line in lines_ if line.startswith(("pswpin ", "pswpout "))]
+        return float(sum(pages) * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+class Throttling:
+    """Counters that are read when a case is warm and when it ends."""
+
+    def start(self) -> None:
+        """Note where the counters stand."""
+        self._before = {"throttle_events": core_throttles(), "swapped_memory": swapped()}
+
+    def begin_lap(self) -> None:
+        """Nothing: these counters are slow to read."""
+
+    def end_lap(self) -> None:
+        """Nothing."""
+
+    def stop(self) -> list[Series]:
+        """What the counters gained, and what holds at the end; what the system does not say is left out."""
+        found = []
+        for name, after in (("throttle_events", core_throttles()), ("swapped_memory", swapped())):
+            before = self._before[name]
+            if before is not None and after is not None:
+                unit = "B" if name == "swapped_memory" else "1"
+                found.append(Series(name, unit, (max(0.0, after - before),), phase="process"))  # type: ignore[arg-type]
+        for name, now in (("speed_limit", speed_limit()), ("gpu_held_back", gpu_held_back())):
+            if now is not None:
+                found.append(Series(name, "1", (now,), phase="process"))
+        return found
+
+
+METER = Throttling

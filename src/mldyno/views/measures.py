@@ -1,0 +1,38 @@
+"""The self-test's measures as a table and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mldyno.selftest.measures import Measure
+from mldyno.units import digits, show_percent, show_seconds
+from mldyno.views.tables import aligned
+
+
+def measure_json(measure: Measure) -> dict[str, Any]:
+    """A measure as data; shares are fractions of 1."""
+    return {"id": measure.id, "name": measure.name, "value": measure.value, "bound": measure.bound,
+            "target": measure.target, "ok": measure.ok, "n": measure.n, "unit": measure.unit,
+            "peers": measure.peers, "note": measure.note}  # fmt: skip
+
+
+def amount(value: float | None, unit: str) -> str:
+    """A value or a bound as it is read."""
+    if value is None:
+        return "-"
+    if unit == "share":
+        return "0 %" if value == 0 else show_percent(value)
+    return show_seconds(value) if unit == "s" else digits(value, most=4)
+
+
+def measures_table(measures: Sequence[Measure]) -> str:
+    """All measures, with what the peers were measured at."""
+    header = ["", "measure", "here", "at worst", "target", "", "n", "peers"]
+    body = [
+        [str(one.id), one.name, amount(one.value, one.unit), amount(one.bound, one.unit), one.target,
+         "met" if one.ok else "MISSED", f"{one.n:,}", one.peers]
+        for one in measures
+    ]  # fmt: skip
+    notes = [f"{one.id}: {one.note}" for one in measures if one.note]
+    return "\n".join([aligned(header, body, 2, "how often mldyno is wrong here, at 95 % confidence"), *notes])

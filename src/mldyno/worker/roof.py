@@ -1,0 +1,52 @@
+"""The roof: how many floating-point operations a second the device does in plain matrix products.
+
+No model can do more than that. A case that seems to was timed wrong, or did less work than it says.
+"""
+
+from __future__ import annotations
+
+from mldyno.frameworks import Framework
+from mldyno.measure.blocks import Blocks
+from mldyno.measure.clock import Clock
+from mldyno.records import Case
+
+SMALLEST, LARGEST = 256, 4096  # matrix sizes
+LONG_ENOUGH = 5_000_000  # ns: a product of this length hides its own overheads
+MOST = 40  # products
+SECONDS = 0.2
+AGAIN = 2.0  # s: a second, longer look before a case is called impossible
+ALLOWED = 1.05  # a rate may be so many times the roof: both are measured
+
+
+def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
+    """The best rate seen in so many s, in floating-point operations a second; 0 where nothing could be seen."""
+    size, best, blocks = SMALLEST, 0.0, None
+    while size <= LARGEST:
+        try:
+            product = framework.product(case, size)
+            blocks = Blocks(product, clock)
+            shortest = min(blocks.time(1) for _ in range(3))
+        except Exception as error:
+            if framework.explain(error)[0] != "oom":
+                raise
+            break  # beside the case there is no room for larger ones
+        best = max(best, product.flops / max(1, shortest) * 1e9)
+        if shortest >= LONG_ENOUGH:
+            break
+        size *= 2
+    if blocks is None:
+        return best
+    ends = clock() + round(seconds * 1e9)
+    for _ in range(MOST):
+        best = max(best, product.flops / max(1, blocks.time(1)) * 1e9)
+        if clock() >= ends:
+            break
+    return best
+
+
+def exceeded(framework: Framework, case: Case, clock: Clock, rate: float) -> tuple[float, bool]:
+    """The roof, and whether a rate lies above it; a suspicion is looked into before it is a verdict."""
+    roof = measure(framework, case, clock, SECONDS)
+    if 0 < ALLOWED * roof < rate:
+        roof = max(roof, measure(framework, case, clock, AGAIN))
+    return roof, 0 < ALLOWED * roof < rate

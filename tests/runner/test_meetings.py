@@ -1,0 +1,177 @@
+"""Cases measured against each other: together, by turns, in alternation; and what that must not spoil."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mldyno import api
+from mldyno.records import Case, Company, Record
+from mldyno.runner.events import Listener
+from mldyno.runner.groups import FRESH_PAIRS, MOST_TOGETHER, comparable, groups, meetings
+from mldyno.store import Query, Store
+
+Rehearse = Callable[..., api.Results]
+Script = Callable[..., None]
+
+
+def met(results: api.Results) -> list[Record]:
+    return [record for record in results.everything if not record.alone]
+
+
+def test_cases_of_the_same_work_meet_in_one_process_after_each_was_alone(rehearse: Rehearse) -> None:
+    results = rehearse(mode="infer", device=["cpu", "gpu"])
+    assert [record.run.company for record in results.everything] == ["alone", "alone", "together", "together"]
+    cpu, gpu = met(results)
+    assert cpu.run.process == gpu.run.process
+    assert cpu.run.process not in {record.run.process for record in results.records}
+    assert len(cpu.values("step_time", "paired")) == len(gpu.values("step_time", "paired")) >= 12
+
+
+def test_a_meeting_gives_times_for_ratios_only(rehearse: Rehearse) -> None:
+    results = rehearse(mode="train", device=["cpu", "gpu"])
+    for record in met(results):
+        assert {series.phase for series in record.series} == {"paired"}
+        assert "first_step" not in record.facts
+        assert not record.values("peak_memory", None)
+    for outcome in results.outcomes:
+        assert len(outcome.records) == len(outcome.meetings) == 1
+        figure = outcome.figure("step")
+        assert figure is not None
+        assert figure.processes == 1
+
+
+def test_the_known_ratio_is_found_by_a_pair_in_one_process(rehearse: Rehearse, script: Script) -> None:
+    script({"match": "*/gpu/*", "step": 0.001, "noise": 0.05}, {"match": "*", "step": 0.0012, "noise": 0.05})
+    (found,) = rehearse(mode="infer", device=["cpu", "gpu"]).compare("device")
+    assert found.verdict == "faster"
+    assert found.ratio == pytest.approx(1.2, rel=0.02)
+    assert found.how.startswith("paired, ")
+    assert found.how.endswith(" rounds in one process")
+
+
+def test_the_same_speed_is_found_equivalent_in_one_run(rehearse: Rehearse, script: Script) -> None:
+    script({"step": 0.001, "noise": 0.05})
+    (found,) = rehearse(mode="infer", placement=["device", "roundtrip"]).compare("placement")
+    assert found.verdict == "equivalent"
+
+
+def test_cases_that_can_not_share_a_process_meet_in_several_fresh_pairs(rehearse: Rehearse, script: Script) -> None:
+    script({"match": "*/t2", "step": 0.001}, {"match": "*", "step": 0.002})
+    results = rehearse(mode="infer", threads=[1, 2])
+    records = met(results)
+    assert {record.run.company for record in records} == {"turns"}
+    assert len({record.run.group for record in records}) == FRESH_PAIRS
+    assert len({record.run.process for record in records}) == 2 * FRESH_PAIRS
+    (found,) = results.compare("threads")
+    assert found.how == f"paired, {FRESH_PAIRS} fresh pairs of processes taking turns"
+    assert found.ratio == pytest.approx(2.0, rel=0.01)
+
+
+def test_rounds_share_the_fresh_pairs_among_them(rehearse: Rehearse) -> None:
+    records = met(rehearse(mode="infer", threads=[1, 2], repeats=3))
+    assert len({record.run.group for record in records}) == 6  # two in each of the three rounds
+
+
+def test_what_does_not_fit_in_memory_side_by_side_alternates(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mldyno.runner.groups._fit", lambda records: False)
+    results = rehearse(mode="infer", device=["cpu", "gpu"])
+    assert {record.run.company for record in met(results)} == {"alternating"}
+    (found,) = results.compare("device")
+    assert found.how == f"paired, {FRESH_PAIRS} fresh pairs of processes in alternation"
+
+
+def test_room_is_judged_by_what_each_case_needed_alone(rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mldyno.machine.available_memory", lambda: 30 << 20)
+    monkeypatch.setattr("mldyno.runner.worker_process._reserve", lambda: 0)
+    assert {r.run.company for r in met(rehearse(mode="infer", device=["cpu", "gpu"]))} == {"alternating"}
+
+
+def test_a_meeting_that_runs_out_of_memory_is_held_in_alternation(
+    rehearse: Rehearse, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mldyno.runner import meeting
+    from mldyno.runner.worker_process import Ended
+
+    def crowded(*arguments: object) -> None:
+        raise Ended("oom", "no room for two")
+
+    monkeypatch.setattr(meeting, "together", crowded)
+    results = rehearse(mode="infer", device=["cpu", "gpu"])
+    assert results.all_ok
+    assert {record.run.company for record in met(results)} == {"alternating"}
+
+
+def test_a_meeting_that_fails_is_a_record_and_spoils_nothing(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mldyno.runner import meeting
+    from mldyno.runner.worker_process import Ended
+
+    def lost(*arguments: object) -> None:
+        raise Ended("failed", "the worker was ended by SIGSEGV")
+
+    monkeypatch.setattr(meeting, "together", lost)
+    results = rehearse(mode="infer", device=["cpu", "gpu"])
+    assert results.all_ok
+    assert {record.status for record in met(results)} == {"failed"}
+    (found,) = results.compare("device")
+    assert found.how == "archived"
+
+
+def test_what_failed_alone_meets_nobody(rehearse: Rehearse, script: Script) -> None:
+    script({"match": "*/gpu/*", "fail": "oom"})
+    results = rehearse(mode="infer", device=["cpu", "gpu"])
+    assert {r.case.device: r.status for r in results.records} == {"cpu": "ok", "gpu": "oom"}
+    assert met(results) == []
+
+
+def test_different_work_meets_only_along_the_axis_that_is_asked_for(rehearse: Rehearse) -> None:
+    assert met(rehearse(mode="infer", batch=[8, 16])) == []
+    results = rehearse(mode="infer", batch=[8, 16], by="batch")
+    assert len(met(results)) == 2
+    (found,) = results.compare("batch")
+    assert found.how.startswith("paired")
+
+
+def test_groups_hold_what_is_comparable_with_a_member() -> None:
+    cases = [Case("mlp", batch=b, device=d, placement=p) for b in (1, 2) for d in ("cpu", "mps")
+             for p in ("device", "host")]  # fmt: skip
+    assert comparable(cases[0], cases[1], None)
+    assert not comparable(cases[0], cases[3], None)
+    assert not comparable(cases[0], cases[4], None)
+    assert comparable(cases[0], cases[4], "batch")
+    assert [len(group) for group in groups(cases)] == [4, 4]
+    assert [len(group) for group in groups(cases, "batch")] == [8]
+    assert groups([]) == []
+
+
+def test_the_base_is_in_every_meeting_of_a_large_group() -> None:
+    cases = [Case("mlp", batch=8, threads=n) for n in range(1, 12)]
+    parts = meetings(cases)
+    assert all(len(part) <= MOST_TOGETHER and part[0] == cases[0] for part in parts)
+    assert {case for part in parts for case in part} == set(cases)
+    assert meetings(cases[:1]) == []
+
+
+def test_a_run_that_ended_before_its_meeting_holds_it_when_it_is_resumed(store: Store) -> None:
+    plan = api.make_plan(["mlp"], {"framework": "fake", "device": ["cpu", "gpu"], "mode": "infer"})
+
+    class Cut(Exception):
+        pass
+
+    class CutAtMeeting(Listener):
+        def meeting_started(self, cases: object, number: int, company: Company) -> None:
+            raise Cut
+
+    with pytest.raises(Cut):
+        api.run_plan(plan, store, CutAtMeeting())
+    store.close()
+    run_id, _ = api.unfinished(store, plan)
+    results = api.run_plan(plan, store, resume=run_id)
+    assert [record.run.company for record in results.everything] == ["alone", "alone", "together", "together"]
+    again = api.run_plan(plan, store, resume=run_id)
+    assert len(list(store.stream(Query(heads=False)))) == len(again.everything) == 4
