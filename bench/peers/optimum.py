@@ -86,7 +86,8 @@ def backend(**options: Any) -> Any:
 
     # Two options, since 0.6.0 hands each to the other's function: see docs/audit.md.
     threads = {"inter_op_num_threads": 1, "intra_op_num_threads": 1}
-    return PyTorchConfig(model=str(MODEL), task=TASK, library="transformers", device="cpu", **threads, **options)
+    chosen = {"model": str(MODEL), "task": TASK, "library": "transformers", "device": "cpu", **threads, **options}
+    return PyTorchConfig(**chosen)
 
 
 def measure(launcher: str, quick: bool) -> float:
