@@ -21,7 +21,7 @@ PIECES = 20
 TOLERANCE = 0.01  # pieces that lie within this are alike, however quiet the series is
 DEVIATIONS = 3.0
 LARGEST = 0.02  # a change over the steady part that moves its median by 1 % at most
-PIECE_PRICE = 4.0  # in squared deviations of a piece's median: what leaving out a piece must gain
+PIECE_PRICE = 5.0  # in squared deviations of a piece's median: what leaving out a piece must gain
 SLOPE_PRICE = 6.0  # and what a slope must gain: a steady series pays it in 1 to 2 % of cases
 FEWEST = 20  # blocks before the series can be judged
 LEAST = 150_000_000  # ns: clocks ramp up and caches fill over time, however short the step
@@ -63,7 +63,8 @@ def _variance(pieces: Sequence[Sequence[float]], medians: Sequence[float], level
     spread = 1.4826 * median([abs(value) for value in noise])
     alike = min(1.0, len(pieces) / resemblance(noise).independent)
     among = sloped.left / max(1, len(medians) - 2)
-    return max((TOLERANCE / DEVIATIONS * level) ** 2, 1.571 * spread * spread * alike, among, 1e-300)
+    within = min(1.571 * spread * spread * alike, 4 * among)  # a correlation seen by chance must not excuse a slope
+    return max((TOLERANCE / DEVIATIONS * level) ** 2, within, among, 1e-300)
 
 
 @dataclass
