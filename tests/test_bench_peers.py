@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from bench.peers import __main__ as peers
 from bench.peers import bare, environments, optimum, pyperf_runner, report, rounds, steps, tools, torch_timer
 from bench.peers.figures import goals, rows
 from bench.peers.ours import Ours
@@ -151,6 +152,22 @@ def test_every_tool_has_an_environment_and_a_command_without_a_path_of_this_mach
             call = tool.call(step, Path("FOLDER"), False)
             assert not any(word.startswith(os.sep) for word in call.words)
     assert optimum.Optimum("inline").steps == ("bert",)
+
+
+def test_a_full_run_writes_the_page_and_can_write_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "ask", lambda *_, **__: Answer(1e-3, (), 2.0))
+    monkeypatch.setattr(environments, "ready", lambda names: None)
+    monkeypatch.setattr(environments, "versions", lambda name: {"torch": "2"})
+    for name in ("PAGE", "KEPT", "KEPT_WHERE"):
+        monkeypatch.setattr(peers, name, tmp_path / name)
+    monkeypatch.setattr(sys, "argv", ["peers"])
+    peers.main()
+    text = (tmp_path / "PAGE").read_text(encoding="utf-8")
+    assert "10 rounds. In each" in text
+    assert "| 10 of 10 | 0 of 10 | 0 of 1 | 1.000 |" in text
+    monkeypatch.setattr(sys, "argv", ["peers", "--again"])
+    peers.main()
+    assert (tmp_path / "PAGE").read_text(encoding="utf-8") == text
 
 
 def test_every_round_has_every_tool_once_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

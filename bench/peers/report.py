@@ -134,10 +134,11 @@ def _bare(turns: Sequence[Turn], step: str, reference: str) -> str:
 
 def _row(row: Row) -> str:
     low, high = row.interval
+    known = "n/a" if math.isnan(low) else f"{_number(low)} to {_number(high)}"
     loud = f"{sum(bool(turn.answer.warnings) for turn in row.noisy)} of {len(row.noisy)}" if row.noisy else ""
     name = f"**{row.tool}**" if row.tool == OURS.name else row.tool
     cells = [
-        name, _number(row.ratio), f"{_number(low)} to {_number(high)}", _number(row.answers.extent),
+        name, _number(row.ratio), known, _number(row.answers.extent),
         _percent(row.answers.variation), f"{row.wall:.1f} s", f"{len(row.answers.seconds)} of {len(row.turns)}",
         f"{row.warned} of {len(row.turns)}", loud, _number(row.missed),
     ]  # fmt: skip
