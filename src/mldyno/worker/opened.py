@@ -26,7 +26,9 @@ from mldyno.worker import roof
 from mldyno.worker.laps import Laps
 
 LESSONS = 12  # extra training steps on the fixed batch, at most, until its loss has fallen
-DRAINS = 8
+DRAINS = 4
+DRAIN_STEPS, DRAIN_LENGTH = 8, 200_000_000  # so many steps, where they take no longer in ns
+EVENTS_OFF = 0.1  # by how much the device may seem to work longer than the host saw
 YARDSTICK = 64  # size of the matrices whose product is the yardstick
 YARDSTICK_SHARE = 0.2  # of the measuring time, at most
 REPORT_EVERY = 500_000_000  # ns between two words of progress
@@ -96,7 +98,8 @@ class OpenCase:
         """First step, warm-up and drain test; gives facts, software and the series so far."""
         self.first_loss = self.program.loss()
         warm = warm_up(self.blocks, self.program.causes, budget, Reporter(self.clock, progress, scale=1e-9))
-        drains = [self.blocks.drain(self.blocks.size) for _ in range(DRAINS if warm.steady is not None else 1)]
+        self._set_up_yardstick()
+        drains = self._drain_test(warm.steady is not None)
         self.facts |= {
             "first_step": warm.first_step / 1e9,
             "warmup_steady": warm.steady,
@@ -108,6 +111,7 @@ class OpenCase:
             "translated": translated(),
         }
         self._check_device()
+        self._check_waiting()
         self.causes = self.program.causes()
         gc.collect()
         gc.freeze()  # what is built stays; the collector need not walk it while steps are timed
@@ -137,6 +141,14 @@ class OpenCase:
         if seen not in (self.case.device, f"{self.case.device}:0", self.case.device.removesuffix(":0")):
             raise Wrong(f"the case asks for {self.case.device}, the tensors lie on {seen}")
 
+    def _drain_test(self, steps_are_short: bool) -> list[tuple[int, int]]:
+        """Blocks of several steps, where they are short: a wait hidden in a step shows by the next one."""
+        if not steps_are_short:
+            return [self.blocks.drain(self.blocks.size)]
+        step = self.blocks.time(self.blocks.size) / self.blocks.size
+        steps = max(self.blocks.size, min(DRAIN_STEPS, math.ceil(DRAIN_LENGTH / max(1.0, step))))
+        return [self.blocks.drain(steps) for _ in range(DRAINS)]
+
     def _events_share(self) -> float | None:
         """Time by the device's own events over time on the host, of the same blocks; None without events."""
         host, device = 0, 0.0
@@ -148,6 +160,12 @@ class OpenCase:
             host += self.clock() - began
             device += seen
         return device * 1e9 / max(1, host)
+
+    def _check_waiting(self) -> None:
+        """A device that worked for longer than the host's clock saw was not waited for."""
+        share = self.facts["events_share"]
+        if share is not None and share > 1 + EVENTS_OFF:
+            raise Wrong(f"the device's own events show {share:.3g} times the host's time: it was not waited for")
 
     def _look_at_causes(self) -> None:
         """A graph compiled or memory reserved this late has spoiled what was measured."""
@@ -167,8 +185,6 @@ class OpenCase:
 
     def turn(self, seconds: float, steps: int | None, progress: Callable[[float], None]) -> dict[str, Any]:
         """Measure blocks for so many s, or exactly so many steps; a yardstick block stands among them."""
-        if self.yardstick is None:
-            self._set_up_yardstick()
         yardstick, every = self.yardstick, self.yardstick_every
         assert yardstick is not None
         references: list[float] = []
