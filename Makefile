@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: bench test check bench-self bench-peers schema setup clean
+.PHONY: bench test check bench-self bench-peers selfcheck schema setup clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
@@ -25,6 +25,9 @@ bench-self: setup  ## the product's own speed, as ratios, into bench/RESULTS.md
 
 bench-peers: setup  ## beside other tools, each in an environment of its own, into bench/PEERS.md; takes an hour
 	$(BIN)/python -m bench.peers
+
+selfcheck: setup  ## mldyno's own errors, all twelve measures, idle and under load, into bench/SELFCHECK.md
+	$(BIN)/python bench/selfcheck.py
 
 setup: $(READY)
 

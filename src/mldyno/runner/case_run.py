@@ -14,7 +14,9 @@ from mldyno.measure.warmup import FEWEST, settled_from
 from mldyno.records import SCHEMA, Case, Checks, Device, Machine, Record, Run, Series, Software, Warning_, seal
 from mldyno.runner.warnings import Seen, of_measurement
 from mldyno.runner.worker_process import WorkerProcess
+from mldyno.shapes import drift
 
+HALF = 0.5
 WARMUP_SHARE, WARMUP_LEAST = 0.25, 1.0  # of the budget, and s
 MEETING_FACTS = ("block_steps", "virtual_time", "steps", "wall_time", "target")
 Heard = Callable[[Case, float, float | None, float], None]
@@ -127,6 +129,8 @@ class CaseRun:
                 status, reason = "unsteady", f"{self.unsteady}; there is a series, but no one number for it"
             else:
                 series = _cut(series, start)
+        elif status == "ok" and slow_start(self.values):
+            series = _cut(series, settled_from(self.values) or 0)
         if status == "ok" and self.alone:
             facts |= ratio_to_yardstick(series)
             threads, env = self.software["threads"], self.software["env"]
@@ -150,6 +154,12 @@ class CaseRun:
                 warnings=tuple(found),
             )
         )
+
+
+def slow_start(values: list[float]) -> bool:
+    """Whether the first part was slower, up to one jump: a plateau that outlasted the looks of the warm-up."""
+    found = drift(values)
+    return found is not None and found.change < 0 and found.change_point is not None and found.change_point < HALF
 
 
 def ratio_to_yardstick(series: list[Series]) -> dict[str, float]:

@@ -17,6 +17,20 @@ CHANCE = 2.6  # standard errors of a share
 
 
 @dataclass(frozen=True)
+class Cell:
+    """One kind of series within a measure."""
+
+    name: str
+    value: float
+    bound: float | None
+    ok: bool
+    n: int
+    note: str = ""
+    counts: bool = True
+    """Whether the measure's verdict depends on it; otherwise it is only reported."""
+
+
+@dataclass(frozen=True)
 class Measure:
     """One row of the table: shares and relative errors are fractions of 1."""
 
@@ -32,20 +46,8 @@ class Measure:
     """`share` where it is shown as a percentage."""
     peers: str = ""
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One kind of series within a measure."""
-
-    name: str
-    value: float
-    bound: float | None
-    ok: bool
-    n: int
-    note: str = ""
-    counts: bool = True
-    """Whether the measure's verdict depends on it; otherwise it is only reported."""
+    cells: tuple[Cell, ...] = ()
+    """The kinds of series behind it, of which the value is the worst."""
 
 
 def upper_bound(hits: int, n: int, level: float = 0.95) -> float:

@@ -1,0 +1,107 @@
+"""All twelve measures of mldyno's own errors, on an idle machine and under load, into bench/SELFCHECK.md.
+
+The measures on simulated series are the same under any load, and are taken once. Every target of
+the method is held against the value itself; nothing is allowed for chance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from mldyno import machine
+from mldyno.selftest.measures import Cell, Measure
+from mldyno.selftest.table import FULL, Effort, run
+from mldyno.units import show_seconds
+from mldyno.views.measures import amount
+
+TARGET = Path(__file__).parent / "SELFCHECK.md"
+ON_SERIES = (5, 9, 10, 12)
+ON_MACHINE = (1, 2, 3, 4, 6, 7, 8, 11)
+LOAD = "while True: pass"
+
+
+@contextmanager
+def loaded(processes: int) -> Iterator[None]:
+    """So many processes that do nothing but run."""
+    burning = [subprocess.Popen([sys.executable, "-c", LOAD]) for _ in range(processes)]
+    try:
+        time.sleep(1.0)
+        yield
+    finally:
+        for one in burning:
+            one.kill()
+            one.wait()
+
+
+def say(part: str, left: float) -> None:
+    """Progress, where it can be seen."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{part}: about {show_seconds(max(1.0, left))} left    ")
+        sys.stderr.flush()
+
+
+def row(measure: Measure) -> str:
+    """A measure as a row of Markdown."""
+    value, bound = amount(measure.value, measure.unit), amount(measure.bound, measure.unit)
+    met = "met" if measure.ok else "**missed**"
+    parts = (str(measure.id), measure.name, value, bound, measure.target, met, f"{measure.n:,}", measure.peers)
+    return f"| {' | '.join(parts)} | {measure.note} |"
+
+
+def table(measures: Sequence[Measure]) -> list[str]:
+    """Measures as a table of Markdown."""
+    head = "| # | measure | here | at worst (95 %) | target | | n | peers | note |"
+    return [head, "|---:|---|---:|---:|---|---|---:|---|---|", *(row(one) for one in measures)]
+
+
+def cells_table(title: str, cells: Sequence[Cell]) -> list[str]:
+    """The cells of one measure as a table of Markdown."""
+    lines = ["", f"### {title}", "", "| series | value | at worst (95 %) | | n |", "|---|---:|---:|---|---:|"]
+    for one in cells:
+        met = ("met" if one.ok else "**missed**") if one.counts else "only reported"
+        value, bound = amount(one.value, "share"), amount(one.bound, "share")
+        lines.append(f"| {one.name} | {value} | {bound} | {met} | {one.n:,} |")
+    return lines
+
+
+def main() -> int:
+    """Measure and write; the exit code says whether every target was met."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--comparisons", type=int, default=300)
+    options.add_argument("--series", type=int, default=2000, help="simulated series a cell")
+    options.add_argument("--out", type=Path, default=TARGET)
+    chosen = options.parse_args()
+    effort = Effort(chosen.comparisons, chosen.series, FULL.processes, FULL.seconds, FULL.pairs)
+    here = machine.describe()
+    began = time.monotonic()
+    idle = list(run(effort, "torch", ON_MACHINE, say))
+    with loaded(here.cores or 2):
+        busy = list(run(effort, "torch", ON_MACHINE, say))
+    simulated = list(run(effort, "torch", ON_SERIES, say))
+    everything = sorted([*idle, *simulated], key=lambda one: one.id)
+    met, busy_met = (sum(one.ok for one in found) for found in (everything, busy))
+    lines = [
+        "# mldyno's own errors", "",
+        f"Made by `make selfcheck` on {here.name} ({'a virtual machine' if here.virtualised else 'real hardware'}), "
+        f"in {show_seconds(time.monotonic() - began)}. Other machines give other figures; "
+        "`mldyno selftest` measures most of them on yours.",
+        "", f"**Idle: {met} of {len(everything)} targets met. Under load: {busy_met} of {len(busy)}.**",
+        "", "## Idle", "", *table(everything), "",
+        f"## With {here.cores or 2} other processes that keep all cores busy", "",
+        "The measures on simulated series (5, 9, 10, 12) do not depend on load.", "", *table(busy), "",
+        "## Every kind of simulated series",
+        *(line for one in simulated for line in cells_table(f"{one.id}: {one.name}", one.cells)),
+    ]  # fmt: skip
+    chosen.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0 if met == len(everything) else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())
