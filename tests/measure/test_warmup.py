@@ -15,7 +15,7 @@ from mldyno.records import Case
 def warmed(budget: float = 5.0, causes: list[int] | None = None, **rule: object) -> WarmUp:
     program = FakeProgram(Case("mlp", framework="fake", batch=8), {"step": 1e-3, "noise": 0.01, **rule})
     growing = iter(causes or [])
-    return warm_up(Blocks(program, CLOCK), lambda: (next(growing, 0),), budget, lambda values: None)
+    return warm_up(Blocks(program, CLOCK), lambda: (next(growing, 0),), budget, lambda values, now: None)
 
 
 def test_the_first_step_is_a_measurement_of_its_own() -> None:

@@ -57,7 +57,7 @@ def test_a_case_is_opened_measured_in_turns_and_closed(talk: Talk) -> None:
     assert ready["is"] == "ready"
     assert ready["facts"]["warmup_steady"] is True
     blocks = talk.ask(do="turn", key=1, seconds=0.1, steps=None)
-    assert sum(sum(one["values"]) * one["block"] for one in blocks["series"]) == pytest.approx(0.1, rel=0.05)
+    assert sum(sum(one["values"]) * one["block"] for one in blocks["series"]) == pytest.approx(0.1, rel=0.15)
     closed = talk.ask(do="close", key=1)
     assert closed["checks"]["learned"] is True
 

@@ -33,19 +33,26 @@ class Recipe(Protocol):
 Build = Callable[[ModuleType, "Case"], Recipe]
 
 
-def wait(torch: ModuleType, device: Any) -> None:
-    """Wait for an accelerator; the CPU is done when its call returns."""
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
+def waiting(torch: ModuleType, device: Any) -> Callable[[], None]:
+    """What waits for an accelerator. The CPU is done when its call returns: there it does nothing, and fast."""
+    if device.type == "cpu":
+        return _done
+    return lambda: torch.accelerator.synchronize(device)
+
+
+def _done() -> None:
+    """Nothing to wait for."""
 
 
 class Product:
     """The product of two random square matrices, over and over."""
 
     def __init__(self, torch: ModuleType, case: Case, size: int) -> None:
-        self.torch, self.device = torch, torch.device(case.device)
+        self.torch = torch
+        device = torch.device(case.device)
+        self.synchronize = waiting(torch, device)
         chance = torch.Generator().manual_seed(SEED)
-        self.factors = [torch.randn(size, size, generator=chance).to(self.device) for _ in range(2)]
+        self.factors = [torch.randn(size, size, generator=chance).to(device) for _ in range(2)]
         self.result = torch.empty_like(self.factors[0])
         self.flops = 2.0 * size**3
 
@@ -55,10 +62,6 @@ class Product:
         for _ in range(steps):
             multiply(a, b, out=result)
 
-    def synchronize(self) -> None:
-        """Wait until they are done."""
-        wait(self.torch, self.device)
-
 
 class TorchProgram:
     """A case as a PyTorch model on its device, with the batches it takes in turn."""
@@ -66,6 +69,7 @@ class TorchProgram:
     def __init__(self, torch: ModuleType, case: Case, build: Build) -> None:
         self.torch, self.case = torch, case
         self.device = torch.device(case.device)
+        self.synchronize = waiting(torch, self.device)
         self.training = case.mode == "train"
         torch.manual_seed(SEED)
         recipe = build(torch, case)
@@ -110,10 +114,6 @@ class TorchProgram:
                     if returns:
                         output = output.cpu()
         self.output = output
-
-    def synchronize(self) -> None:
-        """Wait until all steps are done."""
-        wait(self.torch, self.device)
 
     def device_time(self, steps: int) -> float | None:
         """By events of the device: torch.cuda.Event, torch.xpu.Event, torch.mps.event.Event."""

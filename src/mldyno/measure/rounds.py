@@ -13,20 +13,26 @@ from mldyno.measure.blocks import Blocks
 
 
 def rounds(
-    programs: Sequence[Blocks], seconds: float, least: int, chance: random.Random, tick: Callable[[list[float]], None]
+    programs: Sequence[Blocks],
+    seconds: float,
+    least: int,
+    chance: random.Random,
+    tick: Callable[[list[float], int], None],
 ) -> list[list[float]]:
     """For each program its time of a step in s, one value a round, for so many s but `least` rounds at least.
 
-    `tick` sees the first program's values after each round.
+    `tick` sees the first program's values and the clock after each round.
     """
     clock = programs[0].clock
     found: list[list[float]] = [[] for _ in programs]
     ends = clock() + round(seconds * 1e9)
     order = list(range(len(programs)))
-    while len(found[0]) < least or clock() < ends:
+    now = clock()
+    while len(found[0]) < least or now < ends:
         chance.shuffle(order)
         for place in order:
             blocks = programs[place]
             found[place].append(blocks.time(blocks.size) / blocks.size / 1e9)
-        tick(found[0])
+        now = clock()
+        tick(found[0], now)
     return found

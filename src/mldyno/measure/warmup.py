@@ -79,9 +79,9 @@ class WarmUp:
 
 
 def warm_up(
-    blocks: Blocks, causes: Callable[[], tuple[int, ...]], budget: float, tick: Callable[[list[float]], None]
+    blocks: Blocks, causes: Callable[[], tuple[int, ...]], budget: float, tick: Callable[[list[float], int], None]
 ) -> WarmUp:
-    """Run until steady, for at most `budget` s but three blocks at least; `tick` sees the values so far."""
+    """Run until steady, for at most `budget` s but three blocks at least; `tick` sees the values and the clock."""
     began = blocks.clock()
     limit = began + round(budget * 1e9)
     result = WarmUp(first_step=blocks.time(1))
@@ -91,11 +91,11 @@ def warm_up(
     while True:
         values.append(blocks.time(blocks.size) / blocks.size)
         seen.append(causes())
-        tick(values)
+        now = blocks.clock()
+        tick(values, now)
         if values[-1] < 0.7 * fastest:  # the step got faster: its block may need more of them
             fastest = values[-1]
             blocks.fit(fastest)
-        now = blocks.clock()
         late = now >= limit
         due = len(values) >= check and now - began >= LEAST
         if due or (late and len(values) >= FEWEST):

@@ -17,19 +17,17 @@ from typing import Any
 from mldyno import plugins
 from mldyno.analysis.estimates import uncontended
 from mldyno.frameworks import Framework, Kernel
-from mldyno.intervals import median, paired
+from mldyno.intervals import batches, median, paired
 from mldyno.measure import clock
 from mldyno.measure.blocks import Blocks
 from mldyno.measure.rounds import rounds
 from mldyno.measure.stretch import stretch
 from mldyno.records import Case
-from mldyno.worker.laps import Laps
-from mldyno.worker.opened import open_case
+from mldyno.worker.opened import PIECE, YARDSTICK, YARDSTICK_BLOCKS, Reporter, open_case
 
 CASE = Case("mlp", mode="infer", threads=1)
 TINY = 16  # size of the matrices of one small product, some 2 us
-SHORT_STEP = 30e-6  # s
-YARDSTICK = 64
+SHORT = 13  # such products make a step of some 30 us
 
 
 class Repeated:
@@ -55,36 +53,25 @@ def started(name: str) -> Framework:
     return framework
 
 
-def short_step(framework: Framework) -> Repeated:
-    """A step of some 30 us."""
-    product = framework.product(CASE, TINY)
-    blocks = Blocks(product, clock.now)
-    blocks.time(1000)
-    each = min(blocks.time(100) for _ in range(20)) / 100 / 1e9
-    return Repeated(product, max(1, round(SHORT_STEP / each)))
-
-
 def overhead(framework: Framework, pairs: int) -> Iterator[dict[str, Any]]:
     """CPU time of steps in the harness's loop over that of the same steps in a bare loop, in turn."""
-    step = short_step(framework)
+    step = Repeated(framework.product(CASE, TINY), SHORT)
     blocks = Blocks(step, clock.now)
     blocks.time(100)
     blocks.fit(min(blocks.time(10) for _ in range(10)) / 10)
-    meters = plugins.meters()
-    for meter in meters:
-        meter.start()
-    laps = Laps(meters, clock.now, lambda: None)
-    steps = 60 * blocks.size
+    steps = 20 * blocks.size
 
     def bare() -> None:
-        run = step.run
-        for _ in range(steps):
-            run(1)
+        step.run(steps)
+
+    def between(values: list[float], now: int) -> int:
+        report(values, now)
+        return now + PIECE
 
     def ours() -> None:
-        stretch(blocks, 0.0, steps, lambda values: laps.look())
+        stretch(blocks, 0.0, steps, between)
 
-    laps.begin()
+    report = Reporter(clock.now, lambda step: None)
     for number in range(pairs):
         spent = {}
         for loop in (bare, ours) if number % 2 else (ours, bare):
@@ -102,7 +89,7 @@ def verdicts(framework: Framework, first: int, second: int, comparisons: int, pa
         arms = [Blocks(Repeated(framework.product(CASE, TINY), count), clock.now) for count in (first, second)]
         for arm in arms:
             arm.time(3)
-        found = rounds(arms, 0.0, pairs, chance, lambda values: None)
+        found = rounds(arms, 0.0, pairs, chance, lambda values, now: None)
         centre, width = paired(log_ratios(*found))
         yield {"log_ratio": centre, "half_width": width, "seconds": time.perf_counter() - began}
 
@@ -115,7 +102,7 @@ def log_ratios(ours: list[float], theirs: list[float]) -> list[float]:
 def estimate(framework: Framework, seconds: float) -> Iterator[dict[str, Any]]:
     """One estimate of a short step in this fresh process: its median, its uncontended time, and in yardsticks."""
     began = time.perf_counter()
-    blocks = Blocks(short_step(framework), clock.now)
+    blocks = Blocks(Repeated(framework.product(CASE, TINY), SHORT), clock.now)
     blocks.time(100)
     blocks.fit(min(blocks.time(10) for _ in range(10)) / 10)
     stick = Blocks(framework.product(CASE, YARDSTICK), clock.now)
@@ -123,11 +110,15 @@ def estimate(framework: Framework, seconds: float) -> Iterator[dict[str, Any]]:
     stick.fit(min(stick.time(10) for _ in range(10)) / 10)
     references: list[float] = []
 
-    def between(values: list[float]) -> None:
-        references.append(stick.time(stick.size) / stick.size / 1e9)
+    def between(values: list[float], now: int) -> int:
+        times, later = stick.run(YARDSTICK_BLOCKS, sys.maxsize)
+        references.append(median(times) / stick.size / 1e9)
+        return later + PIECE
 
     values, _ = stretch(blocks, seconds, None, between)
-    ratios = [a / b for a, b in zip(values, references, strict=True)]
+    ratios = [
+        median(near) / reference for near, reference in zip(batches(values, len(references)), references, strict=True)
+    ]
     yield {"median": median(values), "uncontended": uncontended(sorted(values)), "in_yardsticks": median(ratios),
            "seconds": time.perf_counter() - began}  # fmt: skip
 

@@ -15,7 +15,7 @@ from mldyno.intervals import mean, median, paired, spread
 from mldyno.selftest.measures import Measure, allowed, lower_bound, upper_bound
 
 Tick = Callable[[], None]
-PAIRS = 192  # rounds of one comparison
+PAIRS = 384  # rounds of one comparison
 STEP = 500  # small products in a step
 SLOWER = 515  # and in one that is 3 % longer
 KERNELS = (0.2e-3, 1e-3, 20e-3, 1.0)  # s

@@ -15,7 +15,7 @@ from itertools import islice
 from mldyno import intervals, shapes
 from mldyno.measure import stopping, warmup
 from mldyno.selftest import synthetic
-from mldyno.selftest.measures import Cell, Measure, allowed, lower_bound, quantile_with_bound, upper_bound
+from mldyno.selftest.measures import ENOUGH, Cell, Measure, allowed, lower_bound, quantile_with_bound, upper_bound
 
 Tick = Callable[[], None]
 Make = Callable[[random.Random], list[float]]
@@ -24,7 +24,8 @@ RATIO = 1.03  # the true ratio of two arms
 COVERS = (0.93, 0.97)
 DRIFT, DRIFT_FOUND, DRIFT_FALSE = 0.05, 0.85, 0.02
 WARM_STEPS, WARM_BIAS, STEADY_FLAGGED = 300, 0.015, 0.02
-FALSE_CLAIMS = 0.05
+FALSE_CLAIMS, SEVERAL_CLAIMS = 0.05, 20
+CERTAIN = 0.99  # how sure a few claims must make it that too many are false
 
 # Own noise of the arms, the machine's two speeds, share of outliers, rounds.
 COVERAGE = (
@@ -286,7 +287,8 @@ def _claims(
     tick()
     share = false / claims if claims else 0.0
     bound = upper_bound(false, claims) if claims else None
-    ok = share <= FALSE_CLAIMS + allowed(FALSE_CLAIMS, claims)
+    by_chance = claims < ENOUGH and (not claims or lower_bound(false, claims, CERTAIN) <= FALSE_CLAIMS)
+    ok = share <= FALSE_CLAIMS or by_chance
     return Cell(name, share, bound, ok, claims, f"{claims / series:.0%} of {series} series claimed it")
 
 
@@ -305,7 +307,8 @@ def _claimed(rule: stopping.Stopping, source: Iterator[float], block: float) -> 
 def false_reached(series: int, seed: int, tick: Tick = _nothing) -> Measure:
     """Measure 12: claims that +-2 % is reached, of a mean that is further off."""
     cells = claim_cells(series, seed, tick)
-    worst = _worst(cells, lambda cell: cell.value)
+    several = [cell for cell in cells if cell.n >= SEVERAL_CLAIMS] or cells
+    worst = _worst(several, lambda cell: cell.value)
     name = 'false "+-2 % reached"'
     return Measure(
         12, name, worst.value, worst.bound, "<= 5 %", _all_ok(cells), worst.n, "share", "torch adaptive 57-79 %",

@@ -24,8 +24,8 @@ class Effort:
     pairs: int
 
 
-QUICK = Effort(comparisons=30, series=40, processes=4, seconds=0.7, pairs=60)
-FULL = Effort(comparisons=200, series=400, processes=10, seconds=1.5, pairs=240)
+QUICK = Effort(comparisons=20, series=40, processes=4, seconds=1.4, pairs=150)
+FULL = Effort(comparisons=200, series=400, processes=10, seconds=1.6, pairs=500)
 CLAIMS_SHARE = 4  # the stopping rule reads long series: so many times fewer of them
 
 
@@ -41,7 +41,7 @@ class Part:
 
 def parts(effort: Effort, framework: str) -> list[Part]:
     """The parts of the self-test."""
-    each, start = 0.6, 3.0  # s: a comparison, and the start of a process with its framework
+    each, start = 0.9, 3.0  # s: a comparison, and the start of a process with its framework
     return [
         Part("harness", (1,), start + 0.05 * effort.pairs,
              lambda tick: on_machine.harness_overhead(framework, effort.pairs, tick)),

@@ -30,7 +30,9 @@ DRAINS = 4
 DRAIN_STEPS, DRAIN_LENGTH = 8, 200_000_000  # so many steps, where they take no longer in ns
 EVENTS_OFF = 0.1  # by how much the device may seem to work longer than the host saw
 YARDSTICK = 64  # size of the matrices whose product is the yardstick
-YARDSTICK_SHARE = 0.2  # of the measuring time, at most
+YARDSTICK_BLOCKS = 3  # one after the other; their median counts
+YARDSTICK_SHARE = 0.2  # of the time of the steps, at most
+PIECE = 20_000_000  # ns that steps run for before anything else is done: other code makes theirs cold
 REPORT_EVERY = 500_000_000  # ns between two words of progress
 ENV_THAT_MATTERS = (
     "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "KMP_BLOCKTIME", "GOMP_SPINCOUNT",
@@ -92,7 +94,6 @@ class OpenCase:
         self.late_changes = 0
         self.values: list[float] = []
         self.yardstick: Blocks | None = None
-        self.yardstick_every = 1
 
     def warm_up(self, budget: float, progress: Callable[[float], None]) -> dict[str, Any]:
         """First step, warm-up and drain test; gives facts, software and the series so far."""
@@ -179,22 +180,19 @@ class OpenCase:
         self.yardstick = Blocks(self.framework.product(self.case, YARDSTICK), self.clock)
         self.yardstick.time(8)
         self.yardstick.fit(min(self.yardstick.time(4) for _ in range(4)) / 4)
-        block = self.blocks.time(self.blocks.size)
-        reference = self.yardstick.time(self.yardstick.size)
-        self.yardstick_every = max(1, math.ceil(reference / YARDSTICK_SHARE / max(1, block)))
 
     def turn(self, seconds: float, steps: int | None, progress: Callable[[float], None]) -> dict[str, Any]:
         """Measure blocks for so many s, or exactly so many steps; a yardstick block stands among them."""
-        yardstick, every = self.yardstick, self.yardstick_every
+        yardstick, references = self.yardstick, list[float]()
         assert yardstick is not None
-        references: list[float] = []
         report = Reporter(self.clock, progress)
 
-        def between(values: list[float]) -> None:
-            if len(values) % every == (every + 1) // 2 % every:
-                references.append(yardstick.time(yardstick.size) / yardstick.size / 1e9)
-            report(values)
-            self.laps.look()
+        def between(values: list[float], now: int) -> int:
+            times, later = yardstick.run(YARDSTICK_BLOCKS, sys.maxsize)
+            references.append(median(times) / yardstick.size / 1e9)
+            report(values, now)
+            self.laps.look(now)
+            return later + max(PIECE, round((later - now) / YARDSTICK_SHARE))
 
         self.laps.begin()
         values, left = stretch(self.blocks, seconds, steps, between)
@@ -291,8 +289,8 @@ class Reporter:
         self.take_time, self.say, self.scale = take_time, say, scale
         self.due = take_time() + REPORT_EVERY
 
-    def __call__(self, values: list[float]) -> None:
+    def __call__(self, values: list[float], now: int) -> None:
         """Report the median of the latest values, in s, if it is time."""
-        if self.take_time() >= self.due:
+        if now >= self.due:
             self.say(median(values[-50:]) * self.scale)
             self.due = self.take_time() + REPORT_EVERY
