@@ -72,6 +72,7 @@ def page(turns: Sequence[Turn], where: Circumstances, command: str) -> str:
         lines += ["", f"## {steps.TITLES[step]}, inference, one thread", "", *_HEAD]
         mine = [row for row in found if row.step == step]
         lines += [*(_bare(turns, step, name) for name in REFERENCES if _beside(turns, step, name)), *map(_row, mine)]
+        lines += _uncontended(turns, step)
         absent = [tool.name for tool in TOOLS if step not in tool.steps]
         lines += (
             ["", f"n/a: {', '.join(absent)}. These time models of transformers, diffusers and timm only."]
@@ -105,6 +106,18 @@ def _conclusion(found: Sequence[Row], present: Sequence[str]) -> list[str]:
         verdict = "met" if goal.met else "**missed**"
         lines.append(f"- {steps.TITLES[goal.step]}; {goal.name}: {verdict}: {goal.says}")
     return lines
+
+
+def _uncontended(turns: Sequence[Turn], step: str) -> list[str]:
+    """What the answers of the tools that give an uncontended time would be worth, had that been the answer."""
+    lines = []
+    for tool in TOOLS:
+        mine = [turn.answer for turn in turns if (turn.tool, turn.step, turn.noisy) == (tool.name, step, False)]
+        found = Answers(tuple(answer.uncontended for answer in mine if answer.uncontended is not None))
+        if len(found.seconds) > 1:
+            spread = f"max / min {_number(found.extent)}, CV {_percent(found.variation)}"
+            lines.append(f"{tool.name}'s uncontended time, from the same runs: {spread}.")
+    return ["", *lines] if lines else []
 
 
 def _beside(turns: Sequence[Turn], step: str, reference: str) -> list[Turn]:
@@ -165,6 +178,7 @@ def _columns(count: int) -> list[str]:
         "- 95 % interval: of the mean log-ratio, Student's t over the rounds.",
         "- max / min, CV: of the tool's answers over the rounds, each from fresh processes. They contain what the"
         " machine did meanwhile, for all tools alike.",
+        "- uncontended time: the mean between the 5 % and the 10 % quantile. mldyno gives it beside its headline.",
         "- wall time: from starting the command to its end, the median.",
         "- answers: rounds in which it gave a number. mldyno gives none for a series that never settled.",
         "- warned: rounds in which the tool said that its answer may be doubtful. warned, noisy: the same in one more"

@@ -99,4 +99,4 @@ def read(path: Path) -> list[Turn]:
 
 def _answer(content: object) -> Answer:
     assert isinstance(content, dict)
-    return Answer(content["seconds"], tuple(content["warnings"]), content["wall"])
+    return Answer(content["seconds"], tuple(content["warnings"]), content["wall"], content.get("uncontended"))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +24,8 @@ class Answer:
     warnings: tuple[str, ...] = ()
     wall: float = 0.0
     """Time in s from starting the command to its end."""
+    uncontended: float | None = None
+    """The time in s when little is in the way, where a tool gives that too."""
 
 
 @dataclass(frozen=True)
@@ -101,4 +103,4 @@ def ask(tool: Tool, binaries: Path, step: str, folder: Path, *, quick: bool = Fa
         found = tool.read(done.stdout)
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise RuntimeError(f"{tool.name} gave no answer that can be read ({error}):\n{done.stderr}") from error
-    return Answer(found.seconds, found.warnings, wall)
+    return replace(found, wall=wall)

@@ -375,7 +375,8 @@ def selftest(
     """The product's own errors, measured on this machine one after the other; `progress` hears what is left in s."""
     from mldyno.selftest import table as whole
 
-    plugins.check("frameworks", framework)
+    if plugins.framework(framework).clock is not None:
+        raise UsageError(f"{framework} computes nothing; the self-test times real steps: --framework torch")
     effort = whole.QUICK if quick else whole.FULL
     return whole.run(effort, framework, whole.ON_ANY_MACHINE, progress or (lambda part, left: None))
 

@@ -15,6 +15,7 @@ import pytest
 from mldyno import cli
 from mldyno.cli import COMMANDS
 from mldyno.records import AXES
+from mldyno.selftest.measures import Measure
 
 Script = Callable[..., None]
 Mldyno = Callable[..., tuple[int, str, str]]
@@ -244,3 +245,38 @@ def test_start_up_imports_no_numbers_no_framework_and_no_charts(words: list[str]
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+def measured(ok: bool) -> Measure:
+    return Measure(2, "identical code called different", 0.025, 0.05, "<= 5 %", ok, 200, "share", "17-67 %", "a note")
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_selftest_prints_each_measure_with_its_target_and_the_peers(
+    ok: bool, mldyno: Mldyno, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mldyno.selftest.table.run", lambda *arguments: iter([measured(ok)]))
+    code, out, _ = mldyno("selftest")
+    assert code == (0 if ok else 3)
+    assert ("met" if ok else "MISSED") in out
+    for word in ("2.5 %", "5.0 %", "<= 5 %", "17-67 %", "a note"):
+        assert word in out
+    _, out, _ = mldyno("selftest", "--quick", "--json")
+    (row,) = json.loads(out)["measures"]
+    assert {"id", "name", "value", "bound", "target", "ok", "n"} <= set(row)
+    assert row["ok"] is ok
+
+
+def test_selftest_wants_a_framework_that_computes(mldyno: Mldyno) -> None:
+    code, _, err = mldyno("selftest", "--framework", "fake")
+    assert code == 2
+    assert "--framework torch" in err
+    assert mldyno("selftest", "--framework", "torhc")[0] == 2
+
+
+def test_every_result_has_a_trust_line_and_every_warning_a_next_step(mldyno: Mldyno, script: Script) -> None:
+    script({"step": 0.05, "noise": 0.5})
+    _, out, _ = mldyno("run", "mlp", "--framework", "fake", "--mode", "infer", "--budget", "1s", "--target", "1%")
+    assert "trust mlp/infer/fake/cpu/fp32/b128/device: " in out
+    assert "but target-not-reached" in out
+    assert "Next: give it more time with --budget" in out

@@ -69,6 +69,12 @@ def test_cases_that_can_not_share_a_process_meet_in_several_fresh_pairs(rehearse
     assert found.ratio == pytest.approx(2.0, rel=0.01)
 
 
+def test_a_number_of_steps_is_for_the_case_alone_and_not_for_its_meetings(rehearse: Rehearse) -> None:
+    results = rehearse(mode="infer", threads=[1, 2], steps=3)
+    assert [record.facts["steps"] for record in results.records] == [3, 3]
+    assert all(len(record.values("step_time", "paired")) >= 12 for record in met(results))
+
+
 def test_rounds_share_the_fresh_pairs_among_them(rehearse: Rehearse) -> None:
     records = met(rehearse(mode="infer", threads=[1, 2], repeats=3))
     assert len({record.run.group for record in records}) == 6  # two in each of the three rounds

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from mldyno import machine as machines
@@ -119,7 +119,8 @@ class Runner:
 
     def _case_run(self, case: Case, number: int, worker: WorkerProcess, company: Company, key: int = 0) -> CaseRun:
         run = Run(self.run, self.plan.suite, number, self.processes, self.groups, company)
-        return CaseRun(case, run, worker, self.stopping, self.plan.timeout, self.listener.progress, key)
+        rule = self.stopping if company == "alone" else replace(self.stopping, steps=None)
+        return CaseRun(case, run, worker, rule, self.plan.timeout, self.listener.progress, key)
 
     def _worker(self) -> WorkerProcess:
         self.processes += 1

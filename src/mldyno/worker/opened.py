@@ -105,7 +105,7 @@ class OpenCase:
             "first_step": warm.first_step / 1e9,
             "warmup_steady": warm.steady,
             "block_steps": self.blocks.size,
-            "overhead_share": self.blocks.overhead() / max(1, drains[-1][1]),
+            "overhead_share": self.blocks.overhead() / max(1, self.blocks.time(self.blocks.size)),
             "drained_share": sum(issued for issued, _ in drains) / max(1, sum(total for _, total in drains)),
             "device_seen": self.program.seen_device(),
             "events_share": self._events_share(),

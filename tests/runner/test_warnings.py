@@ -1,0 +1,111 @@
+"""Every warning of the closed list: what brings it up, and that it names the next step."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mldyno.measure.stopping import Stopping
+from mldyno.records import Case, Machine, Series
+from mldyno.runner.warnings import CODES, INTERRUPTED, Seen, of_measurement
+
+
+def steps(level: Any = lambda place: 1.0) -> Series:
+    """Two hundred blocks of 1 ms with a noise of 1 %, at a level that may depend on the place."""
+    chance = random.Random(7)
+    return Series("step_time", "s", tuple(1e-3 * level(n / 200) * (1 + chance.gauss(0, 0.01)) for n in range(200)))
+
+
+def laps(**gained: float) -> list[Series]:
+    """Ten laps of 20 ms in which each counter gained so much."""
+    counted = {"lap_time": 0.02, "cpu_time": 0.02, **gained}
+    return [Series(name, "s", (value,) * 10, phase="lap") for name, value in counted.items()]
+
+
+def process(**values: float) -> list[Series]:
+    return [Series(name, "1", (value,), phase="process") for name, value in values.items()]
+
+
+QUIET = Seen(
+    Case("mlp", batch=8), [steps(), *laps(run_delay=0.0, stolen_time=0.0)], {"late_changes": 0, "drained_share": 1.0},
+    Machine("m", cores=4, power="mains", virtualised=False), 1, Stopping(), 0.01,
+)  # fmt: skip
+GPU = replace(QUIET, case=Case("mlp", batch=8, device="mps"), facts={"drained_share": 0.2, "events_share": 1.0})
+GROWING = Series("resident_memory", "B", tuple(1e9 + 2e7 * n for n in range(40)), phase="lap")
+
+CAUSES: dict[str, Seen] = {
+    "target-not-reached": replace(QUIET, half_width=0.05),
+    "late-change": replace(QUIET, facts={"late_changes": 2}),
+    "drifting": replace(QUIET, series=[steps(lambda place: 1 + 0.1 * place)]),
+    "two-modes": replace(QUIET, series=[steps(lambda place: 1.5 if int(place * 200) % 3 == 0 else 1.0)]),
+    "host-bound": replace(GPU, facts={"drained_share": 0.97, "events_share": 1.0}),
+    "contended": replace(QUIET, series=[steps(), *laps(run_delay=0.01)]),
+    "oversubscribed": replace(QUIET, series=[steps(), *laps(run_delay=0.01)], threads=2),
+    "throttled": replace(QUIET, series=[steps(), *process(throttle_events=3.0)]),
+    "swapping": replace(QUIET, series=[steps(), *process(swapped_memory=float(64 << 20))]),
+    "leaking": replace(QUIET, series=[steps(), GROWING]),
+    "on-battery": replace(QUIET, machine=replace(QUIET.machine, power="battery")),
+    "low-power": replace(QUIET, machine=replace(QUIET.machine, low_power=True)),
+    "virtualised": replace(QUIET, machine=replace(QUIET.machine, virtualised=True)),
+    "rosetta": replace(QUIET, facts={"translated": True}),
+}
+
+
+def codes(seen: Seen) -> list[str]:
+    return [warning.code for warning in of_measurement(seen)]
+
+
+def test_a_quiet_case_has_no_warning() -> None:
+    assert codes(QUIET) == []
+    assert codes(GPU) == []
+
+
+def test_every_warning_of_the_list_is_tried_here() -> None:
+    assert {*CAUSES, INTERRUPTED.code} == set(CODES)
+
+
+@pytest.mark.parametrize("code", CAUSES)
+def test_a_cause_brings_its_warning_with_a_next_step(code: str) -> None:
+    found = {warning.code: warning for warning in of_measurement(CAUSES[code])}
+    assert code in found
+    assert set(found) <= {code, "contended"}
+    assert found[code].message
+    assert found[code].hint
+
+
+def test_a_drift_comes_with_its_size_and_a_jump_with_its_place() -> None:
+    (gradual,) = of_measurement(CAUSES["drifting"])
+    assert "rose by" in gradual.message
+    assert "bit by bit" in gradual.message
+    (jump,) = of_measurement(replace(QUIET, series=[steps(lambda place: 1.0 if place < 0.6 else 1.08)]))
+    assert "at once" in jump.message
+
+
+def test_a_host_that_takes_time_from_a_virtual_machine_is_named() -> None:
+    (warning,) = of_measurement(replace(QUIET, series=[steps(), *laps(run_delay=0.0, stolen_time=0.02)]))
+    assert "host" in warning.message
+
+
+def test_one_thread_that_does_not_always_run_tells_where_nothing_is_counted() -> None:
+    assert codes(replace(QUIET, series=[steps(), *laps(cpu_time=0.015)])) == ["contended"]
+
+
+def test_threads_that_wait_asleep_are_not_called_oversubscribed() -> None:
+    passive = replace(CAUSES["oversubscribed"], env={"OMP_WAIT_POLICY": "PASSIVE"})
+    assert codes(passive) == ["contended"]
+
+
+def test_more_threads_than_cores_are_oversubscribed_on_a_quiet_machine_too() -> None:
+    assert codes(replace(QUIET, threads=8)) == ["oversubscribed"]
+
+
+def test_events_that_disagree_with_the_host_make_a_case_host_bound() -> None:
+    assert codes(replace(GPU, facts={"drained_share": 0.2, "events_share": 0.5})) == ["host-bound"]
+
+
+def test_nobody_gets_in_the_way_of_virtual_time() -> None:
+    crowded = CAUSES["oversubscribed"]
+    assert codes(replace(crowded, facts={**crowded.facts, "virtual_time": True})) == []

@@ -1,0 +1,85 @@
+"""Laps that cost no more than their share, and the roof that no rate may pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mldyno.frameworks.fake import CLOCK, Fake
+from mldyno.records import Case, Series
+from mldyno.worker import roof
+from mldyno.worker.laps import COST, SHORTEST, Laps
+from mldyno.worker.opened import OpenCase, Wrong, open_case
+
+CASE = Case("mlp", framework="fake", mode="infer", batch=8)
+
+
+class Slow:
+    """A meter that takes its time to read, in ns."""
+
+    def __init__(self, cost: int) -> None:
+        self.cost, self.ends = cost, 0
+
+    def start(self) -> None:
+        pass
+
+    def begin_lap(self) -> None:
+        pass
+
+    def end_lap(self) -> None:
+        CLOCK.now += self.cost
+        self.ends += 1
+
+    def stop(self) -> list[Series]:
+        return []
+
+
+@pytest.mark.parametrize("cost", [1_000, 1_000_000])
+def test_reading_the_meters_takes_under_a_percent_of_the_time(cost: int) -> None:
+    meter = Slow(cost)
+    laps = Laps([meter], CLOCK, lambda: None)
+    began = CLOCK()
+    laps.begin()
+    while CLOCK.now - began < 100 * SHORTEST:
+        CLOCK.now += 300_000  # a block
+        laps.look(CLOCK())
+    assert 0 < meter.ends <= 100
+    first = cost  # what a reading costs is known after the first one
+    assert meter.ends * cost - first <= 1.05 * COST * (CLOCK.now - began)
+
+
+def opened(**rule: Any) -> OpenCase:
+    return open_case({"workload": "mlp", "framework": "fake", "mode": "infer", "batch": 8})
+
+
+def test_a_rate_over_the_roof_is_wrong_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = opened()
+    case.warm_up(1.0, lambda step: None)
+    case.turn(0.2, None, lambda step: None)
+    case.facts["flops_per_step"] = 1e18
+    with pytest.raises(Wrong, match="more than the .* plain matrix products"):
+        case.close()
+
+
+def test_a_rate_under_the_roof_is_kept_with_the_roof() -> None:
+    case = opened()
+    case.warm_up(1.0, lambda step: None)
+    case.turn(0.2, None, lambda step: None)
+    assert case.close()["facts"]["roof"] > 1e12
+
+
+def test_a_suspicion_is_looked_into_before_it_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = iter([1e9, 3e9])  # the machine was busy at the first look
+    monkeypatch.setattr(roof, "measure", lambda *arguments: next(seen))
+    assert roof.exceeded(Fake(), CASE, CLOCK, 2e9) == (3e9, False)
+
+
+def test_where_there_is_no_room_for_larger_products_the_smaller_ones_tell() -> None:
+    class Cramped(Fake):
+        def product(self, case: Case, size: int) -> Any:
+            if size > 512:
+                raise MemoryError("no room")
+            return super().product(case, size)
+
+    assert roof.measure(Cramped(), CASE, CLOCK, 0.1) == pytest.approx(2 * 512**3 / 2e-5, rel=0.01)
