@@ -73,7 +73,7 @@ def cells_table(title: str, cells: Sequence[Cell]) -> list[str]:
 def main() -> int:
     """Measure and write; the exit code says whether every target was met."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--comparisons", type=int, default=300)
+    options.add_argument("--comparisons", type=int, default=200)
     options.add_argument("--series", type=int, default=2000, help="simulated series a cell")
     options.add_argument("--out", type=Path, default=TARGET)
     chosen = options.parse_args()
