@@ -64,8 +64,8 @@ class Results:
         return _compared(comparing.along(self.outcomes, axis_named(by)))
 
     def table(self, rows: Sequence[str] = (), cols: Sequence[str] = (), value: str = "step") -> laying.Table:
-        """The cases laid out on axes."""
-        return laying.lay_out(self.outcomes, rows, cols, value)
+        """The cases laid out on axes; what their warnings say is for the trust lines."""
+        return laying.lay_out(self.outcomes, rows, cols, value, warnings_too=False)
 
 
 def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | None = None) -> Plan:
@@ -320,8 +320,10 @@ def table(
 
 
 def show(text: str, store: Store | str | None = None) -> list[Record]:
-    """The newest records of a case, or the one with an id."""
-    found = select(text, opened(store))[0]
+    """The newest records of a case, or the one with an id; meetings are shown by their ids only."""
+    found, pinned = select(text, opened(store))
+    if "id" not in pinned:
+        found = [record for record in found if record.alone]
     if not found:
         raise MldynoError(f"nothing recorded for '{text}'; `mldyno history` lists what there is.")
     return found

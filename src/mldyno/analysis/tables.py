@@ -59,8 +59,13 @@ def in_order(keys: set[Key]) -> list[Key]:
     return sorted(keys, key=order)
 
 
-def lay_out(outcomes: Sequence[Outcome], rows: Sequence[str], cols: Sequence[str], value: str) -> Table:
-    """The table of a value; the newest outcome wins where two fall into one cell."""
+def lay_out(
+    outcomes: Sequence[Outcome], rows: Sequence[str], cols: Sequence[str], value: str, warnings_too: bool = True
+) -> Table:
+    """The table of a value; the newest outcome wins where two fall into one cell.
+
+    Warnings become notes of a cell, unless they are told beside the table.
+    """
     shown = "step" if value == "speedup" else value
     figures = [(outcome, outcome.figure(shown)) for outcome in outcomes]
     figures = [(o, figure) for o, figure in figures if figure is not None or (o.status != "ok" and of_steps(shown))]
@@ -69,14 +74,14 @@ def lay_out(outcomes: Sequence[Outcome], rows: Sequence[str], cols: Sequence[str
     for outcome, figure in figures:
         row = tuple(column(outcome, name) for name in table.rows)
         col = tuple(column(outcome, name) for name in table.cols)
-        table.cells[row, col] = Cell(outcome, figure, tuple(_notes(outcome, figure, value)))
+        table.cells[row, col] = Cell(outcome, figure, tuple(_notes(outcome, figure, value, warnings_too)))
     table.row_keys = in_order({row for row, _ in table.cells})
     table.col_keys = in_order({col for _, col in table.cells})
     return _relative(table) if value == "speedup" else table
 
 
-def _notes(outcome: Outcome, figure: Estimate | None, value: str) -> list[str]:
-    notes = outcome.notes
+def _notes(outcome: Outcome, figure: Estimate | None, value: str, warnings_too: bool) -> list[str]:
+    notes = outcome.notes if warnings_too else []
     if figure is not None and value.startswith("time:") and not outcome.published:
         wanted = int(value.removeprefix("time:").removesuffix("steps"))
         if figure.steps != wanted:

@@ -74,14 +74,17 @@ class PlainLines(Listener):
 
     def __init__(self, left: TimeLeft) -> None:
         self.left = left
+        self.told = ""
 
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
         """Know what is to do."""
         self.left.begin(todo)
 
     def meeting_started(self, cases: Sequence[Case], number: int, company: Company) -> None:
-        """Say which cases are measured against each other."""
-        click.echo(meeting_line(cases, company), err=True)
+        """Say which cases are measured against each other, once for all their meetings in a round."""
+        if (told := meeting_line(cases, company)) != self.told:
+            self.told = told
+            click.echo(told, err=True)
 
     def case_ended(self, record: Record) -> None:
         """Say what came of it, and how long the rest takes."""
@@ -98,6 +101,7 @@ class Bar(Listener):
         from rich.progress import BarColumn, Progress, TextColumn
 
         self.left = left
+        self.told = ""
         self._drawn = 0.0
         self._progress: Any = Progress(
             TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[detail]}"),
@@ -115,8 +119,10 @@ class Bar(Listener):
         self._draw(case, "setting up", force=True)
 
     def meeting_started(self, cases: Sequence[Case], number: int, company: Company) -> None:
-        """Leave a line for the meeting above the bar."""
-        self._progress.console.print(meeting_line(cases, company), highlight=False, markup=False)
+        """Leave a line above the bar, once for all meetings of these cases in a round."""
+        if (told := meeting_line(cases, company)) != self.told:
+            self.told = told
+            self._progress.console.print(told, highlight=False, markup=False)
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
         """Show the present estimate."""

@@ -31,6 +31,9 @@ def factor(comparison: Comparison) -> str:
     error = (high - low) / 2
     shown = digits(ratio, error)
     decimals = len(shown.partition(".")[2])
+    while 1 < low < 1.01 and decimals < 4 and float(f"{low:.{decimals}f}") == 1:  # so that the sentence adds up
+        decimals += 1
+        shown = f"{ratio:.{decimals}f}"
     return f"{shown}x ({low:,.{decimals}f}-{high:,.{decimals}f})"
 
 
