@@ -33,7 +33,7 @@ _CREATED, _RUN, _ID = "@created@", "@run@", '"id":"",'
 
 def template(folder: Path) -> Record:
     """The record of a rehearsal run."""
-    found = api.run("mlp", framework="fake", mode="infer", store=str(folder / "template.sqlite")).records
+    found = api.run("mlp", framework="fake", mode="infer", repeats=1, store=str(folder / "template.sqlite")).records
     assert found[0].status == "ok"
     return found[0]
 

@@ -114,7 +114,20 @@ def _times(folder: Path, framework: str, mode: str) -> Times:
     if framework != "fake":
         script = [sys.executable, "-c", _TIMED, _IMPORTS[mode]]
         bare = float(subprocess.run(script, capture_output=True, text=True, check=True).stdout)
-    words = ["run", "mlp", "--framework", framework, "--device", "cpu", "--mode", mode, "--threads", "1"]
+    words = [
+        "run",
+        "mlp",
+        "--framework",
+        framework,
+        "--device",
+        "cpu",
+        "--mode",
+        mode,
+        "--threads",
+        "1",
+        "--repeats",
+        "1",
+    ]
     words += ["--budget", BUDGET, "--json", "--store", str(folder / "overhead.sqlite")]
     took = spent([MLDYNO, *words], out)
     record = decode_stored(out.read_text().strip())
@@ -199,6 +212,6 @@ def _watched(work: Work, axes: dict[str, Any]) -> Watch:
     watch = Watch()
     api.run(
         "mlp", mode="infer", device="cpu", threads=1, store=str(work.folder / "parent.sqlite"), listener=watch,
-        budget=work.budget, target=1e-9, **axes,
+        budget=work.budget, target=1e-9, repeats=1, **axes,
     )  # fmt: skip
     return watch

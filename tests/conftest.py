@@ -43,9 +43,10 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
 
 @pytest.fixture
 def rehearse(store: Store) -> Callable[..., api.Results]:
-    """Runs workloads on the rehearsal framework into the test's store."""
+    """Runs workloads on the rehearsal framework into the test's store, in one round if nothing else is asked for."""
 
     def run(*targets: str, **options: Any) -> api.Results:
+        options.setdefault("repeats", 1)
         return api.run(*(targets or ("mlp",)), framework="fake", store=store, **options)
 
     return run

@@ -30,7 +30,7 @@ class Plan:
     suite: str | None = None
     target: float = 0.02
     budget: float = 20.0
-    repeats: int = 1
+    repeats: int = 3
     steps: int | None = None
     timeout: float = 900.0
     by: str | None = None

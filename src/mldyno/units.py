@@ -89,7 +89,7 @@ def show(value: float, unit: str, error: float | None = None) -> str:
 
 def count(number: int, noun: str) -> str:
     """A number of things: 1 record, 12,000 records."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def show_percent(fraction: float) -> str:

@@ -18,6 +18,7 @@ from mldyno.records import AXES
 from mldyno.selftest.measures import Measure
 
 Script = Callable[..., None]
+FAKE = ("--framework", "fake", "--repeats", "1")
 Mldyno = Callable[..., tuple[int, str, str]]
 
 
@@ -63,9 +64,7 @@ def test_every_axis_has_an_option_and_its_other_names() -> None:
 
 
 def test_run_measures_compares_and_keeps(mldyno: Mldyno) -> None:
-    code, out, err = mldyno(
-        "run", "mlp", "--framework", "fake", "--device", "all", "--mode", "inference", "--by", "device"
-    )
+    code, out, err = mldyno("run", "mlp", *FAKE, "--device", "all", "--mode", "inference", "--by", "device")
     assert code == 0
     assert "time of one step" in out
     assert "gpu is 9.9" in out
@@ -77,7 +76,7 @@ def test_run_measures_compares_and_keeps(mldyno: Mldyno) -> None:
 
 
 def test_a_run_as_json_is_one_record_a_line(mldyno: Mldyno) -> None:
-    code, out, _ = mldyno("run", "mlp", "--framework", "fake", "--json")
+    code, out, _ = mldyno("run", "mlp", *FAKE, "--json")
     records = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     assert [record["status"] for record in records] == ["ok", "ok"]
@@ -89,19 +88,19 @@ def test_a_dry_run_shows_cases_and_their_time_and_runs_nothing(mldyno: Mldyno, t
     code, out, _ = mldyno("run", "mlp", "--batch-size", "8,16", "--dry-run")
     assert code == 0
     assert out.count("guessed") == 4
-    assert "4 cases, about" in out
+    assert "4 cases in 3 rounds, about" in out
     assert not (tmp_path / "records.sqlite").exists()
     assert json.loads(mldyno("run", "mlp", "--dry-run", "--json")[1])["seconds"] > 0
 
 
 def test_a_dry_run_knows_from_the_last_time(mldyno: Mldyno) -> None:
-    mldyno("run", "mlp", "--framework", "fake")
-    assert mldyno("run", "mlp", "--framework", "fake", "--dry-run")[1].count("as last time") == 2
+    mldyno("run", "mlp", *FAKE)
+    assert mldyno("run", "mlp", *FAKE, "--dry-run")[1].count("as last time") == 2
 
 
 def test_a_case_that_fails_means_exit_code_three(mldyno: Mldyno, script: Script) -> None:
     script({"match": "*/infer/*", "fail": "exception"})
-    code, out, _ = mldyno("run", "mlp", "--framework", "fake")
+    code, out, _ = mldyno("run", "mlp", *FAKE)
     assert code == 3
     assert "scripted failure" in out
 
@@ -117,7 +116,7 @@ def test_quick_ends_with_tables_and_verdicts_in_plain_words(mldyno: Mldyno) -> N
 
 
 def test_show_tells_all_of_a_case_and_of_a_record(mldyno: Mldyno) -> None:
-    mldyno("run", "mlp", "--framework", "fake", "--mode", "train")
+    mldyno("run", "mlp", *FAKE, "--mode", "train")
     code, out, _ = mldyno("show", "mlp/fake/train")
     assert code == 0
     for word in ("outcome", "samples", "first step", "peak memory", "throughput", "checks", "learned: yes"):
@@ -128,7 +127,7 @@ def test_show_tells_all_of_a_case_and_of_a_record(mldyno: Mldyno) -> None:
 
 
 def test_compare_speaks_of_filters_and_axes(mldyno: Mldyno) -> None:
-    mldyno("run", "mlp", "--framework", "fake", "--device", "cpu,gpu")
+    mldyno("run", "mlp", *FAKE, "--device", "cpu,gpu")
     code, out, _ = mldyno("compare", "mlp/fake/cpu", "mlp/fake/gpu")
     assert (code, out.count(" faster than cpu")) == (0, 2)
     code, out, _ = mldyno("compare", "mlp/fake", "--by", "mode", "--json")
@@ -141,18 +140,18 @@ def test_compare_takes_another_machines_file(
     script({"step": 0.004})
     monkeypatch.setenv("MLDYNO_MACHINE", "their bench")
     theirs, target = str(tmp_path / "theirs.sqlite"), str(tmp_path / "theirs.jsonl")
-    mldyno("run", "mlp", "--framework", "fake", "--store", theirs)
+    mldyno("run", "mlp", *FAKE, "--store", theirs)
     assert mldyno("export", target, "--store", theirs)[0] == 0
     script({"step": 0.002})
     monkeypatch.setenv("MLDYNO_MACHINE", "test bench")
-    mldyno("run", "mlp", "--framework", "fake")
+    mldyno("run", "mlp", *FAKE)
     code, out, _ = mldyno("compare", target, "this-machine")
     assert code == 0
     assert out.count("test bench is 2.00x (1.90-2.10) faster than their bench [archived]") == 2
 
 
 def test_what_differs_in_more_than_what_is_compared_is_refused_unless_asked_for(mldyno: Mldyno) -> None:
-    mldyno("run", "mlp", "--framework", "fake", "--device", "cpu,gpu", "--batch", "8")
+    mldyno("run", "mlp", *FAKE, "--device", "cpu,gpu", "--batch", "8")
     cases = {record["case"]: record["id"] for record in json.loads(mldyno("history", "--json")[1])["records"]}
     pair = (cases["mlp/train/fake/cpu/fp32/b8/device"], cases["mlp/infer/fake/gpu/fp32/b8/device"])
     code, _, err = mldyno("compare", *pair)
@@ -171,7 +170,7 @@ def test_a_machine_is_found_by_part_of_its_name_or_all_that_fit_are_named(mldyno
 
 
 def test_export_and_import_pass_records_on(mldyno: Mldyno, tmp_path: Path) -> None:
-    mldyno("run", "mlp", "--framework", "fake")
+    mldyno("run", "mlp", *FAKE)
     target = tmp_path / "mine.jsonl"
     code, _, err = mldyno("export", str(target))
     assert (code, err) == (0, f"2 records written to {target}\n")
@@ -276,7 +275,7 @@ def test_selftest_wants_a_framework_that_computes(mldyno: Mldyno) -> None:
 
 def test_every_result_has_a_trust_line_and_every_warning_a_next_step(mldyno: Mldyno, script: Script) -> None:
     script({"step": 0.05, "noise": 0.5})
-    _, out, _ = mldyno("run", "mlp", "--framework", "fake", "--mode", "infer", "--budget", "1s", "--target", "1%")
+    _, out, _ = mldyno("run", "mlp", *FAKE, "--mode", "infer", "--budget", "1s", "--target", "1%")
     assert "trust mlp/infer/fake/cpu/fp32/b128/device: " in out
     assert "but target-not-reached" in out
     assert "Next: give it more time with --budget" in out

@@ -133,7 +133,7 @@ def test_a_signal_between_two_cases_keeps_the_first(dyno: Dyno, suite: str, numb
 
 
 MEETING = ("run", "mlp", "--framework", "fake", "--mode", "infer", "--placement", "device,roundtrip",
-           "--target", "0.0001%", "--steps", "50", "--budget", "60s")  # fmt: skip
+           "--target", "0.0001%", "--steps", "50", "--budget", "60s", "--repeats", "1")  # fmt: skip
 
 
 @polite
@@ -427,7 +427,7 @@ def lose_the_records(store: Path) -> None:
 
 
 COMMANDS = (
-    ("run", "mlp", "--framework", "fake", "--mode", "infer", "--steps", "10"),
+    ("run", "mlp", "--framework", "fake", "--mode", "infer", "--steps", "10", "--repeats", "1"),
     ("run", "--resume"),
     ("history",),
     ("table", "mlp"),

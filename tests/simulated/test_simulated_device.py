@@ -29,7 +29,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch, store: Store) -> Any:
     def run(settings: dict[str, Any], **axes: Any) -> Record:
         monkeypatch.setenv("PYTHONPATH", str(HERE))
         monkeypatch.setenv("MLDYNO_SIM", json.dumps({"issue": ISSUE, "capacity": ROOM, **settings}))
-        return api.run("mlp", device="sim", batch=2, store=store, steps=100, timeout=60.0, **axes).records[0]
+        return api.run("mlp", device="sim", batch=2, store=store, steps=100, timeout=60.0, repeats=1, **axes).records[0]
 
     return run
 

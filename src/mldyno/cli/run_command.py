@@ -28,7 +28,7 @@ from mldyno.views.words import sentence, trust_lines
 )
 @click.option("--budget", type=DURATION, metavar="TIME", help="Measure each case for at most so long (20s).")
 @click.option("--target", type=FRACTION, metavar="SHARE", help="Stop when the time is known this well (2%).")
-@click.option("--repeats", type=click.IntRange(1, 1000), help="Measure each case in so many fresh processes (1).")
+@click.option("--repeats", type=click.IntRange(1, 1000), help="Measure each case in so many fresh processes (3).")
 @click.option("--timeout", type=DURATION, metavar="TIME", help="End a case that takes longer in all (15m).")
 @click.option("--by", metavar="AXIS", help="Compare the cases along this axis at the end.")
 @click.option("--resume", is_flag=True, help="Go on with the last run that did not end; runs only what is missing.")

@@ -94,7 +94,7 @@ def _two_modes(seen: Seen) -> Found:
     apart, share = show_percent(found.slow / found.fast - 1), show_percent(found.slow_share)
     return (
         f"two speeds: {share} of the blocks took {apart} longer than the others",
-        "trust neither mean nor median alone; --repeats 3 shows which speed processes get, a quiet machine has one",
+        "trust neither mean nor median alone; more --repeats show which speed processes get, a quiet machine has one",
     )
 
 
@@ -188,10 +188,7 @@ def _low_power(seen: Seen) -> Found:
 def _virtualised(seen: Seen) -> Found:
     if not seen.machine.virtualised:
         return None
-    return (
-        "a virtual machine",
-        "what its host does can't be seen from inside: --repeats 3 shows how far processes differ",
-    )
+    return ("a virtual machine", "its host can't be seen from inside: trust ratios of one run before times of two days")
 
 
 def _rosetta(seen: Seen) -> Found:
