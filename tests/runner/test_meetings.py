@@ -164,7 +164,7 @@ def test_the_base_is_in_every_meeting_of_a_large_group() -> None:
 
 
 def test_a_run_that_ended_before_its_meeting_holds_it_when_it_is_resumed(store: Store) -> None:
-    plan = api.make_plan(["mlp"], {"framework": "fake", "device": ["cpu", "gpu"], "mode": "infer"})
+    plan = api.make_plan(["mlp"], {"framework": "fake", "device": ["cpu", "gpu"], "mode": "infer"}, {"repeats": 1})
 
     class Cut(Exception):
         pass
@@ -181,3 +181,27 @@ def test_a_run_that_ended_before_its_meeting_holds_it_when_it_is_resumed(store: 
     assert [record.run.company for record in results.everything] == ["alone", "alone", "together", "together"]
     again = api.run_plan(plan, store, resume=run_id)
     assert len(list(store.stream(Query(heads=False)))) == len(again.everything) == 4
+
+
+def test_a_run_that_ended_between_two_of_its_meetings_holds_the_others_when_it_is_resumed(store: Store) -> None:
+    axes = {"framework": "fake", "threads": ["1", "2"], "mode": "infer"}
+    plan = api.make_plan(["mlp"], axes, {"repeats": 1})
+
+    class Cut(Exception):
+        pass
+
+    class CutAtThird(Listener):
+        begun = 0
+
+        def meeting_started(self, cases: object, number: int, company: Company) -> None:
+            self.begun += 1
+            if self.begun == 3:
+                raise Cut
+
+    with pytest.raises(Cut):
+        api.run_plan(plan, store, CutAtThird())
+    store.close()
+    run_id, _ = api.unfinished(store, plan)
+    results = api.run_plan(plan, store, resume=run_id)
+    assert len({record.run.group for record in met(results)}) == FRESH_PAIRS
+    assert len(met(results)) == 2 * FRESH_PAIRS

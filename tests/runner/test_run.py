@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ import pytest
 from mldyno import api
 from mldyno.records import Case, Record
 from mldyno.runner.events import Listener
+from mldyno.runner.interrupts import Interrupts
 from mldyno.store import Query, Store
 
 Rehearse = Callable[..., api.Results]
@@ -134,3 +136,14 @@ def test_a_resumed_run_does_only_what_is_missing(store: Store, script: Script) -
     assert sorted((r.case.batch, r.run.round) for r in results.records) == [(8, 0), (8, 1), (16, 0), (16, 1)]
     assert len(list(store.stream(Query(heads=False)))) == 4
     assert len({record.run.process for record in results.records}) == 4
+
+
+def test_a_signal_that_was_ignored_from_the_start_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as nohup and a shell's background do
+    try:
+        with Interrupts() as interrupts:
+            os.kill(os.getpid(), signal.SIGINT)
+            interrupts.check()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

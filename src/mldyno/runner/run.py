@@ -7,6 +7,7 @@ import random
 import sys
 import tempfile
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -70,7 +71,7 @@ class Runner:
         self.machine: Machine = machines.describe()
         self.records: list[Record] = []
         self.known: dict[tuple[str, int], Record] = {}
-        self.met: set[tuple[str, int]] = set()
+        self.met: Counter[tuple[str, int]] = Counter()
         self.unsaved: list[Record] = []
         self.processes = self.groups = 0
 
@@ -105,7 +106,7 @@ class Runner:
             if record.alone:
                 self.known[place] = record
             else:
-                self.met.add(place)
+                self.met[place] += 1
 
     def _group(self, number: int, cases: Sequence[Case]) -> None:
         """Measure each case alone, in a fresh process; then those that came out well against each other."""
@@ -114,8 +115,7 @@ class Runner:
                 self._alone(case, number)
         good = [case for case in cases if self.known[case.id, number].status == "ok"]
         for meeting in meetings(good):
-            if not all((case.id, number) in self.met for case in meeting):
-                self._meet(number, meeting)
+            self._meet(number, meeting)
 
     def _case_run(self, case: Case, number: int, worker: WorkerProcess, company: Company, key: int = 0) -> CaseRun:
         run = Run(self.run, self.plan.suite, number, self.processes, self.groups, company)
@@ -155,7 +155,8 @@ class Runner:
 
     def _meetings(self, number: int, cases: Sequence[Case], company: Company) -> None:
         times = times_to_meet(company, self.plan.repeats)
-        for _ in range(times):
+        held = min(self.met[case.id, number] for case in cases)  # before a resumed run was ended
+        for _ in range(times - held):
             self.interrupts.check()
             self.listener.meeting_started(cases, number, company)
             self.groups += 1
