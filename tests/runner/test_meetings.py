@@ -205,3 +205,40 @@ def test_a_run_that_ended_between_two_of_its_meetings_holds_the_others_when_it_i
     results = api.run_plan(plan, store, resume=run_id)
     assert len({record.run.group for record in met(results)}) == FRESH_PAIRS
     assert len(met(results)) == 2 * FRESH_PAIRS
+
+
+def test_a_resumed_run_remembers_that_its_cases_found_no_room_side_by_side(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mldyno.runner import meeting
+    from mldyno.runner.worker_process import Ended
+
+    def crowded(*arguments: object) -> None:
+        raise Ended("oom", "no room for two")
+
+    plan = api.make_plan(["mlp"], {"framework": "fake", "device": ["cpu", "gpu"], "mode": "infer"}, {"repeats": 1})
+
+    class Cut(Exception):
+        pass
+
+    class CutInAlternation(Listener):
+        begun = 0
+
+        def meeting_started(self, cases: object, number: int, company: Company) -> None:
+            self.begun += company == "alternating"
+            if self.begun == 3:
+                raise Cut
+
+    monkeypatch.setattr(meeting, "together", crowded)
+    with pytest.raises(Cut):
+        api.run_plan(plan, store, CutInAlternation())
+    store.close()
+    run_id, _ = api.unfinished(store, plan)
+    results = api.run_plan(plan, store, resume=run_id)
+    assert [record.run.company for record in met(results)] == ["alternating"] * 2 * FRESH_PAIRS
+
+
+def test_a_ratio_that_drifts_is_told(rehearse: Rehearse, script: Script) -> None:
+    script({"match": "*/roundtrip", "step": 0.001, "drift": 40.0, "noise": 0.01}, {"step": 0.001, "noise": 0.01})
+    (found,) = rehearse(mode="infer", placement=["device", "roundtrip"], target=0.001, budget=4.0).compare("placement")
+    assert "the ratio drifted by" in found.how

@@ -6,15 +6,18 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import psutil
 import pytest
 
 from mldyno import api
+from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Case, Record
 from mldyno.runner.events import Listener
 from mldyno.runner.interrupts import Interrupts
 from mldyno.store import Query, Store
+from mldyno.views.words import trust
 
 Rehearse = Callable[..., api.Results]
 Script = Callable[..., None]
@@ -147,3 +150,22 @@ def test_a_signal_that_was_ignored_from_the_start_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_slow_start_that_outlasted_the_warm_up_does_not_count(rehearse: Rehearse, script: Script) -> None:
+    script({"step": 0.001, "noise": 0.01, "slow": (2000, 1.5)})
+    record = rehearse(mode="infer", target=1e-5, budget=6.0).records[0]
+    steady = record.values("step_time")
+    assert record.status == "ok"
+    assert max(steady[:20]) < 1.2e-3
+    assert sum(value > 1.3e-3 for value in record.values("step_time", "warmup")) > 100
+    assert record.facts["step_per_yardstick"] == pytest.approx(50, rel=0.05)
+
+
+def test_a_process_that_did_not_come_out_well_is_in_the_trust_line(store: Store, script: Script) -> None:
+    script({"step": 0.001, "noise": 0.01})
+    results = api.run("mlp", framework="fake", mode="infer", repeats=2, store=store)
+    good, other = results.records
+    bad = replace(other, status="oom", reason="no room")
+    told = trust(Outcome((good, bad)))
+    assert "1 of 2 processes oom (no room)" in told

@@ -127,8 +127,14 @@ def test_nothing_beside_the_package_becomes_importable(tmp_path: Path) -> None:
     assert done.stdout.split("\n")[:2] == ["[]", "[]"]
 
 
-def test_a_waiting_worker_takes_no_cpu(talk: Talk) -> None:
-    talk.ask(do="open", key=1, case=FAKE, warmup=1.0)
+TORCH = {"workload": "mlp", "mode": "infer", "batch": 8, "threads": 2}
+
+
+@pytest.mark.parametrize("case", [FAKE, TORCH], ids=["fake", "torch with a pool of threads"])
+def test_a_waiting_worker_takes_no_cpu(case: dict[str, Any], talk: Talk) -> None:
+    talk.ask(do="open", key=1, case=case, warmup=1.0)
+    talk.ask(do="turn", key=1, seconds=0.2, steps=None)
+    time.sleep(0.5)
     process = psutil.Process(talk.process.pid)
     before = sum(process.cpu_times()[:2])
     time.sleep(1.5)

@@ -19,6 +19,7 @@ from mldyno.analysis.tables import column, in_order
 from mldyno.errors import MldynoError
 from mldyno.intervals import half_width, mean, median, paired
 from mldyno.records import AXES, Company, Record
+from mldyno.shapes import drift
 
 DELTA = 0.02  # closer than this counts as equivalent
 OWN_SPEED = 0.05  # what one process may be off by itself; several rounds measure it instead
@@ -73,8 +74,17 @@ def compare(base: Outcome, other: Outcome) -> Comparison | None:
     processes = min(first.processes, second.processes)
     found = _with_interval(base, other, math.log(ratio), width, "archived", "--repeats", processes)
     if found.verdict == "inconclusive" and base.machine == other.machine:
-        return replace(found, advice="measure both in one run, so that they are paired")
+        return replace(found, advice=_how_to_meet(base, other))
     return found
+
+
+def _how_to_meet(base: Outcome, other: Outcome) -> str:
+    """What would make two cases of one machine meet."""
+    if base.records[0].run.id != other.records[0].run.id:
+        return "measure both in one run, so that they are paired"
+    if base.meetings and other.meetings:
+        return "their meeting failed, or was not one of both; run just these two"
+    return "run them with --by and the axis that they differ in, so that they are paired"
 
 
 def _paired(base: Outcome, other: Outcome) -> Comparison | None:
@@ -94,13 +104,16 @@ def _paired(base: Outcome, other: Outcome) -> Comparison | None:
 
 def _in_one_process(base: Outcome, other: Outcome, held: list[list[float]]) -> Comparison:
     rounds = sum(map(len, held))
+    ratios = [[math.exp(log) for log in logs] for logs in held]
+    moved = max((abs(found.change) for one in ratios if (found := drift(one)) is not None), default=0.0)
+    doubt = f"; the ratio drifted by {100 * moved:.1f} % meanwhile" if moved else ""
     if len(held) >= SEVERAL:
         centres = [paired(logs)[0] for logs in held]
-        how = f"paired, {rounds:,} rounds in {len(held)} processes"
+        how = f"paired, {rounds:,} rounds in {len(held)} processes{doubt}"
         return _with_interval(base, other, mean(centres), half_width(centres), how, "--repeats", len(held))
     known = [paired(logs) for logs in held]
     width = math.sqrt(sum(one**2 for _, one in known)) / len(known)
-    how = f"paired, {rounds:,} rounds in {'one process' if len(held) == 1 else f'{len(held)} processes'}"
+    how = f"paired, {rounds:,} rounds in {'one process' if len(held) == 1 else f'{len(held)} processes'}{doubt}"
     return _with_interval(base, other, mean([centre for centre, _ in known]), width, how, "--budget", 1)
 
 

@@ -57,7 +57,7 @@ class Outcome:
     @property
     def warnings(self) -> list[Warning_]:
         """What is to be said of any of its processes, once each."""
-        return list({warning.code: warning for record in self.records for warning in record.warnings}.values())
+        return list(dict.fromkeys(warning for record in self.records for warning in record.warnings))
 
     @property
     def notes(self) -> list[str]:

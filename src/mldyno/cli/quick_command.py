@@ -41,7 +41,8 @@ def command(budget: float | None, framework: str, store: str | None) -> int:
     try:
         results = api.run_plan(plan, kept, listener_for(forecasts, plan.repeats, as_json=False))
     except Interrupted as end:
-        raise Interrupted(f"{end}; all that was measured is kept. Go on with: mldyno run --resume") from None
+        named = f" --store {store}" if store else ""
+        raise Interrupted(f"{end}; all that was measured is kept. Go on with: mldyno run --resume{named}") from None
     rows, cols = ("workload", "mode", "batch", "placement"), ("device",)
     click.echo(render(results.table(rows, cols), "text"))
     click.echo()

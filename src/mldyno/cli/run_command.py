@@ -77,7 +77,7 @@ def command(
             f"{end}; all that was measured is kept. Go on with: mldyno run --resume{_store(store)}"
         ) from None
     if not as_json:
-        tell(results, axis)
+        tell(results, plan.by)
     return OK if results.all_ok else NOT_ALL_OK
 
 

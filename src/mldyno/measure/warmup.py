@@ -79,12 +79,20 @@ class WarmUp:
 
 
 def warm_up(
-    blocks: Blocks, causes: Callable[[], tuple[int, ...]], budget: float, tick: Callable[[list[float], int], None]
+    blocks: Blocks,
+    causes: Callable[[], tuple[int, ...]],
+    budget: float,
+    tick: Callable[[list[float], int], None],
+    after_first: Callable[[], None] = lambda: None,
 ) -> WarmUp:
-    """Run until steady, for at most `budget` s but three blocks at least; `tick` sees the values and the clock."""
+    """Run until steady, for at most `budget` s but three blocks at least; `tick` sees the values and the clock.
+
+    Nothing of the program may run before the first step; `after_first` is what has to come right after it.
+    """
     began = blocks.clock()
     limit = began + round(budget * 1e9)
     result = WarmUp(first_step=blocks.time(1))
+    after_first()
     fastest = float(blocks.time(1))
     blocks.fit(fastest)
     values, seen, check, first_look = result.values, [causes()], FEWEST, 0

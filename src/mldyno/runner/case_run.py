@@ -111,6 +111,15 @@ class CaseRun:
         self.series += [_series(one) for one in answer["series"]]
         self.checks = answer["checks"]
 
+    def _settled(self) -> int | None:
+        """From which measured block on the case is steady; None where it never was.
+
+        The warm-up has judged that; what it could not settle, or a slow start that outlasted it, is judged here.
+        """
+        if self.unsteady:
+            return settled_from(self.values) if len(self.values) >= FEWEST else None
+        return (settled_from(self.values) or 0) if slow_start(self.values) else 0
+
     def record(self, machine: Machine, status: str, reason: str, warnings: tuple[Warning_, ...] = ()) -> Record:
         """The record of what is known now."""
         found = list(warnings)
@@ -123,19 +132,16 @@ class CaseRun:
         if not self.alone:  # times for ratios only
             series = [one for one in series if one.phase == "paired"]
             facts = {name: facts[name] for name in MEETING_FACTS if name in facts}
-        elif status == "ok" and self.unsteady:
-            start = settled_from(self.values) if len(self.values) >= FEWEST else None
+        elif status == "ok":
+            facts |= ratio_to_yardstick(series)
+            start = self._settled()
             if start is None:
                 status, reason = "unsteady", f"{self.unsteady}; there is a series, but no one number for it"
             else:
                 series = _cut(series, start)
-        elif status == "ok" and slow_start(self.values):
-            series = _cut(series, settled_from(self.values) or 0)
-        if status == "ok" and self.alone:
-            facts |= ratio_to_yardstick(series)
-            threads, env = self.software["threads"], self.software["env"]
-            seen = Seen(self.case, series, facts, machine, threads, self.stopping, self.half_width, env)
-            found += of_measurement(seen)
+                known = relative_half_width(self.values[start:])
+                threads, env = self.software["threads"], self.software["env"]
+                found += of_measurement(Seen(self.case, series, facts, machine, threads, self.stopping, known, env))
         return seal(
             Record(
                 schema=SCHEMA,

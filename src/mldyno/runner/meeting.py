@@ -43,7 +43,7 @@ def together(cases: Sequence[CaseRun], stopping: Stopping, chance: random.Random
     while True:
         command = {"do": "rounds", "key": 0, "keys": [case.key for case in cases], "seconds": seconds, "least": 2,
                    "seed": chance.random()}  # fmt: skip
-        answer = worker.ask(command, len(cases) * cases[0].timeout, cases[0].tell)
+        answer = worker.ask(command, cases[0].timeout, cases[0].tell)
         for case, content in zip(cases, answer["series"], strict=True):
             case.take(Series(**{**content, "values": tuple(content["values"])}))
         found = [case.values for case in cases]

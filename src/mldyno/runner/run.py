@@ -71,7 +71,7 @@ class Runner:
         self.machine: Machine = machines.describe()
         self.records: list[Record] = []
         self.known: dict[tuple[str, int], Record] = {}
-        self.met: Counter[tuple[str, int]] = Counter()
+        self.met: Counter[tuple[str, int, Company]] = Counter()
         self.unsaved: list[Record] = []
         self.processes = self.groups = 0
 
@@ -102,11 +102,10 @@ class Runner:
         self.processes = max(self.processes, record.run.process)
         self.groups = max(self.groups, record.run.group)
         if not record.interrupted:
-            place = (record.case.id, record.run.round)
             if record.alone:
-                self.known[place] = record
+                self.known[record.case.id, record.run.round] = record
             else:
-                self.met[place] += 1
+                self.met[record.case.id, record.run.round, record.run.company] += 1
 
     def _group(self, number: int, cases: Sequence[Case]) -> None:
         """Measure each case alone, in a fresh process; then those that came out well against each other."""
@@ -148,14 +147,17 @@ class Runner:
 
     def _meet(self, number: int, cases: Sequence[Case]) -> None:
         """Cases against each other, as near as they get; those that run out of memory side by side alternate."""
+        company = company_for([self.known[case.id, number] for case in cases])
+        if all(self.met[case.id, number, "alternating"] for case in cases):  # what a resumed run had found out
+            company = "alternating"
         try:
-            self._meetings(number, cases, company_for([self.known[case.id, number] for case in cases]))
+            self._meetings(number, cases, company)
         except Crowded:
             self._meetings(number, cases, "alternating")
 
     def _meetings(self, number: int, cases: Sequence[Case], company: Company) -> None:
         times = times_to_meet(company, self.plan.repeats)
-        held = min(self.met[case.id, number] for case in cases)  # before a resumed run was ended
+        held = min(self.met[case.id, number, company] for case in cases)  # before a resumed run was ended
         for _ in range(times - held):
             self.interrupts.check()
             self.listener.meeting_started(cases, number, company)
@@ -167,7 +169,7 @@ class Runner:
             worker = self._worker()
             members = [self._case_run(case, number, worker, company, key) for key, case in enumerate(cases)]
             for one in members:
-                one.sharing = len(members)
+                one.sharing, one.timeout = len(members), len(members) * self.plan.timeout
         else:
             members = [self._case_run(case, number, self._worker(), company) for case in cases]
         status, reason = "ok", ""

@@ -138,8 +138,9 @@ def _oversubscribed(seen: Seen) -> Found:
 
 
 def _throttled(seen: Seen) -> Found:
-    limit = seen.last("speed_limit")
-    if seen.last("throttle_events") or seen.last("gpu_held_back") or (limit is not None and limit < 1):
+    limit, on_gpu = seen.last("speed_limit"), seen.case.device.startswith("cuda")
+    held_back = on_gpu and seen.last("gpu_held_back")
+    if seen.last("throttle_events") or held_back or (limit is not None and limit < 1):
         return "the machine was slowed down for heat or power", "let it cool down, give it air and mains power"
     return None
 

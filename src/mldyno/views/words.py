@@ -10,7 +10,7 @@ from mldyno.analysis.estimates import step_time, uncontended
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column
 from mldyno.intervals import mean, median, quantile
-from mldyno.records import AXES, Machine, Record
+from mldyno.records import AXES, Machine, Record, Warning_
 from mldyno.shapes import modes
 from mldyno.units import count, digits, show, show_bytes, show_error, show_percent, show_seconds
 
@@ -102,7 +102,10 @@ def trust(outcome: Outcome) -> str:
     if estimate is not None and estimate.half_width is not None:
         shown = show_error(estimate.value, estimate.half_width).strip()
         parts.append(f"{shown} over {count(estimate.processes, 'process')}")
-    doubts = [warning.code for warning in outcome.warnings]
+    doubts = list(dict.fromkeys(warning.code for warning in outcome.warnings))
+    bad = [record for record in outcome.records if record.status != "ok"]
+    if bad:
+        doubts.insert(0, f"{len(bad)} of {count(len(outcome.records), 'process')} {bad[0].status} ({bad[0].reason})")
     return ", ".join(parts) + (f"; but {', '.join(doubts)}" if doubts else "")
 
 
@@ -116,8 +119,14 @@ def _steadiness(outcome: Outcome) -> str:
 def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """A trust line for every outcome, and below what the warnings mean and what to do, once each."""
     lines = [f"trust {outcome.case.id}: {trust(outcome)}" for outcome in outcomes]
-    told = {warning.code: warning for outcome in outcomes for warning in outcome.warnings}
-    return [*lines, *(f"  {one.code}: {one.message}. Next: {one.hint}." for one in told.values())]
+    told: dict[str, list[Warning_]] = {}
+    for warning in (one for outcome in outcomes for one in outcome.warnings):
+        if warning not in told.setdefault(warning.code, []):
+            told[warning.code].append(warning)
+    return lines + [
+        f"  {code}: {' / '.join(one.message for one in several)}. Next: {several[0].hint}."
+        for code, several in told.items()
+    ]
 
 
 def machine_lines(machine: Machine) -> list[str]:

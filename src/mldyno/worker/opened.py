@@ -97,8 +97,8 @@ class OpenCase:
 
     def warm_up(self, budget: float, progress: Callable[[float], None]) -> dict[str, Any]:
         """First step, warm-up and drain test; gives facts, software and the series so far."""
-        self.first_loss = self.program.loss()
-        warm = warm_up(self.blocks, self.program.causes, budget, Reporter(self.clock, progress, scale=1e-9))
+        report = Reporter(self.clock, progress, scale=1e-9)
+        warm = warm_up(self.blocks, self.program.causes, budget, report, self._note_loss)
         self._set_up_yardstick()
         drains = self._drain_test(warm.steady is not None)
         self.facts |= {
@@ -136,6 +136,10 @@ class OpenCase:
             "series": [vars(one) for one in series],
             "unsteady": warm.reason if warm.steady is False else "",
         }
+
+    def _note_loss(self) -> None:
+        """The loss at the start: after the very first step, which must find nothing warm."""
+        self.first_loss = self.program.loss()
 
     def _check_device(self) -> None:
         seen = self.program.seen_device()

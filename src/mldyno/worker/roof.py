@@ -23,13 +23,14 @@ def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> f
     size, best, blocks = SMALLEST, 0.0, None
     while size <= LARGEST:
         try:
-            product = framework.product(case, size)
-            blocks = Blocks(product, clock)
-            shortest = min(blocks.time(1) for _ in range(3))
+            larger = framework.product(case, size)
+            trial = Blocks(larger, clock)
+            shortest = min(trial.time(1) for _ in range(3))
         except Exception as error:
             if framework.explain(error)[0] != "oom":
                 raise
             break  # beside the case there is no room for larger ones
+        product, blocks = larger, trial
         best = max(best, product.flops / max(1, shortest) * 1e9)
         if shortest >= LONG_ENOUGH:
             break
@@ -38,6 +39,7 @@ def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> f
         return best
     ends = clock() + round(seconds * 1e9)
     for _ in range(MOST):
+        product, blocks = larger, trial
         best = max(best, product.flops / max(1, blocks.time(1)) * 1e9)
         if clock() >= ends:
             break
