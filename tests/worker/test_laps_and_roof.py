@@ -83,3 +83,24 @@ def test_where_there_is_no_room_for_larger_products_the_smaller_ones_tell() -> N
             return super().product(case, size)
 
     assert roof.measure(Cramped(), CASE, CLOCK, 0.1) == pytest.approx(2 * 512**3 / 2e-5, rel=0.01)
+
+
+def test_threads_that_get_in_each_others_way_do_not_lower_the_roof() -> None:
+    class Spinning(Fake):
+        used = 2
+
+        def threads(self) -> int | None:
+            return self.used
+
+        def limit_threads(self, threads: int) -> None:
+            self.used = threads
+
+        def product(self, case: Case, size: int) -> Any:
+            made = super().product(case, size)
+            made.flops /= 1 if self.used == 1 else 100
+            return made
+
+    framework = Spinning()
+    alone = 2 * 4096**3 / 2e-5
+    assert roof.of(framework, CASE, CLOCK, 0.1) == pytest.approx(2 * alone, rel=0.01)
+    assert framework.used == 2
