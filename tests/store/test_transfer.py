@@ -27,7 +27,7 @@ def test_json_lines_lose_nothing_on_the_way_to_another_store(rehearse: Rehearse,
     other = Store(tmp_path / "other.sqlite")
     assert api.import_([str(target)], other) == (8, 8)
     assert set(map(encode, other.stream(Query(heads=False)))) == set(map(encode, store.stream(Query(heads=False))))
-    assert api.import_([str(target)], other) == (0, 4)
+    assert api.import_([str(target)], other) == (0, 8)
 
 
 def test_figures_as_csv_can_be_imported_as_figures(rehearse: Rehearse, store: Store, tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ from mldyno.worker import roof
 from mldyno.worker.laps import Laps
 
 LESSONS = 12  # extra training steps on the fixed batch, at most, until its loss has fallen
-DRAINS = 4
-DRAIN_STEPS, DRAIN_LENGTH = 8, 200_000_000  # so many steps, where they take no longer in ns
+DRAINS = 3
+DRAIN_STEPS, DRAIN_LENGTH = 16, 400_000_000  # so many steps, where they take no longer in ns
 EVENTS_OFF = 0.1  # by how much the device may seem to work longer than the host saw
 YARDSTICK = 64  # size of the matrices whose product is the yardstick
 YARDSTICK_BLOCKS = 3  # one after the other; their median counts
