@@ -8,8 +8,10 @@ import pytest
 
 from mldyno import api
 from mldyno.records import Case, Company, Record
+from mldyno.runner import meeting
 from mldyno.runner.events import Listener
 from mldyno.runner.groups import FRESH_PAIRS, MOST_TOGETHER, comparable, groups, meetings
+from mldyno.runner.worker_process import Ended
 from mldyno.store import Query, Store
 
 Rehearse = Callable[..., api.Results]
@@ -18,6 +20,15 @@ Script = Callable[..., None]
 
 def met(results: api.Results) -> list[Record]:
     return [record for record in results.everything if not record.alone]
+
+
+def end_meetings(monkeypatch: pytest.MonkeyPatch, status: str, reason: str) -> None:
+    """From now on, meetings in one process end like this."""
+
+    def ended(*arguments: object) -> None:
+        raise Ended(status, reason)
+
+    monkeypatch.setattr(meeting, "together", ended)
 
 
 def test_cases_of_the_same_work_meet_in_one_process_after_each_was_alone(rehearse: Rehearse) -> None:
@@ -99,13 +110,7 @@ def test_room_is_judged_by_what_each_case_needed_alone(rehearse: Rehearse, monke
 def test_a_meeting_that_runs_out_of_memory_is_held_in_alternation(
     rehearse: Rehearse, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mldyno.runner import meeting
-    from mldyno.runner.worker_process import Ended
-
-    def crowded(*arguments: object) -> None:
-        raise Ended("oom", "no room for two")
-
-    monkeypatch.setattr(meeting, "together", crowded)
+    end_meetings(monkeypatch, "oom", "no room for two")
     results = rehearse(mode="infer", device=["cpu", "gpu"])
     assert results.all_ok
     assert {record.run.company for record in met(results)} == {"alternating"}
@@ -114,13 +119,7 @@ def test_a_meeting_that_runs_out_of_memory_is_held_in_alternation(
 def test_a_meeting_that_fails_is_a_record_and_spoils_nothing(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mldyno.runner import meeting
-    from mldyno.runner.worker_process import Ended
-
-    def lost(*arguments: object) -> None:
-        raise Ended("failed", "the worker was ended by SIGSEGV")
-
-    monkeypatch.setattr(meeting, "together", lost)
+    end_meetings(monkeypatch, "failed", "the worker was ended by SIGSEGV")
     results = rehearse(mode="infer", device=["cpu", "gpu"])
     assert results.all_ok
     assert {record.status for record in met(results)} == {"failed"}
@@ -210,12 +209,6 @@ def test_a_run_that_ended_between_two_of_its_meetings_holds_the_others_when_it_i
 def test_a_resumed_run_remembers_that_its_cases_found_no_room_side_by_side(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mldyno.runner import meeting
-    from mldyno.runner.worker_process import Ended
-
-    def crowded(*arguments: object) -> None:
-        raise Ended("oom", "no room for two")
-
     plan = api.make_plan(["mlp"], {"framework": "fake", "device": ["cpu", "gpu"], "mode": "infer"}, {"repeats": 1})
 
     class Cut(Exception):
@@ -229,7 +222,7 @@ def test_a_resumed_run_remembers_that_its_cases_found_no_room_side_by_side(
             if self.begun == 3:
                 raise Cut
 
-    monkeypatch.setattr(meeting, "together", crowded)
+    end_meetings(monkeypatch, "oom", "no room for two")
     with pytest.raises(Cut):
         api.run_plan(plan, store, CutInAlternation())
     store.close()

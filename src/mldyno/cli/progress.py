@@ -14,11 +14,28 @@ from mldyno.api import Forecast
 from mldyno.plan import Plan
 from mldyno.records import Case, Company, Record
 from mldyno.runner.events import Listener
+from mldyno.runner.interrupts import Interrupted
 from mldyno.store.codec import encode
 from mldyno.units import show_percent, show_seconds
 from mldyno.views.words import COMPANY, headline
 
 REDRAW = 0.5  # s
+
+
+def on_terminal() -> bool:
+    """Whether a bar can be drawn on standard error."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def new_bar() -> Any:
+    """A bar on standard error with a description, a share and a detail; it is drawn only when told to."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[detail]}"),
+        console=Console(stderr=True), auto_refresh=False, transient=True,
+    )  # fmt: skip
 
 
 class TimeLeft:
@@ -97,16 +114,10 @@ class Bar(Listener):
     """A bar that is redrawn at most twice a second, so that the parent hardly runs."""
 
     def __init__(self, left: TimeLeft) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
         self.left = left
         self.told = ""
         self._drawn = 0.0
-        self._progress: Any = Progress(
-            TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[detail]}"),
-            console=Console(stderr=True), auto_refresh=False, transient=True,
-        )  # fmt: skip
+        self._progress = new_bar()
         self._task = self._progress.add_task("starting", total=1.0, detail="")
 
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
@@ -168,4 +179,10 @@ def listener_for(forecasts: Sequence[Forecast], repeats: int, as_json: bool) -> 
     left = TimeLeft(forecasts, repeats)
     if as_json:
         return JsonLines(left)
-    return Bar(left) if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else PlainLines(left)
+    return Bar(left) if on_terminal() else PlainLines(left)
+
+
+def kept_so_far(end: Interrupted, store: str | None) -> Interrupted:
+    """The end of a run as the user reads it: nothing is lost, and how to go on."""
+    named = f" --store {store}" if store else ""
+    return Interrupted(f"{end}; all that was measured is kept. Go on with: mldyno run --resume{named}")

@@ -11,7 +11,7 @@ from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.outcomes import Outcome
 from mldyno.cli.axis_options import DURATION
 from mldyno.cli.options import store_option
-from mldyno.cli.progress import listener_for
+from mldyno.cli.progress import kept_so_far, listener_for
 from mldyno.errors import NOT_ALL_OK, OK
 from mldyno.runner.interrupts import Interrupted
 from mldyno.store import Store
@@ -41,8 +41,7 @@ def command(budget: float | None, framework: str, store: str | None) -> int:
     try:
         results = api.run_plan(plan, kept, listener_for(forecasts, plan.repeats, as_json=False))
     except Interrupted as end:
-        named = f" --store {store}" if store else ""
-        raise Interrupted(f"{end}; all that was measured is kept. Go on with: mldyno run --resume{named}") from None
+        raise kept_so_far(end, store) from None
     rows, cols = ("workload", "mode", "batch", "placement"), ("device",)
     click.echo(render(results.table(rows, cols), "text"))
     click.echo()

@@ -9,7 +9,7 @@ import click
 from mldyno import api
 from mldyno.cli.axis_options import DURATION, FRACTION, axis_options
 from mldyno.cli.options import complete_targets, print_json, store_option
-from mldyno.cli.progress import listener_for
+from mldyno.cli.progress import kept_so_far, listener_for
 from mldyno.errors import NOT_ALL_OK, OK
 from mldyno.plan import Plan
 from mldyno.records import AXES, axis_named
@@ -73,16 +73,10 @@ def command(
     try:
         results = api.run_plan(plan, kept, listener_for(forecasts, plan.repeats, as_json), run_id)
     except Interrupted as end:
-        raise Interrupted(
-            f"{end}; all that was measured is kept. Go on with: mldyno run --resume{_store(store)}"
-        ) from None
+        raise kept_so_far(end, store) from None
     if not as_json:
         tell(results, plan.by)
     return OK if results.all_ok else NOT_ALL_OK
-
-
-def _store(store: str | None) -> str:
-    return f" --store {store}" if store else ""
 
 
 def tell(results: api.Results, axis: str | None) -> None:

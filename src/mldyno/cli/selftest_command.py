@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from typing import Any
 
@@ -11,11 +9,10 @@ import click
 
 from mldyno import api
 from mldyno.cli.options import json_option, print_json
+from mldyno.cli.progress import REDRAW, new_bar, on_terminal
 from mldyno.errors import NOT_ALL_OK, OK
 from mldyno.units import show_seconds
 from mldyno.views.measures import measure_json, measures_table
-
-REDRAW = 0.5  # s
 
 
 @click.command("selftest")
@@ -47,7 +44,7 @@ def command(quick: bool, framework: str, as_json: bool) -> int:
 
 def progress() -> Any:
     """A bar on a terminal, a line for each part elsewhere."""
-    return Bar() if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else Lines()
+    return Bar() if on_terminal() else Lines()
 
 
 class Lines:
@@ -73,13 +70,7 @@ class Bar:
     """A bar with the part and the time left."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[detail]}"),
-            console=Console(stderr=True), auto_refresh=False, transient=True,
-        )  # fmt: skip
+        self._bar = new_bar()
         self._task = self._bar.add_task("starting", total=1.0, detail="")
         self._part, self._began, self._whole, self._drawn = "", 0.0, 0.0, 0.0
 

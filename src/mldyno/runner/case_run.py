@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -63,16 +63,16 @@ class CaseRun:
         self.facts |= answer.get("facts", {})
         return answer
 
-    def open(self, content: dict[str, Any], start: bool = True) -> None:
+    def open(self, start: bool = True) -> None:
         """Build the case, take its first step, warm it up; in a worker that is started, or that others use too."""
         budget = max(WARMUP_LEAST, WARMUP_SHARE * self.stopping.budget)
         if start:
             self.worker.start()
-        answer = self._ask("open", case=content, warmup=budget)
+        answer = self._ask("open", case=asdict(self.case), warmup=budget)
         self.software = answer["software"]
         self.devices = tuple(Device(**one) for one in answer["devices"])
         self.unsteady = answer["unsteady"]
-        self.series += [_series(one) for one in answer["series"]]
+        self.series += [series_of(one) for one in answer["series"]]
 
     def turn(self, seconds: float) -> None:
         """Measure for about so many s, or for the steps that are still to do in that time."""
@@ -82,7 +82,7 @@ class CaseRun:
             left = min(left, max(due, int(self.facts["block_steps"])))
         answer = self._ask("turn", seconds=seconds, steps=left)
         for one in answer["series"]:
-            self.take(replace(_series(one), turn=self.turns, phase="steady" if self.alone else "paired"))
+            self.take(replace(series_of(one), turn=self.turns, phase="steady" if self.alone else "paired"))
         self.turns += 1
         self.half_width = relative_half_width(self.values)
         self.tell(self.elapsed / self.steps)
@@ -108,7 +108,7 @@ class CaseRun:
     def close(self) -> None:
         """Check that the work was done, and read the meters."""
         answer = self._ask("close")
-        self.series += [_series(one) for one in answer["series"]]
+        self.series += [series_of(one) for one in answer["series"]]
         self.checks = answer["checks"]
 
     def _settled(self) -> int | None:
@@ -179,7 +179,8 @@ def ratio_to_yardstick(series: list[Series]) -> dict[str, float]:
     return {"step_per_yardstick": float(f"{median(ratios):.6g}")} if ratios else {}
 
 
-def _series(content: dict[str, Any]) -> Series:
+def series_of(content: dict[str, Any]) -> Series:
+    """A series as a worker sent it."""
     return Series(**{**content, "values": tuple(content["values"])})
 
 

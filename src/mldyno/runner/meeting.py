@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from mldyno.intervals import paired
 from mldyno.measure.stopping import FIRST_LOOK, GROWTH, Stopping
-from mldyno.records import Company, Series
-from mldyno.runner.case_run import CaseRun
+from mldyno.records import Company
+from mldyno.runner.case_run import CaseRun, series_of
 
 TURN = 0.05  # s that a live process works before it hands over
 FEWEST_ROUNDS = 12  # as many pairs as an interval has batches
@@ -37,7 +36,7 @@ def together(cases: Sequence[CaseRun], stopping: Stopping, chance: random.Random
     worker = cases[0].worker
     worker.start()
     for case in cases:
-        case.open(asdict(case.case), start=False)
+        case.open(start=False)
     budget = SHARE * stopping.budget * len(cases)
     seconds = FIRST_LOOK * len(cases)
     while True:
@@ -45,7 +44,7 @@ def together(cases: Sequence[CaseRun], stopping: Stopping, chance: random.Random
                    "seed": chance.random()}  # fmt: skip
         answer = worker.ask(command, cases[0].timeout, cases[0].tell)
         for case, content in zip(cases, answer["series"], strict=True):
-            case.take(Series(**{**content, "values": tuple(content["values"])}))
+            case.take(series_of(content))
         found = [case.values for case in cases]
         elapsed = sum(case.elapsed for case in cases)
         if elapsed >= budget or (len(found[0]) >= FEWEST_ROUNDS and ratios_known(found, stopping.target)):
@@ -63,7 +62,7 @@ def ratios_known(found: Sequence[Sequence[float]], target: float) -> bool:
 def in_turns(cases: Sequence[CaseRun], stopping: Stopping, chance: random.Random, times: int) -> None:
     """A fresh, live process for each case; they take turns in random order, one of them at a time."""
     for case in cases:
-        case.open(asdict(case.case))
+        case.open()
     budget = SHARE * stopping.budget * len(cases) / times
     for number in range(FEWEST_ROUNDS):
         for case in chance.sample(cases, len(cases)):
@@ -77,7 +76,7 @@ def alternating(cases: Sequence[CaseRun], stopping: Stopping, chance: random.Ran
     share = SHARE * stopping.budget / times
     for case in chance.sample(cases, len(cases)):
         try:
-            case.open(asdict(case.case))
+            case.open()
             case.turn(max(share, TURN))
         finally:
             case.worker.kill()

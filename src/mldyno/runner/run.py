@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from mldyno import machine as machines
@@ -87,8 +87,9 @@ class Runner:
         listener.begin(self.plan, todo)
         try:
             with self.interrupts:
+                together = groups(self.plan.cases, self.plan.by)
                 for number in range(self.plan.repeats):
-                    for group in groups(self.plan.cases, self.plan.by):
+                    for group in together:
                         self._group(number, group)
             self.store.finish_run(self.run)
         except StoreError as error:
@@ -132,7 +133,7 @@ class Runner:
         one = self._case_run(case, number, self._worker(), "alone")
         status, reason = "ok", ""
         try:
-            one.open(asdict(case))
+            one.open()
             while not one.enough:
                 one.turn(self.stopping.next_turn(one.elapsed))
             one.close()
