@@ -9,7 +9,7 @@ which the framework makes the steps. So a workload can neither take time nor for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Piece:
+    """One of the pieces that a step is made of, which is also timed apart from the others."""
+
+    run: Callable[[Any, Any, Any], Any]
+    """Does the piece: gets the network, a batch's inputs and what the piece before it gave (None at first);
+    what the last piece gives is the step's output."""
+    items: int
+    """Items that it works through."""
+
+
+@dataclass(frozen=True)
 class Recipe:
-    """What a framework needs to make steps of a workload."""
+    """What a framework needs to make steps of a workload.
+
+    A step is a pass through the network; in training also the loss, the way back and the optimiser's step.
+    Where it is more than that it is made of `pieces`; network, loss and optimiser then serve the checks.
+    """
 
     network: Any
     """The model, on the CPU, in fp32, freshly initialised from the seed that the framework set."""
@@ -29,6 +44,12 @@ class Recipe:
     """Loss of the network's output against the targets; never negative."""
     optimiser: Callable[[Any], Any]
     """The optimiser over the network's parameters."""
+    updates: bool = True
+    """Whether a training step ends with the optimiser's; else it is forward and backward only."""
+    pieces: Mapping[str, Piece] = field(default_factory=dict)
+    """The pieces of a step by name and in order, where it has some."""
+    proofs: Callable[[Any], Mapping[str, float]] | None = None
+    """Training: what must fall, of the network given, where that is not the loss on a batch; never negative."""
 
 
 Build = Callable[[ModuleType, "Case"], Recipe]
@@ -49,7 +70,13 @@ class Workload:
     build: Mapping[str, Build]
     seq: int | None = None
     modes: tuple[str, ...] = ("train", "infer")
+    data: str | None = None
+    """The data set on disk from which placement `loader` takes its batches."""
+    count: Callable[[Case], int] | None = None
+    """How many items a step works through, where that is not the batch, or the batch's tokens."""
 
     def items(self, case: Case) -> int:
         """How many items one step of the case works through."""
+        if self.count is not None:
+            return self.count(case)
         return (case.batch or self.batch) * ((case.seq or self.seq or 1) if self.item == "token" else 1)
