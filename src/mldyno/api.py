@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from mldyno import machine as machines
@@ -71,12 +72,7 @@ class Results:
 def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | None = None) -> Plan:
     """The plan for targets on axes; `gpu` and `all` become the devices that are here."""
     listed = {name: _listed(values) for name, values in axes.items() if values is not None}
-    devices = listed.get("device", [])
-    frameworks = listed.get("framework") or ["torch"]
-    if "all" in devices or "gpu" in devices:
-        here = [device.name for name in frameworks for device in devices_of(name)]
-        listed["device"] = list(dict.fromkeys(found for word in devices for found in _resolve(word, here)))
-    return plans.expand(list(targets), listed, settings)
+    return plans.expand(list(targets), listed, settings, cache(_device_names))
 
 
 def _listed(values: Sequence[Any] | Any) -> list[str]:
@@ -84,15 +80,8 @@ def _listed(values: Sequence[Any] | Any) -> list[str]:
     return [str(one) for one in several]
 
 
-def _resolve(word: str, here: list[str]) -> list[str]:
-    if word == "all":
-        return here
-    if word != "gpu":
-        return [word]
-    found = [name for name in here if name != "cpu"]
-    if not found:
-        raise MldynoError("no accelerator found, only the CPU; `mldyno doctor` says what each framework sees.")
-    return found[:1]
+def _device_names(framework: str) -> list[str]:
+    return [device.name for device in devices_of(framework)]
 
 
 def probe(frameworks: Sequence[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mldyno import plugins
-from mldyno.frameworks import Framework, Program
+from mldyno.frameworks import Framework, Program, Unsupported
 from mldyno.intervals import median
 from mldyno.measure import clock
 from mldyno.measure.blocks import Blocks
@@ -49,6 +49,8 @@ def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
     """Status and reason for an error that came up while a case was handled."""
     if isinstance(error, Wrong):
         return "wrong", str(error)
+    if isinstance(error, Unsupported):
+        return "unsupported", str(error)
     if framework in plugins.names("frameworks"):
         return plugins.framework(framework or "").explain(error)
     return "failed", f"{type(error).__name__}: {error}"
@@ -57,6 +59,8 @@ def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
 def open_case(content: dict[str, Any]) -> OpenCase:
     """Start the framework and build the case."""
     case = Case(**content)
+    if case.framework in plugins.to_come():
+        raise Unsupported(f"{case.framework} can't be measured yet")
     workload = plugins.workload(case.workload)
     framework = plugins.framework(case.framework)
     take_time = framework.clock or clock.now
