@@ -75,12 +75,12 @@ def command(
     except Interrupted as end:
         raise kept_so_far(end, store) from None
     if not as_json:
-        tell(results, plan.by)
+        tell(results, plan.by, kept)
     return OK if results.all_ok else NOT_ALL_OK
 
 
-def tell(results: api.Results, axis: str | None) -> None:
-    """The results as a table, with comparisons where asked for."""
+def tell(results: api.Results, axis: str | None, store: Store) -> None:
+    """The results as a table, with comparisons where asked for; those of a suite among published ones."""
     click.echo(render(results.table(rows=("workload", "mode", "batch"), cols=("device",)), "text"))
     click.echo()
     for line in trust_lines(results.outcomes):
@@ -89,6 +89,10 @@ def tell(results: api.Results, axis: str | None) -> None:
         click.echo()
         for comparison in results.compare(axis):
             click.echo(sentence(comparison))
+    placed = api.placed(results, store)
+    if placed is not None:
+        click.echo("\nbeside published machines:")
+        click.echo(render(placed, "text"))
 
 
 def _preview(plan: Plan, store: Store, as_json: bool) -> int:
