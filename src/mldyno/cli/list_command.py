@@ -22,12 +22,12 @@ Rows = list[tuple[str, str]]
 @store_option
 @json_option
 def command(kind: str | None, store: str | None, as_json: bool) -> None:
-    """Workloads, suites, frameworks; `devices` asks each framework, `machines` reads the store.
+    """Workloads, suites, frameworks; `devices` asks each framework, `machines` has the published ones too.
 
     \b
     Examples:
       mldyno list
-      mldyno list devices
+      mldyno list machines
     """
     if kind == "machines" and as_json:
         print_json({"machines": machines_json(store)})
