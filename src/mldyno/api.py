@@ -28,7 +28,7 @@ from mldyno.runner.events import Listener
 from mldyno.runner.groups import groups
 from mldyno.selftest.measures import Measure
 from mldyno.store import Query, Store, transfer
-from mldyno.store.machine_names import meant, nearest
+from mldyno.store.machine_names import the_one_meant
 from mldyno.store.query import parse_filter
 
 THIS_MACHINE = "this-machine"
@@ -226,18 +226,11 @@ def pinned_by(text: str, store: Store) -> dict[str, Any]:
         return parse_filter(text, workloads, [*plugins.names("frameworks"), *plugins.to_come()])
     except UsageError as error:
         names = store.machines()
-        found = meant(text, names)
-        if len(found) == 1:
-            return {"machine": found[0]}
-        if found:
-            raise UsageError(f"'{text}' could be any of these machines: {'; '.join(found)}.") from None
+        machine = the_one_meant(text, names)
+        if machine is not None:
+            return {"machine": machine}
         if "=" in text or "/" in text or text in workloads:
             raise
-        near = nearest(text, names)
-        if " " in text and near:
-            raise UsageError(
-                f"no machine is called '{text}'. Did you mean '{near}'? `mldyno list machines` lists all."
-            ) from None
         raise unknown("workload, machine, case or file", text, [*workloads, THIS_MACHINE, *names]) from error
 
 

@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import SequenceMatcher, get_close_matches
 
+from mldyno.errors import UsageError
+
 ALIKE = 0.75  # how much of a word must be right
+
+
+def the_one_meant(text: str, names: Sequence[str]) -> str | None:
+    """The machine that is meant; None where it can't be one; raises where it is not clear which."""
+    found = meant(text, names)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"'{text}' could be any of these machines: {'; '.join(found)}.")
+    near = nearest(text, names)
+    if near and " " in text and not {"=", "/"} & set(text):  # several words are no filter
+        raise UsageError(f"no machine is called '{text}'. Did you mean '{near}'? `mldyno list machines` lists all.")
+    return None
 
 
 def meant(text: str, names: Sequence[str]) -> list[str]:
