@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mldyno import api, plugins, suites
 from mldyno import plan as plans
-from mldyno import plugins, suites
 from mldyno.errors import MldynoError, UsageError
 from mldyno.plan import expand
 
@@ -49,7 +50,7 @@ def test_every_shipped_suite_expands_and_begins_with_what_it_is(name: str) -> No
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[[cases]]\nworkload = 'mlp'\ncolour = 'red'", "unknown key in"),
+        ("[[cases]]\nworkload = 'mlp'\ncolour = 'red'", r"unknown key in \[\[cases\]\]"),
         ("colour = 1\n[[cases]]\nworkload = 'mlp'", "unknown key in suite own.toml 'colour'"),
         ("[[cases]]\nbatch = 4", "needs a workload"),
         ("[[cases]]\nworkload = 'mpl'", "Did you mean 'mlp'"),
@@ -57,7 +58,9 @@ def test_every_shipped_suite_expands_and_begins_with_what_it_is(name: str) -> No
         ("[[cases]]\nworkload = 'mlp'\nbatch = -4", "not a batch"),
         ("budget = '3 lightyears'\n[[cases]]\nworkload = 'mlp'", "not a duration"),
         ("repeats = 'many'\n[[cases]]\nworkload = 'mlp'", "whole number"),
-        ("cases = 3", r"needs at least one \[\[cases\]\]"),
+        ("cases = 3", r"cases must be tables"),
+        ("", r"needs at least one \[\[cases\]\]"),
+        ("[[cases]]\nworkload = 'mlp'\nframework = 'troch'", "unknown framework 'troch'. Did you mean 'torch'"),
         ("not toml at all", "not TOML"),
     ],
 )
@@ -74,6 +77,155 @@ def test_a_suite_of_the_user_runs_by_its_path(tmp_path: Path) -> None:
     plan = expand([str(path)], {})
     assert plan.target == pytest.approx(0.05)
     assert len(plan.cases) == 4
+
+
+def own(folder: Path, text: str, name: str = "own") -> str:
+    """The path of a suite with that text."""
+    path = folder / f"{name}.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def ids(plan: plans.Plan) -> list[str]:
+    return [case.id for case in plan.cases]
+
+
+def test_included_cases_come_first_each_once_and_their_settings_do_not_count(tmp_path: Path) -> None:
+    own(tmp_path, "budget = '1s'\n[[cases]]\nworkload = 'mlp'\nmode = 'infer'\nbatch = [1, 2]\n", "inner")
+    outer = "include = ['inner.toml']\ntarget = '5%'\n[[cases]]\nworkload = 'mlp'\nmode = 'infer'\nbatch = [2, 3]\n"
+    plan = expand([own(tmp_path, outer)], {})
+    assert [case.batch for case in plan.cases] == [1, 2, 3]
+    assert (plan.suite, plan.target, plan.budget) == ("own", 0.05, 20.0)
+
+
+def test_an_exclude_drops_the_cases_that_have_all_its_values(tmp_path: Path) -> None:
+    own(tmp_path, "[[cases]]\nworkload = 'mlp'\nbatch = [1, 2, 4]\n", "inner")
+    text = "include = ['inner.toml']\n[[exclude]]\nmode = 'train'\nbatch = [1, 4]\n[[exclude]]\nbatch = 2\n"
+    plan = expand([own(tmp_path, text)], {})
+    assert ids(plan) == ["mlp/infer/torch/cpu/fp32/b1/device", "mlp/infer/torch/cpu/fp32/b4/device"]
+
+
+def test_an_exclude_of_an_included_suite_holds_for_its_own_cases_only(tmp_path: Path) -> None:
+    inner = "[[cases]]\nworkload = 'mlp'\nbatch = [1, 2]\nmode = 'infer'\n[[exclude]]\nbatch = 2\n"
+    own(tmp_path, inner, "inner")
+    text = "include = ['inner.toml']\n[[cases]]\nworkload = 'mlp'\nmode = 'train'\nbatch = 2\n"
+    assert ids(expand([own(tmp_path, text)], {})) == [
+        "mlp/infer/torch/cpu/fp32/b1/device", "mlp/train/torch/cpu/fp32/b2/device",
+    ]  # fmt: skip
+
+
+MLP = "[[cases]]\nworkload = 'mlp'\nbatch = [1, 2]\n"
+
+
+@pytest.mark.parametrize(
+    ("exclude", "said"),
+    [
+        ("workload = 'mpl'", r"unknown workload in \[\[exclude\]\] of suite own.toml 'mpl'. Did you mean 'mlp'\?"),
+        ("batch = [1, 3]", r"unknown batch in \[\[exclude\]\] of suite own.toml '3'. Possible: 1, 2."),
+        ("device = 'mps'", r"unknown device in \[\[exclude\]\] of suite own.toml 'mps'. Possible: cpu."),
+        ("batch = [1, 2]", r"suite own.toml: its \[\[exclude\]\] tables leave no case to run"),
+    ],
+)
+def test_an_exclude_that_is_a_typo_or_leaves_nothing_is_refused(exclude: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said):
+        expand([own(tmp_path, f"{MLP}[[exclude]]\n{exclude}\n")], {})
+
+
+def test_an_exclude_whose_values_never_meet_is_refused(tmp_path: Path) -> None:
+    text = f"{MLP}mode = 'train'\n[[cases]]\nworkload = 'mlp'\nbatch = 3\nmode = 'infer'\n"
+    with pytest.raises(UsageError, match="drops nothing: no case has mode infer, batch 1 or 2 at once"):
+        expand([own(tmp_path, f"{text}[[exclude]]\nmode = 'infer'\nbatch = [1, 2]\n")], {})
+
+
+def test_an_exclude_may_name_a_device_that_only_other_machines_have(tmp_path: Path) -> None:
+    path = own(tmp_path, f"{MLP}mode = 'infer'\ndevice = 'all'\n[[exclude]]\ndevice = 'mps'\nbatch = 2\n")
+    assert len(expand([path], {}).cases) == 2
+    found = ids(expand([path], {}, here=lambda framework: ["cpu", "mps"]))
+    assert [one.removeprefix("mlp/infer/torch/").removesuffix("/device") for one in found] == [
+        "cpu/fp32/b1", "mps/fp32/b1", "cpu/fp32/b2",
+    ]  # fmt: skip
+
+
+def test_a_flag_may_leave_nothing_for_an_exclude_to_drop_but_must_leave_something_to_run(tmp_path: Path) -> None:
+    path = own(tmp_path, f"{MLP}[[exclude]]\nbatch = 2\n")
+    assert {case.batch for case in expand([path], {"batch": ["1"]}).cases} == {1}
+    with pytest.raises(UsageError, match="and the axes on the command line leave no case"):
+        expand([path], {"batch": ["2"]})
+
+
+def test_devices_are_asked_for_only_where_a_word_stands_for_them(tmp_path: Path) -> None:
+    asked = []
+
+    def here(framework: str) -> list[str]:
+        asked.append(framework)
+        return ["cpu", "xpu:0", "xpu:1"]
+
+    path = own(tmp_path, "[[cases]]\nworkload = 'mlp'\nmode = 'infer'\ndevice = ['all', 'gpu']\nframework = 'fake'\n")
+    assert [case.device for case in expand([path], {}, here=here).cases] == ["cpu", "xpu:0", "xpu:1"]
+    assert set(asked) == {"fake"}
+    asked.clear()
+    assert [case.device for case in expand([path], {"device": ["cpu"]}, here=here).cases] == ["cpu"]
+    expand(["quick"], {}, here=here)
+    assert asked == []
+
+
+def test_an_accelerator_that_is_not_here_is_said(tmp_path: Path) -> None:
+    with pytest.raises(MldynoError, match="no accelerator found, only the CPU; `mldyno doctor`"):
+        expand([own(tmp_path, f"{MLP}device = 'gpu'\n")], {})
+
+
+def test_each_framework_has_devices_of_its_own() -> None:
+    seen = {"torch": ["cpu"], "fake": ["cpu", "gpu"]}
+    axes = {"framework": ["torch", "fake"], "device": ["all"], "mode": ["infer"]}
+    found = [(case.framework, case.device) for case in expand(["mlp"], axes, here=seen.__getitem__).cases]
+    assert found == [("torch", "cpu"), ("fake", "cpu"), ("fake", "gpu")]
+
+
+def test_the_devices_of_a_suite_are_found_by_asking_the_framework(tmp_path: Path) -> None:
+    path = own(tmp_path, "[[cases]]\nworkload = 'mlp'\nmode = 'infer'\nframework = 'fake'\ndevice = 'all'\n")
+    assert [case.device for case in api.make_plan([path], {}).cases] == ["cpu", "gpu"]
+
+
+def test_all_workloads_are_the_whole_catalogue_in_the_modes_that_they_have(tmp_path: Path) -> None:
+    plan = expand([own(tmp_path, "[[cases]]\nworkload = 'all'\nmode = 'train'\n")], {})
+    trained = [name for name in plugins.names("workloads") if "train" in plugins.workload(name).modes]
+    assert [case.workload for case in plan.cases] == trained
+
+
+def test_a_mode_on_the_command_line_leaves_away_what_a_suite_has_in_no_such_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bert = plugins.workload("bert-tiny")
+    monkeypatch.setattr("mldyno.workloads.bert_tiny.WORKLOAD", replace(bert, modes=("train",)))
+    path = own(tmp_path, "[[cases]]\nworkload = ['mlp', 'bert-tiny']\n")
+    assert [case.workload for case in expand([path], {"mode": ["infer"]}).cases] == ["mlp"]
+    for targets, axes in ((["bert-tiny"], {"mode": ["infer"]}), ([own(tmp_path, BERT_INFER)], {})):
+        with pytest.raises(UsageError, match="bert-tiny runs in mode train only"):
+            expand(targets, axes)
+
+
+BERT_INFER = "[[cases]]\nworkload = 'bert-tiny'\nmode = 'infer'\n"
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "jax", "mlx"])
+def test_a_framework_that_is_still_to_come_can_be_planned(framework: str, tmp_path: Path) -> None:
+    for device in ("all", "cpu"):
+        path = own(tmp_path, f"[[cases]]\nworkload = 'mlp'\nframework = '{framework}'\ndevice = '{device}'\n")
+        assert {(case.framework, case.device) for case in expand([path], {}).cases} == {(framework, "cpu")}
+
+
+@pytest.mark.parametrize("name", suites.names())
+def test_a_shipped_suite_can_be_rehearsed_on_any_devices(name: str) -> None:
+    plan = expand([name], {"framework": ["fake"], "device": ["all"]}, here=lambda framework: ["cpu", "gpu"])
+    by_device = [{replace(case, device="") for case in plan.cases if case.device == kind} for kind in ("cpu", "gpu")]
+    assert by_device[0] == by_device[1] != set()
+
+
+def test_full_holds_every_case_of_the_other_suites_and_every_workload() -> None:
+    full = set(expand(["full"], {}).cases)
+    for name in suites.names():
+        assert set(expand([name], {}).cases) <= full
+    assert {case.workload for case in full} == set(plugins.names("workloads"))
 
 
 def test_an_unknown_target_gets_the_nearest_name() -> None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from mldyno import machine as machines
 from mldyno import plan as plans
 from mldyno import plugins
+from mldyno.analysis import beside
 from mldyno.analysis import comparisons as comparing
 from mldyno.analysis import tables as laying
 from mldyno.analysis.comparisons import Comparison
@@ -27,6 +29,7 @@ from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.max_batch import Attempt, Search, largest
 from mldyno.selftest.measures import Measure
 from mldyno.store import Query, Store, transfer
+from mldyno.store.machine_names import meant, nearest
 from mldyno.store.query import parse_filter
 
 THIS_MACHINE = "this-machine"
@@ -70,12 +73,7 @@ class Results:
 def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | None = None) -> Plan:
     """The plan for targets on axes; `gpu` and `all` become the devices that are here."""
     listed = {name: _listed(values) for name, values in axes.items() if values is not None}
-    devices = listed.get("device", [])
-    frameworks = listed.get("framework") or ["torch"]
-    if "all" in devices or "gpu" in devices:
-        here = [device.name for name in frameworks for device in devices_of(name)]
-        listed["device"] = list(dict.fromkeys(found for word in devices for found in _resolve(word, here)))
-    return plans.expand(list(targets), listed, settings)
+    return plans.expand(list(targets), listed, settings, cache(_device_names))
 
 
 def _listed(values: Sequence[Any] | Any) -> list[str]:
@@ -83,15 +81,8 @@ def _listed(values: Sequence[Any] | Any) -> list[str]:
     return [str(one) for one in several]
 
 
-def _resolve(word: str, here: list[str]) -> list[str]:
-    if word == "all":
-        return here
-    if word != "gpu":
-        return [word]
-    found = [name for name in here if name != "cpu"]
-    if not found:
-        raise MldynoError("no accelerator found, only the CPU; `mldyno doctor` says what each framework sees.")
-    return found[:1]
+def _device_names(framework: str) -> list[str]:
+    return [device.name for device in devices_of(framework)]
 
 
 def probe(frameworks: Sequence[str]) -> dict[str, Any]:
@@ -231,17 +222,21 @@ def pinned_by(text: str, store: Store) -> dict[str, Any]:
         return {"workload": typed}
     workloads = list(dict.fromkeys([*plugins.names("workloads"), *stored]))
     try:
-        return parse_filter(text, workloads, plugins.names("frameworks"))
+        return parse_filter(text, workloads, [*plugins.names("frameworks"), *plugins.to_come()])
     except UsageError as error:
         names = store.machines()
-        near = [name for name in names if text.casefold() in name.casefold()]
-        exact = [name for name in names if text.casefold() == name.casefold()]
-        if len(exact or near) == 1:
-            return {"machine": (exact or near)[0]}
-        if near:
-            raise UsageError(f"'{text}' could be any of these machines: {'; '.join(near)}.") from None
+        found = meant(text, names)
+        if len(found) == 1:
+            return {"machine": found[0]}
+        if found:
+            raise UsageError(f"'{text}' could be any of these machines: {'; '.join(found)}.") from None
         if "=" in text or "/" in text or text in workloads:
             raise
+        near = nearest(text, names)
+        if " " in text and near:
+            raise UsageError(
+                f"no machine is called '{text}'. Did you mean '{near}'? `mldyno list machines` lists all."
+            ) from None
         raise unknown("workload, machine, case or file", text, [*workloads, THIS_MACHINE, *names]) from error
 
 
@@ -278,7 +273,17 @@ def compare(
     if anyway:
         allowed |= {name for x in outcomes(left) for y in outcomes(right) for name in comparing.differences(x, y)}
     one_free = "id" in names  # two records named one by one may differ in whatever one thing they do
+    if _one_published(left) != _one_published(right):
+        text, theirs = (b, left) if _one_published(left) else (a, right)
+        if not _compared(comparing.pairs(outcomes(left), outcomes(right), allowed, one_free)[0]):
+            raise MldynoError(beside.nothing_shared(text, outcomes(theirs), plugins.names("workloads")))
     return _compared(comparing.match(_with_time(left, a), _with_time(right, b), allowed, one_free))
+
+
+def _one_published(records: list[Record]) -> bool:
+    """Whether these are the figures of one published machine."""
+    names = {record.machine.name for record in records}
+    return len(names) == 1 and all(record.provenance == "published" for record in records)
 
 
 def _with_time(records: list[Record], text: str) -> list[Outcome]:
@@ -364,6 +369,13 @@ def against_published(results: Results, store: Store) -> list[Comparison]:
     return found
 
 
+def placed(results: Results, store: Store) -> laying.Table | None:
+    """A suite's run among the published figures of the same work; None where there are none, or no suite was run."""
+    if all(record.run.suite is None for record in results.records):
+        return None
+    return beside.place(results.outcomes, outcomes(store.select(Query(provenances=("published",)))))
+
+
 def selftest(
     quick: bool = False, framework: str = "torch", progress: Callable[[str, float], None] | None = None
 ) -> Iterator[Measure]:
@@ -382,5 +394,5 @@ def quick_plan(settings: Mapping[str, Any] | None = None, framework: str = "torc
 
 
 __all__ = ["Attempt", "Comparison", "Forecast", "Results", "Search", "command_plan", "compare", "export", "forecast",
-           "foretell", "history", "import_", "make_plan", "max_batch", "opened", "probe", "quick_plan", "run",
+           "foretell", "history", "import_", "make_plan", "max_batch", "opened", "placed", "probe", "quick_plan", "run",
            "run_plan", "selftest", "show", "table", "this_machine"]  # fmt: skip

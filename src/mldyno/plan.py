@@ -6,21 +6,25 @@ import hashlib
 import itertools
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mldyno import plugins, suites
-from mldyno.errors import UsageError, unknown
-from mldyno.records import AXIS, BIGGEST, Case
-from mldyno.units import parse_duration, parse_fraction
+from mldyno.errors import MldynoError, UsageError, unknown
+from mldyno.records import BIGGEST, Case
+from mldyno.suites import reader
+from mldyno.suites.reader import ALL, Suite, Values
 
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "framework": ("torch",), "device": ("cpu",), "mode": ("train", "infer"), "precision": ("fp32",),
     "batch": (None,), "seq": (None,), "placement": ("device",), "workers": (1,), "compile": (False,),
     "threads": (None,),
 }  # fmt: skip
+GPU = "gpu"  # the accelerator, whatever the framework calls it
+Devices = Callable[[str, str], Sequence[str]]  # of a framework, behind a word
 
 DATA = ("auto", "real", "synthetic")
 
@@ -75,24 +79,30 @@ def name_of(command: str) -> str:
 
 
 def expand(
-    targets: Sequence[str], axes: Mapping[str, Sequence[str]], settings: Mapping[str, Any] | None = None
+    targets: Sequence[str],
+    axes: Mapping[str, Sequence[str]],
+    settings: Mapping[str, Any] | None = None,
+    here: Callable[[str], Sequence[str]] = lambda framework: ("cpu",),
 ) -> Plan:
-    """The plan for workloads and suites on the axes given; a flag overrides what a suite says."""
+    """The plan for workloads and suites on the axes given; a flag overrides what a suite says.
+
+    `here` names the devices that a framework finds; it is asked only where a device is `all` or `gpu`.
+    """
     if not targets:
         raise UsageError("name what to run: a workload or a suite, for example: mldyno run mlp")
-    chosen = {name: tuple(AXIS[name].parse(v) for v in values) for name, values in axes.items() if values}
+    chosen = {name: tuple(reader.value_of(name, v) for v in values) for name, values in axes.items() if values}
     cases: list[Case] = []
     kept: dict[str, Any] = {}
     suite = None
     for target in targets:
         if target in suites.names() or target.endswith(".toml"):
-            content = suites.read(target)
+            content = reader.read(target)
             suite = Path(target).stem
-            kept |= _suite_settings(content, suite)
-            for table in content["cases"]:
-                cases += _cases({**_table_axes(table, suite), **chosen})
+            kept |= content.settings
+            cases += _of_suite(content, chosen, partial(_present, here))
         elif target in plugins.names("workloads"):
-            cases += _cases({"workload": (target,), **chosen})
+            _check_modes({"workload": (target,), **chosen})
+            cases += _cases({"workload": (target,), **chosen}, partial(_present, here))
         else:
             raise unknown("workload or suite", target, [*plugins.names("workloads"), *suites.names()])
     given = {key: value for key, value in (settings or {}).items() if value is not None}
@@ -110,55 +120,90 @@ def _checked(plan: Plan) -> Plan:
     return plan
 
 
-def _table_axes(table: Mapping[str, Any], suite: str) -> dict[str, tuple[Any, ...]]:
-    """The axes of one [[cases]] table of a suite."""
-    axes: dict[str, tuple[Any, ...]] = {}
-    for key, value in table.items():
-        if key not in AXIS:
-            raise unknown(f"key in [[cases]] of suite {suite}", key, [*AXIS])
-        values = value if isinstance(value, list) else [value]
-        if not values or not all(isinstance(one, str | int) for one in values):
-            raise UsageError(f"suite {suite}: {key} must be a value or a list of values.")
-        axes[AXIS[key].name] = tuple(
-            one if isinstance(one, bool) and key == "compile" else AXIS[key].parse(str(one)) for one in values
-        )
-    if "workload" not in axes:
-        raise UsageError(f"suite {suite}: a [[cases]] table needs a workload.")
-    return axes
-
-
-def _suite_settings(content: Mapping[str, Any], suite: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, read in (("budget", parse_duration), ("target", parse_fraction)):
-        if key in content:
-            found[key] = read(str(content[key]))
-    if "repeats" in content:
-        if type(content["repeats"]) is not int:
-            raise UsageError(f"suite {suite}: repeats must be a whole number.")
-        found["repeats"] = content["repeats"]
+def _present(here: Callable[[str], Sequence[str]], framework: str, word: str) -> Sequence[str]:
+    """The devices that a word stands for; a framework that is still to come has none to ask for."""
+    if word not in (ALL, GPU) or framework in plugins.to_come():
+        return ("cpu",) if word == ALL else (word,)
+    found = here(framework)
+    if word == GPU:
+        found = [name for name in found if name != "cpu"][:1]
+    if not found:
+        raise MldynoError("no accelerator found, only the CPU; `mldyno doctor` says what each framework sees.")
     return found
 
 
-def _cases(axes: Mapping[str, Iterable[Any]]) -> list[Case]:
-    """All combinations of the axes' values, with the workload's own sizes where none are given."""
+def _of_suite(suite: Suite, chosen: Values, devices: Devices) -> list[Case]:
+    """What a suite says to run on the axes chosen; that it makes sense does not depend on these, nor on devices."""
+    _check_excludes(suite)
+    found = _left_of(suite, chosen, devices)
+    if not found:
+        also = " and the axes on the command line" if chosen else ""
+        raise UsageError(f"suite {suite.file}: its [[exclude]] tables{also} leave no case to run.")
+    return found
+
+
+def _left_of(suite: Suite, chosen: Values, devices: Devices) -> list[Case]:
+    """The cases of a suite, those that it includes first, without those that it excludes."""
+    cases = [case for one in suite.included for case in _left_of(one, chosen, devices)]
+    cases += [case for axes in suite.cases for case in _cases({**axes, **chosen}, devices)]
+    return [case for case in cases if not any(_has(case, axes) for axes in suite.excluded)]
+
+
+def _has(case: Case, axes: Values) -> bool:
+    return all(getattr(case, name) in values for name, values in axes.items())
+
+
+def _check_excludes(suite: Suite) -> list[Case]:
+    """The cases as they are written; raises where a suite excludes what it never had, which is a typo."""
+    cases = [case for one in suite.included for case in _check_excludes(one)]
+    for axes in suite.cases:
+        _check_modes(axes)
+        cases += _cases(axes, lambda framework, word: (word,))
+    for axes in suite.excluded:
+        _check_exclude(axes, cases, suite.file)
+    return cases
+
+
+def _check_exclude(axes: Values, cases: Sequence[Case], file: str) -> None:
+    """Raise unless some case has what is excluded; behind a word such as `all` any device can be."""
+    wider = {name: (*values, ALL, GPU) if name == "device" else values for name, values in axes.items()}
+    for name, values in axes.items():
+        known = dict.fromkeys(getattr(case, name) for case in cases)
+        strange = [] if name == "device" and (ALL in known or GPU in known) else [v for v in values if v not in known]
+        if strange:
+            words = [str(one) for one in known if one is not None]
+            raise unknown(f"{name} in [[exclude]] of suite {file}", str(strange[0]), words)
+    if not any(_has(case, wider) for case in cases):
+        told = ", ".join(f"{name} {' or '.join(map(str, values))}" for name, values in axes.items())
+        raise UsageError(f"suite {file}: an [[exclude]] drops nothing: no case has {told} at once.")
+
+
+def _check_modes(axes: Values) -> None:
+    """Raise where a workload is asked for by its name in a mode that it does not have."""
+    for workload in (plugins.workload(name) for name in axes["workload"] if name != ALL):
+        if any(mode not in workload.modes for mode in axes.get("mode", ())):
+            raise UsageError(f"{workload.name} runs in mode {', '.join(workload.modes)} only.")
+
+
+def _cases(axes: Values, devices: Devices) -> list[Case]:
+    """All combinations of the axes' values that there are, with the workload's own sizes where none are given."""
     values = {**_DEFAULTS, **axes}
+    if ALL in values["workload"]:
+        values["workload"] = tuple(plugins.names("workloads"))
     found = []
     for combination in itertools.product(*values.values()):
         case = Case(**dict(zip(values, combination, strict=True)))
         workload = plugins.workload(case.workload)
         if "framework" not in axes and case.framework not in workload.frameworks:
             case = replace(case, framework=workload.frameworks[0])
-        plugins.check("frameworks", case.framework)
+        plugins.check_framework(case.framework)
         if case.mode not in workload.modes:
-            if "mode" in axes:
-                raise UsageError(f"{workload.name} runs in mode {', '.join(workload.modes)} only.")
             continue
-        found.append(
-            replace(
-                case,
-                version=workload.version,
-                batch=case.batch or workload.batch,
-                seq=(case.seq or workload.seq) if workload.seq else None,
-            )
+        case = replace(
+            case,
+            version=workload.version,
+            batch=case.batch or workload.batch,
+            seq=(case.seq or workload.seq) if workload.seq else None,
         )
+        found += [replace(case, device=name) for name in devices(case.framework, case.device)]
     return found

@@ -44,6 +44,18 @@ def check(kind: str, name: str) -> None:
         raise unknown(kind.rstrip("s"), name, names(kind))
 
 
+def to_come() -> list[str]:
+    """Frameworks that a case may name already; its record then says that they can't be measured yet."""
+    return [name for name in ("tensorflow", "jax", "mlx") if name not in names("frameworks")]
+
+
+def check_framework(name: str) -> None:
+    """Raise unless a case may name that framework."""
+    known = [*names("frameworks"), *to_come()]
+    if name not in known:
+        raise unknown("framework", name, known)
+
+
 def _load(kind: str, name: str) -> ModuleType:
     check(kind, name)
     return import_module(f"mldyno.{kind}.{name.replace('-', '_')}")

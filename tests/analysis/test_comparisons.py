@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mldyno.analysis.comparisons import Comparison, along, compare, differences, match
+from mldyno.analysis.comparisons import Comparison, along, between_machines, compare, differences, geometric_mean, match
 from mldyno.analysis.outcomes import Outcome
 from mldyno.errors import MldynoError
 from mldyno.records import Case, Company, Machine, Record, Run, Series, Software, seal
@@ -158,3 +158,46 @@ def test_two_records_named_one_by_one_may_differ_in_one_thing() -> None:
 def test_along_an_axis_the_cpu_is_the_base() -> None:
     found = [Outcome((a_record(1.0, n, device),)) for n, device in enumerate(("xpu", "cpu", "mps"))]
     assert [(a.case.device, b.case.device) for a, b in along(found, "device")] == [("cpu", "mps"), ("cpu", "xpu")]
+
+
+def between(base: float, other: float, case: str, low: float | None = None, high: float | None = None) -> Comparison:
+    """A comparison of two machines, `other` so many times as fast."""
+    sides = [
+        Outcome((a_record(level, 1, machine=Machine(name), case=Case(case, batch=8)),))
+        for level, name in ((base, "m"), (other, "n"))
+    ]
+    return Comparison(sides[0], sides[1], base / other, low, high, "archived")
+
+
+def test_the_geometric_mean_of_twice_and_half_is_one() -> None:
+    found = geometric_mean([between(2.0, 1.0, "a", 1.9, 2.1), between(1.0, 2.0, "b", 0.4, 0.6)])
+    assert found.ratio == pytest.approx(1.0)
+    assert found.low == pytest.approx((1.9 * 0.4) ** 0.5)
+    assert found.high == pytest.approx((2.1 * 0.6) ** 0.5)
+    assert found.verdict == "inconclusive"
+
+
+def test_a_mean_has_an_interval_only_where_every_ratio_has_one() -> None:
+    found = geometric_mean([between(2.0, 1.0, "a", 1.9, 2.1), between(8.0, 1.0, "b")])
+    assert found.ratio == pytest.approx(4.0)
+    assert (found.low, found.high, found.verdict) == (None, None, "inconclusive")
+
+
+def test_its_interval_is_that_of_ratios_that_err_together() -> None:
+    found = geometric_mean([between(2.0, 1.0, case, 1.9, 2.1) for case in "abc"])
+    assert found.low == pytest.approx(1.9)
+    assert found.high == pytest.approx(2.1)
+    assert found.verdict == "faster"
+
+
+def test_means_are_of_several_cases_of_the_same_two_machines_and_devices() -> None:
+    def on_mps(one: Comparison) -> Comparison:
+        moved = Outcome(tuple(replace(r, case=replace(r.case, device="mps")) for r in one.other.records))
+        return replace(one, other=moved)
+
+    same = [between(2.0, 1.0, case) for case in "abc"]
+    other = [on_mps(between(8.0, 1.0, case)) for case in "ab"]
+    found = between_machines([*same, *other, on_mps(between(4.0, 1.0, "c", 3.0, 5.0))])
+    assert [(len(one.comparisons), round(one.ratio, 2)) for one in found] == [(3, 2.0), (3, 6.35)]
+    assert between_machines(same[:1]) == []
+    assert between_machines([compared(*met(100.0, 97.0))] * 2) == [], "of one machine: no mean over unlike work"

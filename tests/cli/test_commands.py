@@ -22,20 +22,6 @@ FAKE = ("--framework", "fake", "--repeats", "1")
 Mldyno = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def mldyno(capsys: pytest.CaptureFixture[str]) -> Mldyno:
-    """Runs a command line in this process: exit code, standard output, standard error."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            cli.main(words)
-        out, err = capsys.readouterr()
-        return int(end.value.code or 0), out, err
-
-    return call
-
-
 def command_named(name: str) -> click.Command:
     found = cli.cli.get_command(click.Context(cli.cli), name)
     assert found is not None
@@ -158,6 +144,14 @@ def test_what_differs_in_more_than_what_is_compared_is_refused_unless_asked_for(
     assert code == 1
     assert "differ in device, mode as well; --anyway" in err
     assert mldyno("compare", *pair, "--anyway")[0] == 0
+
+
+def test_a_framework_that_is_still_to_come_is_recorded_as_unsupported(mldyno: Mldyno) -> None:
+    code, out, err = mldyno("run", "mlp", "--framework", "jax", "--mode", "infer", "--repeats", "1", "--device", "all")
+    assert code == 3
+    assert err == "mlp/infer/jax/cpu/fp32/b128/device: unsupported: jax can't be measured yet\n"
+    assert "unsupported: jax can't be measured yet" in out
+    assert "unsupported: jax" in mldyno("table", "mlp/infer/jax/cpu/fp32/b128/device")[1]
 
 
 def test_a_machine_is_found_by_part_of_its_name_or_all_that_fit_are_named(mldyno: Mldyno) -> None:

@@ -25,6 +25,7 @@ DELTA = 0.02  # closer than this counts as equivalent
 OWN_SPEED = 0.05  # what one process may be off by itself; several rounds measure it instead
 SEVERAL = 3
 MOST_ADVISED = 100  # times as long: nobody would wait
+Pairs = list[tuple[Outcome, Outcome]]
 
 
 def verdict(low: float | None, high: float | None) -> str:
@@ -54,6 +55,49 @@ class Comparison:
     def verdict(self) -> str:
         """faster, slower, equivalent or inconclusive."""
         return verdict(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The geometric mean of comparisons between the same two sides."""
+
+    comparisons: tuple[Comparison, ...]
+    ratio: float
+    low: float | None
+    high: float | None
+
+    @property
+    def verdict(self) -> str:
+        """faster, slower, equivalent or inconclusive."""
+        return verdict(self.low, self.high)
+
+
+def geometric_mean(comparisons: Sequence[Comparison]) -> Mean:
+    """The geometric mean of the ratios, with an interval where each of them has one.
+
+    Its ends are those of the intervals' ends: as if all erred the same way, since what slows a machine
+    down for a while slows all of its cases down.
+    """
+
+    def centre(values: Sequence[float]) -> float:
+        return math.exp(mean([math.log(value) for value in values]))
+
+    lows = [one.low for one in comparisons if one.low is not None]
+    highs = [one.high for one in comparisons if one.high is not None]
+    known = len(lows) == len(highs) == len(comparisons)
+    ratio = centre([one.ratio for one in comparisons])
+    return Mean(tuple(comparisons), ratio, centre(lows) if known else None, centre(highs) if known else None)
+
+
+def between_machines(comparisons: Sequence[Comparison]) -> list[Mean]:
+    """The mean of all cases that two machines share, where they are several; devices that differ are kept apart."""
+    sides: dict[tuple[object, ...], list[Comparison]] = {}
+    for one in comparisons:
+        if one.base.machine != one.other.machine:
+            names = differing(one.base, one.other)
+            side = tuple((name, column(one.base, name), column(one.other, name)) for name in names)
+            sides.setdefault(side, []).append(one)
+    return [geometric_mean(several) for several in sides.values() if len(several) > 1]
 
 
 def compare(base: Outcome, other: Outcome) -> Comparison | None:
@@ -170,10 +214,14 @@ def _rounds(record: Record) -> dict[int, float]:
     return {series.turn: median(series.values) for series in paired_ones if series.turn is not None}
 
 
+def differing(a: Outcome, b: Outcome) -> list[str]:
+    """The axes, machine among them, on which two outcomes differ."""
+    return [name for name in (*(axis.name for axis in AXES), "machine") if column(a, name) != column(b, name)]
+
+
 def differences(a: Outcome, b: Outcome) -> list[str]:
     """What differs between two outcomes, beside their times: axes, machine, versions, threads."""
-    names = [*(axis.name for axis in AXES), "machine"]
-    found = [name for name in names if column(a, name) != column(b, name)]
+    found = differing(a, b)
     mine, yours = a.records[0], b.records[0]
     if mine.case.version != yours.case.version:
         found.append("workload version")
@@ -188,38 +236,44 @@ def differences(a: Outcome, b: Outcome) -> list[str]:
     return found
 
 
-def along(outcomes: Sequence[Outcome], axis: str) -> list[tuple[Outcome, Outcome]]:
+def along(outcomes: Sequence[Outcome], axis: str) -> Pairs:
     """Pairs of outcomes that differ along one axis, each with the first value of that axis as base."""
     order = in_order({(column(outcome, axis),) for outcome in outcomes})
     rank = {key[0]: place for place, key in enumerate(order)}
-    pairs = []
+    found = []
     groups: dict[tuple[object, ...], list[Outcome]] = {}
     names = [name for name in (*(a.name for a in AXES), "machine") if name != axis]
     for outcome in outcomes:
         groups.setdefault(tuple(column(outcome, name) for name in names), []).append(outcome)
     for group in groups.values():
         group.sort(key=lambda outcome: rank[column(outcome, axis)])
-        pairs += [(group[0], other) for other in group[1:]]
-    return pairs
+        found += [(group[0], other) for other in group[1:]]
+    return found
 
 
-def match(
+def pairs(
     left: Sequence[Outcome], right: Sequence[Outcome], allowed: Collection[str], one_free: bool = False
-) -> list[tuple[Outcome, Outcome]]:
-    """Pairs that differ in nothing but what is compared, or in one thing; refuses where all are unlike."""
-    pairs, refused = [], set()
+) -> tuple[Pairs, set[str]]:
+    """Pairs that differ in nothing but what is compared, or in one thing; and in what else the others differ."""
+    found, refused = [], set()
     for a in left:
         for b in right:
             if a.records[0].id == b.records[0].id:
                 continue
             different = set(differences(a, b))
             if different <= set(allowed) or (one_free and len(different) == 1):
-                pairs.append((a, b))
+                found.append((a, b))
             else:
                 refused.add(", ".join(sorted(different - set(allowed))))
-    if not pairs and not refused:
+    return found, refused
+
+
+def match(left: Sequence[Outcome], right: Sequence[Outcome], allowed: Collection[str], one_free: bool = False) -> Pairs:
+    """The pairs that can be compared; refuses where all are unlike."""
+    found, refused = pairs(left, right, allowed, one_free)
+    if not found and not refused:
         raise MldynoError("nothing to compare: these are the same records.")
-    if not pairs:
-        nearest = min(refused, key=lambda words: words.count(","))
+    if not found:
+        nearest = min(refused, key=lambda words: (words.count(","), words))
         raise MldynoError(f"not comparable: they differ in {nearest} as well; --anyway compares them all the same.")
-    return pairs
+    return found

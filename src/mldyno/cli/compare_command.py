@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from mldyno import api
+from mldyno.analysis.comparisons import between_machines
 from mldyno.cli.options import json_option, print_json, store_option
 from mldyno.errors import MldynoError
-from mldyno.views.words import comparison_json, sentence
+from mldyno.views.words import comparison_json, footers, mean_json, mean_sentence, sentence
 
 
 @click.command("compare")
@@ -20,22 +21,26 @@ from mldyno.views.words import comparison_json, sentence
 def command(a: str, b: str | None, by: str | None, anyway: bool, store: str | None, as_json: bool) -> None:
     """How much faster is B than A, or the cases of A against each other; and how sure is that?
 
-    A and B are filters (mlp/train/cpu, device=mps/batch=16), ids of records, names of machines
-    ("M1 Max", this-machine) or exported files.
+    A and B are filters (mlp/train/cpu, device=mps/batch=16), ids of records, machines by part of
+    their name ("M1 Max", this-machine) or exported files. Between two machines, every case that
+    both have is compared, and the geometric mean follows.
 
     \b
     Examples:
       mldyno compare mlp --by placement
       mldyno compare mlp/infer/device=cpu mlp/infer/device=mps
-      mldyno compare "M1 Mac mini" this-machine
+      mldyno compare this-machine "M1 Max"
       mldyno compare mine.jsonl theirs.jsonl
     """
     found = api.compare(a, b, by, anyway, store)
+    means = between_machines(found)
     if as_json:
-        print_json({"comparisons": [comparison_json(one) for one in found]})
+        print_json({
+            "comparisons": [comparison_json(one) for one in found], "geometric_means": [mean_json(one) for one in means]
+        })  # fmt: skip
         return
     if not found:
         what = f"'{a}'" if b is None else f"'{a}' and '{b}'"
         raise MldynoError(f"nothing to compare in {what}: no two outcomes that are ok differ only in that.")
-    for one in found:
-        click.echo(sentence(one))
+    for line in (*map(sentence, found), *map(mean_sentence, means), *footers(found)):
+        click.echo(line)

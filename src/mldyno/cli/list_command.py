@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from mldyno import plugins
 from mldyno.cli.options import json_option, print_json, store_option
+from mldyno.units import count
+
+if TYPE_CHECKING:
+    from mldyno.store.reference import Publication
 
 KINDS = ("workloads", "suites", "frameworks", "devices", "machines")
 Rows = list[tuple[str, str]]
@@ -16,13 +22,16 @@ Rows = list[tuple[str, str]]
 @store_option
 @json_option
 def command(kind: str | None, store: str | None, as_json: bool) -> None:
-    """Workloads, suites, frameworks; `devices` asks each framework, `machines` reads the store.
+    """Workloads, suites, frameworks; `devices` asks each framework, `machines` has the published ones too.
 
     \b
     Examples:
       mldyno list
-      mldyno list devices
+      mldyno list machines
     """
+    if kind == "machines" and as_json:
+        print_json({"machines": machines_json(store)})
+        return
     found = {name: _rows(name, store) for name in ([kind] if kind else KINDS[:3])}
     if as_json:
         print_json({name: [{"name": a, "about": b} for a, b in rows] for name, rows in found.items()})
@@ -75,8 +84,32 @@ def _devices() -> Rows:
 
 
 def _machines(store: str | None) -> Rows:
-    from mldyno.store import Store
-    from mldyno.store.reference import published
+    return [(one["name"], one["about"]) for one in machines_json(store)]
 
-    known = {record.machine.name for record in published()}
-    return [(name, "published" if name in known else "in your store") for name in Store(store).machines()]
+
+def machines_json(store: str | None) -> list[dict[str, Any]]:
+    """The machines of the store and the published ones, with what was published of each and what speaks against it."""
+    from mldyno.store import Query, Store
+    from mldyno.store.reference import Publication, machines
+
+    kept, shipped = Store(store), machines()
+    found = []
+    for name in kept.machines():
+        stored = bool(kept.history(Query({"machine": name}, heads=False), 1))
+        one = shipped.get(name, Publication())
+        found.append({
+            "name": name, "about": _about(stored, one), "stored": stored, "sources": one.sources,
+            "figures": one.figures,
+            "marks": [{"mark": mark, "reason": reason, "figures": len(cases), "cases": cases}
+                      for (mark, reason), cases in one.marked.items()],
+        })  # fmt: skip
+    return found
+
+
+def _about(stored: bool, one: Publication) -> str:
+    """A machine in a line."""
+    told = ["in your store"] if stored else []
+    if one.figures:
+        told.append(f"published in {', '.join(one.sources)}: {count(one.figures, 'figure')}")
+    told += [f"{count(len(cases), 'figure')} {mark}: {reason}" for (mark, reason), cases in one.marked.items()]
+    return "; ".join(told)

@@ -100,7 +100,7 @@ def command(
     except Interrupted as end:
         raise kept_so_far(end, store) from None
     if not as_json:
-        tell(results, plan.by)
+        tell(results, plan.by, kept)
     return OK if results.all_ok else NOT_ALL_OK
 
 
@@ -112,8 +112,8 @@ def _of_words(words: tuple[str, ...], targets: tuple[str, ...], axes: dict[str, 
     return api.command_plan(words, settings)
 
 
-def tell(results: api.Results, axis: str | None) -> None:
-    """The results as a table, with comparisons where asked for."""
+def tell(results: api.Results, axis: str | None, store: Store) -> None:
+    """The results as a table, with comparisons where asked for; those of a suite among published ones."""
     click.echo(render(results.table(rows=("workload", "mode", "batch"), cols=("device",)), "text"))
     click.echo()
     for line in [*apart_lines(results.outcomes), *trust_lines(results.outcomes)]:
@@ -122,6 +122,10 @@ def tell(results: api.Results, axis: str | None) -> None:
         click.echo()
         for comparison in results.compare(axis):
             click.echo(sentence(comparison))
+    placed = api.placed(results, store)
+    if placed is not None:
+        click.echo("\nbeside published machines:")
+        click.echo(render(placed, "text"))
 
 
 def _preview(plan: Plan, store: Store, as_json: bool) -> int:

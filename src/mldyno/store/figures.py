@@ -95,6 +95,12 @@ def _marks(note: str) -> tuple[Warning_, ...]:
     return (Warning_(code, note),) if note else ()
 
 
+def marks(record: Record) -> list[tuple[str, str]]:
+    """What speaks against a figure, superseded or suspect, each with its reason."""
+    told = (one for one in record.warnings if one.code in _MARKS.values())
+    return [(one.code, one.message.removeprefix(f"{one.code}: ")) for one in told]
+
+
 def write(records: Iterable[Record], out: TextIO) -> int:
     """Records as figures, a line each: the medians of the steady state, and peaks."""
     writer = csv.writer(out, lineterminator="\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,9 +20,33 @@ def published() -> tuple[Record, ...]:
 
 
 def newest() -> list[Record]:
-    """Of each case on each machine only the latest publication, as the store's heads are."""
-    latest = {(record.machine.name, record.case.id): "" for record in published()}
-    for record in published():
+    """Of each case on each machine only the latest publication, as the store's heads are, unless withdrawn."""
+    standing = [record for record in published() if not any(code == "superseded" for code, _ in figures.marks(record))]
+    latest: dict[tuple[str, str], str] = {}
+    for record in standing:
         key = (record.machine.name, record.case.id)
-        latest[key] = max(latest[key], record.created)
-    return [r for r in published() if r.created == latest[r.machine.name, r.case.id]]
+        latest[key] = max(latest.get(key, ""), record.created)
+    return [r for r in standing if r.created == latest[r.machine.name, r.case.id]]
+
+
+@dataclass
+class Publication:
+    """What was published of one machine."""
+
+    sources: list[str] = field(default_factory=list)
+    figures: int = 0
+    marked: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """The cases of figures that are superseded or suspect, by that word and the reason."""
+
+
+def machines() -> dict[str, Publication]:
+    """The published machines, in the order of publication."""
+    found: dict[str, Publication] = {}
+    for record in published():
+        one = found.setdefault(record.machine.name, Publication())
+        source = record.run.suite or record.run.id
+        one.sources += [] if source in one.sources else [source]
+        one.figures += 1
+        for mark in figures.marks(record):
+            one.marked.setdefault(mark, []).append(record.case.id)
+    return found

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mldyno.analysis.comparisons import DELTA, Comparison
+from mldyno.analysis.comparisons import DELTA, Comparison, Mean, differing
 from mldyno.analysis.estimates import step_time, uncontended
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column
 from mldyno.intervals import mean, median, quantile
-from mldyno.records import AXES, Machine, Record, Warning_
+from mldyno.records import Machine, Record, Warning_
 from mldyno.shapes import modes
+from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_bytes, show_error, show_percent, show_seconds
 
 COMPANY = {
@@ -21,7 +22,7 @@ COMPANY = {
 }
 
 
-def factor(comparison: Comparison) -> str:
+def factor(comparison: Comparison | Mean) -> str:
     """The ratio with its interval, turned so that it reads as 'so many times'."""
     ratio, low, high = comparison.ratio, comparison.low, comparison.high
     if ratio < 1:
@@ -39,9 +40,8 @@ def factor(comparison: Comparison) -> str:
 
 def arms(comparison: Comparison) -> tuple[str, str]:
     """What the two sides differ in, in words: ('roundtrip', 'device')."""
-    names = [*(axis.name for axis in AXES), "machine"]
     base, other = comparison.base, comparison.other
-    different = [name for name in names if column(base, name) != column(other, name)]
+    different = differing(base, other)
     if not different:
         return other.records[0].run.id, base.records[0].run.id
 
@@ -60,24 +60,57 @@ def _named(axis: str, value: Any) -> str:
 
 
 def sentence(comparison: Comparison) -> str:
-    """One comparison as a sentence."""
-    other, base = arms(comparison)
-    verdict = comparison.verdict
+    """One comparison as a sentence; that a published figure has no interval is said once, below all of them."""
     case = comparison.other.case.id
     if comparison.base.machine == comparison.other.machine and comparison.other.published:
         case += f" on {comparison.other.machine}"
-    told = {
-        "faster": f"{other} is {factor(comparison)} faster than {base}",
-        "slower": f"{other} is {factor(comparison)} slower than {base}",
-        "equivalent": f"{other} and {base} are equivalent (within {show_percent(DELTA)})",
-    }
-    if verdict in told:
-        return f"{case}: {told[verdict]} [{comparison.how}]"
-    way = "faster" if comparison.ratio > 1 else "slower"
-    known = "can't tell" if comparison.low is not None else "no interval"
-    return (
-        f"{case}: {other} looks {factor(comparison)} {way} than {base}; {known} [{comparison.how}; {comparison.advice}]"
-    )
+    codes = dict.fromkeys(code for code, _ in _doubts(comparison))
+    why = "" if _published(comparison) else comparison.advice
+    notes = "; ".join([comparison.how, *codes, *([why] if why else [])])
+    return f"{case}: {_claim(comparison, *arms(comparison))} [{notes}]"
+
+
+def mean_sentence(found: Mean) -> str:
+    """The mean of several comparisons as a sentence."""
+    several = found.comparisons
+    doubtful = sum(bool(_doubts(one)) for one in several)
+    among = f", {doubtful} of them doubtful" if doubtful else ""
+    why = "" if found.low is not None or any(map(_published, several)) else ", since not each case has one"
+    return f"geometric mean of {len(several)} cases{among}: {_claim(found, *arms(several[0]))}{why}"
+
+
+def _claim(found: Comparison | Mean, other: str, base: str) -> str:
+    """What is said of two sides, and no more than is known."""
+    if found.verdict == "equivalent":
+        return f"{other} and {base} are equivalent (within {show_percent(DELTA)})"
+    if found.verdict != "inconclusive":
+        return f"{other} is {factor(found)} {found.verdict} than {base}"
+    way = "faster" if found.ratio > 1 else "slower"
+    several = found.comparisons if isinstance(found, Mean) else (found,)
+    known = "; can't tell" if found.low is not None else "" if any(map(_published, several)) else "; no interval"
+    return f"{other} looks {factor(found)} {way} than {base}{known}"
+
+
+def _published(comparison: Comparison) -> bool:
+    return comparison.base.published or comparison.other.published
+
+
+def _doubts(comparison: Comparison) -> list[tuple[str, str]]:
+    """What speaks against a published figure of either side: suspect or superseded, and the reason with its place."""
+    return [
+        (code, f"{side.machine}, {side.case.id}: {reason}")
+        for side in (comparison.base, comparison.other)
+        if side.published
+        for code, reason in marks(side.records[0])
+    ]
+
+
+def footers(comparisons: Sequence[Comparison]) -> list[str]:
+    """What is said once for all comparisons: why figures are doubted, and that published ones have no interval."""
+    lines = list(dict.fromkeys(f"{code}: {told}" for one in comparisons for code, told in _doubts(one)))
+    if any(map(_published, comparisons)):
+        lines.append("a published figure has no interval: how far off a factor with one may be is not known")
+    return lines
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
@@ -88,7 +121,15 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "base_machine": comparison.base.machine, "other_machine": comparison.other.machine,
         "ratio": comparison.ratio, "low": comparison.low, "high": comparison.high,
         "verdict": comparison.verdict, "how": comparison.how, "advice": comparison.advice,
+        "doubts": [f"{code}: {told}" for code, told in _doubts(comparison)],
     }  # fmt: skip
+
+
+def mean_json(found: Mean) -> dict[str, Any]:
+    """A mean of comparisons as data."""
+    other, base = arms(found.comparisons[0])
+    return {"base": base, "other": other, "cases": len(found.comparisons), "ratio": found.ratio, "low": found.low,
+            "high": found.high, "verdict": found.verdict}  # fmt: skip
 
 
 def trust(outcome: Outcome) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from mldyno import plugins
 from mldyno.datasets import open_set
-from mldyno.frameworks import Framework, Program
+from mldyno.frameworks import Framework, Program, Unsupported
 from mldyno.intervals import median
 from mldyno.measure import clock
 from mldyno.measure.apart import apart
@@ -52,6 +52,8 @@ def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
     """Status and reason for an error that came up while a case was handled."""
     if isinstance(error, Wrong):
         return "wrong", str(error)
+    if isinstance(error, Unsupported):
+        return "unsupported", str(error)
     if framework in plugins.names("frameworks"):
         return plugins.framework(framework or "").explain(error)
     return "failed", f"{type(error).__name__}: {error}"
@@ -60,6 +62,8 @@ def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
 def open_case(content: dict[str, Any], data: dict[str, str] | None = None, command: Sequence[str] = ()) -> OpenCase:
     """Start the framework and build the case; `data` says where its data set lies, `command` what the user runs."""
     case = Case(**content)
+    if case.framework in plugins.to_come():
+        raise Unsupported(f"{case.framework} can't be measured yet")
     framework = plugins.framework(case.framework)
     workload = commands.workload_of(case, command)
     build: Callable[..., Any] | None = workload.build.get(case.framework)

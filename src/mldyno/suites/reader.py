@@ -1,0 +1,172 @@
+"""Reads a suite file, and all that it includes; every key, type and value is checked.
+
+Rule: what a suite means depends on nothing but files. Which workloads there are, and which devices
+`all` and `gpu` stand for, is found out when it is expanded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mldyno.errors import MldynoError, UsageError, unknown
+from mldyno.records import AXES, AXIS, axis_named
+from mldyno.suites import FOLDER, names
+from mldyno.units import parse_duration, parse_fraction
+
+ALL = "all"  # every workload of the catalogue, or every device that the framework finds
+DATA = ("auto", "real", "synthetic")
+Values = Mapping[str, tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What a suite file says, checked."""
+
+    file: str
+    settings: dict[str, Any]
+    included: tuple[Suite, ...]
+    """Suites whose cases come first; their settings do not count."""
+    cases: tuple[Values, ...]
+    """Axes whose values multiply, one set for each table."""
+    excluded: tuple[Values, ...]
+    """A case that has a value of each axis of such a set is dropped."""
+
+
+def read(target: str) -> Suite:
+    """A shipped suite by its name, or any by the path of its file."""
+    return _read(Path(target) if target.endswith(".toml") else Path(FOLDER, f"{target}.toml"), ())
+
+
+def value_of(axis: str, text: str) -> Any:
+    """A value of an axis as a user wrote it; a device may be `all` too."""
+    return text if AXIS[axis].name == "device" and text == ALL else AXIS[axis].parse(text)
+
+
+def _read(path: Path, above: tuple[Path, ...]) -> Suite:
+    place = path.resolve()
+    if place in above:
+        circle = [*above[above.index(place) :], place]
+        raise UsageError(f"suite {path.name} includes itself: {' -> '.join(one.name for one in circle)}.")
+    content = _content(path)
+    with _mistakes_in(path.name):
+        settings = {key: SETTINGS[key](key, content[key]) for key in content if key in SETTINGS}
+        files = _files(content.get("include", []), path)
+        cases = [_axes(table, "[[cases]]") for table in _tables(content, "cases")]
+        excluded = [_axes(table, "[[exclude]]") for table in _tables(content, "exclude")]
+        _check_tables(bool(files), cases, excluded)
+    included = tuple(_read(file, (*above, place)) for file in files)
+    return Suite(path.name, settings, included, tuple(cases), tuple(excluded))
+
+
+@contextmanager
+def _mistakes_in(file: str) -> Iterator[None]:
+    """Whatever is wrong is told with the suite's name."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"suite {file}: {error}") from None
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """The file's keys and values; its keys are known ones."""
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        import tomli as tomllib  # type: ignore[no-redef]
+    try:
+        with path.open("rb") as source:
+            content = tomllib.load(source)
+    except OSError as error:
+        raise MldynoError(f"{path}: {error.strerror or error}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MldynoError(f"{path}: not TOML: {error}.") from None
+    for key in content:
+        if key not in KEYS:
+            raise unknown(f"key in suite {path.name}", key, KEYS)
+    return content
+
+
+def _files(words: Any, path: Path) -> list[Path]:
+    """The files to include: shipped suites by name, others by their path as seen from this file."""
+    if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
+        raise UsageError('include must be a list of suites, such as ["quick", "other.toml"].')
+    found = []
+    for word in words:
+        if not word.endswith(".toml") and word not in names():
+            raise unknown("suite to include", word, names())
+        found.append(path.parent / word if word.endswith(".toml") else Path(FOLDER, f"{word}.toml"))
+    return found
+
+
+def _tables(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    tables = content.get(key, [])
+    if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
+        raise UsageError(f"{key} must be tables; begin each with a line [[{key}]].")
+    return tables
+
+
+def _axes(table: Mapping[str, Any], kind: str) -> Values:
+    """The axes of one table with their values."""
+    axes: dict[str, tuple[Any, ...]] = {}
+    for key, value in table.items():
+        if key not in AXIS:
+            raise unknown(f"key in {kind}", key, [axis.name for axis in AXES])
+        axis = AXIS[key].name
+        if axis in axes:
+            raise UsageError(f"{key} stands for {axis}, which a {kind} table has already.")
+        values = value if isinstance(value, list) else [value]
+        if not values or not all(isinstance(one, str | int) for one in values):
+            raise UsageError(f"{key} must be a value or a list of values.")
+        axes[axis] = tuple(
+            one if isinstance(one, bool) and axis == "compile" else value_of(axis, str(one)) for one in values
+        )
+    return axes
+
+
+def _check_tables(includes: bool, cases: Sequence[Values], excluded: Sequence[Values]) -> None:
+    """What no single key shows: something to run, and excludes that name what they drop."""
+    if not cases and not includes:
+        raise UsageError("it needs at least one [[cases]] table, or an include.")
+    if not all("workload" in axes for axes in cases):
+        raise UsageError("a [[cases]] table needs a workload.")
+    for axes in excluded:
+        if not axes:
+            raise UsageError("an [[exclude]] table needs at least one axis.")
+        if ALL in (*axes.get("workload", ()), *axes.get("device", ())):
+            raise UsageError(f"[[exclude]] drops what it names; leave the axis out instead of '{ALL}'.")
+
+
+def _quantity(parse: Callable[[str], float]) -> Callable[[str, Any], float]:
+    def read_one(key: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise UsageError(f"{key} must be a number, or text such as '60s' or '2%'.")
+        return parse(str(value))
+
+    return read_one
+
+
+def _whole_number(key: str, value: Any) -> int:
+    if type(value) is not int:
+        raise UsageError(f"{key} must be a whole number.")
+    return value
+
+
+def _word(key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{key} must be a word.")
+    if key == "by":
+        return axis_named(value)
+    if value not in DATA:
+        raise unknown(key, value, DATA)
+    return value
+
+
+SETTINGS: dict[str, Callable[[str, Any], Any]] = {
+    "budget": _quantity(parse_duration), "target": _quantity(parse_fraction), "repeats": _whole_number,
+    "steps": _whole_number, "timeout": _quantity(parse_duration), "data": _word, "by": _word,
+}  # fmt: skip
+KEYS = (*SETTINGS, "include", "cases", "exclude")

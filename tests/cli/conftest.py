@@ -1,0 +1,25 @@
+"""The command line as a user types it, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mldyno import cli
+
+Mldyno = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def mldyno(capsys: pytest.CaptureFixture[str]) -> Mldyno:
+    """Runs a command line in this process: exit code, standard output, standard error."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            cli.main(words)
+        out, err = capsys.readouterr()
+        return int(end.value.code or 0), out, err
+
+    return call
