@@ -16,7 +16,7 @@ from mldyno import plugins, suites
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.records import BIGGEST, Case
 from mldyno.suites import reader
-from mldyno.suites.reader import ALL, Suite, Values
+from mldyno.suites.reader import ALL, DATA, Suite, Values
 
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "framework": ("torch",), "device": ("cpu",), "mode": ("train", "infer"), "precision": ("fp32",),
@@ -25,8 +25,6 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 GPU = "gpu"  # the accelerator, whatever the framework calls it
 Devices = Callable[[str, str], Sequence[str]]  # of a framework, behind a word
-
-DATA = ("auto", "real", "synthetic")
 
 
 @dataclass(frozen=True)
@@ -196,6 +194,8 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
         workload = plugins.workload(case.workload)
         if "framework" not in axes and case.framework not in workload.frameworks:
             case = replace(case, framework=workload.frameworks[0])
+        if "placement" not in axes:
+            case = replace(case, placement=workload.placement)  # type: ignore[arg-type]
         plugins.check_framework(case.framework)
         if case.mode not in workload.modes:
             continue

@@ -11,10 +11,11 @@ from mldyno.cli.axis_options import DURATION, FRACTION, axis_options
 from mldyno.cli.options import complete_targets, print_json, store_option
 from mldyno.cli.progress import kept_so_far, listener_for
 from mldyno.errors import NOT_ALL_OK, OK, UsageError
-from mldyno.plan import DATA, Plan
+from mldyno.plan import Plan
 from mldyno.records import AXES, axis_named
 from mldyno.runner.interrupts import Interrupted
 from mldyno.store import Store
+from mldyno.suites.reader import DATA
 from mldyno.units import count, show_bytes, show_seconds
 from mldyno.views.apart import apart_lines
 from mldyno.views.tables import aligned, render

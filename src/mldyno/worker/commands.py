@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
 from mldyno import plugins
+from mldyno.frameworks import Unsupported
 from mldyno.records import Case
 from mldyno.worker import start
 from mldyno.workloads import Workload
@@ -31,8 +32,10 @@ def build(
     if command:
         return lambda: list(command)
     whole = workload.whole
-    if whole is None or data is None:
+    if whole is None:
         return None
+    if data is None:
+        raise Unsupported(f"{workload.name} reads a data set: it has placement loader only")
     folder = os.path.join(data["folder"], COLD, workload.name)
     shutil.rmtree(folder, ignore_errors=True)
     trained = replace(case, workload=whole.workload, framework="torch")

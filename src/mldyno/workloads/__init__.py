@@ -78,6 +78,8 @@ class Workload:
     build: Mapping[str, Build]
     seq: int | None = None
     modes: tuple[str, ...] = ("train", "infer")
+    placement: str = "device"
+    """Where its batches lie if nothing else is asked for."""
     data: str | None = None
     """The data set on disk from which placement `loader` takes its batches."""
     whole: WholeRun | None = None
