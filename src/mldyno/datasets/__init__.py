@@ -18,12 +18,28 @@ from pathlib import Path
 from typing import Literal
 
 from mldyno.datasets._folder import BadFile, Progress, Tally, check_room, in_one_line, locked, put_in_place
-from mldyno.datasets._rows import Split
+from mldyno.datasets._rows import Rows
 from mldyno.errors import MldynoError, UsageError, unknown
 
 Source = Literal["real", "synthetic"]
 ORIGIN = "origin.txt"
 WANTED = ("real", "synthetic", "auto")
+
+
+class Split:
+    """The items for training or for testing: pixels as bytes in the order of `shape`, and labels from 0."""
+
+    def __init__(self, shape: tuple[int, ...], pixels: Rows, labels: Rows) -> None:
+        self.count, self.shape = pixels.count, shape
+        self._pixels, self._labels = pixels, labels
+
+    def pixels(self, index: int) -> bytes:
+        """The pixels of one item: channels, rows, columns."""
+        return self._pixels[index]
+
+    def label(self, index: int) -> int:
+        """The class of one item."""
+        return self._labels[index][0]
 
 
 @dataclass(frozen=True)

@@ -122,12 +122,12 @@ def fetch(archive: Archive, place: Path, mirrors: Sequence[str], progress: Progr
         with suppress(OSError):
             part.path.unlink()  # a full disk is not kept full by half an archive
         raise
-    if reasons:
+    if not part.is_right():
         if not part.size:
             part.path.unlink()
         wrong = "is wrong where it lies, and " if place.exists() else ""
         raise MldynoError(
-            f"{archive.name} {wrong}can't be fetched ({'; '.join(reasons)}). "
+            f"{archive.name} {wrong}can't be fetched ({'; '.join(reasons) or 'no mirror holds it'}). "
             f"Go on with --data synthetic, or put it at {place}."
         )
     os.replace(part.path, place)
@@ -144,7 +144,7 @@ def _digest(file: BinaryIO) -> tuple[hashlib._Hash, int]:
 
 
 def _collect(part: Part, mirrors: Sequence[str], tally: Tally) -> list[str]:
-    """Complete a part, round after round as long as more comes; if that fails, give what each mirror said."""
+    """Try to complete a part, round after round as long as more comes; give what the mirrors said that failed."""
     failures: dict[str, MirrorFailed] = {}
     for number in range(ROUNDS):
         before = part.received
@@ -153,9 +153,10 @@ def _collect(part: Part, mirrors: Sequence[str], tally: Tally) -> list[str]:
                 continue
             try:
                 _take(mirror + part.archive.name, part, SLOWEST if number else QUICK, tally)
-                return []
             except MirrorFailed as failure:
                 failures[mirror] = failure
+            else:
+                return []
         if part.received == before:
             break
     return [f"{urllib.parse.urlsplit(mirror).hostname}: {failure}" for mirror, failure in failures.items()]
@@ -176,10 +177,12 @@ def _take(address: str, part: Part, pace: int, tally: Tally) -> None:
             raise MirrorFailed(f"broke off after {part.size:,} of {whole:,} B", again=True)
     if part.is_right():
         return
-    fault = f"gave {part.size:,} B, not {whole:,} B" if part.size != whole else "gave a file with another SHA-256"
+    fault = f"another SHA-256 than {part.archive.sha256[:8]}…"
+    if part.size != whole:
+        fault = f"{'fewer' if part.size < whole else 'more'} than {whole:,} B"
     part.restart()
     if not had:
-        raise MirrorFailed(fault)
+        raise MirrorFailed(f"gave a file with {fault}")
     _take(address, part, pace, tally)  # what was there before may have been wrong
 
 

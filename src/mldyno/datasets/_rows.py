@@ -48,19 +48,3 @@ class Rows:
 
     def __reduce__(self) -> tuple[type[Rows], tuple[object, ...]]:
         return Rows, (self.files, self.header, self.record, self.each, self.at, self.length)
-
-
-class Split:
-    """The items for training or for testing: pixels as bytes in the order of `shape`, and labels from 0."""
-
-    def __init__(self, shape: tuple[int, ...], pixels: Rows, labels: Rows) -> None:
-        self.count, self.shape = pixels.count, shape
-        self._pixels, self._labels = pixels, labels
-
-    def pixels(self, index: int) -> bytes:
-        """The pixels of one item: channels, rows, columns."""
-        return self._pixels[index]
-
-    def label(self, index: int) -> int:
-        """The class of one item."""
-        return self._labels[index][0]

@@ -11,9 +11,9 @@ import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mldyno.datasets import Archive, DataSet, _synthetic
+from mldyno.datasets import Archive, DataSet, Split, _synthetic
 from mldyno.datasets._archives import untar
-from mldyno.datasets._rows import Rows, Split
+from mldyno.datasets._rows import Rows
 
 CHANNELS, SIDE, CLASSES = 3, 32, 10
 PIXELS = CHANNELS * SIDE * SIDE
@@ -23,7 +23,7 @@ TEST = ("test_batch.bin",)
 FILES = dict.fromkeys((*TRAIN, *TEST), EACH * RECORD)  # sizes in B
 
 WAVES = ((1, 0), (0, 1), (1, 1), (1, -1), (2, 0), (0, 2), (2, 1), (1, 2), (2, -1), (1, -2))  # crests across and down
-SHIFTS = range(-3, 4)  # pixels by which a wave is moved, across and down
+SHIFTS = range(-6, 7, 2)  # pixels by which a wave is moved, across and down
 NOISE = 63
 WAVE = bytes(min(255 - NOISE, 12 * abs(SIDE // 2 - place)) for place in range(SIDE))  # from crest to crest
 

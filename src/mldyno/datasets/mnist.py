@@ -10,8 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mldyno.datasets import Archive, DataSet, _idx, _synthetic
-from mldyno.datasets._rows import Split
+from mldyno.datasets import Archive, DataSet, Split, _idx, _synthetic
 
 SIDE, CLASSES = 28, 10
 COUNTS = {"train": 60_000, "t10k": 10_000}
@@ -22,7 +21,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
 }
 
 WIDTH, HEIGHT = 12, 20  # pixels of a synthetic digit
-SHIFTS = range(-3, 4)  # pixels by which it is moved, across and down
+SHIFTS = range(-2, 3)  # pixels by which it is moved, across and down
 STROKES = (2, 3)  # pixels
 INK, PAPER = (192, 63), (0, 15)  # least value and noise
 LIT = ("abcdef", "bc", "abdeg", "abcdg", "bcfg", "acdfg", "acdefg", "abc", "abcdefg", "abcdfg")  # segments of 0 to 9
