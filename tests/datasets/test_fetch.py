@@ -81,6 +81,13 @@ def silent(handler: Handler) -> None:
     handler.server.mirror.released.wait(30)
 
 
+def dawdling(handler: Handler) -> None:
+    """Never silent for long, and never done with its headers."""
+    handler.wfile.write(b"HTTP/1.0 200 OK\r\nServer: ")
+    while not handler.server.mirror.released.wait(0.05):
+        handler.wfile.write(b"a")
+
+
 def trickling(handler: Handler) -> None:
     status, headers, body = rest(handler)
     send(handler, status, headers, b"")
@@ -154,10 +161,13 @@ def test_without_any_mirror_nothing_is_put_in_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_haste")
-def test_a_mirror_that_does_not_answer_is_left_for_the_next(tmp_path: Path, mirror: Mirrors) -> None:
+@pytest.mark.parametrize("manner", [silent, dawdling])
+def test_a_mirror_that_does_not_answer_is_left_for_the_next(
+    tmp_path: Path, mirror: Mirrors, manner: Callable[[Handler], None]
+) -> None:
     began = time.monotonic()
-    assert "nothing in 0.4 s" in refused(tmp_path, mirror(silent))
-    fetched(tmp_path, mirror(silent), mirror())
+    assert "nothing in 0.4 s" in refused(tmp_path, mirror(manner))
+    fetched(tmp_path, mirror(manner), mirror())
     assert time.monotonic() - began < 5
 
 

@@ -167,7 +167,7 @@ def _take(address: str, part: Part, pace: int, tally: Tally) -> None:
     had, whole = part.size, part.archive.size
     if part.size < whole:
         with _answer(address, part.size) as answer:
-            promised = _begin(answer, part)
+            promised, had = _begin(answer, part), part.size
             for piece in _pieces(answer, pace):
                 part.add(piece)
                 tally.reach(part.size)
