@@ -7,14 +7,15 @@ from types import ModuleType
 from typing import Any
 
 
-def count_operations(torch: ModuleType, work: Callable[[], None]) -> tuple[int, int]:
-    """Kernels and host reads of the work, which is done once.
+def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -> tuple[int, int]:
+    """Kernels and host reads of the work on a device; it is done once.
 
     Views move no data and do not count. Nor does what an optimiser reads of its own step counters: these lie on
     the host, whatever the device.
     """
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
     from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
 
     aten = torch.ops.aten
     kernels = reads = 0
@@ -34,9 +35,13 @@ def count_operations(torch: ModuleType, work: Callable[[], None]) -> tuple[int, 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             nonlocal kernels, reads
             result = func(*args, **(kwargs or {}))
+            given = {one.device.type for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)}
+            made = {one.device.type for one in tree_leaves(result) if isinstance(one, torch.Tensor)}
+            if device.type not in given | made:
+                return result
             if func is aten._local_scalar_dense.default:
-                reads += not (in_optimiser and args[0].device.type == "cpu")
-            elif _to_host(torch, args, result):
+                reads += not (in_optimiser and device.type == "cpu")
+            elif device.type != "cpu" and made == {"cpu"}:
                 reads += 1
             elif not (func.is_view or func is aten.detach.default):
                 kernels += 1
@@ -51,9 +56,3 @@ def count_operations(torch: ModuleType, work: Callable[[], None]) -> tuple[int, 
             hook.remove()
     return kernels, reads
 
-
-def _to_host(torch: ModuleType, args: Any, result: Any) -> bool:
-    """Whether an operation has brought a tensor from a device to the host."""
-    if not isinstance(result, torch.Tensor) or result.device.type != "cpu":
-        return False
-    return any(isinstance(one, torch.Tensor) and one.device.type not in ("cpu", "meta") for one in args)

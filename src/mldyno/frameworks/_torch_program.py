@@ -95,7 +95,9 @@ class TorchProgram:
 
     def run(self, steps: int) -> None:
         """Issue steps; placement says whether the batch and the result cross to and from the host."""
-        batches = itertools.islice(self.batches, steps)
+        self._run_on(itertools.islice(self.batches, steps))
+
+    def _run_on(self, batches: Iterator[Batch]) -> None:
         if self.recipe.pieces:
             self._run_in_pieces(batches)
         elif self.training:
@@ -181,8 +183,8 @@ class TorchProgram:
     # -- what is seen beside the time ------------------------------------------------------------
 
     def counts(self) -> dict[str, int]:
-        """Kernels that one step issues, and values that it reads back to the host."""
-        kernels, reads = count_operations(self.torch, lambda: self.run(1))
+        """Kernels that one step on a batch issues, and values that it reads back to the host."""
+        kernels, reads = count_operations(self.torch, self.device, lambda: self._run_on(iter([self.fixed])))
         return {"kernels_per_step": kernels, "host_reads_per_step": reads}
 
     def device_time(self, steps: int) -> float | None:
