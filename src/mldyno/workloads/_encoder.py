@@ -1,4 +1,4 @@
-"""A transformer encoder that sorts sequences: what both `encoder` workloads share.
+"""A transformer encoder that classifies sequences: what both `encoder` workloads share.
 
 As Vaswani et al. 2017: embedding of 10,000 words, 512 wide, times the root of 512, plus sinusoidal
 positions; 6 post-norm layers (8 heads, feed-forward part 2048, ReLU); the mean over the words; linear
