@@ -205,7 +205,7 @@ def completed(words: str, current: str) -> list[str]:
 
 def test_completion_offers_commands_workloads_and_values() -> None:
     assert "compare" in completed("", "com")
-    assert completed("run ", "res") == ["resnet50"]
+    assert completed("run ", "resnet5") == ["resnet50"]
     assert completed("run mlp --mode ", "tr") == ["train"]
 
 

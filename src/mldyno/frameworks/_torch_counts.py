@@ -55,4 +55,3 @@ def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -
         for hook in hooks:
             hook.remove()
     return kernels, reads
-
