@@ -6,13 +6,21 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: bench test check bench-self bench-peers selfcheck schema setup clean
+.PHONY: bench test test-tools check bench-self bench-peers selfcheck schema setup clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
 
-test: setup check  ## linters, types, the layer contract, all tests
+test: setup test-tools check  ## linters, types, the layer contract, all tests
 	$(BIN)/pytest
+
+test-tools:  # what some tests need of the system; a test that misses it says so
+	@missing=""; [ -e /usr/share/datasets/fashion-mnist ] || missing="dataset-fashion-mnist"; \
+	command -v openssl >/dev/null || missing="$$missing openssl"; \
+	if [ -n "$$missing" ]; then \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && \
+	    apt-get install -yq --no-install-recommends $$missing; } || echo "For all tests install: $$missing"; \
+	fi
 
 check: setup
 	$(BIN)/ruff check .

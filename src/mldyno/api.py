@@ -8,7 +8,7 @@ results.compare(by="placement")
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -23,17 +23,16 @@ from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.outcomes import Outcome, check_value, outcomes
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.plan import Plan
-from mldyno.records import Case, Device, Machine, Record, axis_named
+from mldyno.records import Device, Machine, Record, axis_named
 from mldyno.runner.events import Listener
-from mldyno.runner.groups import groups
+from mldyno.runner.forecast import Forecast, forecast
+from mldyno.runner.max_batch import Attempt, Search, largest
 from mldyno.selftest.measures import Measure
 from mldyno.store import Query, Store, transfer
 from mldyno.store.machine_names import the_one_meant
 from mldyno.store.query import parse_filter
 
 THIS_MACHINE = "this-machine"
-GUESSED_START = 8.0  # s to start a framework and build a case, where nothing is known
-MEETING_SHARE = 0.4  # of the budget, that meetings take for each case, where nothing is known
 Axes = Mapping[str, Sequence[Any] | Any]
 
 
@@ -124,14 +123,26 @@ def run(
     target: float | None = None,
     repeats: int | None = None,
     timeout: float | None = None,
+    data: str | None = None,
     by: str | None = None,
     **axes: Any,
 ) -> Results:
     """Measure workloads or suites; axes are keywords with a value or a list: device=["cpu", "mps"]."""
     settings = {"steps": steps, "budget": budget, "target": target, "repeats": repeats, "timeout": timeout,
-                "by": axis_named(by) if by else None}  # fmt: skip
+                "data": data, "by": axis_named(by) if by else None}  # fmt: skip
     named = {axis_named(name): values for name, values in axes.items()}
     return run_plan(make_plan(targets, named, settings), opened(store), listener)
+
+
+def command_plan(words: Sequence[str], settings: Mapping[str, Any] | None = None) -> Plan:
+    """The plan that times a command, whole."""
+    import shutil
+
+    if not words:
+        raise UsageError("name the command after --, for example: mldyno run -- python train.py")
+    if shutil.which(words[0]) is None:
+        raise UsageError(f"there is no command '{words[0]}' here; name one that your shell finds, or its path.")
+    return plans.for_command(words, settings)
 
 
 def run_plan(plan: Plan, store: Store, listener: Listener | None = None, resume: str | None = None) -> Results:
@@ -160,44 +171,29 @@ def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
     raise MldynoError("no unfinished run to resume" + (" with these cases" if plan else "") + "; leave --resume away.")
 
 
-@dataclass(frozen=True)
-class Forecast:
-    """How long a case is expected to take, in s, and whether that is known from an earlier run."""
-
-    case: Case
-    seconds: float
-    known: bool
+def foretell(plan: Plan, store: Store) -> list[Forecast]:
+    """The expected time and memory of each case, for a dry run: what is not known from before is looked into."""
+    return forecast(plan, store, _python())
 
 
-def _times_last_taken(records: Iterable[Record]) -> dict[str, float]:
-    """Time in s that a round of each case took in its last run, its meetings among it."""
-    spent: dict[tuple[str, str], float] = {}
-    rounds: dict[tuple[str, str], int] = {}
-    last: dict[str, str] = {}
-    for record in records:
-        place = (record.case.id, record.run.id)
-        spent[place] = spent.get(place, 0.0) + float(record.facts.get("wall_time") or 0)
-        rounds[place] = max(rounds.get(place, 0), record.run.round + 1)
-        last[record.case.id] = record.run.id
-    return {case: spent[case, run] / rounds[case, run] for case, run in last.items()}
-
-
-def forecast(plan: Plan, store: Store) -> list[Forecast]:
-    """The expected time of each case, from its last run here or guessed from the budget."""
-    here = machines.describe().name
-    in_company = {case for group in groups(plan.cases, plan.by) if len(group) > 1 for case in group}
-    found = []
-    for workload in dict.fromkeys(case.workload for case in plan.cases):
-        query = Query({"workload": workload, "machine": here}, provenances=("measured",))
-        times = _times_last_taken(store.stream(query))
-        for case in (case for case in plan.cases if case.workload == workload):
-            wall = times.get(case.id)
-            meeting = MEETING_SHARE if case in in_company else 0.0
-            guess = 0.5 if case.framework == "fake" else GUESSED_START + (0.7 + meeting) * plan.budget
-            known = wall is not None and plan.steps is None
-            found.append(Forecast(case, plan.repeats * (wall if wall is not None and known else guess), known))
-    order = {case: place for place, case in enumerate(plan.cases)}
-    return sorted(found, key=lambda one: order[one.case])
+def max_batch(
+    workload: str,
+    modes: Sequence[str] = ("train", "infer"),
+    most: int | None = None,
+    timeout: float = 900.0,
+    tell: Callable[[str, Attempt], None] = lambda mode, attempt: None,
+    **axes: Any,
+) -> dict[str, Search]:
+    """The largest batch that fits, for each mode, with all that was tried; `axes` take one value each."""
+    named = {axis_named(name): value for name, value in axes.items() if value is not None}
+    plan = make_plan([workload], {**named, "mode": list(modes)})
+    found: dict[str, Search] = {}
+    for case in plan.cases:
+        mode = str(case.mode)
+        if mode in found:
+            raise UsageError("max-batch takes one value for each axis but mode.")
+        found[mode] = largest(case, _python(), timeout, most, lambda one, mode=mode: tell(mode, one))  # type: ignore[misc]
+    return found
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -219,9 +215,12 @@ def _is_id(text: str) -> bool:
 
 def pinned_by(text: str, store: Store) -> dict[str, Any]:
     """The axes and columns that a filter, or a machine's name, pins."""
-    workloads = list(dict.fromkeys([*plugins.names("workloads"), *_published_workloads()]))
+    stored = store.workloads()
     if text == THIS_MACHINE:
         return {"machine": machines.describe().name}
+    if (typed := plans.name_of(text)) in stored:  # a command as it was typed, slashes and all
+        return {"workload": typed}
+    workloads = list(dict.fromkeys([*plugins.names("workloads"), *stored]))
     try:
         return parse_filter(text, workloads, [*plugins.names("frameworks"), *plugins.to_come()])
     except UsageError as error:
@@ -232,12 +231,6 @@ def pinned_by(text: str, store: Store) -> dict[str, Any]:
         if "=" in text or "/" in text or text in workloads:
             raise
         raise unknown("workload, machine, case or file", text, [*workloads, THIS_MACHINE, *names]) from error
-
-
-def _published_workloads() -> list[str]:
-    from mldyno.store.reference import published
-
-    return [record.case.workload for record in published()]
 
 
 def select(text: str, store: Store, heads: bool = True) -> tuple[list[Record], dict[str, Any]]:
@@ -393,6 +386,6 @@ def quick_plan(settings: Mapping[str, Any] | None = None, framework: str = "torc
     return make_plan(["quick"], {"device": ["all"], "framework": [framework]}, settings)
 
 
-__all__ = ["Comparison", "Forecast", "Results", "compare", "export", "forecast", "history", "import_", "make_plan",
-           "opened", "placed", "probe", "quick_plan", "run", "run_plan", "selftest", "show", "table",
-           "this_machine"]  # fmt: skip
+__all__ = ["Attempt", "Comparison", "Forecast", "Results", "Search", "command_plan", "compare", "export", "forecast",
+           "foretell", "history", "import_", "make_plan", "max_batch", "opened", "placed", "probe", "quick_plan", "run",
+           "run_plan", "selftest", "show", "table", "this_machine"]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -15,7 +16,7 @@ from mldyno import plugins, suites
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.records import BIGGEST, Case
 from mldyno.suites import reader
-from mldyno.suites.reader import ALL, Suite, Values
+from mldyno.suites.reader import ALL, DATA, Suite, Values
 
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "framework": ("torch",), "device": ("cpu",), "mode": ("train", "infer"), "precision": ("fp32",),
@@ -37,6 +38,10 @@ class Plan:
     repeats: int = 3
     steps: int | None = None
     timeout: float = 900.0
+    data: str = "auto"
+    """Where placement `loader` takes its data set from: real, synthetic, or real where it can be had."""
+    command: tuple[str, ...] = ()
+    """The words of a command that is timed as a whole."""
     by: str | None = None
     """An axis along which cases are compared in any case; those that do the same work always are."""
 
@@ -53,7 +58,22 @@ class Plan:
 def from_text(text: str) -> Plan:
     """The plan that `text` gave."""
     content = json.loads(text)
-    return Plan(**{**content, "cases": tuple(Case(**case) for case in content["cases"])})
+    command = tuple(content.get("command", ()))
+    return Plan(**{**content, "cases": tuple(Case(**case) for case in content["cases"]), "command": command})
+
+
+def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None) -> Plan:
+    """The plan that times a command of the user's, whole: every run is a process of its own already."""
+    case = Case(
+        name_of(shlex.join(words)), framework="command", mode=None, precision=None, placement=None, workers=None
+    )
+    given = {key: value for key, value in (settings or {}).items() if value is not None}
+    return _checked(Plan((case,), command=tuple(words), **{"repeats": 1, **given}))
+
+
+def name_of(command: str) -> str:
+    """A command as the workload of a case: with a colon where paths have a slash, which ids need."""
+    return command.replace("/", ":")
 
 
 def expand(
@@ -84,7 +104,13 @@ def expand(
         else:
             raise unknown("workload or suite", target, [*plugins.names("workloads"), *suites.names()])
     given = {key: value for key, value in (settings or {}).items() if value is not None}
-    plan = Plan(tuple(dict.fromkeys(cases)), suite=suite, **{**kept, **given})
+    return _checked(Plan(tuple(dict.fromkeys(cases)), suite=suite, **{**kept, **given}))
+
+
+def _checked(plan: Plan) -> Plan:
+    """The plan, if its settings make sense."""
+    if plan.data not in DATA:
+        raise unknown("data", plan.data, DATA)
     if not 0 < plan.repeats <= 1000:
         raise UsageError("--repeats must lie between 1 and 1000.")
     if plan.steps is not None and not 0 < plan.steps < BIGGEST:
@@ -166,6 +192,10 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
     for combination in itertools.product(*values.values()):
         case = Case(**dict(zip(values, combination, strict=True)))
         workload = plugins.workload(case.workload)
+        if "framework" not in axes and case.framework not in workload.frameworks:
+            case = replace(case, framework=workload.frameworks[0])
+        if "placement" not in axes:
+            case = replace(case, placement=workload.placement)  # type: ignore[arg-type]
         plugins.check_framework(case.framework)
         if case.mode not in workload.modes:
             continue

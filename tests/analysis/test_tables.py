@@ -59,7 +59,7 @@ def test_a_speed_up_is_over_the_first_column(rehearse: Rehearse, script: Script)
 
 
 def test_what_failed_stands_in_its_cell_with_the_reason(rehearse: Rehearse, script: Script) -> None:
-    script({"match": "*/b16/*", "fail": "oom"}, {"match": "*/b32/*", "fail": "exception"})
+    script({"match": "*/b32/*", "fail": "oom"}, {"match": "*/b16/*", "fail": "exception"})
     text = render(rehearse(mode="infer", batch=[8, 16, 32]).table(rows=["batch"]), "text")
     assert " - " in text
     assert "failed: RuntimeError: scripted failure" in text

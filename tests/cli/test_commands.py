@@ -73,7 +73,7 @@ def test_a_run_as_json_is_one_record_a_line(mldyno: Mldyno) -> None:
 def test_a_dry_run_shows_cases_and_their_time_and_runs_nothing(mldyno: Mldyno, tmp_path: Path) -> None:
     code, out, _ = mldyno("run", "mlp", "--batch-size", "8,16", "--dry-run")
     assert code == 0
-    assert out.count("guessed") == 4
+    assert out.count("foreseen") == 4
     assert "4 cases in 3 rounds, about" in out
     assert not (tmp_path / "records.sqlite").exists()
     assert json.loads(mldyno("run", "mlp", "--dry-run", "--json")[1])["seconds"] > 0
@@ -205,7 +205,7 @@ def completed(words: str, current: str) -> list[str]:
 
 def test_completion_offers_commands_workloads_and_values() -> None:
     assert "compare" in completed("", "com")
-    assert completed("run ", "res") == ["resnet50"]
+    assert completed("run ", "resnet5") == ["resnet50"]
     assert completed("run mlp --mode ", "tr") == ["train"]
 
 

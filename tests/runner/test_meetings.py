@@ -103,7 +103,7 @@ def test_what_does_not_fit_in_memory_side_by_side_alternates(
 
 def test_room_is_judged_by_what_each_case_needed_alone(rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mldyno.machine.available_memory", lambda: 30 << 20)
-    monkeypatch.setattr("mldyno.runner.worker_process._reserve", lambda: 0)
+    monkeypatch.setattr("mldyno.runner.worker_process.reserve", lambda: 0)
     assert {r.run.company for r in met(rehearse(mode="infer", device=["cpu", "gpu"]))} == {"alternating"}
 
 

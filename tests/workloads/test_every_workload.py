@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,15 +11,44 @@ from mldyno import plugins
 from mldyno.records import Case
 from mldyno.workloads import Recipe, Workload
 
-SMALL = {"resnet50": 2}
+# Batch and sequence length that are quick to compute; the operations are counted for these and for larger ones.
+SMALL: dict[str, tuple[int, int | None]] = {
+    "bert-base": (2, 8), "bert-large": (1, 8), "gpt2": (2, 8), "encoder": (2, 12), "encoder-ragged": (2, 12),
+    "cnn-224": (2, None), "resnet18": (2, None), "resnet18-cifar": (2, None), "resnet50": (2, None),
+    "matmul": (16, None), "copy": (2, None),
+}  # fmt: skip
+# Steps after which it must have learned: few where a step takes seconds, or where batch norm over two images is wild.
+LESSONS = {"bert-base": 3, "bert-large": 1, "gpt2": 3, "resnet50": 2}
+BATCH_DIMENSION = {"lstm": 1}  # else 0
+DECODED = {("gpt2", "infer"): 32}  # tokens of a sequence beyond those given
 NAMES = plugins.names("workloads")
+MODES = [(name, mode) for name in NAMES for mode in plugins.workload(name).modes]
 
 
-def built(name: str, mode: str, batch: int | None = None) -> tuple[Workload, Case, Recipe]:
+def small(name: str, mode: str, larger: int = 0) -> Case:
+    """A small case of the workload, or one with another batch and length."""
     workload = plugins.workload(name)
-    case = Case(name, version=workload.version, mode=mode, batch=batch or SMALL.get(name, workload.batch))  # type: ignore[arg-type]
+    batch, seq = SMALL.get(name, (4, 8 if workload.seq else None))
+    return Case(name, version=workload.version, mode=mode, batch=batch + larger, seq=seq and seq + 2 * larger)  # type: ignore[arg-type]
+
+
+def built(name: str, case: Case) -> tuple[Workload, Recipe]:
+    workload = plugins.workload(name)
     torch.manual_seed(1)
-    return workload, case, workload.build["torch"](torch, case)
+    return workload, workload.build["torch"](torch, case)
+
+
+def step(recipe: Recipe, mode: str, inputs: Any, targets: Any) -> None:
+    """A step without the optimiser's."""
+    recipe.network.train(mode == "train")
+    if recipe.pieces:
+        given = None
+        for piece in recipe.pieces.values():
+            given = piece.run(recipe.network, inputs, given)
+        return
+    output = recipe.network(inputs)
+    if mode == "train":
+        recipe.loss(output, targets).backward()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -33,65 +61,100 @@ def test_it_is_named_as_its_file_and_says_what_it_is(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_has_the_parameters_that_it_states(name: str) -> None:
     with torch.device("meta"):
-        workload, _, recipe = built(name, "train")
+        workload, recipe = built(name, small(name, plugins.workload(name).modes[0]))
     assert sum(parameter.numel() for parameter in recipe.network.parameters()) == workload.params
 
 
-@pytest.mark.parametrize("mode", ["train", "infer"])
 @pytest.mark.parametrize("name", NAMES)
-def test_its_stated_operations_are_those_that_torch_counts(name: str, mode: str) -> None:
+def test_its_network_shows_on_which_device_it_lies(name: str) -> None:
+    with torch.device("meta"):
+        _, recipe = built(name, small(name, plugins.workload(name).modes[0]))
+    assert {one.device.type for one in (*recipe.network.parameters(), *recipe.network.buffers())} == {"meta"}
+
+
+@pytest.mark.parametrize("larger", [0, 3])
+@pytest.mark.parametrize(("name", "mode"), MODES)
+def test_its_stated_operations_are_those_that_torch_counts(
+    name: str, mode: str, larger: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
+    monkeypatch.setattr("mldyno.workloads.gpt2.DECODED", 3)  # 32 tokens take half a minute without a device
+    case = small(name, mode, larger)
     with torch.device("meta"):
-        workload, case, recipe = built(name, mode)
+        workload, recipe = built(name, case)
         inputs, targets = recipe.draw()
         with FlopCounterMode(display=False) as counter:
-            output = recipe.network.train(mode == "train")(inputs)
-            if mode == "train":
-                recipe.loss(output, targets).backward()
+            step(recipe, mode, inputs, targets)
     assert counter.get_total_flops() == workload.flops(case)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name, mode in MODES if mode == "train"])
 def test_it_learns_a_batch(name: str) -> None:
-    _, _, recipe = built(name, "train")
+    _, recipe = built(name, small(name, "train"))
     inputs, targets = recipe.draw()
     optimiser = recipe.optimiser(recipe.network.parameters())
+
+    def loss() -> Any:
+        return recipe.loss(recipe.network.train()(inputs), targets)
+
     losses = []
-    for _ in range(6):
-        loss = recipe.loss(recipe.network.train()(inputs), targets)
-        losses.append(float(loss.detach()))
-        loss.backward()
+    for _ in range(LESSONS.get(name, 6)):
+        found = loss()
+        losses.append(float(found.detach()))
+        found.backward()
         optimiser.step()
         optimiser.zero_grad()
-    assert all(0 <= loss < float("inf") for loss in losses)
+    with torch.no_grad():
+        losses.append(float(loss()))
+    assert all(0 <= one < float("inf") for one in losses)
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_its_inputs_are_random_and_of_the_batch_asked_for(name: str) -> None:
-    _, case, recipe = built(name, "infer")
+@pytest.mark.parametrize(("name", "mode"), MODES)
+def test_its_inputs_are_random_and_of_the_size_asked_for(name: str, mode: str) -> None:
+    case = small(name, mode, larger=3)
+    with torch.device("meta"):  # the network is not asked for
+        _, recipe = built(name, case)
+    torch.manual_seed(1)
     (first, _), (second, _) = recipe.draw(), recipe.draw()
-    assert first.shape[0] == case.batch
+    dimension = BATCH_DIMENSION.get(name, 0)
+    assert first.shape[dimension] == case.batch
+    assert case.seq is None or first.shape[1 - dimension] == case.seq
     assert not torch.equal(first, second)
-    assert float(first.abs().sum()) > 0
+    assert float(first.double().abs().sum()) > 0
 
 
-def test_items_grow_with_the_batch() -> None:
-    workload = plugins.workload("mlp")
-    case = Case("mlp", batch=8)
-    assert workload.items(replace(case, batch=16)) == 2 * workload.items(case) == 16
+@pytest.mark.parametrize(("name", "mode"), MODES)
+def test_its_items_are_those_of_a_step(name: str, mode: str) -> None:
+    case = small(name, mode, larger=3)
+    assert case.batch is not None
+    with torch.device("meta"):
+        workload, recipe = built(name, case)
+    each = {"token": (case.seq or 0) + DECODED.get((name, mode), 0), "B": 2**20}.get(workload.item, 1)
+    assert workload.items(case) == case.batch * each
+    assert not recipe.pieces or sum(piece.items for piece in recipe.pieces.values()) == workload.items(case)
 
 
-def test_resnet50_has_the_state_dict_of_torchvision() -> None:
-    _, _, recipe = built("resnet50", "infer")
-    keys = recipe.network.state_dict()
-    assert len(keys) == 320
-    shapes: dict[str, Any] = {
-        "conv1.weight": (64, 3, 7, 7), "bn1.running_mean": (64,), "layer1.0.conv1.weight": (64, 64, 1, 1),
-        "layer1.0.downsample.0.weight": (256, 64, 1, 1), "layer1.0.downsample.1.num_batches_tracked": (),
-        "layer2.0.conv2.weight": (128, 128, 3, 3), "layer3.5.bn3.bias": (1024,),
-        "layer4.2.conv3.weight": (2048, 512, 1, 1),
-        "fc.weight": (1000, 2048), "fc.bias": (1000,),
-    }  # fmt: skip
-    assert {key: tuple(keys[key].shape) for key in shapes} == shapes
+def test_operations_of_mlp_by_hand() -> None:
+    first, second, third, last = 2 * 1024 * 512, 2 * 512 * 512, 2 * 512 * 512, 2 * 512 * 2
+    forward = 5 * (first + second + third + last)
+    weights = forward
+    inputs = 5 * (second + third + last)
+    flops = plugins.workload("mlp").flops
+    assert flops(Case("mlp", mode="infer", batch=5)) == forward == 10_496_000
+    assert flops(Case("mlp", mode="train", batch=5)) == forward + weights + inputs == 26_245_120
+
+
+@pytest.mark.parametrize("name", ["attention", "attention-1head"])
+def test_operations_of_attention_by_hand(name: str) -> None:
+    tokens = 3 * 7
+    projection = 2 * tokens * 512 * (3 * 512)
+    scores = 2 * tokens * 7 * 512  # each query with the 7 keys of its sequence
+    values = 2 * tokens * 7 * 512  # the mean of 7 values for each query
+    joining = 2 * tokens * 512 * 512
+    forward = projection + scores + values + joining
+    backward = projection + 2 * (scores + values + joining)  # nobody asks for the gradient of the inputs
+    flops = plugins.workload(name).flops
+    assert flops(Case(name, mode="infer", batch=3, seq=7)) == forward == 44_341_248
+    assert flops(Case(name, mode="train", batch=3, seq=7)) == forward + backward == 99_993_600

@@ -54,7 +54,7 @@ class Estimate:
 def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
     """The headline of a metric over the processes of one case in one run."""
     unit = next((s.unit for r in records for s in r.series if s.metric == metric), None)
-    groups = [values for record in records if (values := steady(record, metric))]
+    groups = [values for record in records for values in _by_process(record, steady(record, metric)) if values]
     if unit is None or not groups:
         return None
     everything = sorted(value for values in groups for value in values)
@@ -68,6 +68,11 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
     if len(everything) >= BATCHES:
         width = half_width([median(batch) for batch in batches(groups[0], BATCHES)])
     return Estimate(median(everything), width, unit, 1, **details, fast=fast)  # type: ignore[arg-type]
+
+
+def _by_process(record: Record, values: list[float]) -> list[list[float]]:
+    """The values of each process apart: of a command every run was one."""
+    return [[value] for value in values] if record.facts.get("whole_processes") else [values]
 
 
 def uncontended(ordered: Sequence[float]) -> float | None:

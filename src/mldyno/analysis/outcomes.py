@@ -13,6 +13,7 @@ from mldyno.records import Case, Record, Warning_
 VALUES = ("step", "throughput", "speedup", "first_step", "time:100steps", "peak_memory")
 OF_THE_MACHINE = ("virtualised", "on-battery", "low-power", "rosetta")
 _TIME = re.compile(r"^time:([0-9]{1,12})steps$")
+_RATE = re.compile(r"^throughput:([a-z]+)$")
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,25 @@ class Outcome:
             found = [r.facts.get("first_step") for r in self.good]
             first = [float(one) for one in found if isinstance(one, int | float)]
             return Estimate(sorted(first)[len(first) // 2], None, "s", len(first)) if first else None
-        match = _TIME.match(value)
-        if match:
+        if match := _TIME.match(value):
             return self._time_of(int(match.group(1)))
-        return of_metric(self.good, value)
+        match = _RATE.match(value)
+        return self._rate_of(match.group(1)) if match else of_metric(self.good, value)
+
+    @property
+    def pieces(self) -> list[str]:
+        """What was timed apart from the step, by name."""
+        return [name for name in str(self.records[0].facts.get("pieces") or "").split(", ") if name]
+
+    def _rate_of(self, piece: str) -> Estimate | None:
+        """Items a second of what was timed apart."""
+        time, items = of_metric(self.good, f"{piece}_time"), self.good[0].facts.get(f"{piece}_items")
+        return time.inverse(items, "1/s") if time is not None and isinstance(items, int) else None
+
+    def waits_for_data(self) -> float | None:
+        """The share of a step that it takes to get its batch from the data set on disk; None where it has none."""
+        data, step = of_metric(self.good, "data_time"), step_time(self.good)
+        return None if data is None or step is None else min(1.0, data.value / step.value)
 
     def _throughput(self) -> Estimate | None:
         step = step_time(self.good)
@@ -109,7 +125,9 @@ def check_value(value: str, metrics: Iterable[str]) -> None:
         if not match or int(match.group(1)) == 0:
             raise UsageError(f"'{value[:40]}' is not a time of steps; write it as time:100steps.")
         return
-    possible = [*VALUES, *(name for name in sorted(set(metrics)) if name not in ("step_time", *VALUES))]
+    named = sorted(set(metrics))
+    rates = [f"throughput:{name.removesuffix('_time')}" for name in named if name.endswith("_time")]
+    possible = [*VALUES, *(name for name in (*named, *rates) if name not in ("step_time", *VALUES))]
     if value not in possible:
         raise unknown("value", value, possible)
 

@@ -15,6 +15,7 @@ from mldyno.errors import MldynoError
 COMMANDS = {
     "quick": "A few minutes: what this machine is, how fast it trains and runs models.",
     "run": "Measure workloads or a suite, on every axis you name.",
+    "max-batch": "The largest batch that fits on a device.",
     "compare": "How much faster is one than the other, and how sure is that?",
     "table": "Lay results out on rows and columns, published machines among them.",
     "show": "All that is known of a case or a record.",
@@ -49,7 +50,7 @@ class LazyGroup(click.Group):
         """The command, imported now."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"mldyno.cli.{cmd_name}_command").command
+        command: click.Command = import_module(f"mldyno.cli.{cmd_name.replace('-', '_')}_command").command
         return command
 
     def resolve_command(

@@ -39,9 +39,10 @@ def command(store: str | None, as_json: bool) -> None:
             click.echo(f"{name}: {facts['error']}")
             continue
         versions = ", ".join(f"{one} {version}" for one, version in facts["versions"].items())
-        click.echo(f"{name}: {versions}, {count(facts['threads'], 'thread')}")
+        threads = f", {count(facts['threads'], 'thread')}" if facts["threads"] else ""
+        click.echo(f"{name}: {versions}{threads}")
         for device in facts["devices"]:
             memory = f", {show_bytes(device['memory'])}" if device["memory"] else ""
             click.echo(f"  {device['name']}: {device['title']}{memory}")
-        if len(facts["devices"]) == 1:
+        if len(facts["devices"]) == 1 and plugins.about("frameworks", name)[1]:
             click.echo("  no accelerator: this build of the framework finds only the CPU")

@@ -16,7 +16,7 @@ from mldyno.records import Case, Company, Record
 from mldyno.runner.events import Listener
 from mldyno.runner.interrupts import Interrupted
 from mldyno.store.codec import encode
-from mldyno.units import show_percent, show_seconds
+from mldyno.units import show_bytes, show_percent, show_seconds
 from mldyno.views.words import COMPANY, headline
 
 REDRAW = 0.5  # s
@@ -97,6 +97,12 @@ class PlainLines(Listener):
         """Know what is to do."""
         self.left.begin(todo)
 
+    def fetching(self, what: str, done: int, total: int | None) -> None:
+        """Say once what is being fetched."""
+        if (told := f"data set: {what}") != self.told:
+            self.told = told
+            click.echo(told, err=True)
+
     def meeting_started(self, cases: Sequence[Case], number: int, company: Company) -> None:
         """Say which cases are measured against each other, once for all their meetings in a round."""
         if (told := meeting_line(cases, company)) != self.told:
@@ -124,6 +130,17 @@ class Bar(Listener):
         """Show the bar."""
         self.left.begin(todo)
         self._progress.start()
+
+    def fetching(self, what: str, done: int, total: int | None) -> None:
+        """Show how much of a data set is there."""
+        now = time.monotonic()
+        if now - self._drawn >= REDRAW:
+            self._drawn = now
+            self._progress.start()
+            of_all = f" of {show_bytes(total)}" if total else ""
+            share = min(1.0, done / total) if total else 0.0
+            self._progress.update(self._task, description=what, completed=share, detail=f"{show_bytes(done)}{of_all}")
+            self._progress.refresh()
 
     def case_started(self, case: Case, number: int) -> None:
         """Name the case that is being set up."""

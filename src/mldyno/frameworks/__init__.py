@@ -8,10 +8,11 @@ waits for the device when told; it never takes time and never decides when to wa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from mldyno.datasets import Opened
     from mldyno.records import Case, Device
 
 
@@ -37,6 +38,12 @@ class Program(Protocol):
 
     params: int | None
     """Parameters of the model; None where nothing is really built."""
+    facts: dict[str, Any]
+    """What else has come up that a record should tell, such as the accuracy after an epoch."""
+
+    @property
+    def pieces(self) -> Mapping[str, int]:
+        """What can be timed apart from the step, in this order, and the items in it."""
 
     def run(self, steps: int) -> None:
         """Issue that many steps; may return before the device has done them."""
@@ -50,11 +57,17 @@ class Program(Protocol):
     def causes(self) -> tuple[int, ...]:
         """Counters that stand still in the steady state: graphs compiled, device memory reserved."""
 
-    def loss(self) -> float | None:
-        """Training: the loss on one fixed batch now; None in inference."""
+    def run_piece(self, name: str) -> None:
+        """Issue one of the pieces."""
+
+    def counts(self) -> dict[str, int]:
+        """Kernels and host reads of a step, which is run once more; empty where they are not known."""
+
+    def losses(self) -> Mapping[str, float] | None:
+        """Training: what must fall by name, such as the loss on one fixed batch; None in inference."""
 
     def learn(self) -> None:
-        """Training: one step on that fixed batch."""
+        """Training: one step that brings these down."""
 
     def disagreement(self) -> tuple[float, float] | None:
         """Relative error against the CPU in fp32 and the tolerance; None where the case is that itself."""
@@ -88,11 +101,17 @@ class Framework(Protocol):
     def devices(self) -> list[Device]:
         """The devices that can be used now."""
 
-    def open(self, case: Case, build: Callable[..., Any] | None) -> Program:
-        """Build the case; `build` is the workload's own function for this framework, if it has one."""
+    def open(self, case: Case, build: Callable[..., Any] | None, data: Opened | None = None) -> Program:
+        """Build the case; `build` is the workload's own function for this framework, `data` its data set, if any."""
 
-    def product(self, case: Case, size: int) -> Kernel:
-        """The product of two square matrices of that size, on the case's device and in its precision."""
+    def foresee(self, case: Case, build: Callable[..., Any] | None) -> int | None:
+        """Memory in B that the case will need on its device, without taking it; None where that can't be told."""
+
+    def product(self, case: Case, size: int) -> Kernel | None:
+        """The product of two square matrices of that size, on the case's device and in its precision.
+
+        None where the framework has no products.
+        """
 
     def explain(self, error: BaseException) -> tuple[str, str]:
         """The status (oom, unsupported, failed) and the reason in words for an error."""

@@ -13,6 +13,8 @@ Keys of a rule (times in s of virtual time):
   drift   relative change of the step time over a million steps
   compile step at which a graph is compiled once more; memory that grows counts the same
   issue   host's time to issue a step; with it the device works asynchronously
+  pieces  times of pieces of a step by name, such as {"prefill": 0.02, "decode": 0.05}
+  memory  memory in B that the case is foreseen to need
   fail    exception, oom, unsupported, kill, segv, hang, garbage, half, hog, wrong, stuck, unsettled
   after   how many steps come out well before it fails; 0, the default, fails in the very first
 """
@@ -22,13 +24,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Unsupported
 
 if TYPE_CHECKING:
+    from mldyno.datasets import Opened
     from mldyno.records import Case, Device
 
 # Virtual seconds per item and to issue a step, on the two devices of the rehearsal.
@@ -145,6 +148,7 @@ class FakeProgram:
         self.failure, self.after = rule.get("fail", ""), rule.get("after", 0)
         self.done = 0
         self.lessons = 0
+        self.facts: dict[str, Any] = {}
 
     def run(self, steps: int) -> None:
         """Issue steps: the device's time line moves on; without an issue cost the host waits for it."""
@@ -180,13 +184,26 @@ class FakeProgram:
         """Graphs compiled so far, as scripted."""
         return (int(self.done > self.compiles_at),)
 
-    def loss(self) -> float | None:
+    @property
+    def pieces(self) -> Mapping[str, int]:
+        """The scripted pieces, each with the items of a batch."""
+        return dict.fromkeys(self.rule.get("pieces", {}), self.case.batch or 1)
+
+    def run_piece(self, name: str) -> None:
+        """Virtual time passes, or is booked on the device."""
+        CLOCK.work(self.rule["pieces"][name], self.issue)
+
+    def counts(self) -> dict[str, int]:
+        """One kernel a step."""
+        return {"kernels_per_step": 1, "host_reads_per_step": 0}
+
+    def losses(self) -> Mapping[str, float] | None:
         """A loss that falls with every lesson, unless the script says that nothing is learned."""
         if self.case.mode != "train":
             return None
         if self.rule.get("fail") == "wrong":
-            return -1.0
-        return 1.0 if self.rule.get("fail") == "stuck" else 1.0 / (1 + self.done + self.lessons)
+            return {"loss": -1.0}
+        return {"loss": 1.0 if self.rule.get("fail") == "stuck" else 1.0 / (1 + self.done + self.lessons)}
 
     def learn(self) -> None:
         """One lesson."""
@@ -233,11 +250,15 @@ class Fake:
 
         return [Device("cpu", "fake", "rehearsal CPU"), Device("gpu", "fake", "rehearsal accelerator", 8 << 30)]
 
-    def open(self, case: Case, build: Callable[..., Any] | None) -> FakeProgram:
+    def open(self, case: Case, build: Callable[..., Any] | None, data: Opened | None = None) -> FakeProgram:
         """Take the script's rule for the case."""
         if case.device not in ("cpu", "gpu"):
             raise Unsupported(f"no device '{case.device}' here; fake has cpu, gpu")
         return FakeProgram(case, _rule_for(case))
+
+    def foresee(self, case: Case, build: Callable[..., Any] | None) -> int | None:
+        """As scripted; else a thousand bytes an item."""
+        return int(_rule_for(case).get("memory", 1000 * (case.batch or 1)))
 
     def product(self, case: Case, size: int) -> FakeProduct:
         """As fast for any size: nothing is computed."""

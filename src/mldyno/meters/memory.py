@@ -28,6 +28,16 @@ def peak_resident() -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
+def peak_of_children() -> int | None:
+    """The highest resident memory of any process that this one has started and seen end, in B."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
 def resident() -> int | None:
     """This process's resident memory now, in B; None where the system does not say (all but Linux)."""
     try:
@@ -55,8 +65,8 @@ class Memory:
 
     def stop(self) -> list[Series]:
         """The highest resident size so far, and the size after each lap, in B."""
-        peak = peak_resident()
-        found = [] if peak is None else [Series("peak_memory", "B", (float(peak),), phase="process")]
+        peak = max(peak_resident() or 0, peak_of_children() or 0)
+        found = [] if not peak else [Series("peak_memory", "B", (float(peak),), phase="process")]
         return found + ([Series("resident_memory", "B", tuple(self._sizes), phase="lap")] if self._sizes else [])
 
 

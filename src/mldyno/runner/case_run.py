@@ -18,6 +18,7 @@ from mldyno.shapes import drift
 
 HALF = 0.5
 WARMUP_SHARE, WARMUP_LEAST = 0.25, 1.0  # of the budget, and s
+PIECES_SHARE = 0.25  # of the budget, for what is timed apart
 MEETING_FACTS = ("block_steps", "virtual_time", "steps", "wall_time", "target")
 Heard = Callable[[Case, float, float | None, float], None]
 
@@ -41,6 +42,8 @@ class CaseRun:
     """Under which its worker keeps the case, where it keeps several."""
     sharing: int = 1
     """How many cases the worker works for."""
+    given: dict[str, Any] = field(default_factory=dict)
+    """What the worker needs beside the case: where its data set lies, the words of a command."""
     series: list[Series] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     software: dict[str, Any] = field(default_factory=dict)
@@ -68,7 +71,7 @@ class CaseRun:
         budget = max(WARMUP_LEAST, WARMUP_SHARE * self.stopping.budget)
         if start:
             self.worker.start()
-        answer = self._ask("open", case=asdict(self.case), warmup=budget)
+        answer = self._ask("open", case=asdict(self.case), warmup=budget, **self.given)
         self.software = answer["software"]
         self.devices = tuple(Device(**one) for one in answer["devices"])
         self.unsteady = answer["unsteady"]
@@ -86,6 +89,12 @@ class CaseRun:
         self.turns += 1
         self.half_width = relative_half_width(self.values)
         self.tell(self.elapsed / self.steps)
+
+    def time_pieces(self) -> None:
+        """Time what can be timed apart from the step, for a share of the budget."""
+        if self.facts.get("pieces"):
+            answer = self._ask("pieces", seconds=PIECES_SHARE * self.stopping.budget)
+            self.series += [series_of(one) for one in answer["series"]]
 
     def take(self, series: Series) -> None:
         """Keep a series; that of the steps counts as measuring time."""

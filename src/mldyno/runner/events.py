@@ -14,6 +14,9 @@ class Listener:
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
         """A run begins, with these cases and rounds to do."""
 
+    def fetching(self, what: str, done: int, total: int | None) -> None:
+        """A data set is being fetched or made: so many bytes of it are there."""
+
     def case_started(self, case: Case, number: int) -> None:
         """A case is being set up in round `number`."""
 

@@ -17,6 +17,7 @@ from mldyno.errors import StoreError
 from mldyno.measure.stopping import Stopping
 from mldyno.plan import Plan
 from mldyno.records import Case, Company, Machine, Record, Run
+from mldyno.runner import data
 from mldyno.runner.case_run import CaseRun, now
 from mldyno.runner.events import Listener
 from mldyno.runner.groups import company_for, groups, meetings, times_to_meet
@@ -30,6 +31,13 @@ from mldyno.store.codec import encode
 
 class Crowded(Exception):
     """Cases ran out of memory beside each other, which says nothing of each alone."""
+
+
+def no_smaller(case: Case, other: Case) -> bool:
+    """Whether a case is of the other's kind and at least as large in batch and sequence."""
+    if replace(case, batch=other.batch, seq=other.seq) != other:
+        return False
+    return (case.batch or 0) >= (other.batch or 0) and (case.seq or 0) >= (other.seq or 0)
 
 
 def new_run_id() -> str:
@@ -74,11 +82,13 @@ class Runner:
         self.met: Counter[tuple[str, int, Company]] = Counter()
         self.unsaved: list[Record] = []
         self.processes = self.groups = 0
+        self.sources: dict[str, dict[str, str]] = {}
 
     def execute(self, listener: Listener) -> list[Record]:
         """Run all that has no outcome yet; raises Interrupted when the user ends it."""
         self.listener = listener
         memory_limit()  # a setting that makes no sense is told before anything is written
+        self.sources = data.prepare(self.plan, listener.fetching)
         self.store.prepare()
         for record in self.store.stream(Query({"run": self.run})):  # a resumed run counts on from where it ended
             self._note(record)
@@ -120,7 +130,8 @@ class Runner:
     def _case_run(self, case: Case, number: int, worker: WorkerProcess, company: Company, key: int = 0) -> CaseRun:
         run = Run(self.run, self.plan.suite, number, self.processes, self.groups, company)
         rule = self.stopping if company == "alone" else replace(self.stopping, steps=None)
-        return CaseRun(case, run, worker, rule, self.plan.timeout, self.listener.progress, key)
+        given = {"data": data.of(case, self.sources), "command": self.plan.command}
+        return CaseRun(case, run, worker, rule, self.plan.timeout, self.listener.progress, key, given=given)
 
     def _worker(self) -> WorkerProcess:
         self.processes += 1
@@ -131,11 +142,15 @@ class Runner:
         self.interrupts.check()
         self.listener.case_started(case, number)
         one = self._case_run(case, number, self._worker(), "alone")
+        if reason := self._too_large(case):
+            self._save([one.record(self.machine, "oom", reason)])
+            return
         status, reason = "ok", ""
         try:
             one.open()
             while not one.enough:
                 one.turn(self.stopping.next_turn(one.elapsed))
+            one.time_pieces()
             one.close()
         except Ended as end:
             status, reason = end.status, end.reason
@@ -145,6 +160,14 @@ class Runner:
         finally:
             one.worker.kill()
         self._save([one.record(self.machine, status, reason)])
+
+    def _too_large(self, case: Case) -> str:
+        """Why a case is not even tried: this run has seen it, or a smaller one of its kind, run out of memory."""
+        for record in self.known.values():
+            if record.status == "oom" and no_smaller(case, record.case):
+                which = "it" if record.case == case else record.case.id
+                return f"not run: {which} ran out of memory before ({record.reason.removeprefix('not run: ')})"
+        return ""
 
     def _meet(self, number: int, cases: Sequence[Case]) -> None:
         """Cases against each other, as near as they get; those that run out of memory side by side alternate."""

@@ -137,8 +137,8 @@ class WorkerProcess:
         if self._limit is not None and resident > self._limit:
             self.kill()
             raise Ended("oom", f"it took {show_bytes(resident)}, over MLDYNO_MEMORY_LIMIT ({show_bytes(self._limit)})")
-        left, reserve = machine.available_memory(), _reserve()
-        if left is not None and left < reserve:
+        left = machine.available_memory()
+        if left is not None and left < reserve():
             self.kill()
             raise Ended(
                 "oom",
@@ -179,7 +179,8 @@ def memory_limit() -> int | None:
 
 
 @functools.cache
-def _reserve() -> int:
+def reserve() -> int:
+    """Memory in B that is left to the rest of the machine."""
     total = machine.describe().memory or 0
     return max(round(RESERVE_SHARE * total), RESERVE_LEAST)
 

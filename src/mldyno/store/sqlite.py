@@ -275,6 +275,11 @@ class Store:
         sql = f"SELECT r.body FROM records r WHERE {' AND '.join(where)} ORDER BY r.created DESC, r.number DESC LIMIT ?"
         return [self._decoded(body) for (body,) in self._read(sql, [*values, most])]
 
+    def workloads(self) -> list[str]:
+        """Names of all workloads: those of the store, commands among them, and those of the published figures."""
+        stored = [str(name) for (name,) in self._read("SELECT DISTINCT workload FROM heads ORDER BY workload")]
+        return list(dict.fromkeys([*stored, *(record.case.workload for record in reference.published())]))
+
     def machines(self) -> list[str]:
         """Names of all machines: those of the store and those of the published figures."""
         stored = [str(name) for (name,) in self._read("SELECT DISTINCT machine FROM heads ORDER BY machine")]

@@ -1,8 +1,9 @@
 """Reads commands, carries them out, answers; dies with its parent.
 
-Commands: probe {frameworks}; open {key, case, warmup}; turn {key, seconds | steps};
-rounds {keys, seconds, least, seed}; close {key}.
-Answers: {"is": "ready" | "progress" | "blocks" | "rounds" | "closed" | "probed" | "failed", "key", ...}.
+Commands: probe {frameworks}; foresee {case}; attempt {case, steps, limit}; open {key, case, warmup, data, command};
+turn {key, seconds | steps}; pieces {key, seconds}; rounds {keys, seconds, least, seed}; close {key}.
+Answers: {"is": "ready" | "progress" | "blocks" | "pieces" | "rounds" | "closed" | "probed" | "foreseen" | "attempted"
+| "failed", "key", ...}.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from mldyno.worker.foresight import attempt, foresee
 from mldyno.worker.opened import OpenCase, failure, open_case, together
 from mldyno.worker.probe import probe
 
@@ -81,11 +83,17 @@ def _obey(
 
     if command["do"] == "probe":
         answer({"is": "probed", "key": key, **probe(command["frameworks"])})
+    elif command["do"] == "foresee":
+        answer({"is": "foreseen", "key": key, **foresee(command["case"])})
+    elif command["do"] == "attempt":
+        answer({"is": "attempted", "key": key, **attempt(command["case"], command["steps"], command["limit"])})
     elif command["do"] == "open":
-        opened[key] = case = open_case(command["case"])
+        opened[key] = case = open_case(command["case"], command.get("data"), command.get("command", ()))
         answer({"is": "ready", "key": key, **case.warm_up(command["warmup"], progress)})
     elif command["do"] == "turn":
         answer({"is": "blocks", "key": key, **opened[key].turn(command["seconds"], command["steps"], progress)})
+    elif command["do"] == "pieces":
+        answer({"is": "pieces", "key": key, **opened[key].pieces(command["seconds"], progress)})
     elif command["do"] == "rounds":
         among = [opened[one] for one in command["keys"]]
         answer({"is": "rounds", "key": key, "series": together(among, command, progress)})

@@ -9,22 +9,25 @@ import platform
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from mldyno import plugins
+from mldyno.datasets import open_set
 from mldyno.frameworks import Framework, Program, Unsupported
 from mldyno.intervals import median
 from mldyno.measure import clock
+from mldyno.measure.apart import apart
 from mldyno.measure.blocks import Blocks
 from mldyno.measure.rounds import rounds
 from mldyno.measure.stretch import stretch
 from mldyno.measure.warmup import warm_up
 from mldyno.records import Case, Series
-from mldyno.worker import roof
+from mldyno.worker import commands, roof
 from mldyno.worker.laps import Laps
 
+LONG = 5.0  # s: a step of this length is not run once more just to count its kernels
 LESSONS = 12  # extra training steps on the fixed batch, at most, until its loss has fallen
 DRAINS = 3
 DRAIN_STEPS, DRAIN_LENGTH = 16, 400_000_000  # so many steps, where they take no longer in ns
@@ -56,18 +59,23 @@ def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
     return "failed", f"{type(error).__name__}: {error}"
 
 
-def open_case(content: dict[str, Any]) -> OpenCase:
-    """Start the framework and build the case."""
+def open_case(content: dict[str, Any], data: dict[str, str] | None = None, command: Sequence[str] = ()) -> OpenCase:
+    """Start the framework and build the case; `data` says where its data set lies, `command` what the user runs."""
     case = Case(**content)
     if case.framework in plugins.to_come():
         raise Unsupported(f"{case.framework} can't be measured yet")
-    workload = plugins.workload(case.workload)
     framework = plugins.framework(case.framework)
+    workload = commands.workload_of(case, command)
+    build: Callable[..., Any] | None = workload.build.get(case.framework)
+    if case.framework == "command":
+        build = commands.build(workload, case, data, command)
+        data = None
     take_time = framework.clock or clock.now
     began = take_time()
     framework.start()
     imported = take_time()
-    program = framework.open(case, workload.build.get(case.framework))
+    opened = open_set(**data) if data else None
+    program = framework.open(case, build, opened)
     built = take_time()
     if program.params is not None and program.params != workload.params:
         raise Wrong(f"the model has {program.params:,} parameters, {workload.name} has {workload.params:,}")
@@ -80,7 +88,8 @@ def open_case(content: dict[str, Any]) -> OpenCase:
         "build_time": (built - imported) / 1e9,
         "virtual_time": framework.clock is not None,
     }
-    return OpenCase(case, framework, program, facts)
+    facts |= {"data": opened.source} if opened else {}
+    return OpenCase(case, framework, program, facts | program.facts)
 
 
 class OpenCase:
@@ -93,7 +102,7 @@ class OpenCase:
         self.meters = plugins.meters()
         real = framework.clock is None  # nobody gets in the way of virtual time
         self.laps = Laps(self.meters if real else (), self.clock, self._look_at_causes)
-        self.first_loss: float | None = None
+        self.first_losses: Mapping[str, float] | None = None
         self.causes: tuple[int, ...] = ()
         self.late_changes = 0
         self.values: list[float] = []
@@ -109,10 +118,11 @@ class OpenCase:
             "first_step": warm.first_step / 1e9,
             "warmup_steady": warm.steady,
             "block_steps": self.blocks.size,
-            "overhead_share": self.blocks.overhead() / max(1, self.blocks.time(self.blocks.size)),
-            "drained_share": sum(issued for issued, _ in drains) / max(1, sum(total for _, total in drains)),
+            "overhead_share": self.blocks.overhead() / max(1.0, self.blocks.size * warm.values[-1]),
+            "drained_share": drains[0] / max(1, drains[1]) if drains else None,
             "device_seen": self.program.seen_device(),
             "events_share": self._events_share(),
+            "pieces": ", ".join(self.program.pieces),
             "translated": translated(),
         }
         self._check_device()
@@ -143,20 +153,27 @@ class OpenCase:
 
     def _note_loss(self) -> None:
         """The loss at the start: after the very first step, which must find nothing warm."""
-        self.first_loss = self.program.loss()
+        self.first_losses = self.program.losses()
 
     def _check_device(self) -> None:
         seen = self.program.seen_device()
         if seen not in (self.case.device, f"{self.case.device}:0", self.case.device.removesuffix(":0")):
             raise Wrong(f"the case asks for {self.case.device}, the tensors lie on {seen}")
 
-    def _drain_test(self, steps_are_short: bool) -> list[tuple[int, int]]:
-        """Blocks of several steps, where they are short: a wait hidden in a step shows by the next one."""
-        if not steps_are_short:
-            return [self.blocks.drain(self.blocks.size)]
-        step = self.blocks.time(self.blocks.size) / self.blocks.size
-        steps = max(self.blocks.size, min(DRAIN_STEPS, math.ceil(DRAIN_LENGTH / max(1.0, step))))
-        return [self.blocks.drain(steps) for _ in range(DRAINS)]
+    def _drain_test(self, steps_are_short: bool) -> tuple[int, int] | None:
+        """Time in ns until loops of steps returned, and until the device was done; several steps, where they are short.
+
+        A wait hidden in a step shows by the next one. The CPU has nothing to drain: it is done when its call returns.
+        """
+        if self.case.device == "cpu":
+            return None
+        steps, times = self.blocks.size, 1
+        if steps_are_short:
+            step = self.blocks.time(self.blocks.size) / self.blocks.size
+            steps = max(self.blocks.size, min(DRAIN_STEPS, math.ceil(DRAIN_LENGTH / max(1.0, step))))
+            times = DRAINS
+        drains = [self.blocks.drain(steps) for _ in range(times)]
+        return sum(issued for issued, _ in drains), sum(total for _, total in drains)
 
     def _events_share(self) -> float | None:
         """Time by the device's own events over time on the host, of the same blocks; None without events."""
@@ -185,19 +202,23 @@ class OpenCase:
 
     def _set_up_yardstick(self) -> None:
         """A fixed product, run between the steps: what slows it down slows them down too."""
-        self.yardstick = Blocks(self.framework.product(self.case, YARDSTICK), self.clock)
+        product = self.framework.product(self.case, YARDSTICK)
+        if product is None:
+            return
+        self.yardstick = Blocks(product, self.clock)
         self.yardstick.time(8)
         self.yardstick.fit(min(self.yardstick.time(4) for _ in range(4)) / 4)
 
     def turn(self, seconds: float, steps: int | None, progress: Callable[[float], None]) -> dict[str, Any]:
         """Measure blocks for so many s, or exactly so many steps; a yardstick block stands among them."""
         yardstick, references = self.yardstick, list[float]()
-        assert yardstick is not None
         report = Reporter(self.clock, progress)
 
         def between(values: list[float], now: int) -> int:
-            times, later = yardstick.run(YARDSTICK_BLOCKS, sys.maxsize)
-            references.append(median(times) / yardstick.size / 1e9)
+            later = now
+            if yardstick is not None:
+                times, later = yardstick.run(YARDSTICK_BLOCKS, sys.maxsize)
+                references.append(median(times) / yardstick.size / 1e9)
             report(values, now)
             self.laps.look(now)
             return later + max(PIECE, round((later - now) / YARDSTICK_SHARE))
@@ -206,7 +227,7 @@ class OpenCase:
         values, left = stretch(self.blocks, seconds, steps, between)
         self.laps.end()
         series = [Series("step_time", "s", _rounded(values), block=self.blocks.size)] if values else []
-        if references:
+        if yardstick is not None and references:
             series.append(Series("yardstick", "s", _rounded(references), block=yardstick.size))
         if left:
             last = self.blocks.time(left) / left / 1e9
@@ -214,6 +235,13 @@ class OpenCase:
             values.append(last)
         self.values += values
         return {"series": [vars(one) for one in series], "facts": {"late_changes": self.late_changes}}
+
+    def pieces(self, seconds: float, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Time the pieces of a step, or what else there is beside it, each by itself."""
+        items = self.program.pieces
+        found = apart(self.program, items, seconds, self.clock, Reporter(self.clock, progress))
+        series = [Series(f"{name}_time", "s", _rounded(values)) for name, values in found.items()]
+        return {"series": [vars(one) for one in series], "facts": {f"{name}_items": items[name] for name in items}}
 
     def close(self) -> dict[str, Any]:
         """Check that the work was done, stop the meters, and give what they saw."""
@@ -224,6 +252,9 @@ class OpenCase:
         checks = self._checks()
         self._check_device()
         self._check_plausible()
+        if self.values and median(self.values) < LONG:
+            self.facts |= self.program.counts()
+        self.facts |= self.program.facts
         return {"series": [vars(one) for one in series], "checks": checks, "facts": self.facts}
 
     def _check_plausible(self) -> None:
@@ -248,21 +279,34 @@ class OpenCase:
         return checks
 
     def _learned(self) -> bool | None:
-        """Training must bring the loss on a fixed batch down; else it did not train."""
-        first = self.first_loss
+        """Training must bring the loss on a fixed batch down, or what else proves it; else it did not train."""
+        first = self.first_losses
         if first is None:
             return None
         for lesson in range(LESSONS + 1):
-            last = self.program.loss()
+            last = self.program.losses()
             assert last is not None
-            if not (math.isfinite(first) and math.isfinite(last) and first >= 0 and last >= 0):
-                raise Wrong(f"the loss went from {first:.4g} to {last:.4g}: it must be finite and not negative")
-            if last < first:
-                self.facts |= {"loss_first": first, "loss_last": last}
+            for name, value in first.items():
+                if not (math.isfinite(value) and math.isfinite(last[name]) and value >= 0 and last[name] >= 0):
+                    raise Wrong(f"{_told(name, value, last[name])}: it must be finite and not negative")
+            stuck = [name for name, value in first.items() if last[name] >= value]
+            if not stuck:
+                for name, value in first.items():
+                    self.facts |= {f"{_named(name)}_first": value, f"{_named(name)}_last": last[name]}
                 return True
             if lesson < LESSONS:
                 self.program.learn()
-        raise Wrong(f"the loss did not fall: {first:.6g} at the start, {last:.6g} at the end")
+        name = stuck[0]
+        raise Wrong(f"{_told(name, first[name], last[name])}: it did not fall")
+
+
+def _named(name: str) -> str:
+    """What a loss is called in a record."""
+    return name if name == "loss" else f"{name}_loss"
+
+
+def _told(name: str, first: float, last: float) -> str:
+    return f"the {_named(name).replace('_', ' ')} went from {first:.6g} to {last:.6g}"
 
 
 def together(cases: list[OpenCase], command: dict[str, Any], progress: Callable[[float], None]) -> list[dict[str, Any]]:

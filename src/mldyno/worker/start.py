@@ -1,10 +1,13 @@
 """Entry of a worker: makes this very mldyno importable, guards the channel, and listens.
 
+With the word `whole` and JSON behind it: trains a case as a process of its own instead.
+
 Run by path: nothing but the package `mldyno` itself becomes importable, so the interpreter's own
 packages are the ones that count.
 """
 
 import importlib.util
+import json
 import os
 import sys
 
@@ -34,6 +37,11 @@ def _private_channel() -> tuple[int, int]:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["whole"]:
+        _own_package()
+        from mldyno.worker.whole import train
+
+        sys.exit(train(json.loads(sys.argv[2])))
     channel = _private_channel()
     _own_package()
     from mldyno.worker.listen import listen

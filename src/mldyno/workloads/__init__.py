@@ -52,6 +52,14 @@ class Recipe:
     """Training: what must fall, of the network given, where that is not the loss on a batch; never negative."""
 
 
+@dataclass(frozen=True)
+class WholeRun:
+    """A whole process that trains a workload from its data set: so many epochs, each with its evaluation."""
+
+    workload: str
+    epochs: int
+
+
 Build = Callable[[ModuleType, "Case"], Recipe]
 
 
@@ -70,10 +78,19 @@ class Workload:
     build: Mapping[str, Build]
     seq: int | None = None
     modes: tuple[str, ...] = ("train", "infer")
+    placement: str = "device"
+    """Where its batches lie if nothing else is asked for."""
     data: str | None = None
     """The data set on disk from which placement `loader` takes its batches."""
+    whole: WholeRun | None = None
+    """What framework `command` runs of it."""
     count: Callable[[Case], int] | None = None
     """How many items a step works through, where that is not the batch, or the batch's tokens."""
+
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        """The frameworks that have a version of it."""
+        return (*self.build, *(("command",) if self.whole else ()))
 
     def items(self, case: Case) -> int:
         """How many items one step of the case works through."""

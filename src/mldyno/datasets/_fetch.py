@@ -1,0 +1,272 @@
+"""Fetches archives: mirror after mirror, hashed on the way, and put in their place only when they are right.
+
+Rules: what has come so far stays in a `.part` file beside the place, so that the next mirror, or the next run after
+a kill, goes on from there. A mirror that is slow is left for the next one, and asked again when no other was better.
+Only a file of the stated size and SHA-256 is taken. Certificates are verified.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import queue
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from mldyno.datasets._folder import Progress, Tally, sync
+from mldyno.errors import MldynoError, UsageError
+from mldyno.units import show_bytes
+
+if TYPE_CHECKING:
+    from mldyno.datasets import Archive, DataSet
+
+PATIENCE = 10.0  # s until a mirror has answered, and between two pieces of what it sends
+WINDOW = 15.0  # s over which the pace is taken
+QUICK, SLOWEST = 128 << 10, 4 << 10  # B/s that a mirror must keep up: in the first round, and in later ones
+ROUNDS = 10  # times that the mirrors are asked, as long as more keeps coming
+PIECE = 1 << 18  # B taken at a time at most
+
+
+class MirrorFailed(Exception):
+    """A mirror did not give the archive; `again` if it may give the rest when it is asked again."""
+
+    def __init__(self, reason: str, again: bool = False) -> None:
+        super().__init__(reason)
+        self.again = again
+
+
+class Part:
+    """What has come of an archive so far, in a file beside its place."""
+
+    def __init__(self, place: Path, archive: Archive) -> None:
+        self.archive, self.path = archive, place.with_name(f"{place.name}.part")
+        self.received = 0
+        """B that have come through the network, also those that were thrown away."""
+
+    def __enter__(self) -> Part:
+        self._file = open(self.path, "a+b")
+        self._file.seek(0)
+        self._digest, self.size = _digest(self._file)
+        if self.size > self.archive.size:
+            self.restart()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def is_right(self) -> bool:
+        """Whether it is the archive, to the last bit."""
+        return self.size == self.archive.size and self._digest.hexdigest() == self.archive.sha256
+
+    def add(self, piece: bytes) -> None:
+        """So much more has come."""
+        self._file.write(piece)
+        self._digest.update(piece)
+        self.size += len(piece)
+        self.received += len(piece)
+
+    def restart(self) -> None:
+        """Forget what has come."""
+        self._file.truncate(0)
+        self._digest, self.size = hashlib.sha256(), 0
+
+    def on_disk(self) -> None:
+        """Wait until the disk has it."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def mirrors(data_set: DataSet) -> list[str]:
+    """The addresses that hold the archives of a data set: the user's own first."""
+    own = os.environ.get("MLDYNO_MIRROR")
+    if not own:
+        return list(data_set.mirrors)
+    if not own.startswith(("http://", "https://")):
+        raise UsageError(f"MLDYNO_MIRROR is '{own}'; write it as https://HOST/PATH.")
+    return [f"{own.rstrip('/')}/{data_set.name}/", *data_set.mirrors]
+
+
+def is_right(archive: Archive, path: Path) -> bool:
+    """Whether a file is there and is the archive, to the last bit."""
+    try:
+        with open(path, "rb") as file:
+            digest, size = _digest(file)
+    except FileNotFoundError:
+        return False
+    return size == archive.size and digest.hexdigest() == archive.sha256
+
+
+def left(archive: Archive, place: Path) -> int:
+    """B of an archive that have still to come."""
+    part = Part(place, archive).path
+    return max(0, archive.size - (part.stat().st_size if part.exists() else 0))
+
+
+def fetch(archive: Archive, place: Path, mirrors: Sequence[str], progress: Progress) -> None:
+    """Bring an archive to its place, from the mirrors that give it."""
+    part = Part(place, archive)
+    try:
+        with part:
+            reasons = _collect(part, mirrors, Tally(progress, f"fetching {archive.name}", archive.size))
+            part.on_disk()
+    except OSError:
+        with suppress(OSError):
+            part.path.unlink()  # a full disk is not kept full by half an archive
+        raise
+    if not part.is_right():
+        if not part.size:
+            part.path.unlink()
+        wrong = "is wrong where it lies, and " if place.exists() else ""
+        raise MldynoError(
+            f"{archive.name} {wrong}can't be fetched ({'; '.join(reasons) or 'no mirror holds it'}). "
+            f"Go on with --data synthetic, or put it at {place}."
+        )
+    os.replace(part.path, place)
+    sync(place.parent)
+
+
+def _digest(file: BinaryIO) -> tuple[hashlib._Hash, int]:
+    """The SHA-256 of the rest of a file, open to be carried on, and its length in B."""
+    digest, size = hashlib.sha256(), 0
+    while piece := file.read(PIECE):
+        digest.update(piece)
+        size += len(piece)
+    return digest, size
+
+
+def _collect(part: Part, mirrors: Sequence[str], tally: Tally) -> list[str]:
+    """Try to complete a part, round after round as long as more comes; give what the mirrors said that failed."""
+    failures: dict[str, MirrorFailed] = {}
+    for number in range(ROUNDS):
+        before = part.received
+        for mirror in mirrors:
+            if mirror in failures and not failures[mirror].again:
+                continue
+            try:
+                _take(mirror + part.archive.name, part, SLOWEST if number else QUICK, tally)
+            except MirrorFailed as failure:
+                failures[mirror] = failure
+            else:
+                return []
+        if part.received == before:
+            break
+    return [f"{urllib.parse.urlsplit(mirror).hostname}: {failure}" for mirror, failure in failures.items()]
+
+
+def _take(address: str, part: Part, pace: int, tally: Tally) -> None:
+    """Complete a part from one mirror."""
+    had, whole = part.size, part.archive.size
+    if part.size < whole:
+        with _answer(address, part.size) as answer:
+            promised, had = _begin(answer, part), part.size
+            for piece in _pieces(answer, pace):
+                part.add(piece)
+                tally.reach(part.size)
+                if part.size > whole:
+                    break
+        if promised and part.size < whole:
+            raise MirrorFailed(f"broke off after {part.size:,} of {whole:,} B", again=True)
+    if part.is_right():
+        return
+    fault = f"another SHA-256 than {part.archive.sha256[:8]}…"
+    if part.size != whole:
+        fault = f"{'fewer' if part.size < whole else 'more'} than {whole:,} B"
+    part.restart()
+    if not had:
+        raise MirrorFailed(f"gave a file with {fault}")
+    _take(address, part, pace, tally)  # what was there before may have been wrong
+
+
+@contextmanager
+def _answer(address: str, begin: int) -> Iterator[http.client.HTTPResponse]:
+    """What a mirror answers when it is asked for a file from one byte on.
+
+    It is asked in a thread, since looking up a name and trying all of its addresses can take minutes.
+    """
+    answers: queue.SimpleQueue[http.client.HTTPResponse | Exception] = queue.SimpleQueue()
+    late = threading.Event()
+
+    def ask() -> None:
+        try:
+            wish = {"User-Agent": "mldyno", **({"Range": f"bytes={begin}-"} if begin else {})}
+            verified = urllib.request.HTTPSHandler(context=ssl.create_default_context())
+            request = urllib.request.Request(address, headers=wish)
+            answer = urllib.request.build_opener(verified).open(request, timeout=PATIENCE)
+        except Exception as error:
+            answers.put(error)
+        else:
+            answers.put(answer)
+            if late.is_set():
+                answer.close()
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        answer = answers.get(timeout=PATIENCE)
+    except queue.Empty:
+        late.set()
+        raise MirrorFailed(_words(TimeoutError())) from None
+    if isinstance(answer, Exception):
+        raise MirrorFailed(_words(answer)) from None
+    with answer:
+        yield answer
+
+
+def _begin(answer: http.client.HTTPResponse, part: Part) -> bool:
+    """Check what a mirror is about to send, and say whether it promised how much that is."""
+    whole, promised = part.archive.size, answer.headers.get("Content-Length")
+    if answer.status == http.HTTPStatus.PARTIAL_CONTENT:
+        stretch = answer.headers.get("Content-Range")
+        if stretch != f"bytes {part.size}-{whole - 1}/{whole}":
+            raise MirrorFailed(_printable(f"gave {stretch}, not the rest from byte {part.size:,} on"))
+        return True
+    if promised is not None and promised != str(whole):
+        raise MirrorFailed(_printable(f"has a file of {promised} B, not {whole} B"))
+    part.restart()
+    return promised is not None
+
+
+def _pieces(answer: http.client.HTTPResponse, pace: int) -> Iterator[bytes]:
+    """What a mirror sends, as long as it keeps up so many B/s."""
+    since, count = time.monotonic(), 0
+    while True:
+        try:
+            piece = answer.read1(PIECE)
+        except (OSError, http.client.HTTPException) as error:
+            raise MirrorFailed(_words(error), again=True) from None
+        if not piece:
+            return
+        yield piece
+        count += len(piece)
+        passed = time.monotonic() - since
+        if passed >= WINDOW:
+            if count < pace * passed:
+                raise MirrorFailed(f"slower than {show_bytes(pace)}/s", again=True)
+            since, count = time.monotonic(), 0
+
+
+def _words(error: BaseException) -> str:
+    """What went wrong with a mirror, in few words."""
+    if isinstance(error, urllib.error.HTTPError):
+        error.close()
+        return _printable(f"HTTP {error.code} {error.reason}")
+    if isinstance(error, urllib.error.URLError) and isinstance(error.reason, Exception):
+        return _words(error.reason)
+    if isinstance(error, TimeoutError):
+        return f"nothing in {PATIENCE:g} s"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "its certificate can't be verified"
+    return _printable(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+
+
+def _printable(text: str) -> str:
+    """A short line that a terminal can show, whatever a mirror put into it."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:100])

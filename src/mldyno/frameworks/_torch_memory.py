@@ -1,0 +1,81 @@
+"""How much memory a case will take in PyTorch, found out without taking it: its steps on the meta device."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mldyno.frameworks._torch_program import Build
+    from mldyno.records import Case
+
+STEPS = 2  # the second one finds the optimiser's state in place
+POOL = 4  # batches that lie ready, as in a real run
+
+
+def peak(torch: ModuleType, case: Case, build: Build) -> int:
+    """The most bytes that weights, gradients, optimiser and activations of a step hold at once."""
+
+    def steps() -> None:
+        recipe = build(torch, case)
+        training = case.mode == "train"
+        network = recipe.network.train(training)
+        pool = [recipe.draw() for _ in range(POOL)]
+        optimiser = recipe.optimiser(network.parameters()) if training else None
+        for (inputs, targets), _ in zip(pool, range(STEPS), strict=False):
+            if training:
+                recipe.loss(network(inputs), targets).backward()
+                optimiser.step()
+                optimiser.zero_grad()
+            else:
+                with torch.inference_mode():
+                    _infer(recipe, network, inputs)
+
+    with torch.device("meta"):
+        return _highest(torch, steps)
+
+
+def _infer(recipe: Any, network: Any, inputs: Any) -> None:
+    if not recipe.pieces:
+        network(inputs)
+    carried = None
+    for piece in recipe.pieces.values():
+        carried = piece.run(network, inputs, carried)
+
+
+def _highest(torch: ModuleType, work: Callable[[], None]) -> int:
+    """The highest sum of the sizes of all storages that live at once while the work is done, in B."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    sizes: dict[int, int] = {}
+    alive = highest = 0
+
+    def hold(storage: Any) -> None:
+        nonlocal alive, highest
+        key = storage._cdata
+        if key not in sizes:
+            sizes[key] = storage.nbytes()
+            alive += sizes[key]
+            highest = max(highest, alive)
+            weakref.finalize(storage, drop, key)
+
+    def drop(key: int) -> None:
+        nonlocal alive
+        alive -= sizes.pop(key, 0)
+
+    class Watch(TorchDispatchMode):  # type: ignore[misc]
+        """Sees every tensor that an operation makes."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            for one in tree_leaves(result):
+                if isinstance(one, torch.Tensor):
+                    hold(one.untyped_storage())
+            return result
+
+    with Watch():
+        work()
+    return highest

@@ -1,0 +1,43 @@
+"""What framework `command` runs: the user's own command, or a workload's whole training as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+
+from mldyno import plugins
+from mldyno.frameworks import Unsupported
+from mldyno.records import Case
+from mldyno.worker import start
+from mldyno.workloads import Workload
+
+COLD = "cold"  # folder, beside the data sets, that a whole run finds empty at its first time
+
+
+def workload_of(case: Case, command: Sequence[str]) -> Workload:
+    """The workload that a case names; a command is one by itself, whose step is a run of it."""
+    if not command:
+        return plugins.workload(case.workload)
+    return Workload(case.workload, version=1, item="run", batch=1, params=0, flops=lambda case: 0.0, build={})
+
+
+def build(
+    workload: Workload, case: Case, data: dict[str, str] | None, command: Sequence[str]
+) -> Callable[[], list[str]] | None:
+    """What gives the words of the command; None where there is none for the workload."""
+    if command:
+        return lambda: list(command)
+    whole = workload.whole
+    if whole is None:
+        return None
+    if data is None:
+        raise Unsupported(f"{workload.name} reads a data set: it has placement loader only")
+    folder = os.path.join(data["folder"], COLD, workload.name)
+    shutil.rmtree(folder, ignore_errors=True)
+    trained = replace(case, workload=whole.workload, framework="torch")
+    wish = {"case": asdict(trained), "epochs": whole.epochs, "data": {**data, "folder": folder}}
+    return lambda: [sys.executable, start.__file__, "whole", json.dumps(wish)]

@@ -1,0 +1,52 @@
+"""What a case would take, before it is measured: its memory, foreseen or tried out, and the device's rate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mldyno import plugins
+from mldyno.measure import clock
+from mldyno.meters.memory import peak_resident, resident
+from mldyno.records import Case
+from mldyno.worker import roof
+from mldyno.worker.opened import open_case
+
+LOOK = 0.1  # s of plain products that tell the device's rate
+
+
+def foresee(content: dict[str, Any]) -> dict[str, Any]:
+    """Memory in B that the case needs on its device, and the rate of plain products there in 1/s; None if unknown."""
+    case = Case(**content)
+    framework = plugins.framework(case.framework)
+    framework.start()
+    if case.threads:
+        framework.limit_threads(case.threads)
+    memory = framework.foresee(case, plugins.workload(case.workload).build.get(case.framework))
+    if memory is not None and case.device == "cpu" and framework.clock is None:
+        memory += resident() or 0  # what the framework itself takes
+    device = next((one for one in framework.devices() if one.name == case.device), None)
+    rate = None
+    if device is not None and framework.product(case, 1) is not None:
+        rate = roof.measure(framework, case, framework.clock or clock.now, LOOK)
+    return {"memory": memory, "rate": rate or None, "device_memory": device and device.memory}
+
+
+def attempt(content: dict[str, Any], steps: int, limit: int | None) -> dict[str, Any]:
+    """Do so many steps of the case to see that they fit, and give the peak in B; on the CPU in `limit` B at most."""
+    case = Case(**content)
+    if limit is not None and case.device == "cpu":
+        _keep_to(limit)
+    opened = open_case(content)
+    opened.program.run(steps)
+    opened.program.synchronize()
+    return {"peak": opened.program.device_peak() or peak_resident()}
+
+
+def _keep_to(limit: int) -> None:
+    """Let the system refuse memory beyond so many B, so that no other program has to give way (Linux)."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    except (ImportError, ValueError, OSError):
+        return  # the parent's watch remains

@@ -1,0 +1,77 @@
+"""Self-attention of any width, and the workloads that consist of it alone.
+
+As Vaswani et al. 2017: one product makes queries, keys and values, another joins the heads. The
+state-dict keys are those of nn.MultiheadAttention, so that its weights load.
+Train: forward and backward only; the squared error of a token against a random target, mean over the
+tokens. Where it must show that it learns: SGD 0.001, which finds the targets' mean.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from mldyno.workloads import Recipe, Workload
+
+if TYPE_CHECKING:
+    from mldyno.records import Case
+
+WIDTH, BATCH, SEQ = 512, 32, 512
+MEAN, RATE = 1.0, 1e-3  # MEAN: of the targets, which are random but for it
+
+
+def self_attention(torch: ModuleType) -> Any:
+    """The class of such a layer in PyTorch."""
+    nn = torch.nn
+
+    class SelfAttention(nn.Module):  # type: ignore[name-defined,misc]
+        """Every token looks at all tokens of its sequence, or at those that a mask lets through."""
+
+        def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+            super().__init__()
+            self.heads = heads
+            self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
+            self.in_proj_bias = nn.Parameter(torch.zeros(3 * width))
+            self.out_proj = nn.Linear(width, width)
+            self.dropout = nn.Dropout(dropout)
+            nn.init.xavier_uniform_(self.in_proj_weight)
+            nn.init.zeros_(self.out_proj.bias)
+
+        def forward(self, x: Any, mask: Any = None) -> Any:
+            parts = nn.functional.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=2)
+            query, key, value = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in parts)
+            dropped = self.dropout.p if self.dropout.training else 0.0
+            found = nn.functional.scaled_dot_product_attention(query, key, value, mask, dropped)
+            return self.out_proj(found.transpose(1, 2).flatten(2))
+
+    return SelfAttention
+
+
+def forward_flops(width: int, batch: int, seq: int) -> tuple[int, int]:
+    """Operations of a pass: of the product that makes queries, keys and values, and of all the others."""
+    return 6 * batch * seq * width**2, 2 * batch * seq * (width**2 + 2 * seq * width)
+
+
+def workload(name: str, heads: int, *, version: int) -> Workload:
+    """The workload of self-attention with so many heads."""
+
+    def build(torch: ModuleType, case: Case) -> Recipe:
+        size = (case.batch or BATCH, case.seq or SEQ, WIDTH)
+        return Recipe(
+            network=self_attention(torch)(WIDTH, heads),
+            draw=lambda: (torch.randn(size), torch.randn(size) + MEAN),
+            loss=lambda output, target: (output - target).square().sum(2).mean(),
+            optimiser=lambda parameters: torch.optim.SGD(parameters, lr=RATE),
+            updates=False,
+        )
+
+    return Workload(
+        name=name, version=version, item="token", batch=BATCH, seq=SEQ, params=1_050_624, flops=_flops,
+        build={"torch": build},
+    )  # fmt: skip
+
+
+def _flops(case: Case) -> float:
+    """Backward takes twice as many as forward, but for the gradient of the inputs."""
+    first, others = forward_flops(WIDTH, case.batch or BATCH, case.seq or SEQ)
+    return float(first + others if case.mode == "infer" else 2 * first + 3 * others)

@@ -1,0 +1,121 @@
+"""GPT-2 of any size in PyTorch, with a cache of keys and values.
+
+As Radford et al. 2019: learned positions, pre-norm layers, GELU by its tanh formula, dropout 0.1, a head
+tied to the embedding. The state-dict keys and shapes are those of GPT2LMHeadModel in transformers, so
+that its weights load, without `lm_head.weight`: the head is the embedding itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+DROPOUT, EPSILON, SPREAD = 0.1, 1e-5, 0.02  # SPREAD: standard deviation of fresh weights
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes in which one GPT-2 differs from another."""
+
+    layers: int
+    width: int
+    heads: int
+    vocabulary: int
+    positions: int
+
+
+class Cache:
+    """Keys and values of one layer, with room for so many tokens; empty at first."""
+
+    def __init__(self, room: int) -> None:
+        self.room, self.length = room, 0
+        self.kept: tuple[Any, Any] | None = None
+
+    def extend(self, key: Any, value: Any) -> tuple[Any, Any]:
+        """Keep those of the next tokens, (batch, heads, tokens, width); gives all that are kept."""
+        if self.kept is None:  # only now are batch, type and device known
+            batch, heads, _, width = key.shape
+            self.kept = (key.new_empty(batch, heads, self.room, width), value.new_empty(batch, heads, self.room, width))
+        keys, values = self.kept
+        start, self.length = self.length, self.length + key.shape[2]
+        keys[:, :, start : self.length] = key
+        values[:, :, start : self.length] = value
+        return keys[:, :, : self.length], values[:, :, : self.length]
+
+
+def network(torch: ModuleType, shape: Shape) -> Any:
+    """The network in PyTorch: from token ids (batch, sequence) to logits (batch, sequence, vocabulary)."""
+    nn = torch.nn
+    width, named = shape.width, nn.ModuleDict
+
+    class Conv1D(nn.Module):  # type: ignore[name-defined,misc]
+        """A linear layer whose weight is (inputs, outputs); its name is transformers'."""
+
+        def __init__(self, inputs: int, outputs: int, spread: float = SPREAD) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.empty(inputs, outputs).normal_(std=spread))
+            self.bias = nn.Parameter(torch.zeros(outputs))
+
+        def forward(self, x: Any) -> Any:
+            return torch.addmm(self.bias, x.flatten(0, 1), self.weight).unflatten(0, x.shape[:2])
+
+    class Layer(nn.Module):  # type: ignore[name-defined,misc]
+        """Attention to what came before and a feed-forward part, each with a norm before it and a shortcut."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            closing = SPREAD / math.sqrt(2 * shape.layers)  # so that the sum over all shortcuts keeps its size
+            self.ln_1 = nn.LayerNorm(width, eps=EPSILON)
+            self.attn = named({"c_attn": Conv1D(width, 3 * width), "c_proj": Conv1D(width, width, closing)})
+            self.ln_2 = nn.LayerNorm(width, eps=EPSILON)
+            self.mlp = named({"c_fc": Conv1D(width, 4 * width), "c_proj": Conv1D(4 * width, width, closing)})
+            self.dropout = nn.Dropout(DROPOUT)
+
+        def forward(self, x: Any, cache: Cache | None) -> Any:
+            x = x + self.dropout(self.attn["c_proj"](self._attend(self.ln_1(x), cache)))
+            inner = nn.functional.gelu(self.mlp["c_fc"](self.ln_2(x)), approximate="tanh")
+            return x + self.dropout(self.mlp["c_proj"](inner))
+
+        def _attend(self, x: Any, cache: Cache | None) -> Any:
+            parts = self.attn["c_attn"](x).chunk(3, dim=2)
+            query, key, value = (part.unflatten(2, (shape.heads, -1)).transpose(1, 2) for part in parts)
+            if cache is not None:
+                key, value = cache.extend(key, value)
+            found = nn.functional.scaled_dot_product_attention(
+                query, key, value,
+                dropout_p=DROPOUT if self.dropout.training else 0.0,
+                is_causal=query.shape[2] > 1,  # a single token may look at all that is there
+            )  # fmt: skip
+            return found.transpose(1, 2).flatten(2)
+
+    class Gpt2(nn.Module):  # type: ignore[name-defined,misc]
+        """Embeddings, layers, norm, head."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.transformer = named({
+                "wte": nn.Embedding(shape.vocabulary, width),
+                "wpe": nn.Embedding(shape.positions, width),
+                "h": nn.ModuleList(Layer() for _ in range(shape.layers)),
+                "ln_f": nn.LayerNorm(width, eps=EPSILON),
+            })  # fmt: skip
+            self.dropout = nn.Dropout(DROPOUT)
+            for name in ("wte", "wpe"):
+                nn.init.normal_(self.transformer[name].weight, std=SPREAD)
+
+        def forward(self, ids: Any, caches: list[Cache] | None = None) -> Any:
+            """Logits of every token; with a cache for each layer, of the last one only, (batch, vocabulary).
+
+            Caches take a whole prompt while they are empty, and single tokens from then on.
+            """
+            part = self.transformer
+            start = caches[0].length if caches else 0
+            places = torch.arange(start, start + ids.shape[1], device=ids.device)
+            x = self.dropout(part["wte"](ids) + part["wpe"](places))
+            for place, layer in enumerate(part["h"]):
+                x = layer(x, caches[place] if caches else None)
+            return nn.functional.linear(part["ln_f"](x if caches is None else x[:, -1]), part["wte"].weight)
+
+    return Gpt2()

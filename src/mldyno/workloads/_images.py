@@ -1,0 +1,47 @@
+"""Networks that sort images into classes: what those workloads share.
+
+Images are random and normal, labels are random, the loss is cross-entropy. A workload is a file with
+a network and an optimiser of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from mldyno.workloads import Recipe, Workload
+
+if TYPE_CHECKING:
+    from mldyno.records import Case
+
+
+def workload(
+    name: str,
+    *,
+    version: int,
+    batch: int,
+    image: tuple[int, ...],
+    classes: int,
+    params: int,
+    operations: Mapping[str, int],
+    network: Callable[[ModuleType], Any],
+    optimiser: Callable[[ModuleType, Any], Any],
+    data: str | None = None,
+) -> Workload:
+    """The workload of a network for images of that shape; `operations` are those of one image, by mode."""
+
+    def build(torch: ModuleType, case: Case) -> Recipe:
+        count = case.batch or batch
+        return Recipe(
+            network=network(torch),
+            draw=lambda: (torch.randn(count, *image), torch.randint(classes, (count,))),
+            loss=torch.nn.functional.cross_entropy,
+            optimiser=lambda parameters: optimiser(torch, parameters),
+        )
+
+    return Workload(
+        name=name, version=version, item="image", batch=batch, params=params, data=data,
+        flops=lambda case: float((case.batch or batch) * operations[case.mode or "train"]),
+        build={"torch": build},
+    )  # fmt: skip

@@ -1,0 +1,103 @@
+"""ResNet of any size: what every `resnet` workload shares.
+
+As He et al. 2015, with a bottleneck's stride in the 3x3 convolution. The state-dict keys are
+torchvision's, so that its weights load. A workload is a file with a `Shape` of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, NamedTuple
+
+CHANNELS = (64, 128, 256, 512)  # of layer1 to layer4
+
+
+class Convolution(NamedTuple):
+    """One convolution of a block; its outputs are the layer's channels times `widen`."""
+
+    kernel: int
+    widen: int = 1
+    strided: bool = False
+    """Whether it is the one that has the block's stride."""
+
+
+BASIC = (Convolution(3, strided=True), Convolution(3))
+BOTTLENECK = (Convolution(1), Convolution(3, strided=True), Convolution(1, widen=4))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What one ResNet differs in from another."""
+
+    block: tuple[Convolution, ...]
+    counts: tuple[int, int, int, int]
+    """Blocks of layer1 to layer4."""
+    classes: int
+    shrinks: bool
+    """Whether the stem quarters the sides: 7x7 with stride 2, then max-pooling; else it is 3x3 and keeps them."""
+
+
+def network(torch: ModuleType, shape: Shape) -> Any:
+    """The network in PyTorch: from images (batch, 3, side, side) to logits (batch, classes)."""
+    nn = torch.nn
+    last = len(shape.block)
+
+    class Block(nn.Module):  # type: ignore[name-defined,misc]
+        """Convolutions beside a shortcut."""
+
+        def __init__(self, inputs: int, channels: int, stride: int) -> None:
+            super().__init__()
+            outputs = inputs
+            for number, (kernel, widen, strided) in enumerate(shape.block, start=1):
+                convolution = nn.Conv2d(
+                    outputs, channels * widen, kernel, stride if strided else 1, padding=kernel // 2, bias=False
+                )
+                outputs = channels * widen
+                self.add_module(f"conv{number}", convolution)
+                self.add_module(f"bn{number}", nn.BatchNorm2d(outputs))
+            self.relu = nn.ReLU(inplace=True)
+            self.downsample = None
+            if stride != 1 or inputs != outputs:
+                self.downsample = nn.Sequential(
+                    nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+                )
+
+        def forward(self, x: Any) -> Any:
+            shortcut = x if self.downsample is None else self.downsample(x)
+            for number in range(1, last):
+                x = self.relu(self._convolved(number, x))
+            return self.relu(self._convolved(last, x) + shortcut)
+
+        def _convolved(self, number: int, x: Any) -> Any:
+            return getattr(self, f"bn{number}")(getattr(self, f"conv{number}")(x))
+
+    class ResNet(nn.Module):  # type: ignore[name-defined,misc]
+        """Stem, four layers of blocks, mean pooling, one linear layer."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            kernel, stride = (7, 2) if shape.shrinks else (3, 1)
+            self.conv1 = nn.Conv2d(3, CHANNELS[0], kernel, stride, padding=kernel // 2, bias=False)
+            self.bn1 = nn.BatchNorm2d(CHANNELS[0])
+            self.relu = nn.ReLU(inplace=True)
+            self.maxpool = nn.MaxPool2d(3, 2, padding=1) if shape.shrinks else nn.Identity()
+            inputs = CHANNELS[0]
+            for number, (channels, count) in enumerate(zip(CHANNELS, shape.counts, strict=True), start=1):
+                blocks = []
+                for place in range(count):
+                    blocks.append(Block(inputs, channels, 2 if place == 0 and number > 1 else 1))
+                    inputs = channels * shape.block[-1].widen
+                self.add_module(f"layer{number}", nn.Sequential(*blocks))
+            self.avgpool = nn.AdaptiveAvgPool2d(1)
+            self.fc = nn.Linear(inputs, shape.classes)
+            for module in self.modules():
+                if isinstance(module, nn.Conv2d):
+                    nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+        def forward(self, x: Any) -> Any:
+            x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+            x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+            return self.fc(torch.flatten(self.avgpool(x), 1))
+
+    return ResNet()

@@ -1,0 +1,34 @@
+"""Two convolutions and three linear layers on CIFAR-10's pictures of 32 x 32.
+
+Convolution 3-6 of 5x5, ReLU, max-pooling 2; convolution 6-16 of 5x5, ReLU, max-pooling 2; linear
+400-120-84-10 with ReLU between. Train: SGD 0.001 with momentum 0.9, cross-entropy. As example 2 of
+the published m2-vs-intel comparison.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from mldyno.workloads import _images
+
+
+def network(torch: ModuleType) -> Any:
+    """The network in PyTorch."""
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(400, 120), nn.ReLU(),
+        nn.Linear(120, 84), nn.ReLU(),
+        nn.Linear(84, 10),
+    )  # fmt: skip
+
+
+WORKLOAD = _images.workload(
+    "cifar10-cnn", version=1, batch=4, image=(3, 32, 32), classes=10, params=62_006, data="cifar10",
+    operations={"infer": 1_303_440, "train": 3_204_720},
+    network=network,
+    optimiser=lambda torch, parameters: torch.optim.SGD(parameters, lr=0.001, momentum=0.9),
+)  # fmt: skip

@@ -1,0 +1,67 @@
+"""A copy of bytes: how fast the device's memory is, and the way between it and the host.
+
+The batch is the size in MiB of random bytes. Placement `device` copies them into a buffer on the same
+device; what is moved is counted once, though it is read and written. With `host` the transfer to the
+device is all the work, with `roundtrip` that and the way back. Infer only.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from mldyno.workloads import Recipe, Workload
+
+if TYPE_CHECKING:
+    from mldyno.records import Case
+
+MEBIBYTES, MEBIBYTE = 64, 2**20
+WORD = 8  # bytes copied as one number: single ones take twice the time on a CPU
+
+
+def torch(torch: ModuleType, case: Case) -> Recipe:
+    """The recipe for PyTorch."""
+    nn, size = torch.nn, (case.batch or MEBIBYTES, MEBIBYTE // WORD)
+    crosses = case.placement in ("host", "roundtrip")
+    if crosses and case.device == "cpu":
+        raise NotImplementedError(
+            "nothing is copied between the host and its own CPU; placement device can be measured"
+        )
+
+    class Copy(nn.Module):  # type: ignore[name-defined,misc]
+        """Copies its input into a buffer of its own."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("place", torch.zeros(size, dtype=torch.int64))
+
+        def forward(self, x: Any) -> Any:
+            return self.place.copy_(x)
+
+    class Handover(nn.Module):  # type: ignore[name-defined,misc]
+        """Hands its input on; its buffer only shows on which device it lies."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("place", torch.zeros(1))
+
+        def forward(self, x: Any) -> Any:
+            return x
+
+    def draw() -> tuple[Any, Any]:
+        """Whole numbers, which no precision makes smaller; a right copy is equal to them."""
+        data = torch.randint(-(2**62), 2**62, size)
+        return data, data
+
+    return Recipe(
+        network=Handover() if crosses else Copy(),
+        draw=draw,
+        loss=nn.functional.l1_loss,
+        optimiser=lambda parameters: torch.optim.SGD(parameters, lr=0.01),
+    )
+
+
+WORKLOAD = Workload(
+    name="copy", version=1, item="B", batch=MEBIBYTES, params=0, flops=lambda case: 0.0,
+    count=lambda case: (case.batch or MEBIBYTES) * MEBIBYTE, build={"torch": torch}, modes=("infer",),
+)  # fmt: skip

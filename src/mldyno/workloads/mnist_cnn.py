@@ -1,0 +1,33 @@
+"""Two convolutions and two linear layers on MNIST's digits of 28 x 28.
+
+Convolution 1-10 of 5x5, max-pooling 2, ReLU; convolution 10-20 of 5x5, max-pooling 2, ReLU; linear
+320-50, ReLU; linear 50-10. Train: SGD 0.01 with momentum 0.5, cross-entropy. As example 1 of the
+published m2-vs-intel comparison.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from mldyno.workloads import _images
+
+
+def network(torch: ModuleType) -> Any:
+    """The network in PyTorch."""
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Conv2d(10, 20, 5), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(320, 50), nn.ReLU(),
+        nn.Linear(50, 10),
+    )  # fmt: skip
+
+
+WORKLOAD = _images.workload(
+    "mnist-cnn", version=1, batch=64, image=(1, 28, 28), classes=10, params=21_840, data="mnist",
+    operations={"infer": 961_000, "train": 2_595_000},
+    network=network,
+    optimiser=lambda torch, parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.5),
+)  # fmt: skip

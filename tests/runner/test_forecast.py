@@ -1,0 +1,59 @@
+"""A dry run says what each case will take, and which can't fit, and runs nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+from click.testing import CliRunner
+
+from mldyno import api, machine
+from mldyno.cli import cli
+from mldyno.store import Store
+
+Script = Callable[..., None]
+
+
+def preview(*words: str) -> str:
+    result = CliRunner().invoke(cli, ["run", "mlp", "--framework", "fake", "--dry-run", *words])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_it_shows_time_and_memory_and_what_can_not_fit(script: Script) -> None:
+    script({"match": "*/b64/*", "memory": 1 << 50}, {"match": "*", "memory": 3 << 20})
+    said = preview("--mode", "infer", "--batch", "8,64")
+    assert re.search(r"3.00 MiB +foreseen", said)
+    assert "won't fit" in said.splitlines()[-2]
+    assert "without 1 case that can't fit. Nothing was run." in said
+
+
+def test_what_was_measured_before_is_known(script: Script, store: Store) -> None:
+    api.run("mlp", mode="infer", framework="fake", device="gpu", repeats=1, store=store)
+    said = preview("--mode", "infer", "--device", "gpu")
+    assert "as last time" in said
+    assert "125 KiB" in said  # the peak on the device, not what is foreseen
+
+
+def test_what_ran_out_of_memory_last_time_is_said(script: Script, store: Store) -> None:
+    script({"match": "*", "fail": "oom"})
+    api.run("mlp", mode="infer", framework="fake", repeats=1, store=store)
+    assert "ran out of memory last time" in preview("--mode", "infer")
+
+
+def test_it_comes_as_json_too(script: Script) -> None:
+    script({"match": "*", "memory": 1 << 50})
+    found = json.loads(preview("--mode", "infer", "--json"))
+    assert [(one["memory"], one["fits"], one["note"]) for one in found["cases"]] == [(1 << 50, False, "won't fit")]
+    assert found["seconds"] == 0
+
+
+def test_the_memory_of_a_real_case_is_foreseen_about_right(store: Store) -> None:
+    plan = api.make_plan(["bert-tiny"], {"mode": ["train"], "batch": ["64"], "seq": ["128"]}, {"repeats": 1})
+    (expected,) = api.foretell(plan, store)
+    (record,) = api.run("bert-tiny", mode="train", batch=64, seq=128, repeats=1, steps=2, store=store).records
+    assert record.status == "ok"
+    assert expected.memory == pytest.approx(record.values("peak_memory", "process")[0], rel=0.35)
+    assert expected.fits is (expected.memory < (machine.available_memory() or 0))

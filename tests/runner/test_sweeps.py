@@ -1,0 +1,65 @@
+"""A sweep survives: what ran out of memory is not tried again in larger, and every case has an outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mldyno import api
+from mldyno.records import Case
+from mldyno.runner.run import no_smaller
+
+Rehearse = Callable[..., api.Results]
+
+
+def test_a_batch_that_ran_out_of_memory_skips_larger_ones_of_the_same_kind(
+    rehearse: Rehearse, script: Callable[..., None]
+) -> None:
+    script({"match": "mlp/train/*/b64/*", "fail": "oom"})
+    results = rehearse("mlp", batch=[8, 64, 128, 256], mode=["train", "infer"])
+    found = {(record.case.mode, record.case.batch): record for record in results.records}
+    assert {size: found["train", size].status for size in (8, 64, 128, 256)} == {
+        8: "ok", 64: "oom", 128: "oom", 256: "oom",
+    }  # fmt: skip
+    assert found["train", 256].reason.startswith("not run: mlp/train/fake/cpu/fp32/b64/device ran out of memory before")
+    assert "64 GiB" in found["train", 256].reason
+    assert {found["infer", size].status for size in (8, 64, 128, 256)} == {"ok"}
+
+
+def test_what_ran_out_of_memory_is_not_tried_again_in_the_next_round(
+    rehearse: Rehearse, script: Callable[..., None]
+) -> None:
+    script({"match": "*", "fail": "oom"})
+    first, second = rehearse("mlp", mode="infer", repeats=2).records
+    assert first.reason.startswith("scripted")
+    assert second.reason.startswith("not run: it ran out of memory before")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"batch": 32}, True),
+        ({"seq": 256}, True),
+        ({"batch": 8}, False),
+        ({"batch": 64, "seq": 64}, False),
+        ({"batch": 64, "mode": "infer"}, False),
+        ({"batch": 64, "device": "mps"}, False),
+    ],
+    ids=str,
+)
+def test_only_cases_of_the_same_kind_and_no_smaller_are_held_back(changes: dict[str, object], expected: bool) -> None:
+    ran_out = {"workload": "bert-tiny", "mode": "train", "batch": 16, "seq": 128}
+    assert no_smaller(Case(**{**ran_out, **changes}), Case(**ran_out)) is expected  # type: ignore[arg-type]
+
+
+def test_pieces_are_timed_apart_and_have_rates(rehearse: Rehearse, script: Callable[..., None]) -> None:
+    script({"match": "*", "pieces": {"prefill": 0.02, "decode": 0.05}})
+    (outcome,) = rehearse("mlp", mode="infer", batch=100).outcomes
+    prefill, decode = outcome.figure("throughput:prefill"), outcome.figure("throughput:decode")
+    assert prefill is not None
+    assert decode is not None
+    assert prefill.value == pytest.approx(5000, rel=1e-3)
+    assert decode.value == pytest.approx(2000, rel=1e-3)
+    assert outcome.pieces == ["prefill", "decode"]
