@@ -14,7 +14,7 @@ from mldyno.records import Case
 from mldyno.worker import roof
 from mldyno.worker.opened import open_case
 
-LOOK = 0.1  # s of plain products that tell the device's rate
+LOOK = 0.2  # s of plain products that tell the device's rate
 KIND = Case("matmul")
 
 
@@ -38,7 +38,7 @@ def _rate(framework: Framework, kind: Case) -> float | None:
     """Of plain products on a kind of case's device, in 1/s; measured once."""
     if framework.product(kind, 1) is None:
         return None
-    return roof.measure(framework, kind, framework.clock or clock.now, LOOK) or None
+    return roof.of(framework, kind, framework.clock or clock.now, LOOK) or None
 
 
 def attempt(content: dict[str, Any], steps: int, limit: int | None) -> dict[str, Any]:
