@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from mldyno import api
+from mldyno.datasets.mnist import DATASET
+from mldyno.errors import MldynoError
 from mldyno.records import Case
 from mldyno.runner.run import no_smaller
+from mldyno.store import Store
 
 Rehearse = Callable[..., api.Results]
 
@@ -63,3 +68,14 @@ def test_pieces_are_timed_apart_and_have_rates(rehearse: Rehearse, script: Calla
     assert prefill.value == pytest.approx(5000, rel=1e-3)
     assert decode.value == pytest.approx(2000, rel=1e-3)
     assert outcome.pieces == ["prefill", "decode"]
+
+
+def test_real_data_that_can_not_be_had_end_a_run_before_it_begins(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLDYNO_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("MLDYNO_MIRROR", "http://127.0.0.1:9/")
+    monkeypatch.setattr("mldyno.datasets.mnist.DATASET", replace(DATASET, mirrors=()))
+    with pytest.raises(MldynoError, match="--data synthetic"):
+        api.run("mnist-cnn", placement="loader", data="real", store=store)
+    assert not store.path.exists()

@@ -15,7 +15,7 @@ from mldyno.views.tables import aligned
 
 
 class Told:
-    """Says what is being tried: a line that is redrawn on a terminal, else a line for each attempt."""
+    """Says what came of each attempt, in a line that stays; on a terminal a bar below shows that it goes on."""
 
     def __init__(self, workload: str) -> None:
         self.workload = workload
@@ -36,7 +36,8 @@ class Told:
         outcome = f"fits, {show_bytes(attempt.peak or 0)}" if attempt.fits else f"does not fit ({attempt.reason})"
         line = f"{self.workload} {mode}: batch {attempt.batch:,} {outcome}"
         if self.bar:
-            self.bar.update(self.task, detail=line)
+            self.bar.console.print(line, highlight=False, markup=False)
+            self.bar.update(self.task, detail=f"after batch {attempt.batch:,}, {mode}")
             self.bar.refresh()
         else:
             click.echo(line, err=True)

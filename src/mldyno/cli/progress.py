@@ -155,7 +155,10 @@ class Bar(Listener):
         self._progress.start()
 
     def fetching(self, what: str, done: int, total: int | None) -> None:
-        """Show how much of a data set is there."""
+        """Show how much of a data set is there; what is only to be said stays above the bar."""
+        if total is None and (told := f"data set: {what}") != self.told:
+            self.told = told
+            self._progress.console.print(told, highlight=False, markup=False)
         now = time.monotonic()
         if now - self._drawn >= REDRAW:
             self._drawn = now

@@ -87,15 +87,8 @@ class Runner:
     def execute(self, listener: Listener) -> list[Record]:
         """Run all that has no outcome yet; raises Interrupted when the user ends it."""
         self.listener = listener
-        memory_limit()  # a setting that makes no sense is told before anything is written
-        self.sources = data.prepare(self.plan, listener.fetching)
-        self.store.prepare()
-        for record in self.store.stream(Query({"run": self.run})):  # a resumed run counts on from where it ended
-            self._note(record)
-        todo = [(c, r) for r in range(self.plan.repeats) for c in self.plan.cases if (c.id, r) not in self.known]
-        self.store.begin_run(self.run, self.plan.key, now(), owner(), self.plan.text())
-        listener.begin(self.plan, todo)
         try:
+            self._begin()
             with self.interrupts:
                 together = groups(self.plan.cases, self.plan.by)
                 for number in range(self.plan.repeats):
@@ -107,6 +100,17 @@ class Runner:
         finally:
             listener.end()
         return self.records
+
+    def _begin(self) -> None:
+        """See that all is there before anything is written; a resumed run counts on from where it ended."""
+        memory_limit()  # a setting that makes no sense is told now
+        self.sources = data.prepare(self.plan, self.listener.fetching)
+        self.store.prepare()
+        for record in self.store.stream(Query({"run": self.run})):
+            self._note(record)
+        todo = [(c, r) for r in range(self.plan.repeats) for c in self.plan.cases if (c.id, r) not in self.known]
+        self.store.begin_run(self.run, self.plan.key, now(), owner(), self.plan.text())
+        self.listener.begin(self.plan, todo)
 
     def _note(self, record: Record) -> None:
         """Remember what there is of this run."""

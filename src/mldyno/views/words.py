@@ -192,7 +192,8 @@ def headline(record: Record) -> str:
         known = [f"{s.metric.replace('_', ' ')} {show(s.values[0], s.unit)}" for s in record.series if s.values]
         return ", ".join(known) or "ok, without a figure"
     width = estimate.half_width
-    return f"{show_seconds(estimate.value, width)} a step{show_error(estimate.value, width)}"
+    step = "run" if record.facts.get("whole_processes") else "step"
+    return f"{show_seconds(estimate.value, width)} a {step}{show_error(estimate.value, width)}"
 
 
 def story(record: Record) -> str:

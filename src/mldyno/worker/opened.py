@@ -122,9 +122,9 @@ class OpenCase:
             "drained_share": drains[0] / max(1, drains[1]) if drains else None,
             "device_seen": self.program.seen_device(),
             "events_share": self._events_share(),
-            "pieces": ", ".join(self.program.pieces),
             "translated": translated(),
         }
+        self.facts |= {"pieces": ", ".join(self.program.pieces)} if self.program.pieces else {}
         self._check_device()
         self._check_waiting()
         self.causes = self.program.causes()
