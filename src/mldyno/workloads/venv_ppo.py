@@ -16,7 +16,8 @@ The nets are in `_venv_ppo_nets.py`, what trains them in `_venv_ppo_learner.py`.
   observation that it led to, and that of the action; the reward is its negative.
 
 Adam: 4e-5 for what acts (imitator, transition, policy), 6e-4 for what judges (discriminator, critic) and for the
-learned spreads. An item is a transition that is drawn in a rollout, of either piece.
+learned spreads. An item is a transition that is drawn in a rollout, of either piece. The two pieces read 30 and 70
+numbers from the device: the KL of each PPO update, and an epoch's losses.
 
 What must fall: the error of predicted observations on held-out trajectories, and the policy's cost, as a share of the
 untrained policy's in the same virtual environment, since that changes meanwhile. One step is enough for both from a
