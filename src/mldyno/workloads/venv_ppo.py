@@ -60,7 +60,7 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
         return learner.Learner(torch, network, training, batch)
 
     def draw() -> tuple[Any, Any]:
-        which = torch.randint(len(training.action), (batch,))
+        which = torch.randint(len(training.action), (batch,), device="cpu")
         rows = training.each(lambda part: part[which])
         return learner.situation(torch, rows), rows.following
 
