@@ -41,7 +41,7 @@ def read(torch: ModuleType) -> tuple[Transitions, Transitions]:
     """Transitions for training and those held out, in rows, on the CPU."""
     observations, actions = (STEPS + 1) * OBSERVED, STEPS * ACTED
     numbers = struct.unpack(f"<{TRAJECTORIES * (observations + actions)}h", FILE.read_bytes())
-    values = torch.tensor(numbers, dtype=torch.float32).div(FRACTION).view(TRAJECTORIES, -1)
+    values = torch.tensor(numbers, dtype=torch.float32, device="cpu").div(FRACTION).view(TRAJECTORIES, -1)
     observation = values[:, :observations].unflatten(1, (-1, OBSERVED))
     action = values[:, observations:].unflatten(1, (-1, ACTED))
     whole = Transitions(observation[:, :-1], action, observation[:, 1:])

@@ -25,12 +25,11 @@ DISCRIMINATOR_UPDATES, GENERATOR_UPDATES = 4, 4  # in an epoch
 ENVIRONMENTS, HORIZON = 256, 100  # rollouts side by side, and steps of each, for the policy
 PATIENCE, TRACE = 0.9, 0.9  # weight of the next step's reward, for the policy; lambda of its advantages (GAE)
 POLICY_UPDATES = 32  # in an epoch, each of as many rows as there are environments
-EFFORT = 0.5  # weight of the action in the cost
 
 
 def cost(rows: Transitions) -> Any:
-    """What the policy is to lower: mean square of where an action led, and that of the action itself."""
-    return rows.following.square().mean(-1) + EFFORT * rows.action.square().mean(-1)
+    """What the policy is to lower: mean square of the observation that an action led to, and that of the action."""
+    return rows.following.square().mean(-1) + rows.action.square().mean(-1)
 
 
 def situation(torch: ModuleType, rows: Transitions) -> Any:
