@@ -171,9 +171,9 @@ def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
     raise MldynoError("no unfinished run to resume" + (" with these cases" if plan else "") + "; leave --resume away.")
 
 
-def foretell(plan: Plan, store: Store) -> list[Forecast]:
+def foretell(plan: Plan, store: Store, tell: Callable[[int, int], None] = lambda done, total: None) -> list[Forecast]:
     """The expected time and memory of each case, for a dry run: what is not known from before is looked into."""
-    return forecast(plan, store, _python())
+    return forecast(plan, store, _python(), tell)
 
 
 def max_batch(

@@ -38,6 +38,29 @@ def new_bar() -> Any:
     )  # fmt: skip
 
 
+class CountedBar:
+    """A bar for so many things done of so many; nothing where there is no terminal."""
+
+    def __init__(self, what: str) -> None:
+        self._bar = new_bar() if on_terminal() else None
+        self._task = self._bar.add_task(what, total=1.0, detail="") if self._bar else None
+
+    def __enter__(self) -> CountedBar:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many are done."""
+        if self._bar:
+            self._bar.update(self._task, completed=done / max(1, total), detail=f"{done} of {total}")
+            self._bar.refresh()
+
+
 class TimeLeft:
     """What a run still takes: the forecast, corrected by how long the ended cases really took."""
 

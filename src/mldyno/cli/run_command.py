@@ -9,7 +9,7 @@ import click
 from mldyno import api
 from mldyno.cli.axis_options import DURATION, FRACTION, axis_options
 from mldyno.cli.options import complete_targets, print_json, store_option
-from mldyno.cli.progress import kept_so_far, listener_for
+from mldyno.cli.progress import CountedBar, kept_so_far, listener_for
 from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan
 from mldyno.records import AXES, axis_named
@@ -57,6 +57,7 @@ class RunCommand(click.Command):
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     targets: tuple[str, ...],
     by: str | None,
     resume: bool,
@@ -130,7 +131,8 @@ def tell(results: api.Results, axis: str | None, store: Store) -> None:
 
 
 def _preview(plan: Plan, store: Store, as_json: bool) -> int:
-    forecasts = api.foretell(plan, store)
+    with CountedBar("looking at the cases") as looked:
+        forecasts = api.foretell(plan, store, looked)
     if as_json:
         cases = [{"id": f.case.id, "seconds": f.seconds, "known": f.known, "memory": f.memory, "fits": f.fits,
                   "note": f.note} for f in forecasts]  # fmt: skip

@@ -6,7 +6,7 @@ allocates nothing, and the time, from the case's operations and the device's rat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -58,15 +58,20 @@ class Past:
             self.peak, self.status = (round(max(peaks)) if peaks else self.peak), record.status
 
 
-def forecast(plan: Plan, store: Store, python: str | None = None) -> list[Forecast]:
-    """The expected time and memory of each case; with an interpreter, what is not known is foreseen by a worker."""
+def forecast(
+    plan: Plan, store: Store, python: str | None = None, tell: Callable[[int, int], None] = lambda done, total: None
+) -> list[Forecast]:
+    """The expected time and memory of each case; with an interpreter, what is not known is foreseen by a worker.
+
+    `tell` hears how many cases have been looked into, of how many.
+    """
     here = machines.describe().name
     past: dict[str, Past] = {}
     for workload in dict.fromkeys(case.workload for case in plan.cases):
         query = Query({"workload": workload, "machine": here}, provenances=("measured",))
         past |= _last_runs(store.stream(query))
     unknown = [case for case in plan.cases if case.id not in past or past[case.id].peak is None]
-    foreseen = _foresee(unknown, python) if python else {}
+    foreseen = _foresee(unknown, python, tell) if python else {}
     met = {case for group in groups(plan.cases, plan.by) if len(group) > 1 for case in group}
     return [_of_case(plan, case, past.get(case.id), foreseen.get(case, {}), case in met) for case in plan.cases]
 
@@ -115,7 +120,7 @@ def _room(case: Case, seen: dict[str, Any]) -> int | None:
     return None if left is None else left - reserve()
 
 
-def _foresee(cases: Sequence[Case], python: str) -> dict[Case, dict[str, Any]]:
+def _foresee(cases: Sequence[Case], python: str, tell: Callable[[int, int], None]) -> dict[Case, dict[str, Any]]:
     """What workers foresee, one for each framework; a case that can't be foreseen has no entry."""
     found: dict[Case, dict[str, Any]] = {}
     for framework in dict.fromkeys(case.framework for case in cases):
@@ -132,6 +137,7 @@ def _foresee(cases: Sequence[Case], python: str) -> dict[Case, dict[str, Any]]:
             except Ended:
                 worker.kill()
                 worker = None
+            tell(cases.index(case) + 1, len(cases))
         if worker is not None:
             worker.kill()
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
 from typing import Any
 
 from mldyno import plugins
@@ -11,7 +13,8 @@ from mldyno.records import Case
 from mldyno.worker import roof
 from mldyno.worker.opened import open_case
 
-LOOK = 0.1  # s of plain products that tell the device's rate
+LOOK = 0.2  # s of plain products that tell the device's rate
+KIND = Case("matmul")
 
 
 def foresee(content: dict[str, Any]) -> dict[str, Any]:
@@ -25,10 +28,16 @@ def foresee(content: dict[str, Any]) -> dict[str, Any]:
     if memory is not None and case.device == "cpu" and framework.clock is None:
         memory += resident() or 0  # what the framework itself takes
     device = next((one for one in framework.devices() if one.name == case.device), None)
-    rate = None
-    if device is not None and framework.product(case, 1) is not None:
-        rate = roof.measure(framework, case, framework.clock or clock.now, LOOK)
-    return {"memory": memory, "rate": rate or None, "device_memory": device and device.memory}
+    kind = replace(KIND, framework=case.framework, device=case.device, precision=case.precision)
+    rate = None if device is None else _rate(kind)
+    return {"memory": memory, "rate": rate, "device_memory": device and device.memory}
+
+
+@functools.cache
+def _rate(kind: Case) -> float | None:
+    """Of plain products on a kind of case's device, in 1/s; measured once."""
+    framework = plugins.framework(kind.framework)
+    return roof.of(framework, kind, framework.clock or clock.now, LOOK) or None
 
 
 def attempt(content: dict[str, Any], steps: int, limit: int | None) -> dict[str, Any]:

@@ -1,0 +1,231 @@
+"""The virtual environment, the discriminator and the policy of `venv-ppo` learn, each by its own piece."""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent))
+
+from bench import make_trajectories
+
+from mldyno import plugins
+from mldyno.records import Case
+from mldyno.workloads import Recipe
+from mldyno.workloads import _venv_ppo_learner as learner
+from mldyno.workloads._venv_ppo_data import FILE, Transitions, read
+
+WORKLOAD = plugins.workload("venv-ppo")
+ENVIRONMENT, POLICY = {"imitator", "transition", "discriminator"}, {"policy", "critic"}
+STEPS = 10  # of 5 + 2 epochs: the run of 50 + 20
+CHANCE = math.log(2)  # cross-entropy in nat of one who can't tell
+
+
+def built(batch: int, seed: int = 1) -> Recipe:
+    torch.manual_seed(seed)
+    return WORKLOAD.build["torch"](torch, Case("venv-ppo", batch=batch))
+
+
+def step(recipe: Recipe) -> None:
+    for piece in recipe.pieces.values():
+        piece.run(recipe.network, None, None)
+
+
+def counted(recipe: Recipe, piece: str) -> int:
+    """Operations of a piece, as torch counts them."""
+    with FlopCounterMode(display=False) as counter:
+        recipe.pieces[piece].run(recipe.network, None, None)
+    return int(counter.get_total_flops())
+
+
+def changed(recipe: Recipe, run: Callable[[], Any]) -> set[str]:
+    """The nets of which all parameters differ after that; of no other does any."""
+    before = {name: value.clone() for name, value in recipe.network.state_dict().items()}
+    run()
+    after = recipe.network.state_dict()
+    same = {name.split(".")[0] for name in before if torch.equal(before[name], after[name])}
+    other = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
+    assert not same & other
+    return other
+
+
+def cross_entropy(discriminator: Any, generator: Any) -> float:
+    """In nat, of a discriminator that is to tell held-out transitions from what a generator draws."""
+    _, held = read(torch)
+    chance = torch.Generator().manual_seed(2)
+    noises = [torch.randn(len(held.action), numbers, generator=chance) for numbers in (4, 6)]
+    with torch.no_grad():
+        (drawn,) = learner.imagine(torch, generator.imitator, generator.transition, held.observation, [noises])
+        entropies = [learner.told(torch, discriminator, rows, rows is held) for rows in (held, drawn)]
+        return float(torch.cat(entropies).mean())
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the whole run of default size came to."""
+
+    flops: dict[str, int]
+    """Of each piece of its first step."""
+    start: dict[str, float]
+    first: dict[str, float]
+    """After one step."""
+    end: dict[str, float]
+    told: tuple[float, float, float]
+    """Cross-entropy of the discriminator at the start, and at the end against the generator as it was and as it is."""
+
+
+@pytest.fixture(scope="module")
+def whole() -> Run:
+    recipe = built(WORKLOAD.batch)
+    assert recipe.proofs is not None
+
+    def proofs() -> dict[str, float]:
+        return dict(recipe.proofs(recipe.network))  # type: ignore[misc]
+
+    fresh, start = copy.deepcopy(recipe.network), proofs()
+    flops, first = {piece: counted(recipe, piece) for piece in recipe.pieces}, proofs()
+    for _ in range(STEPS - 1):
+        step(recipe)
+    pairs = ((fresh, fresh), (recipe.network, fresh), (recipe.network, recipe.network))
+    before, untrained, own = (cross_entropy(ours.discriminator, theirs) for ours, theirs in pairs)
+    return Run(flops, start, first, proofs(), (before, untrained, own))
+
+
+def test_one_step_already_lowers_all_that_must_fall(whole: Run) -> None:
+    assert set(whole.start) == {"environment", "policy"}
+    assert all(0 <= value < math.inf for found in (whole.start, whole.first, whole.end) for value in found.values())
+    assert whole.first["environment"] < 0.9 * whole.start["environment"]
+    assert whole.first["policy"] < 0.995 * whole.start["policy"]
+
+
+def test_the_virtual_environment_learns_to_predict_trajectories_that_it_never_saw(whole: Run) -> None:
+    assert whole.end["environment"] < whole.start["environment"] / 10
+
+
+def test_the_discriminator_learns_to_tell_trajectories_that_it_never_saw_from_drawn_ones(whole: Run) -> None:
+    before, untrained, own = whole.told
+    assert before == pytest.approx(CHANCE)
+    assert untrained < 0.75 * CHANCE
+    assert own < 0.98 * CHANCE
+
+
+def test_the_policy_costs_a_fraction_of_the_untrained_one_in_the_virtual_environment(whole: Run) -> None:
+    assert whole.start["policy"] == pytest.approx(1)
+    assert whole.end["policy"] < 0.35
+
+
+def test_its_stated_operations_are_those_that_torch_counts(whole: Run) -> None:
+    assert sum(whole.flops.values()) == WORKLOAD.flops(Case("venv-ppo"))
+    other = counted(built(7), "environment") + whole.flops["policy"]
+    assert other == WORKLOAD.flops(Case("venv-ppo", batch=7))
+
+
+def test_its_items_are_the_transitions_of_its_rollouts() -> None:
+    pieces = built(64).pieces
+    assert {name: piece.items for name, piece in pieces.items()} == {"environment": 5 * 64 * 10, "policy": 2 * 25_600}
+    assert WORKLOAD.items(Case("venv-ppo", batch=64)) == sum(piece.items for piece in pieces.values())
+    assert WORKLOAD.items(Case("venv-ppo")) == 5 * 10_240 + 2 * 25_600
+
+
+def test_the_parameters_stated_are_those_of_all_nets() -> None:
+    network = built(2).network
+    sizes = {name: sum(p.numel() for p in net.parameters()) for name, net in network.named_children()}
+    assert set(sizes) == ENVIRONMENT | POLICY
+    assert sum(sizes.values()) == WORKLOAD.params == 1_003_550
+
+
+def test_each_piece_trains_its_own_nets_and_no_other() -> None:
+    recipe = built(16)
+    network, ends = recipe.network, {}
+
+    def run(name: str) -> None:
+        ends[name] = recipe.pieces[name].run(network, None, None)
+
+    assert changed(recipe, lambda: run("environment")) == ENVIRONMENT
+    assert changed(recipe, lambda: run("policy")) == POLICY
+    assert ends["environment"].shape == (16, 6)
+    assert ends["policy"].shape == (256,)
+    assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_a_copy_trains_by_itself_and_does_as_the_first_does() -> None:
+    recipe = built(16)
+    twin = copy.deepcopy(recipe.network)
+    piece = recipe.pieces["environment"]
+    found = []
+    for network in (recipe.network, twin):
+        torch.manual_seed(5)
+        piece.run(network, None, None)
+        found.append([parameter.detach().clone() for parameter in network.parameters()])
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
+    piece.run(twin, None, None)
+    now = [parameter.detach() for parameter in recipe.network.parameters()]
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(now, found[0], strict=True))
+
+
+def test_an_update_that_has_moved_too_far_changes_nothing_yet_does_the_work() -> None:
+    training, _ = read(torch)
+    recipe = built(16)
+    weights = recipe.network.critic.last.bias
+    optimiser = learner.Learner(torch, recipe.network, training, 16).critic
+
+    def updated(moved: float) -> float:
+        loss = (weights - 1).square().sum()
+        learner.Learner._update(loss, optimiser, torch.tensor(moved))
+        return float(weights.detach())
+
+    assert updated(2 * learner.FAR) == 0.0
+    assert optimiser.state[weights]["step"] == 1
+    assert updated(learner.FAR / 2) > 0.0
+
+
+def test_advantages_are_those_of_the_definition() -> None:
+    training, _ = read(torch)
+    taught = learner.Learner(torch, built(16).network, training, 16)  # its critic says 0 as yet
+    shape = (learner.HORIZON, learner.ENVIRONMENTS)
+    drawn = Transitions(torch.randn(*shape, 6), torch.randn(*shape, 4), torch.randn(*shape, 6))
+    costs = learner.cost(drawn)
+    gains, returns = taught._advantages(drawn, costs)
+    fading = learner.PATIENCE * learner.TRACE
+    weights = [fading ** max(at - 60, 0) * (at >= 60) for at in range(learner.HORIZON)]
+    expected = -(1 - learner.PATIENCE) * sum(weight * costs[at] for at, weight in enumerate(weights))
+    assert torch.allclose(returns.view(shape)[60], expected, rtol=1e-4)
+    assert float(gains.mean()) == pytest.approx(0, abs=1e-4)
+    assert float(gains.std()) == pytest.approx(1, abs=1e-3)
+
+
+def test_proofs_are_the_same_twice() -> None:
+    recipe = built(16)
+    assert recipe.proofs is not None
+    recipe.pieces["environment"].run(recipe.network, None, None)
+    assert recipe.proofs(recipe.network) == recipe.proofs(recipe.network)
+
+
+def test_the_data_set_is_what_its_maker_makes() -> None:
+    assert FILE.read_bytes() == make_trajectories.made()
+
+
+def test_transitions_follow_the_system_that_made_them_but_for_its_noise() -> None:
+    training, held = read(torch)
+    assert (len(training.action), len(held.action)) == (80 * 30, 20 * 30)
+    for row in range(0, len(held.action), 37):
+        places, speeds = held.observation[row].tolist()[:3], held.observation[row].tolist()[3:]
+        later, faster = make_trajectories.moved(places, speeds, held.action[row].tolist())
+        apart = held.following[row] - torch.tensor([*later, *faster])
+        assert float(apart.abs().max()) < make_trajectories.SHAKE + 0.001
+    assert float(training.observation.abs().max()) < learner.LIMIT
+    assert float(training.action.abs().max()) <= 1
+
+
+def test_a_batch_of_one_is_unsupported() -> None:
+    with pytest.raises(NotImplementedError, match="batch of 1"):
+        built(1)
