@@ -178,15 +178,16 @@ def foretell(plan: Plan, store: Store, tell: Callable[[int, int], None] = lambda
 
 def max_batch(
     workload: str,
-    modes: Sequence[str] = ("train", "infer"),
+    modes: Sequence[str] | None = None,
     most: int | None = None,
     timeout: float = 900.0,
     tell: Callable[[str, Attempt], None] = lambda mode, attempt: None,
     **axes: Any,
 ) -> dict[str, Search]:
-    """The largest batch that fits, for each mode, with all that was tried; `axes` take one value each."""
+    """The largest batch that fits, for each mode asked for, with all that was tried; `axes` take one value each."""
+    plugins.check("workloads", workload)
     named = {axis_named(name): value for name, value in axes.items() if value is not None}
-    plan = make_plan([workload], {**named, "mode": list(modes)})
+    plan = make_plan([workload], {**named, "mode": modes})
     found: dict[str, Search] = {}
     for case in plan.cases:
         mode = str(case.mode)

@@ -54,6 +54,18 @@ def test_two_commands_can_be_compared_by_their_words(store: Store) -> None:
     assert "faster" in found.verdict
 
 
+def test_what_helps_two_commands_that_can_not_be_told_apart_is_more_runs(store: Store) -> None:
+    for same in ("sleep 0.05", "sleep  0.05"):
+        run(store, "sh", "-c", same, steps=2)
+    (found,) = api.compare("sh -c 'sleep 0.05'", "sh -c 'sleep  0.05'", store=store)
+    assert (found.verdict, found.advice) == ("inconclusive", "more --steps of each would tell")
+
+
+def test_a_process_that_waits_for_its_command_is_not_called_contended(store: Store) -> None:
+    (record,) = run(store, "sleep", "0.2", steps=3).records
+    assert "contended" not in [warning.code for warning in record.warnings]
+
+
 def test_its_peak_memory_is_that_of_its_processes(store: Store) -> None:
     (record,) = run(store, sys.executable, "-c", "x = bytearray(200 << 20)", steps=2).records
     assert record.values("peak_memory", "process")[0] > 200 << 20

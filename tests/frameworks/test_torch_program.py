@@ -56,7 +56,7 @@ def test_an_epoch_takes_every_item_once_and_ends_with_an_evaluation(monkeypatch:
     seen: list[int] = []
     train = opened._train
     monkeypatch.setattr(opened, "_train", lambda x, y, update: (seen.append(len(x)), train(x, y, update)))
-    assert opened.pieces == {"data": 16, "epoch": 170}
+    assert opened.pieces == {"data": 20 * 16, "epoch": 170}
     opened.run_piece("epoch")
     assert seen == [16] * 8 + [2]
     assert 0 <= opened.facts["accuracy"] <= 1

@@ -67,6 +67,12 @@ def test_it_is_found_in_both_modes_and_told(script: Script) -> None:
     assert " 5   4.88 KiB   6: oom: scripted" in said.output
 
 
+def test_a_workload_with_one_mode_is_searched_in_that_one(script: Script) -> None:
+    script({"match": "*/b64/*", "fail": "oom"})
+    found = api.max_batch("matmul", framework="fake", batch=32, most=64)
+    assert list(found) == ["infer"]
+
+
 def test_a_batch_that_fails_for_another_reason_is_one_clear_line(script: Script) -> None:
     script({"match": "*", "fail": "exception"})
     with pytest.raises(MldynoError, match="failed: RuntimeError: scripted failure"):

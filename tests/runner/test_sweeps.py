@@ -70,6 +70,12 @@ def test_pieces_are_timed_apart_and_have_rates(rehearse: Rehearse, script: Calla
     assert outcome.pieces == ["prefill", "decode"]
 
 
+@pytest.mark.parametrize("suite", ["apple-silicon-bert", "m4-gpu"])
+def test_a_published_suite_can_be_rehearsed_and_all_comes_out_well(suite: str, rehearse: Rehearse) -> None:
+    results = rehearse(suite, device="gpu", steps=2)
+    assert {record.status for record in results.records} == {"ok"}
+
+
 def test_real_data_that_can_not_be_had_end_a_run_before_it_begins(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,7 +123,9 @@ def compare(base: Outcome, other: Outcome) -> Comparison | None:
 
 
 def _how_to_meet(base: Outcome, other: Outcome) -> str:
-    """What would make two cases of one machine meet."""
+    """What would make two cases of one machine meet, or what helps where they can't."""
+    if base.records[0].facts.get("whole_processes"):
+        return "more --steps of each would tell"
     if base.records[0].run.id != other.records[0].run.id:
         return "measure both in one run, so that they are paired"
     if base.meetings and other.meetings:

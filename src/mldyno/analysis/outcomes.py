@@ -95,8 +95,8 @@ class Outcome:
 
     def waits_for_data(self) -> float | None:
         """The share of a step that it takes to get its batch from the data set on disk; None where it has none."""
-        data, step = of_metric(self.good, "data_time"), step_time(self.good)
-        return None if data is None or step is None else min(1.0, data.value / step.value)
+        rate, throughput = self._rate_of("data"), self._throughput()
+        return None if rate is None or throughput is None else min(1.0, throughput.value / rate.value)
 
     def _throughput(self) -> Estimate | None:
         step = step_time(self.good)

@@ -46,7 +46,7 @@ class Told:
 @click.command("max-batch")
 @click.argument("workload", shell_complete=complete_targets)
 @click.option("--device", default="cpu", show_default=True, help="cpu, mps, cuda:0, xpu, gpu (the accelerator).")
-@click.option("--mode", type=Words(), metavar="LIST", default="train,infer", show_default=True, help="train, infer")
+@click.option("--mode", type=Words(), metavar="LIST", help="train, infer; both, where the workload has both.")
 @click.option("--seq", "--seq-len", "--sequence_length", type=click.IntRange(min=1), help="Tokens per item.")
 @click.option("--precision", help="fp32, and what else the device can do.")
 @click.option("--framework", help="torch, or fake for a rehearsal.")
@@ -54,7 +54,7 @@ class Told:
 @click.option("--timeout", type=DURATION, metavar="TIME", default="15m", help="Longest time for one batch (15m).")
 @json_option
 def command(
-    workload: str, device: str, mode: list[str], most: int | None, timeout: float, as_json: bool, **axes: Any
+    workload: str, device: str, mode: list[str] | None, most: int | None, timeout: float, as_json: bool, **axes: Any
 ) -> None:
     """The largest batch that fits on a device, in training and in inference.
 

@@ -151,4 +151,5 @@ def _preview(plan: Plan, store: Store, as_json: bool) -> int:
 
 def _row(one: api.Forecast) -> list[str]:
     memory = "unknown" if one.memory is None else show_bytes(one.memory)
-    return [one.case.id, show_seconds(one.seconds), memory, one.note or ("as last time" if one.known else "foreseen")]
+    source = "as last time" if one.known else "guessed" if one.memory is None else "foreseen"
+    return [one.case.id, show_seconds(one.seconds), memory, one.note or source]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mldyno.records import Case
 
 SEED = 20240229
+FETCHED = 20  # batches that are got from disk in a row, to time that
 POOL = 4  # batches drawn ahead and taken in turn, so that no cache or shortcut wins
 TOLERANCE = {"fp32": 1e-3}  # largest relative difference from the CPU in fp32
 Batch = tuple[Any, Any]
@@ -153,13 +154,14 @@ class TorchProgram:
         if self.recipe.pieces:
             return {name: piece.items for name, piece in self.recipe.pieces.items()}
         if self.loader is not None:
-            return {"data": self.loader.batch, "epoch": self.loader.items}
+            return {"data": FETCHED * self.loader.batch, "epoch": self.loader.items}
         return {}
 
     def run_piece(self, name: str) -> None:
         """Issue one piece; those of a step one after the other, on one batch."""
         if name == "data":
-            next(self.batches)
+            for _ in range(FETCHED):
+                next(self.batches)
         elif name == "epoch":
             self._epoch()
         else:

@@ -108,7 +108,7 @@ def waiting_share(seen: Seen) -> float:
 def _waited(seen: Seen) -> bool:
     """Whether its threads waited for a core: as the system counts it, or from one thread that did not always run."""
     laps = seen.total("lap_time")
-    if not laps:
+    if not laps or seen.facts.get("whole_processes"):  # of a command only the process that waits for it is seen
         return False
     if seen.values("run_delay", "lap"):
         return waiting_share(seen) > CONTENDED

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mldyno.analysis.estimates import of_metric
 from mldyno.analysis.outcomes import Outcome
-from mldyno.units import digits, show_error, show_percent, show_seconds
+from mldyno.units import count, digits, show_error, show_percent, show_seconds
 
 
 def apart_lines(outcomes: Sequence[Outcome]) -> list[str]:
@@ -38,4 +38,4 @@ def _told(outcome: Outcome) -> Iterator[str]:
             yield f"the first run took {show_seconds(cold.value)}, {ratio} times as long as the later ones"
     reads = facts.get("host_reads_per_step")
     if outcome.pieces and isinstance(reads, int) and facts.get("kernels_per_step"):
-        yield f"{facts['kernels_per_step']:,} kernels and {reads:,} host reads a step"
+        yield f"{count(int(facts['kernels_per_step'] or 0), 'kernel')} and {count(reads, 'host read')} a step"

@@ -253,7 +253,7 @@ def _facts(record: Record) -> Rows:
         for peak in record.values(metric, "process"):
             yield metric.replace("_", " "), show_bytes(peak)
     flops, items = facts.get("flops_per_step"), facts.get("items_per_step")
-    if step is not None and isinstance(flops, int | float):
+    if step is not None and isinstance(flops, int | float) and flops:
         rate, roof = flops / step.value, facts.get("roof")
         share = f", {show_percent(rate / roof)} of the roof" if isinstance(roof, float) and roof else ""
         yield "rate", f"{digits(rate / 1e9)} GFLOP/s{share}"
@@ -265,7 +265,8 @@ def _software(record: Record) -> Rows:
     software, checks = record.software, record.checks
     versions = ", ".join(f"{name} {version}" for name, version in software.versions.items())
     if versions:
-        yield "software", f"{versions}, Python {software.python}, {count(software.threads or 1, 'thread')}"
+        threads = f", {count(software.threads, 'thread')}" if software.threads else ""
+        yield "software", f"{versions}, Python {software.python}{threads}"
     proofs = {"learned": checks.learned, "agrees with the CPU": checks.agrees}
     told = [f"{name}: {'yes' if proof else 'no'}" for name, proof in proofs.items() if proof is not None]
     if told:
