@@ -55,7 +55,12 @@ def test_an_epoch_takes_every_item_once_and_ends_with_an_evaluation(monkeypatch:
     opened = program(Case("mnist-cnn", mode="train", batch=16, placement="loader"), data=DATA)
     seen: list[int] = []
     train = opened._train
-    monkeypatch.setattr(opened, "_train", lambda x, y, update: (seen.append(len(x)), train(x, y, update)))
+
+    def seen_to_train(inputs: Any, targets: Any, update: bool) -> Any:
+        seen.append(len(inputs))
+        return train(inputs, targets, update)
+
+    monkeypatch.setattr(opened, "_train", seen_to_train)
     assert opened.pieces == {"data": 20 * 16, "epoch": 170}
     opened.run_piece("epoch")
     assert seen == [16] * 8 + [2]

@@ -136,7 +136,7 @@ def test_a_device_reads_batches_from_disk_and_has_its_kernels_counted(
 ) -> None:
     simulated({"kernel": 1e-7, "virtual": True, "capacity": 1 << 30})
     monkeypatch.setenv("MLDYNO_DATA", str(tmp_path))
-    settings = {"data": "synthetic", "steps": 5, "repeats": 1, "budget": 0.1}
+    settings: dict[str, Any] = {"data": "synthetic", "steps": 5, "repeats": 1, "budget": 0.1}
     (record,) = api.run("mnist-cnn", device="sim", mode="infer", placement="loader", store=store, **settings).records
     assert (record.status, record.reason) == ("ok", "")
     assert record.facts["data"] == "synthetic"
