@@ -102,7 +102,7 @@ def expand(
             _check_modes({"workload": (target,), **chosen})
             cases += _cases({"workload": (target,), **chosen}, partial(_present, here))
         else:
-            raise unknown("workload or suite", target, [*plugins.names("workloads"), *suites.names()])
+            raise unknown("workload or suite", target, [*suites.names(), *plugins.names("workloads")])
     given = {key: value for key, value in (settings or {}).items() if value is not None}
     return _checked(Plan(tuple(dict.fromkeys(cases)), suite=suite, **{**kept, **given}))
 
