@@ -69,7 +69,7 @@ class BareTransformers:
 
 def save_model(folder: Path = MODEL) -> None:
     """A BERT of the same shape as bert-tiny, with random weights, as transformers saves it."""
-    from transformers import BertConfig, BertForSequenceClassification  # type: ignore[import-not-found]
+    from transformers import BertConfig, BertForSequenceClassification
 
     from mldyno.workloads.bert_tiny import SHAPE
 
@@ -82,7 +82,7 @@ def save_model(folder: Path = MODEL) -> None:
 
 def backend(**options: Any) -> Any:
     """The configuration of its PyTorch backend for the saved model."""
-    from optimum_benchmark import PyTorchConfig  # type: ignore[import-not-found]
+    from optimum_benchmark import PyTorchConfig
 
     # Two options, since 0.6.0 hands each to the other's function: see docs/audit.md.
     threads = {"inter_op_num_threads": 1, "intra_op_num_threads": 1}
@@ -106,8 +106,8 @@ def measure(launcher: str, quick: bool) -> float:
 def build() -> Any:
     """The step that optimum-benchmark times: its own backend's model and its own inputs."""
     import torch
-    from optimum_benchmark.backends.pytorch.backend import PyTorchBackend  # type: ignore[import-not-found]
-    from optimum_benchmark.generators.input_generator import InputGenerator  # type: ignore[import-not-found]
+    from optimum_benchmark.backends.pytorch.backend import PyTorchBackend
+    from optimum_benchmark.generators.input_generator import InputGenerator
 
     made = PyTorchBackend(backend())
     made.load()

@@ -56,4 +56,5 @@ def test_the_memory_of_a_real_case_is_foreseen_about_right(store: Store) -> None
     (record,) = api.run("bert-tiny", mode="train", batch=64, seq=128, repeats=1, steps=2, store=store).records
     assert record.status == "ok"
     assert expected.memory == pytest.approx(record.values("peak_memory", "process")[0], rel=0.35)
+    assert expected.memory is not None
     assert expected.fits is (expected.memory < (machine.available_memory() or 0))

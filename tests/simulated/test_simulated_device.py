@@ -23,12 +23,22 @@ ROOM = 16 << 20  # B: the model and small products; those that would tell a real
 
 
 @pytest.fixture
-def simulate(monkeypatch: pytest.MonkeyPatch, store: Store) -> Any:
+def simulated(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Workers see the simulated device with these settings."""
+
+    def set_up(settings: dict[str, Any]) -> None:
+        monkeypatch.setenv("PYTHONPATH", str(HERE))
+        monkeypatch.setenv("MLDYNO_SIM", json.dumps({"issue": ISSUE, "capacity": ROOM, **settings}))
+
+    return set_up
+
+
+@pytest.fixture
+def simulate(simulated: Any, store: Store) -> Any:
     """Runs mlp on the simulated device with these settings."""
 
     def run(settings: dict[str, Any], **axes: Any) -> Record:
-        monkeypatch.setenv("PYTHONPATH", str(HERE))
-        monkeypatch.setenv("MLDYNO_SIM", json.dumps({"issue": ISSUE, "capacity": ROOM, **settings}))
+        simulated(settings)
         return api.run("mlp", device="sim", batch=2, store=store, steps=100, timeout=60.0, repeats=1, **axes).records[0]
 
     return run
@@ -97,3 +107,39 @@ def test_a_device_that_runs_out_of_memory_gives_an_oom(simulate: Any) -> None:
     record = simulate({"kernel": 1e-3, "virtual": True, "capacity": 3 << 20}, mode="infer")
     assert record.status == "oom"
     assert "out of memory" in record.reason
+
+
+def test_the_largest_batch_on_a_device_is_the_one_that_its_memory_holds(simulated: Any) -> None:
+    simulated({"kernel": 1e-6, "virtual": True, "capacity": 64 << 20})
+    found = api.max_batch("mlp", device="sim", batch=256)
+    for mode, search in found.items():
+        assert search.fits is not None
+        assert search.too_large is not None
+        assert search.too_large.batch - search.fits.batch <= max(1, search.fits.batch // 64), mode
+        assert search.fits.peak is not None
+        assert 0.95 * (64 << 20) < search.fits.peak <= 64 << 20
+        assert search.too_large.reason
+    assert found["train"].fits.batch < found["infer"].fits.batch  # type: ignore[union-attr]
+
+
+def test_memory_on_a_device_is_foreseen_and_held_against_what_it_has(simulated: Any, store: Store) -> None:
+    simulated({"kernel": 1e-6, "virtual": True, "capacity": 64 << 20})
+    plan = api.make_plan(["mlp"], {"device": ["sim"], "mode": ["infer"], "batch": ["256", "8192"]})
+    small, large = api.foretell(plan, store)
+    assert (small.fits, large.fits, large.note) == (True, False, "won't fit")
+    record = api.run("mlp", device="sim", mode="infer", batch=256, steps=10, repeats=1, store=store).records[0]
+    assert small.memory == pytest.approx(record.values("peak_device_memory", "process")[0], rel=0.2)
+
+
+def test_a_device_reads_batches_from_disk_and_has_its_kernels_counted(
+    simulated: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated({"kernel": 1e-7, "virtual": True, "capacity": 1 << 30})
+    monkeypatch.setenv("MLDYNO_DATA", str(tmp_path))
+    settings = {"data": "synthetic", "steps": 5, "repeats": 1, "budget": 0.1}
+    (record,) = api.run("mnist-cnn", device="sim", mode="infer", placement="loader", store=store, **settings).records
+    assert (record.status, record.reason) == ("ok", "")
+    assert record.facts["data"] == "synthetic"
+    assert record.checks.agrees is True
+    assert record.facts["host_reads_per_step"] == 0
+    assert 0 < int(record.facts["kernels_per_step"] or 0) < 40

@@ -57,6 +57,7 @@ class RunCommand(click.Command):
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     targets: tuple[str, ...],
     by: str | None,
     resume: bool,

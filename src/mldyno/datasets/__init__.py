@@ -122,15 +122,16 @@ def prepare_set(data_set: DataSet, wanted: str, folder: Path, progress: Progress
         return _prepared(data_set, "synthetic", folder, progress)
 
 
-def open_set(name: str, source: Source, folder: str | os.PathLike[str]) -> Opened:
+def open_set(name: str, source: str, folder: str | os.PathLike[str]) -> Opened:
     """The data set as it lies in the folder; it must have been prepared."""
     data_set = find(name)
-    place = _place(data_set, source, Path(folder))
+    kind: Source = "real" if source == "real" else "synthetic"
+    place = _place(data_set, kind, Path(folder))
     try:
-        train, test = _read(data_set, source, place)
+        train, test = _read(data_set, kind, place)
     except BadFile as error:
         raise MldynoError(f"no {source} {data_set.title} to read: {error}; let it be prepared again.") from None
-    return Opened(name, source, train, test, data_set.mean, data_set.spread)
+    return Opened(name, kind, train, test, data_set.mean, data_set.spread)
 
 
 def _place(data_set: DataSet, source: Source, folder: Path) -> Path:

@@ -107,10 +107,10 @@ class Framework(Protocol):
     def foresee(self, case: Case, build: Callable[..., Any] | None) -> int | None:
         """Memory in B that the case will need on its device, without taking it; None where that can't be told."""
 
-    def product(self, case: Case, size: int) -> Kernel | None:
+    def product(self, case: Case, size: int) -> Kernel:
         """The product of two square matrices of that size, on the case's device and in its precision.
 
-        None where the framework has no products.
+        Raises Unsupported where the framework has no products.
         """
 
     def explain(self, error: BaseException) -> tuple[str, str]:

@@ -23,7 +23,7 @@ def peak(torch: ModuleType, case: Case, build: Build) -> int:
         training = case.mode == "train"
         network = recipe.network.train(training)
         pool = [recipe.draw() for _ in range(POOL)]
-        optimiser = recipe.optimiser(network.parameters()) if training else None
+        optimiser: Any = recipe.optimiser(network.parameters()) if training else None
         for (inputs, targets), _ in zip(pool, range(STEPS), strict=False):
             if training:
                 recipe.loss(network(inputs), targets).backward()

@@ -142,7 +142,7 @@ class TorchProgram:
         with self.torch.inference_mode(not self.training):
             inputs = batch[0].to(self.device) if self.copies else batch[0]
             self.carried = self.recipe.pieces[name].run(self.network, inputs, self.carried)
-        if name == next(reversed(self.recipe.pieces)):
+        if name == [*self.recipe.pieces][-1]:
             self.output, self.carried = self.carried, None
 
     # -- pieces ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from mldyno.frameworks import Unsupported
+from mldyno.frameworks import Kernel, Unsupported
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
@@ -124,8 +124,9 @@ class Command:
     def foresee(self, case: Case, build: Callable[..., Any] | None) -> int | None:
         """Nobody knows what a command will take."""
 
-    def product(self, case: Case, size: int) -> None:
-        """A command has no products."""
+    def product(self, case: Case, size: int) -> Kernel:
+        """A command has none."""
+        raise Unsupported("a command has no matrix products of its own")
 
     def explain(self, error: BaseException) -> tuple[str, str]:
         """A command that fails has said why."""

@@ -71,13 +71,16 @@ def largest(
     """
     search = Search(case)
     while (batch := search.next(most or BIGGEST)) is not None:
-        found = _attempt(replace(case, batch=batch), python, timeout, check_interrupt)
+        found = _attempt(replace(case, batch=batch), python, timeout, search.fits is not None, check_interrupt)
         search.attempts.append(found)
         tell(found)
     return search
 
 
-def _attempt(case: Case, python: str, timeout: float, check_interrupt: Callable[[], None]) -> Attempt:
+def _attempt(
+    case: Case, python: str, timeout: float, smaller_fits: bool, check_interrupt: Callable[[], None]
+) -> Attempt:
+    """Try a batch. Some frameworks crash where memory runs out: where a smaller one fits, that means the same."""
     worker = WorkerProcess(python, check_interrupt)
     command = {"do": "attempt", "case": asdict(case), "steps": STEPS, "limit": _spare()}
     batch = case.batch or 1
@@ -86,7 +89,7 @@ def _attempt(case: Case, python: str, timeout: float, check_interrupt: Callable[
         answer = worker.ask(command, timeout, lambda step: None)
         return Attempt(batch, True, answer["peak"])
     except Ended as end:
-        if end.status in ("oom", "timeout"):
+        if end.status in ("oom", "timeout") or (end.crashed and smaller_fits):
             return Attempt(batch, False, reason=f"{end.status}: {end.reason}")
         raise MldynoError(f"{case.id}: {end.status}: {end.reason}.") from None
     finally:

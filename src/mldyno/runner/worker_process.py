@@ -29,9 +29,11 @@ RESERVE_SHARE, RESERVE_LEAST = 0.05, 512 << 20  # memory that a worker must leav
 class Ended(Exception):
     """The worker is gone, or had to be ended: a status and a reason for the record."""
 
-    def __init__(self, status: str, reason: str) -> None:
+    def __init__(self, status: str, reason: str, crashed: bool = False) -> None:
         super().__init__(reason)
         self.status, self.reason = status, reason
+        self.crashed = crashed
+        """Whether it died of a signal, without a word."""
 
 
 class WorkerProcess:
@@ -154,7 +156,7 @@ class WorkerProcess:
         if code == -signal.SIGKILL and _kernel_kills() > self._kills:
             return Ended("oom", "killed by the system for want of memory")
         if code < 0:
-            return Ended("failed", f"the worker was ended by {signal.Signals(-code).name}{last}")
+            return Ended("failed", f"the worker was ended by {signal.Signals(-code).name}{last}", crashed=True)
         return Ended("failed", f"the worker ended early with exit code {code}{last}")
 
     def kill(self) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from mldyno import plugins
-from mldyno.frameworks import Framework
 from mldyno.measure import clock
 from mldyno.meters.memory import peak_resident, resident
 from mldyno.records import Case
@@ -29,15 +28,15 @@ def foresee(content: dict[str, Any]) -> dict[str, Any]:
     if memory is not None and case.device == "cpu" and framework.clock is None:
         memory += resident() or 0  # what the framework itself takes
     device = next((one for one in framework.devices() if one.name == case.device), None)
-    rate = None if device is None else _rate(framework, replace(KIND, device=case.device, precision=case.precision))
+    kind = replace(KIND, framework=case.framework, device=case.device, precision=case.precision)
+    rate = None if device is None else _rate(kind)
     return {"memory": memory, "rate": rate, "device_memory": device and device.memory}
 
 
 @functools.cache
-def _rate(framework: Framework, kind: Case) -> float | None:
+def _rate(kind: Case) -> float | None:
     """Of plain products on a kind of case's device, in 1/s; measured once."""
-    if framework.product(kind, 1) is None:
-        return None
+    framework = plugins.framework(kind.framework)
     return roof.of(framework, kind, framework.clock or clock.now, LOOK) or None
 
 

@@ -202,10 +202,10 @@ class OpenCase:
 
     def _set_up_yardstick(self) -> None:
         """A fixed product, run between the steps: what slows it down slows them down too."""
-        product = self.framework.product(self.case, YARDSTICK)
-        if product is None:
+        try:
+            self.yardstick = Blocks(self.framework.product(self.case, YARDSTICK), self.clock)
+        except Unsupported:
             return
-        self.yardstick = Blocks(product, self.clock)
         self.yardstick.time(8)
         self.yardstick.fit(min(self.yardstick.time(4) for _ in range(4)) / 4)
 
@@ -252,7 +252,7 @@ class OpenCase:
         checks = self._checks()
         self._check_device()
         self._check_plausible()
-        if self.values and median(self.values) < LONG:
+        if self.program.pieces or (self.values and median(self.values) < LONG):
             self.facts |= self.program.counts()
         self.facts |= self.program.facts
         return {"series": [vars(one) for one in series], "checks": checks, "facts": self.facts}
@@ -284,8 +284,7 @@ class OpenCase:
         if first is None:
             return None
         for lesson in range(LESSONS + 1):
-            last = self.program.losses()
-            assert last is not None
+            last = self.program.losses() or {}
             for name, value in first.items():
                 if not (math.isfinite(value) and math.isfinite(last[name]) and value >= 0 and last[name] >= 0):
                     raise Wrong(f"{_told(name, value, last[name])}: it must be finite and not negative")

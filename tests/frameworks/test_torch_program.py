@@ -1,0 +1,165 @@
+"""A PyTorch program beyond the plain step: pieces, batches from disk, counted kernels, foreseen memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mldyno import datasets, plugins
+from mldyno.frameworks import Unsupported
+from mldyno.frameworks._torch_counts import count_operations
+from mldyno.records import Case
+from mldyno.worker.opened import open_case
+from mldyno.workloads import Piece, Recipe
+
+CPU = torch.device("cpu")
+
+
+class Few:
+    """A small data set in memory, as the readers give one."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.shape = count, (1, 28, 28)
+
+    def pixels(self, index: int) -> bytes:
+        return bytes([25 * (index % 10)]) * 784
+
+    def label(self, index: int) -> int:
+        return index % 10
+
+
+DATA: Any = datasets.Opened("few", "synthetic", Few(130), Few(40), (0.1,), (0.3,))  # type: ignore[arg-type]
+
+
+def program(case: Case, build: Any = None, data: Any = None) -> Any:
+    framework = plugins.framework("torch")
+    framework.start()
+    return framework.open(case, build or plugins.workload(case.workload).build["torch"], data)
+
+
+def test_batches_from_disk_are_decoded_normalised_and_shuffled() -> None:
+    opened = program(Case("mnist-cnn", mode="train", batch=16, placement="loader"), data=DATA)
+    inputs, labels = opened.fixed
+    assert inputs.shape == (16, 1, 28, 28)
+    assert labels.tolist() == [index % 10 for index in range(16)]
+    assert inputs[3].flatten().tolist() == pytest.approx([(75 / 255 - 0.1) / 0.3] * 784)
+    first, second = next(opened.batches)[1].tolist(), next(opened.batches)[1].tolist()
+    assert first != [index % 10 for index in range(16)]
+    assert first != second
+
+
+def test_an_epoch_takes_every_item_once_and_ends_with_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = program(Case("mnist-cnn", mode="train", batch=16, placement="loader"), data=DATA)
+    seen: list[int] = []
+    train = opened._train
+    monkeypatch.setattr(opened, "_train", lambda x, y, update: (seen.append(len(x)), train(x, y, update)))
+    assert opened.pieces == {"data": 16, "epoch": 170}
+    opened.run_piece("epoch")
+    assert seen == [16] * 8 + [2]
+    assert 0 <= opened.facts["accuracy"] <= 1
+    assert opened.network.training
+
+
+def test_inference_reads_the_held_out_items() -> None:
+    opened = program(Case("mnist-cnn", mode="infer", batch=16, placement="loader"), data=DATA)
+    assert opened.pieces["epoch"] == 40
+    opened.run(5)  # more batches than there are: it begins anew
+    assert opened.output.shape == (16, 10)
+
+
+def test_a_batch_larger_than_the_data_set_is_unsupported() -> None:
+    with pytest.raises(Unsupported, match="few has 130 items"):
+        program(Case("mnist-cnn", mode="train", batch=131, placement="loader"), data=DATA)
+
+
+def in_two_pieces(module: Any, case: Case) -> Recipe:
+    """A model whose step doubles, then adds one."""
+    return Recipe(
+        network=torch.nn.Linear(2, 2),
+        draw=lambda: (torch.rand(case.batch or 1, 2), torch.rand(case.batch or 1, 2)),
+        loss=torch.nn.functional.mse_loss,
+        optimiser=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        pieces={
+            "double": Piece(lambda network, inputs, before: 2 * inputs, 3),
+            "add": Piece(lambda network, inputs, before: before + 1, 4),
+        },
+    )
+
+
+@pytest.mark.parametrize("placement", ["device", "roundtrip"])
+def test_a_step_in_pieces_hands_on_what_each_gave(placement: Any) -> None:
+    opened = program(Case("mlp", mode="infer", batch=1, placement=placement), in_two_pieces)
+    assert opened.pieces == {"double": 3, "add": 4}
+    for name in opened.pieces:
+        opened.run_piece(name)
+    assert torch.equal(opened.output, 2 * opened.fixed[0] + 1)
+    opened.run(2)
+    assert opened.output.shape == (1, 2)
+
+
+def test_forward_and_backward_alone_change_no_weight_but_a_lesson_does() -> None:
+    opened = program(Case("attention", mode="train", batch=2, seq=8))
+    before = [one.clone() for one in opened.network.parameters()]
+    opened.run(2)
+    assert all(torch.equal(a, b) for a, b in zip(before, opened.network.parameters(), strict=True))
+    opened.learn()
+    assert not all(torch.equal(a, b) for a, b in zip(before, opened.network.parameters(), strict=True))
+
+
+def test_kernels_and_host_reads_are_counted() -> None:
+    x = torch.rand(4, 4)
+
+    def work() -> None:
+        y = (x @ x).t().relu()  # two kernels; the view is none
+        float(y.sum())  # a third, and a read
+
+    assert count_operations(torch, CPU, work) == (3, 1)
+
+
+def test_what_an_optimiser_reads_of_its_own_counters_is_no_host_read() -> None:
+    opened = program(Case("bert-tiny", mode="train", batch=2, seq=8))
+    counts = opened.counts()
+    assert counts["host_reads_per_step"] == 0
+    assert counts["kernels_per_step"] > 100
+
+
+def test_kernels_of_a_step_do_not_count_how_its_batch_was_made() -> None:
+    plain = program(Case("mnist-cnn", mode="infer", batch=16)).counts()
+    assert program(Case("mnist-cnn", mode="infer", batch=16, placement="loader"), data=DATA).counts() == plain
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("infer", 4.0 + 4 * 16 + 2 * 8), ("train", 3 * 4.0 + 4 * 16)])
+def test_memory_is_foreseen_without_taking_it(mode: Any, expected: float) -> None:
+    """Weights of 4 MiB, four batches of 16 MiB; training holds gradients and momentum besides, and activations."""
+    framework = plugins.framework("torch")
+    framework.start()
+    case = Case("mlp", mode=mode, batch=4096)
+    foreseen = (framework.foresee(case, plugins.workload("mlp").build["torch"]) or 0) / 2**20
+    assert expected <= foreseen <= expected + 5 * 8  # activations of 8 MiB a layer
+
+
+def test_a_whole_run_learns_from_its_data_set_and_fetches_it_only_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    from mldyno.worker import whole
+
+    def prepare(name: str, source: str, folder: str, progress: Any) -> None:
+        made.append(folder)
+
+    monkeypatch.setattr(whole, "prepare", prepare)
+    monkeypatch.setattr("mldyno.worker.opened.open_set", lambda **data: DATA)
+    case = {"workload": "mnist-cnn", "mode": "train", "batch": 10, "placement": "loader"}
+    wish = {"case": case, "epochs": 2, "data": {"name": "few", "source": "synthetic", "folder": str(tmp_path)}}
+    assert whole.train(wish) == 0
+    assert made == [str(tmp_path)]
+
+
+def test_a_record_says_which_data_it_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mldyno.worker.opened.open_set", lambda **data: DATA)
+    content = {"workload": "mnist-cnn", "mode": "train", "batch": 10, "placement": "loader"}
+    where = {"name": "few", "source": "synthetic", "folder": ""}
+    assert open_case(content, where).facts["data"] == "synthetic"
