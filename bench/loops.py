@@ -24,8 +24,8 @@ from mldyno.workloads import Recipe
 
 LEAST, MOST = 0.99, 1.01  # a harness that seems faster than the loop is as wrong as a slower one
 THREADS = 1
-PORTION = 0.06  # s of steps that each side does in a round, or one block where that takes longer
-WARMUP, SECONDS, ROUNDS = 1.0, 5.0, 24  # s of warming up, s of measuring and rounds at least, of each case
+PORTION = 0.02  # s of steps that each side does in a round, or one block where that takes longer
+WARMUP, SECONDS, ROUNDS = 1.0, 4.0, 16  # s of warming up, s of measuring and rounds at least, of each case
 # Batch and sequence length with which a step is as short as the model allows.
 SIZES: Mapping[str, tuple[int, int | None]] = {
     "attention": (2, 64), "attention-1head": (2, 64), "bert-base": (1, 8), "bert-large": (1, 8), "bert-tiny": (4, 32),

@@ -31,7 +31,7 @@ CASES = (("bert-base", "train"), ("bert-base", "infer"), ("gpt2", "train"), ("gp
 QUICK = (("bert-base", "train"),)
 SIZES: Mapping[str, tuple[int, int]] = {"bert-base": (2, 128), "gpt2": (1, 128)}
 SMALL: Mapping[str, tuple[int, int]] = {"bert-base": (1, 8), "gpt2": (1, 8)}
-SECONDS, ROUNDS = 60.0, 36  # of measuring for each case, whichever takes longer
+SECONDS, ROUNDS = 45.0, 30  # of measuring for each case, whichever takes longer
 AGREE = 1e-4  # largest difference of two logits: the weights are the same
 
 Step = Callable[[Any, Any], Any]
