@@ -25,7 +25,7 @@ from mldyno.workloads import Recipe
 LEAST, MOST = 0.99, 1.01  # a harness that seems faster than the loop is as wrong as a slower one
 THREADS = 1
 PORTION = 0.02  # s of steps that each side does in a round, or one block where that takes longer
-WARMUP, SECONDS, ROUNDS = 1.0, 4.0, 16  # s of warming up, s of measuring and rounds at least, of each case
+WARMUP, SECONDS, ROUNDS = 1.0, 4.0, 12  # s of warming up, s of measuring and rounds at least, of each case
 # Batch and sequence length with which a step is as short as the model allows.
 SIZES: Mapping[str, tuple[int, int | None]] = {
     "attention": (2, 64), "attention-1head": (2, 64), "bert-base": (1, 8), "bert-large": (1, 8), "bert-tiny": (4, 32),
@@ -58,11 +58,11 @@ def measure(work: Work) -> Chapter:
     chapter = Chapter("8. A step as mldyno reports it, over a hand-written loop's")
     effort = (0.2, 0.3, 4) if work.quick else (WARMUP, SECONDS, ROUNDS)
     for case in cases(QUICK if work.quick else tuple(SIZES)):
-        say(f"  {case.workload} {case.mode}")
         found = _compare(case, *effort)
         size = f"batch {case.batch}" + (f", sequence {case.seq}" if case.seq else "")
         how = f"{size}; {found.rounds} rounds of {found.steps} step{'s' * (found.steps > 1)} each"
         name = f"`{case.workload}` {case.mode}"
+        say(f"  {case.workload} {case.mode}: {found.value:.4f} ± {found.half_width:.4f}")
         chapter.figures.append(Figure(name, found.value, "", MOST, how, LEAST, found.half_width))
         chapter.notes.append(f"{name}: {show_seconds(found.ours)} over {show_seconds(found.theirs)} a step.")
     chapter.notes.insert(
