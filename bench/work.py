@@ -19,6 +19,8 @@ class Work:
 
     folder: Path
     quick: bool
+    bert_store: Path | None = None
+    """A store that holds a run of apple-silicon-bert already."""
 
     @cached_property
     def start_repeats(self) -> int:

@@ -1,18 +1,150 @@
-"""The benches of the product's own speed run, and a quick run leaves the results alone."""
+"""The benches of the product's own speed run, a quick run leaves the results alone, and the page says what is kept."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
+from bench import bench_self, bert_suite, loops, memory, models
+from bench.results import Chapter, Circumstances, Figure, Measured, keep, page, read
+from bench.work import Work
+
+from mldyno import plugins
+from mldyno.workloads import gpt2
 
 ROOT = Path(__file__).parent.parent
+THEN = Circumstances("2026-01-31", "0123456", 0.5, "a machine", "a system", "versions")
+NOW = replace(THEN, date="2026-02-01", commit="fedcba9", versions="newer versions")
+
+
+def quick(*chapters: int) -> str:
+    words = [word for chapter in chapters for word in ("--only", str(chapter))]
+    command = [sys.executable, str(ROOT / "bench" / "bench_self.py"), "--quick", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_a_quick_run_shows_its_figures_and_writes_nothing() -> None:
-    results = ROOT / "bench" / "RESULTS.md"
-    before = results.read_bytes()
-    command = [sys.executable, str(ROOT / "bench" / "bench_self.py"), "--quick", "--only", "4"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "records a second over a bare loop" in done.stdout
-    assert results.read_bytes() == before
+    files = (bench_self.RESULTS, bench_self.DATA)
+    before = [file.read_bytes() for file in files]
+    assert "| records a second over a bare loop |" in quick(4)
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_our_networks_are_measured_beside_those_of_transformers() -> None:
+    assert "| `bert-base` train |" in quick(7)
+
+
+def test_steps_loops_memory_and_the_suite_are_measured() -> None:
+    shown = quick(8, 9, 10)
+    assert "| `mlp` train |" in shown
+    assert "| 0.99 to 1.01 |" in shown
+    assert "| `mnist-linear` train |" in shown
+    assert "| train, batch 16, sequence 128, cpu |" in shown
+
+
+# -- what is kept --------------------------------------------------------------------------------
+
+
+def test_the_page_says_what_is_kept() -> None:
+    kept = read(bench_self.DATA)
+    assert set(kept) <= set(bench_self.FIGURES)
+    assert bench_self.RESULTS.read_text(encoding="utf-8") == page(kept)
+
+
+def test_a_chapter_measured_anew_leaves_the_others_as_they_were(tmp_path: Path) -> None:
+    data, shown = tmp_path / "results.json", tmp_path / "RESULTS.md"
+    old = {n: Measured(Chapter(f"{n}. Old", [Figure("a", 1.0, "s", 2.0, "so")], ["note"]), THEN) for n in (2, 10, 1)}
+    for number, one in old.items():
+        keep(number, one, data, shown)
+    new = Measured(Chapter("2. New", [Figure("b", 3.0, "", None, "thus", least=4.0, half_width=0.25)]), NOW)
+    keep(2, new, data, shown)
+    assert read(data) == {1: old[1], 2: new, 10: old[10]}
+    text = shown.read_text(encoding="utf-8")
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## 1. Old", "## 2. New", "## 10. Old"]
+    assert "| b | 3 ± 0.25 | at least 4 | **no** | thus |" in text
+    assert "2 of 3 targets are met." in text
+    assert "- machine: a machine\n" in text
+    assert "- versions (1, 10): versions\n- versions (2): newer versions\n" in text
+    assert "## 2. New\n\nMeasured on 2026-02-01 at commit fedcba9; load" in text
+    assert text.count("Measured on 2026-01-31 at commit 0123456; load") == 2
+
+
+@pytest.mark.parametrize(("value", "met"), [(0.989, False), (0.99, True), (1.01, True), (1.011, False)])
+def test_a_figure_between_two_bounds_is_held_against_both(value: float, met: bool) -> None:
+    figure = Figure("a", value, "", 1.01, "so", least=0.99, half_width=0.5)
+    assert figure.met is met
+    assert figure.target == "0.99 to 1.01"
+
+
+def test_a_figure_without_a_target_is_not_met_or_missed() -> None:
+    figure = Figure("a", 2.0, "×", None, "so")
+    assert (figure.met, figure.target, figure.shown) == (None, "", "2 ×")
+
+
+# -- what is measured ----------------------------------------------------------------------------
+
+
+def test_every_workload_with_a_torch_version_is_held_against_a_loop_in_every_mode() -> None:
+    catalogue = [plugins.workload(name) for name in plugins.names("workloads")]
+    expected = {(one.name, mode) for one in catalogue if "torch" in one.build for mode in one.modes}
+    assert {(case.workload, case.mode) for case in loops.cases(tuple(loops.SIZES))} == expected
+
+
+@pytest.mark.parametrize("name", ["copy", "mlp"])
+def test_a_loop_by_hand_does_as_many_steps_as_it_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch import nn
+
+    seen: list[Any] = []
+    inner = nn.Module.__call__
+
+    def watched(module: Any, *given: Any) -> Any:
+        seen.append(module)
+        return inner(module, *given)
+
+    loop = loops._by_hand(next(loops.cases((name,))))
+    monkeypatch.setattr(nn.Module, "__call__", watched)
+    loop(3)
+    assert len([module for module in seen if module is seen[0]]) == 3
+
+
+def test_tokens_decoded_with_transformers_are_those_that_it_generates_itself() -> None:
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(1)
+    config = GPT2Config(
+        vocab_size=50, n_positions=64, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=None
+    )
+    network, ids = GPT2LMHeadModel(config).eval(), torch.randint(1, 50, (2, 4))
+    with torch.inference_mode():
+        found = models._generated(network, ids)
+        told = network.generate(ids, do_sample=False, max_new_tokens=gpt2.DECODED + 1, pad_token_id=0)
+    assert torch.equal(found, told[:, ids.shape[1] + 1 :])
+
+
+def test_the_suite_is_held_against_100_steps_of_each_case(
+    rehearse: Callable[..., Any], script: Callable[..., None], tmp_path: Path
+) -> None:
+    script({"match": "*/infer/*", "step": 0.5}, {"match": "*/b256/s512/*", "fail": "oom"}, {"match": "*", "step": 2.0})
+    rehearse(bert_suite.SUITE, device="cpu")
+    rehearse("mlp")
+    chapter = bert_suite.measure(Work(tmp_path, quick=False, bert_store=tmp_path / "records.sqlite"))
+    records = bert_suite.newest_run(tmp_path / "records.sqlite")
+    assert len(chapter.figures) == 11 + 1  # train b256 s512 ran out of memory
+    walls = [float(record.facts["wall_time"] or 0) for record in records if record.status == "ok"]
+    assert chapter.figures[-1].value == pytest.approx(sum(walls) / (6 * 50 + 5 * 200))
+    assert chapter.figures[-1].name == "all 11 that came out ok, of 12"
+    assert chapter.figures[0].value == pytest.approx(walls[0] / 200)
+    assert "train, batch 256, sequence 512, cpu: oom" in chapter.notes[0]
+
+
+def test_the_steps_of_a_record_are_those_of_all_its_phases(rehearse: Callable[..., Any]) -> None:
+    (record,) = rehearse("mlp", mode="train", steps=7).records
+    early = [one for one in record.series if one.metric == "step_time" and one.phase != "steady"]
+    assert memory.trained(record) == 7 + sum(one.block * len(one.values) for one in early)
+    assert {one.phase for one in early} == {"first", "warmup"}
