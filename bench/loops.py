@@ -165,10 +165,10 @@ def _training(recipe: Recipe, batches: Iterator[Any]) -> Loop:
     def loop(steps: int) -> None:
         for _ in range(steps):
             x, y = next(batches)
-            optimiser.zero_grad()
             loss(network(x), y).backward()
             if updates:
                 optimiser.step()
+            optimiser.zero_grad()  # last, as in a step of mldyno: who keeps gradients between blocks holds the heap
 
     return loop
 
