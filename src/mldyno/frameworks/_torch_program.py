@@ -78,6 +78,7 @@ class TorchProgram:
         self.batches = self._stream(pool)
         self.output: Any = None
         self.carried: Any = None
+        self.first_loss: Any = None
         self.facts: dict[str, Any] = {}
 
     def _optimiser(self, network: Any) -> Any:
@@ -116,7 +117,10 @@ class TorchProgram:
 
     def _train(self, inputs: Any, targets: Any, update: bool) -> Any:
         output = self.network(inputs)
-        self.recipe.loss(output, targets).backward()
+        loss = self.recipe.loss(output, targets)
+        loss.backward()
+        if self.first_loss is None:
+            self.first_loss = loss.detach()
         if update:
             self.optimiser.step()
         self.optimiser.zero_grad()
@@ -231,6 +235,12 @@ class TorchProgram:
         return str(seen)
 
     # -- proofs ----------------------------------------------------------------------------------
+
+    def first_losses(self) -> Mapping[str, float] | None:
+        """Training: the loss that the first step found, where it was on the fixed batch; no pass is made for it."""
+        if self.loader is None and self.first_loss is not None:
+            return {"loss": float(self.first_loss)}
+        return self.losses()
 
     def losses(self) -> Mapping[str, float] | None:
         """Training: what must fall; the loss on the fixed batch in train mode, or the workload's own proofs."""

@@ -152,8 +152,8 @@ class OpenCase:
         }
 
     def _note_loss(self) -> None:
-        """The loss at the start: after the very first step, which must find nothing warm."""
-        self.first_losses = self.program.losses()
+        """The loss at the start, asked for after the very first step, which must find nothing warm."""
+        self.first_losses = self.program.first_losses()
 
     def _check_device(self) -> None:
         seen = self.program.seen_device()
