@@ -21,7 +21,7 @@ from mldyno.records import Record
 from mldyno.units import show_bytes
 
 MORE = 1.02  # the worker's peak over the script's, at most
-TURNS = 3
+TURNS = 2
 STEPS = 2  # that are measured
 FULL: Mapping[str, Any] = {"workload": "bert-base", "batch": 16, "seq": 128}
 QUICK: Mapping[str, Any] = {"workload": "mnist-linear", "batch": 64}
