@@ -169,6 +169,18 @@ def test_devices_are_asked_for_only_where_a_word_stands_for_them(tmp_path: Path)
     assert asked == []
 
 
+def test_gpu_is_the_first_accelerator_and_all_are_all() -> None:
+    def devices(*words: str) -> list[str]:
+        axes = {"device": list(words), "mode": ["infer"]}
+        return [case.device for case in expand(["mlp"], axes, here=lambda framework: ["cpu", "cuda:0", "cuda:1"]).cases]
+
+    assert devices("gpu") == ["cuda:0"]
+    assert devices("all") == ["cpu", "cuda:0", "cuda:1"]
+    assert devices("cuda:1") == ["cuda:1"]
+    assert devices("cuda", "gpu", "all") == ["cuda:0", "cpu", "cuda:1"]
+    assert devices("cuda:9") == ["cuda:9"]  # not here: its record will say so
+
+
 def test_an_accelerator_that_is_not_here_is_said(tmp_path: Path) -> None:
     with pytest.raises(MldynoError, match="no accelerator found, only the CPU; `mldyno doctor`"):
         expand([own(tmp_path, f"{MLP}device = 'gpu'\n")], {})

@@ -9,7 +9,7 @@ import pytest
 
 from mldyno import records
 from mldyno.errors import MldynoError, UsageError
-from mldyno.records import AXIS, Case, Machine, Record, Run, axis_named, content_id, seal, upgrade
+from mldyno.records import AXIS, Case, Device, Machine, Record, Run, axis_named, content_id, content_of, seal, upgrade
 
 
 def a_record(**changes: Any) -> Record:
@@ -58,11 +58,30 @@ def test_modes_are_understood_in_long_and_cuda_means_the_first() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("cuda:1", "cuda:1"),
+        ("cuda:00", "cuda:0"),
+        ("mps:0", "mps"),
+        ("xpu:0", "xpu"),
+        ("xpu:3", "xpu:3"),
+        ("cpu:0", "cpu"),
+    ],
+)
+def test_a_device_has_one_name_however_it_is_typed(text: str, name: str) -> None:
+    assert AXIS["device"].parse(text) == name
+
+
+@pytest.mark.parametrize(
     ("axis", "text"),
     [
         ("mode", "sleep"),
         ("device", "tpu"),
         ("device", "cuda:x"),
+        ("device", "cuda:"),
+        ("device", "cuda:-1"),
+        ("device", "cuda:٣"),
+        ("device", f"cuda:{'9' * 5000}"),
         ("batch", "0"),
         ("batch", "-1"),
         ("batch", "1.5"),
@@ -82,3 +101,15 @@ def test_an_old_schema_is_upgraded_step_by_step_and_a_newer_one_refused(monkeypa
         upgrade({"schema": 2})
     with pytest.raises(MldynoError, match="whole number"):
         upgrade({"schema": True})
+
+
+def test_a_device_without_facts_is_written_as_before_there_were_any() -> None:
+    bare = Device("cuda:0", "torch", "NVIDIA T4", 15 << 30)
+    content = content_of(a_record(machine=Machine("m", devices=(bare,))))
+    assert content["machine"]["devices"] == [
+        {"name": "cuda:0", "framework": "torch", "title": "NVIDIA T4", "memory": 15 << 30}
+    ]
+    told = replace(bare, facts={"power_limit": 70.0})
+    record = a_record(machine=Machine("m", devices=(told,)))
+    assert content_of(record)["machine"]["devices"][0]["facts"] == {"power_limit": 70.0}
+    assert record.id == content_id(asdict(record)) != a_record(machine=Machine("m", devices=(bare,))).id

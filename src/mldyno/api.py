@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any
 
@@ -81,12 +81,17 @@ def _listed(values: Sequence[Any] | Any) -> list[str]:
     return [str(one) for one in several]
 
 
-def _device_names(framework: str) -> list[str]:
-    return [device.name for device in devices_of(framework)]
-
-
 def probe(frameworks: Sequence[str]) -> dict[str, Any]:
-    """What each framework is and sees here, found out in a process of its own."""
+    """What each framework is and sees here, found out in a process of its own, with what vendors say of its devices."""
+    answer, vendors = _seen(frameworks), machines.Vendors()
+    for found in answer["frameworks"].values():
+        if "devices" in found:
+            found["devices"] = [asdict(one) for one in vendors.describe(Device(**seen) for seen in found["devices"])]
+    return answer
+
+
+def _seen(frameworks: Sequence[str]) -> dict[str, Any]:
+    """What each framework says of itself, in a process of its own."""
     from mldyno.runner.worker_process import Ended, WorkerProcess
 
     worker = WorkerProcess(_python(), lambda: None)
@@ -99,13 +104,13 @@ def probe(frameworks: Sequence[str]) -> dict[str, Any]:
         worker.kill()
 
 
-def devices_of(framework: str) -> list[Device]:
-    """The devices a framework can use here."""
+def _device_names(framework: str) -> list[str]:
+    """The devices that a framework can use here; for names nobody else need be asked."""
     plugins.check("frameworks", framework)
-    found = probe([framework])["frameworks"][framework]
+    found = _seen([framework])["frameworks"][framework]
     if "error" in found:
         raise MldynoError(f"{framework}: {found['error']}.")
-    return [Device(**one) for one in found["devices"]]
+    return [str(device["name"]) for device in found["devices"]]
 
 
 def _python() -> str:

@@ -29,6 +29,7 @@ PLACEMENTS: tuple[str, ...] = get_args(Placement)
 DEVICE_KINDS = ("cpu", "gpu", "mps", "cuda", "xpu", "sim")
 
 BIGGEST = 2**53  # whole numbers in a record stay exact in any JSON reader
+Fact = float | int | str | bool | None
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,20 @@ class Axis:
                 raise UsageError(f"'{text[:40]}' is not a {self.name}; write a whole number such as 16.")
             return int(text)
         if self.name == "device":
-            kind, _, index = text.partition(":")
-            if kind not in DEVICE_KINDS or (":" in text and not index.isdecimal()):
-                raise unknown("device", text, (*DEVICE_KINDS, "cuda:0", "all"))
-        elif self.values and text not in self.values:
+            return _device_name(text)
+        if self.values and text not in self.values:
             raise unknown(self.name, text, self.values)
         return text
+
+
+def _device_name(text: str) -> str:
+    """The one name of a device: cuda always has a number, any other kind only from its second device on."""
+    kind, colon, number = text.partition(":")
+    numbered = number.isascii() and number.isdecimal() and len(number) < 5
+    if kind not in DEVICE_KINDS or (colon and not numbered):
+        raise unknown("device", text, (*DEVICE_KINDS, "cuda:0", "all"))
+    index = int(number or 0)
+    return f"{kind}:{index}" if index or kind == "cuda" else kind
 
 
 _YES_NO = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
@@ -103,7 +112,7 @@ _YES_NO = {"yes": True, "true": True, "on": True, "no": False, "false": False, "
 AXES: tuple[Axis, ...] = (
     Axis("workload", "what is computed"),
     Axis("framework", "torch, or fake for a rehearsal"),
-    Axis("device", "cpu, mps, cuda:0, xpu, gpu (the accelerator), all", words={"cuda": "cuda:0"}),
+    Axis("device", "cpu, mps, cuda:0, xpu, gpu (the accelerator), all"),
     Axis("mode", "train, infer", MODES, words={"training": "train", "inference": "infer"}),
     Axis("precision", ", ".join(PRECISIONS), PRECISIONS),
     Axis("batch", "items per step", number=True, aliases=("batch-size", "batch_size")),
@@ -165,12 +174,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Device:
-    """One device a framework can use."""
+    """One device a framework can use: what its vendor calls it, its memory in B, and what else is known of it."""
 
     name: str
     framework: str
     title: str = "unknown"
     memory: int | None = None
+    facts: dict[str, Fact] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -209,9 +219,6 @@ class Checks:
     learned: bool | None = None
     agrees: bool | None = None
     error: float | None = None
-
-
-Fact = float | int | str | bool | None
 
 
 @dataclass(frozen=True)
@@ -254,8 +261,8 @@ class Record:
 
 
 SCHEMA = 1
-# Schema history. 1: the first. A change of shape raises SCHEMA and adds `UPGRADES[old]`,
-# a function from the old shape's dictionary to the next one's.
+# Schema history. 1: the first; a device's facts came later, and may be missing in it. A change of shape raises
+# SCHEMA and adds `UPGRADES[old]`, a function from the old shape's dictionary to the next one's.
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
@@ -280,12 +287,20 @@ def content_of(record: Record) -> dict[str, Any]:
         **vars(record),
         "run": vars(record.run),
         "case": vars(record.case),
-        "machine": {**vars(machine), "devices": [vars(device) for device in machine.devices]},
+        "machine": {**vars(machine), "devices": [_content_of_device(device) for device in machine.devices]},
         "software": vars(record.software),
         "series": [vars(series) for series in record.series],
         "checks": vars(record.checks),
         "warnings": [vars(warning) for warning in record.warnings],
     }
+
+
+def _content_of_device(device: Device) -> dict[str, Any]:
+    """A device as a plain dictionary, without its facts where there are none.
+
+    Records were sealed before devices had facts: so they keep their text, and with it their id.
+    """
+    return {name: value for name, value in vars(device).items() if name != "facts" or value}
 
 
 def seal(record: Record) -> Record:

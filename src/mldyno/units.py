@@ -76,6 +76,11 @@ def show_bytes(value: float) -> str:
     raise AssertionError("unreachable")
 
 
+def show_hertz(value: float) -> str:
+    """A clock as a person reads it: 1.59 GHz, 405 MHz."""
+    return f"{digits(value / 1e9)} GHz" if value >= 1e9 else f"{digits(value / 1e6)} MHz"
+
+
 def show(value: float, unit: str, error: float | None = None) -> str:
     """A value of any of the product's units as a person reads it."""
     if unit == "s":

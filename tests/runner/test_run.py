@@ -13,6 +13,7 @@ import pytest
 
 from mldyno import api
 from mldyno.analysis.outcomes import Outcome
+from mldyno.machine._facts import Told
 from mldyno.records import Case, Record
 from mldyno.runner.events import Listener
 from mldyno.runner.interrupts import Interrupts
@@ -169,3 +170,22 @@ def test_a_process_that_did_not_come_out_well_is_in_the_trust_line(store: Store,
     bad = replace(other, status="oom", reason="no room")
     told = trust(Outcome((good, bad)))
     assert "1 of 2 processes oom (no room)" in told
+
+
+def test_vendors_are_asked_once_in_a_run_and_never_while_a_case_is_measured(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: list[int] = []
+
+    def looked() -> Told:
+        alive.append(len(psutil.Process().children()))
+        return Told("a CPU by name", facts={"cores": 7})
+
+    monkeypatch.setattr("mldyno.machine._linux.cpu", looked)
+    plan = api.command_plan(["true"], {"steps": 2, "repeats": 3, "budget": 0.1})
+    records = api.run_plan(plan, store).records
+    assert [record.status for record in records] == ["ok"] * 3
+    assert alive == [0]
+    for record in records:
+        (device,) = record.machine.devices
+        assert (device.title, device.memory, device.facts) == ("a CPU by name", record.machine.memory, {"cores": 7})

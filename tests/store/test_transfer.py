@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -11,9 +12,9 @@ import pytest
 
 from mldyno import api
 from mldyno.errors import ImportFileError
-from mldyno.records import content_id
+from mldyno.records import content_id, seal
 from mldyno.store import Query, Store, transfer
-from mldyno.store.codec import encode, json_schema
+from mldyno.store.codec import BadRecord, decode, encode, json_schema
 from mldyno.store.reference import FILE, newest, published
 
 Rehearse = Callable[..., api.Results]
@@ -92,3 +93,32 @@ def test_every_published_row_is_a_record_with_its_note() -> None:
     withdrawn = [record for record in published() if any(w.code == "superseded" for w in record.warnings)]
     assert len(withdrawn) == 12
     assert not {record.id for record in withdrawn} & {record.id for record in newest()}
+
+
+OLD = Path(__file__).parent / "recorded" / "before-device-facts.jsonl"
+
+
+def test_a_record_from_before_devices_had_facts_keeps_its_text_and_its_id(store: Store, tmp_path: Path) -> None:
+    text = OLD.read_text()
+    record = decode(text)
+    assert [device.facts for device in record.machine.devices] == [{}, {}]
+    assert encode(record) == text.strip()
+    assert seal(record).id == record.id == "e3537e84d2bb2852404807a5b69992f1"
+    assert api.import_([str(OLD)], store) == (1, 1)
+    api.export(str(tmp_path / "out.jsonl"), "jsonl", store=store)
+    assert (tmp_path / "out.jsonl").read_text() == text
+    again = Store(tmp_path / "again.sqlite")
+    again.append(store.stream(Query(heads=False)))
+    assert list(again.texts(Query(heads=False))) == [text.strip()]
+
+
+def test_facts_of_devices_travel_and_are_checked(store: Store, tmp_path: Path) -> None:
+    old = decode(OLD.read_text())
+    told = replace(old.machine.devices[1], facts={"driver": "535.104.05", "power_limit": 70.0, "multiprocessors": 40})
+    record = seal(replace(old, machine=replace(old.machine, devices=(old.machine.devices[0], told))))
+    assert record.id != old.id
+    assert decode(encode(record)) == record
+    jsonschema.Draft202012Validator(json.loads(SHIPPED.read_text())).validate(json.loads(encode(record)))
+    wild = replace(told, facts={"clock": 1e300})
+    with pytest.raises(BadRecord, match="a device's fact clock is out of range"):
+        decode(encode(seal(replace(record, machine=replace(record.machine, devices=(wild,))))))

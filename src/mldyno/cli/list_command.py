@@ -29,8 +29,8 @@ def command(kind: str | None, store: str | None, as_json: bool) -> None:
       mldyno list
       mldyno list machines
     """
-    if kind == "machines" and as_json:
-        print_json({"machines": machines_json(store)})
+    if as_json and kind in ("machines", "devices"):
+        print_json({kind: machines_json(store) if kind == "machines" else devices_json()})
         return
     found = {name: _rows(name, store) for name in ([kind] if kind else KINDS[:3])}
     if as_json:
@@ -72,15 +72,24 @@ def _frameworks() -> Rows:
 
 
 def _devices() -> Rows:
-    from mldyno import api
+    return [(one["name"], one["about"]) for one in devices_json()]
 
-    found = api.probe(plugins.names("frameworks"))["frameworks"]
-    rows = []
-    for name, facts in found.items():
+
+def devices_json() -> list[dict[str, Any]]:
+    """The devices that each framework sees, with all that is known of them; one that can't be started says why."""
+    from mldyno import api
+    from mldyno.records import Device
+    from mldyno.views.devices import device_line
+
+    found: list[dict[str, Any]] = []
+    for framework, facts in api.probe(plugins.names("frameworks"))["frameworks"].items():
         if "error" in facts:
-            rows.append((name, facts["error"]))
-        rows += [(f"{name} {device['name']}", device["title"]) for device in facts.get("devices", ())]
-    return rows
+            found.append({"name": framework, "about": facts["error"], "framework": framework, "device": None})
+        for device in facts.get("devices", ()):
+            known = {name: device[name] for name in ("framework", "title", "memory", "facts")}
+            line = device_line(Device(**device))
+            found.append({"name": f"{framework} {device['name']}", "about": line, "device": device["name"], **known})
+    return found
 
 
 def _machines(store: str | None) -> Rows:

@@ -112,7 +112,7 @@ class Command:
         """The machine's processor, on which every process starts."""
         from mldyno.records import Device
 
-        return [Device("cpu", "command", "CPU")]
+        return [Device("cpu", "command")]
 
     def open(self, case: Case, build: Callable[..., Any] | None, data: Opened | None = None) -> CommandProgram:
         """Take the words of the command."""

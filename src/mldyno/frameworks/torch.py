@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Unsupported, _torch_memory
+from mldyno.frameworks import Unsupported, _torch_devices, _torch_memory
 from mldyno.frameworks._torch_program import SEED, Build, TorchProgram, check, waiting
 
 if TYPE_CHECKING:
@@ -71,24 +71,7 @@ class Torch:
 
     def devices(self) -> list[Device]:
         """The CPU, and every accelerator that torch finds."""
-        from mldyno.records import Device
-
-        found = [Device("cpu", "torch", "CPU")]
-        accelerator = self.torch.accelerator
-        if accelerator.is_available():
-            kind = accelerator.current_accelerator().type
-            count = accelerator.device_count()
-            for index in range(count):
-                name = f"{kind}:{index}" if kind == "cuda" or count > 1 else kind
-                found.append(Device(name, "torch", *self._properties(kind, index)))
-        return found
-
-    def _properties(self, kind: str, index: int) -> tuple[str, int | None]:
-        try:
-            properties = getattr(self.torch, kind).get_device_properties(index)
-            return str(properties.name), int(properties.total_memory)
-        except (AttributeError, RuntimeError, AssertionError):
-            return kind, None
+        return _torch_devices.found(self.torch)
 
     def open(self, case: Case, build: Build | None, data: Opened | None = None) -> TorchProgram:
         """Build the case on its device, or say why it can't be."""

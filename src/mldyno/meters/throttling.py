@@ -8,27 +8,16 @@ All are read twice, at the start and at the end of a case; none while it is meas
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 from contextlib import suppress
 from glob import glob
 
+from mldyno import tools
 from mldyno.records import Series
 
 CORES = "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_count"
 # Bits of the driver's mask that mean too hot or too much power; the others mean idle or a user's own limit.
 HOT = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
-
-
-def _say(*command: str) -> str:
-    """What a system tool prints; empty where it is missing, slow or fails."""
-    if shutil.which(command[0]) is None:
-        return ""
-    with suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=5, check=False)
-        return done.stdout if done.returncode == 0 else ""
-    return ""
 
 
 def core_throttles() -> float | None:
@@ -42,7 +31,7 @@ def core_throttles() -> float | None:
 
 def speed_limit() -> float | None:
     """The share of its full speed that macOS lets the CPU have; None where it does not say."""
-    for line in _say("pmset", "-g", "therm").splitlines():
+    for line in tools.ask("pmset", "-g", "therm").splitlines():
         if "CPU_Speed_Limit" in line:
             with suppress(ValueError):
                 return float(line.partition("=")[2]) / 100
@@ -53,7 +42,7 @@ def gpu_held_back() -> float | None:
     """1 where NVIDIA's driver holds a GPU's clock down for heat or power now, else 0; None without such a GPU."""
     if not os.environ.get("CUDA_VISIBLE_DEVICES", "0"):
         return None
-    said = _say("nvidia-smi", "--query-gpu=clocks_throttle_reasons.active", "--format=csv,noheader").split()
+    said = tools.ask("nvidia-smi", "--query-gpu=clocks_throttle_reasons.active", "--format=csv,noheader").split()
     with suppress(ValueError):
         masks = [int(word, 16) for word in said]
         return float(any(mask & HOT for mask in masks)) if masks else None
@@ -62,11 +51,11 @@ def gpu_held_back() -> float | None:
 
 def swapped() -> float | None:
     """Memory in B that has gone to or come from the disk since the system started; None where not counted."""
-    if sys.platform == "darwin":
-        lines = _say("vm_stat").splitlines()
-        pages = [int(line.split()[-1].rstrip(".")) for line in lines if line.startswith(("Swapins", "Swapouts"))]
-        return float(sum(pages) * os.sysconf("SC_PAGE_SIZE")) if pages else None
     try:
+        if sys.platform == "darwin":
+            lines = tools.ask("vm_stat").splitlines()
+            pages = [int(line.split()[-1].rstrip(".")) for line in lines if line.startswith(("Swapins", "Swapouts"))]
+            return float(sum(pages) * os.sysconf("SC_PAGE_SIZE")) if pages else None
         with open("/proc/vmstat", encoding="ascii") as lines_:
             pages = [int(line.split()[1]) for line in lines_ if line.startswith(("pswpin ", "pswpout "))]
         return float(sum(pages) * os.sysconf("SC_PAGE_SIZE"))

@@ -130,7 +130,7 @@ class CaseRun:
         return (settled_from(self.values) or 0) if slow_start(self.values) else 0
 
     def record(self, machine: Machine, status: str, reason: str, warnings: tuple[Warning_, ...] = ()) -> Record:
-        """The record of what is known now."""
+        """The record of what is known now; `machine` with the devices that the worker has seen, and what they are."""
         found = list(warnings)
         series = self.series
         facts = self.facts | {
@@ -161,7 +161,7 @@ class CaseRun:
                 case=self.case,
                 status=status,  # type: ignore[arg-type]
                 reason=reason,
-                machine=replace(machine, devices=self.devices),
+                machine=machine,
                 software=Software(mldyno=__version__, **self.software),
                 series=tuple(series),
                 facts=facts,

@@ -16,7 +16,7 @@ from mldyno import machine as machines
 from mldyno.errors import StoreError
 from mldyno.measure.stopping import Stopping
 from mldyno.plan import Plan
-from mldyno.records import Case, Company, Machine, Record, Run
+from mldyno.records import Case, Company, Machine, Record, Run, Warning_
 from mldyno.runner import data
 from mldyno.runner.case_run import CaseRun, now
 from mldyno.runner.events import Listener
@@ -77,6 +77,7 @@ class Runner:
         self.random = random.Random(run)
         self.interrupts = Interrupts()
         self.machine: Machine = machines.describe()
+        self.vendors = machines.Vendors()
         self.records: list[Record] = []
         self.known: dict[tuple[str, int], Record] = {}
         self.met: Counter[tuple[str, int, Company]] = Counter()
@@ -147,7 +148,7 @@ class Runner:
         self.listener.case_started(case, number)
         one = self._case_run(case, number, self._worker(), "alone")
         if reason := self._too_large(case):
-            self._save([one.record(self.machine, "oom", reason)])
+            self._save([self._record(one, "oom", reason)])
             return
         status, reason = "ok", ""
         try:
@@ -163,7 +164,7 @@ class Runner:
             raise
         finally:
             one.worker.kill()
-        self._save([one.record(self.machine, status, reason)])
+        self._save([self._record(one, status, reason)])
 
     def _too_large(self, case: Case) -> str:
         """Why a case is not even tried: this run has seen it, or a smaller one of its kind, run out of memory."""
@@ -213,14 +214,18 @@ class Runner:
         finally:
             for one in members:
                 one.worker.kill()
-        self._save([one.record(self.machine, status, reason) for one in members])
+        self._save([self._record(one, status, reason) for one in members])
 
     def _keep(self, members: Sequence[CaseRun], end: Interrupted) -> None:
         """What an interrupted case or meeting has measured so far is kept too."""
-        found = [one.record(self.machine, "failed", str(end), (INTERRUPTED,)) for one in members if one.values]
+        found = [self._record(one, "failed", str(end), (INTERRUPTED,)) for one in members if one.values]
         self.unsaved += found
         self.store.append(self.unsaved)
         self.unsaved.clear()
+
+    def _record(self, one: CaseRun, status: str, reason: str, warnings: tuple[Warning_, ...] = ()) -> Record:
+        """What became of a case; nothing is measured now, so that vendors may be asked what its devices are."""
+        return one.record(replace(self.machine, devices=self.vendors.describe(one.devices)), status, reason, warnings)
 
     def _save(self, records: Sequence[Record]) -> None:
         self.unsaved += records

@@ -139,6 +139,8 @@ def check(record: Record) -> None:
                 f"a value of {series.metric} is out of range: the time of a step is over 0, nothing is negative"
             )
     _check_facts(record.facts)
+    for device in record.machine.devices:
+        _check_range(device.facts, "a device's fact")
     for text in (case.workload, case.framework, case.device, record.machine.name, run.id):
         if not text or len(text) > 300 or not text.isprintable():
             raise BadRecord("names must be printable text of 1 to 300 characters")
@@ -155,9 +157,13 @@ def _check_facts(facts: Mapping[str, Any]) -> None:
         number = facts.get(fact, least)
         if type(number) is not int or number < least:
             raise BadRecord(f"fact {fact} must be a whole number of {least} or more")
+    _check_range(facts, "fact")
+
+
+def _check_range(facts: Mapping[str, Any], kind: str) -> None:
     for fact, number in facts.items():
         if isinstance(number, float) and number and not SMALLEST <= abs(number) <= LARGEST:
-            raise BadRecord(f"fact {fact} is out of range")
+            raise BadRecord(f"{kind} {fact} is out of range")
 
 
 def encode(record: Record) -> str:

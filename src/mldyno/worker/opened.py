@@ -7,13 +7,12 @@ import math
 import os
 import platform
 import random
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mldyno import plugins
+from mldyno import plugins, tools
 from mldyno.datasets import open_set
 from mldyno.frameworks import Framework, Program, Unsupported
 from mldyno.intervals import median
@@ -324,8 +323,7 @@ def translated() -> bool:
     """Whether this interpreter runs under Rosetta, as Intel code on an Apple chip."""
     if sys.platform != "darwin" or platform.machine() != "x86_64":
         return False
-    asked = subprocess.run(["sysctl", "-n", "sysctl.proc_translated"], capture_output=True, text=True, check=False)
-    return asked.stdout.strip() == "1"
+    return tools.ask("sysctl", "-n", "sysctl.proc_translated") == "1"
 
 
 def _rounded(values: list[float]) -> tuple[float, ...]:

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+from tests.machine.conftest import Tool
 
 from mldyno import machine
 
@@ -30,7 +31,7 @@ def test_what_can_not_be_found_out_is_unknown(monkeypatch: pytest.MonkeyPatch) -
         raise OSError("no")
 
     monkeypatch.delenv("MLDYNO_MACHINE")
-    for name in ("_cpu_name", "_cores", "_memory", "_power", "_virtualised"):
+    for name in ("_cpu_name", "_cores", "total_memory", "_power", "_virtualised"):
         monkeypatch.setattr(machine, name, broken)
     monkeypatch.setattr("platform.system", broken)
     found = machine.describe()
@@ -39,9 +40,12 @@ def test_what_can_not_be_found_out_is_unknown(monkeypatch: pytest.MonkeyPatch) -
     assert found.system == "unknown"
 
 
-def test_a_tool_that_hangs_or_is_missing_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert machine._ask("no-such-tool-anywhere") == ""
-    assert machine._ask("false") == ""
+@pytest.mark.parametrize(("said", "known"), [("lowpowermode 1", True), ("lowpowermode 0", False), ("sleep 1", None)])
+def test_a_mac_says_whether_it_saves_power(said: str, known: bool | None, on_a_mac: None, tool: Tool) -> None:
+    tool("pmset", f"echo 'System-wide power settings:'; echo ' {said}'")
+    tool("sysctl", "echo 'Apple M3 Max'")
+    found = machine.describe()
+    assert (found.low_power, found.cpu) == (known, "Apple M3 Max")
 
 
 def test_memory_in_use_is_seen() -> None:

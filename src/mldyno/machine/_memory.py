@@ -1,0 +1,74 @@
+"""Memory of this machine, or of the container that it looks like from inside."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+
+def total_memory() -> int | None:
+    """Memory in B that there is: the machine's, or the container's limit; None where that can't be found out."""
+    try:
+        import psutil
+
+        total = int(psutil.virtual_memory().total)
+    except Exception:
+        return None
+    limit = _cgroup_number("memory.max")
+    return min(total, limit) if limit else total
+
+
+def available_memory() -> int | None:
+    """Memory in B that can still be taken before the machine, or its container, swaps or kills."""
+    try:
+        free = _free()
+    except Exception:
+        free = None
+    limit, used = _cgroup_number("memory.max"), _cgroup_number("memory.current")
+    if limit is not None and used is not None:
+        left = limit - used + (_cgroup_cache() or 0)
+        return left if free is None else min(free, left)
+    return free
+
+
+def resident_memory(pid: int) -> int | None:
+    """Resident memory in B of a process; None where it is gone or can't be seen."""
+    if sys.platform == "linux":
+        with suppress(OSError, ValueError, IndexError):
+            return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return None
+    import psutil
+
+    with suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_info().rss)
+    return None
+
+
+def _free() -> int | None:
+    if sys.platform == "linux":  # a plain read: the watchdog asks a few times a second
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
+def _cgroup_number(name: str) -> int | None:
+    """A number of this process's memory control group (version 2); None where there is no limit."""
+    with suppress(OSError, ValueError):
+        place = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
+        return int((Path("/sys/fs/cgroup") / place / name).read_text())
+    return None
+
+
+def _cgroup_cache() -> int | None:
+    """File cache in B that the container can give back."""
+    with suppress(OSError, ValueError, StopIteration):
+        place = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
+        lines = (Path("/sys/fs/cgroup") / place / "memory.stat").read_text().splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("inactive_file ")))
+    return None

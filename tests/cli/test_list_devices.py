@@ -1,0 +1,50 @@
+"""`mldyno list devices`: what each framework sees, in its vendor's words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.machine.trees import recorded
+
+from mldyno.machine import _nvidia
+from mldyno.machine._facts import Told
+
+Mldyno = Callable[..., tuple[int, str, str]]
+T4: dict[str, Any] = {
+    "name": "cuda:0", "framework": "torch", "title": "Tesla T4", "memory": 15 << 30,
+    "facts": {"uuid": "3f1c9a52-7b0e-4d6a-9c55-0a1b2c3d4e5f", "compute_capability": "7.5", "multiprocessors": 40},
+}  # fmt: skip
+CPU: dict[str, Any] = {"name": "cpu", "framework": "torch", "title": "unknown", "memory": None, "facts": {}}
+
+
+@pytest.fixture(autouse=True)
+def another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a T4, of which one framework can't be started."""
+    seen = {"frameworks": {"jax": {"error": "it is not installed"}, "torch": {"devices": [dict(CPU), dict(T4)]}}}
+    monkeypatch.setattr("mldyno.api._seen", lambda frameworks: seen)
+    monkeypatch.setattr(_nvidia, "cards", lambda: _nvidia.from_smi(recorded("nvidia-smi.csv")))
+    monkeypatch.setattr("mldyno.machine._linux.cpu", lambda: Told("AMD EPYC", facts={"cores": 4, "clock": 3.5e9}))
+    monkeypatch.setattr("mldyno.machine._memory.total_memory", lambda: 32 << 30)
+
+
+def test_devices_are_listed_with_name_memory_and_facts(mldyno: Mldyno) -> None:
+    code, out, _ = mldyno("list", "devices")
+    assert code == 0
+    assert out.splitlines() == [
+        "jax           it is not installed",
+        "torch cpu     AMD EPYC, 32.0 GiB, 4 cores, up to 3.50 GHz",
+        "torch cuda:0  NVIDIA T4, 15.0 GiB, compute capability 7.5, 40 multiprocessors, driver 535.104.05, "
+        "at most 70.0 W, up to 1.59 GHz, memory at up to 5.00 GHz",
+    ]
+
+
+def test_as_json_a_device_has_its_facts_in_si_units_and_its_labels(mldyno: Mldyno) -> None:
+    broken, cpu, cuda = json.loads(mldyno("list", "devices", "--json")[1])["devices"]
+    assert broken == {"name": "jax", "about": "it is not installed", "framework": "jax", "device": None}
+    assert (cpu["name"], cpu["device"], cpu["title"]) == ("torch cpu", "cpu", "AMD EPYC")
+    assert (cuda["framework"], cuda["device"], cuda["memory"]) == ("torch", "cuda:0", 15 << 30)
+    assert cuda["about"].startswith("NVIDIA T4, ")
+    assert (cuda["facts"]["power_limit"], cuda["facts"]["pci_bus"]) == (70.0, "00000000:00:04.0")
