@@ -171,6 +171,7 @@ class Device:
     framework: str
     title: str = "unknown"
     memory: int | None = None
+    facts: dict[str, Fact] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
