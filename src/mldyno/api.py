@@ -20,7 +20,9 @@ from mldyno.analysis import beside
 from mldyno.analysis import comparisons as comparing
 from mldyno.analysis import tables as laying
 from mldyno.analysis.comparisons import Comparison
+from mldyno.analysis.findings import of as findings
 from mldyno.analysis.outcomes import Outcome, check_value, outcomes
+from mldyno.analysis.symptoms import Checkup
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.plan import Plan
 from mldyno.records import Device, Machine, Record, axis_named
@@ -87,16 +89,9 @@ def _device_names(framework: str) -> list[str]:
 
 def probe(frameworks: Sequence[str]) -> dict[str, Any]:
     """What each framework is and sees here, found out in a process of its own."""
-    from mldyno.runner.worker_process import Ended, WorkerProcess
+    from mldyno.runner import probing
 
-    worker = WorkerProcess(_python(), lambda: None)
-    try:
-        worker.start()
-        return worker.ask({"do": "probe", "frameworks": list(frameworks)}, 120.0, lambda step: None)
-    except Ended as end:
-        return {"frameworks": {name: {"error": end.reason} for name in frameworks}}
-    finally:
-        worker.kill()
+    return probing.probe(_python(), frameworks)
 
 
 def devices_of(framework: str) -> list[Device]:
@@ -382,11 +377,22 @@ def selftest(
     return whole.run(effort, framework, whole.ON_ANY_MACHINE, progress or (lambda part, left: None))
 
 
+def doctor(
+    quick: bool = False, noise: float | None = None, framework: str | None = None, store: str | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Checkup:  # fmt: skip
+    """All that a check-up sees, so many s of it for noise (60, none if quick); `findings(it)` says what it means."""
+    from mldyno.doctor import checkup
+
+    wanted = checkup.wanted(_python(), quick, noise, framework, store)
+    return checkup.check_up(wanted, progress or (lambda part, left: None))
+
+
 def quick_plan(settings: Mapping[str, Any] | None = None, framework: str = "torch") -> Plan:
     """The plan of `mldyno quick`: its suite on every device that is here."""
     return make_plan(["quick"], {"device": ["all"], "framework": [framework]}, settings)
 
 
-__all__ = ["Attempt", "Comparison", "Forecast", "Results", "Search", "command_plan", "compare", "export", "forecast",
-           "foretell", "history", "import_", "make_plan", "max_batch", "opened", "placed", "probe", "quick_plan", "run",
-           "run_plan", "selftest", "show", "table", "this_machine"]  # fmt: skip
+__all__ = ["Attempt", "Checkup", "Comparison", "Forecast", "Results", "Search", "command_plan", "compare", "doctor",
+           "export", "findings", "forecast", "foretell", "history", "import_", "make_plan", "max_batch", "opened",
+           "placed", "probe", "quick_plan", "run", "run_plan", "selftest", "show", "table", "this_machine"]  # fmt: skip
