@@ -12,6 +12,7 @@ import click
 import pytest
 
 from mldyno import cli, plugins, suites
+from mldyno.analysis.findings import CODES as FINDINGS
 from mldyno.analysis.outcomes import VALUES
 from mldyno.cli import COMMANDS
 from mldyno.meters import Meter
@@ -70,6 +71,17 @@ def test_every_warning_and_metric_is_in_the_reference() -> None:
     words |= {series.metric for meter in started_meters() for series in meter.stop()}
     assert len(words) >= 6
     assert sorted(word for word in words if f"`{word}`" not in text) == []
+
+
+def test_every_finding_is_in_the_reference_with_its_cause_and_its_cure() -> None:
+    section = REFERENCE.read_text().partition("\n## Findings\n")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| (\S.* \| \S.*) \|$", section, re.MULTILINE))
+    assert [code for code in FINDINGS if code not in rows] == []
+
+
+def test_every_feature_is_in_the_reference() -> None:
+    text = REFERENCE.read_text()
+    assert [name for name in plugins.framework("torch").features if f"`{name}`" not in text] == []
 
 
 def test_every_setting_of_the_environment_is_in_the_reference() -> None:

@@ -20,7 +20,9 @@ from mldyno.analysis import beside
 from mldyno.analysis import comparisons as comparing
 from mldyno.analysis import tables as laying
 from mldyno.analysis.comparisons import Comparison
+from mldyno.analysis.findings import of as findings
 from mldyno.analysis.outcomes import Outcome, check_value, outcomes
+from mldyno.analysis.symptoms import Checkup
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.plan import Plan
 from mldyno.records import Device, Machine, Record, axis_named
@@ -83,31 +85,17 @@ def _listed(values: Sequence[Any] | Any) -> list[str]:
 
 def probe(frameworks: Sequence[str]) -> dict[str, Any]:
     """What each framework is and sees here, found out in a process of its own, with what vendors say of its devices."""
-    answer, vendors = _seen(frameworks), machines.Vendors()
-    for found in answer["frameworks"].values():
-        if "devices" in found:
-            found["devices"] = [asdict(one) for one in vendors.describe(Device(**seen) for seen in found["devices"])]
-    return answer
+    from mldyno.runner import probing
 
-
-def _seen(frameworks: Sequence[str]) -> dict[str, Any]:
-    """What each framework says of itself, in a process of its own."""
-    from mldyno.runner.worker_process import Ended, WorkerProcess
-
-    worker = WorkerProcess(_python(), lambda: None)
-    try:
-        worker.start()
-        return worker.ask({"do": "probe", "frameworks": list(frameworks)}, 120.0, lambda step: None)
-    except Ended as end:
-        return {"frameworks": {name: {"error": end.reason} for name in frameworks}}
-    finally:
-        worker.kill()
+    return probing.probe(_python(), frameworks)
 
 
 def _device_names(framework: str) -> list[str]:
     """The devices that a framework can use here; for names nobody else need be asked."""
+    from mldyno.runner import probing
+
     plugins.check("frameworks", framework)
-    found = _seen([framework])["frameworks"][framework]
+    found = probing.seen(_python(), [framework])["frameworks"][framework]
     if "error" in found:
         raise MldynoError(f"{framework}: {found['error']}.")
     return [str(device["name"]) for device in found["devices"]]
@@ -387,11 +375,22 @@ def selftest(
     return whole.run(effort, framework, whole.ON_ANY_MACHINE, progress or (lambda part, left: None))
 
 
+def doctor(
+    quick: bool = False, noise: float | None = None, framework: str | None = None, store: str | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Checkup:  # fmt: skip
+    """All that a check-up sees, so many s of it for noise (60, none if quick); `findings(it)` says what it means."""
+    from mldyno.doctor import checkup
+
+    wanted = checkup.wanted(_python(), quick, noise, framework, store)
+    return checkup.check_up(wanted, progress or (lambda part, left: None))
+
+
 def quick_plan(settings: Mapping[str, Any] | None = None, framework: str = "torch") -> Plan:
     """The plan of `mldyno quick`: its suite on every device that is here."""
     return make_plan(["quick"], {"device": ["all"], "framework": [framework]}, settings)
 
 
-__all__ = ["Attempt", "Comparison", "Forecast", "Results", "Search", "command_plan", "compare", "export", "forecast",
-           "foretell", "history", "import_", "make_plan", "max_batch", "opened", "placed", "probe", "quick_plan", "run",
-           "run_plan", "selftest", "show", "table", "this_machine"]  # fmt: skip
+__all__ = ["Attempt", "Checkup", "Comparison", "Forecast", "Results", "Search", "command_plan", "compare", "doctor",
+           "export", "findings", "forecast", "foretell", "history", "import_", "make_plan", "max_batch", "opened",
+           "placed", "probe", "quick_plan", "run", "run_plan", "selftest", "show", "table", "this_machine"]  # fmt: skip

@@ -179,14 +179,6 @@ def test_list_knows_every_kind(kind: str, mldyno: Mldyno) -> None:
     assert json.loads(out)[kind]
 
 
-def test_doctor_tells_of_machine_frameworks_and_devices(mldyno: Mldyno) -> None:
-    code, out, _ = mldyno("doctor")
-    assert code == 0
-    for words in ("test bench", "torch: torch 2.13.0", "fake: fake 1", "rehearsal accelerator", "store: "):
-        assert words in out
-    assert json.loads(mldyno("doctor", "--json")[1])["frameworks"]["torch"]["devices"]
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script_for_each_shell(shell: str, mldyno: Mldyno) -> None:
     code, out, _ = mldyno("completion", shell)

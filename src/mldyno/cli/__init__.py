@@ -21,7 +21,7 @@ COMMANDS = {
     "show": "All that is known of a case or a record.",
     "history": "What was measured, newest first.",
     "list": "Workloads, suites, frameworks, devices, machines.",
-    "doctor": "What this machine is, what each framework sees on it, what is missing.",
+    "doctor": "Why is the GPU not used? What works on it? How free and quiet is this machine?",
     "selftest": "How often is mldyno itself wrong, on this machine?",
     "export": "Write records to a file: JSON lines or CSV.",
     "import": "Take records from files into the store.",

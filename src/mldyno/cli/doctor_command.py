@@ -1,48 +1,41 @@
-"""`mldyno doctor`: facts of the machine, the frameworks and the devices."""
+"""`mldyno doctor`: why a GPU is not used, what works on each device, how free and quiet the machine is."""
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict
-
 import click
 
-from mldyno import __version__, api, plugins
+from mldyno import api
+from mldyno.cli.axis_options import DURATION
 from mldyno.cli.options import json_option, print_json, store_option
-from mldyno.store import Store
-from mldyno.units import count, show_bytes
-from mldyno.views.words import machine_lines
+from mldyno.cli.selftest_command import progress
+from mldyno.runner.interrupts import Interrupted
+from mldyno.views.doctor import as_json as content
+from mldyno.views.doctor import report
 
 
 @click.command("doctor")
+@click.option("--quick", is_flag=True, help="A few seconds: no noise test, no threads, nothing compiled.")
+@click.option("--noise", type=DURATION, metavar="TIME", help="Listen for noise so long (60s; none with --quick).")
+@click.option("--framework", help="Look only at this one: torch, or fake for a rehearsal.")
 @store_option
 @json_option
-def command(store: str | None, as_json: bool) -> None:
-    """What this machine is, what each framework sees on it, and where results are kept.
+def command(quick: bool, noise: float | None, framework: str | None, store: str | None, as_json: bool) -> None:
+    """Why is the GPU not used? What works on each device? How free and how quiet is this machine?
+
+    Facts, features that are tried in processes of their own, and findings, each with its cure. Takes
+    some two minutes, of which one is for noise; leave the machine alone meanwhile. Nothing is stored.
 
     \b
-    Example:
+    Examples:
       mldyno doctor
+      mldyno doctor --quick --json
     """
-    machine = api.this_machine()
-    frameworks = api.probe(plugins.names("frameworks"))["frameworks"]
-    path = Store(store).path
+    try:
+        with progress() as shown:
+            found = api.doctor(quick, noise, framework, store, shown)
+    except Interrupted as end:
+        raise Interrupted(f"{end}; a check-up that was not completed tells nothing.") from None
     if as_json:
-        print_json({"mldyno": __version__, "python": sys.version.split()[0], "machine": asdict(machine),
-                    "frameworks": frameworks, "store": str(path)})  # fmt: skip
-        return
-    for line in machine_lines(machine):
-        click.echo(line)
-    click.echo(f"mldyno {__version__}, Python {sys.version.split()[0]}, store: {path}")
-    for name, facts in frameworks.items():
-        if "error" in facts:
-            click.echo(f"{name}: {facts['error']}")
-            continue
-        versions = ", ".join(f"{one} {version}" for one, version in facts["versions"].items())
-        threads = f", {count(facts['threads'], 'thread')}" if facts["threads"] else ""
-        click.echo(f"{name}: {versions}{threads}")
-        for device in facts["devices"]:
-            memory = f", {show_bytes(device['memory'])}" if device["memory"] else ""
-            click.echo(f"  {device['name']}: {device['title']}{memory}")
-        if len(facts["devices"]) == 1 and plugins.about("frameworks", name)[1]:
-            click.echo("  no accelerator: this build of the framework finds only the CPU")
+        print_json(content(found))
+    else:
+        click.echo(report(found))

@@ -9,15 +9,26 @@ waits for the device when told; it never takes time and never decides when to wa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
-    from mldyno.records import Case, Device
+    from mldyno.records import Case, Device, Fact
 
 
 class Unsupported(Exception):
     """The framework or device can't do what the case asks; the message says why."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A feature tried on a device: how far its numbers are from the CPU's, relative, and how far they may be."""
+
+    error: float
+    tolerance: float
+    fallback: str = ""
+    """What the framework let the CPU do in the device's place; empty where the device did it all."""
 
 
 class Kernel(Protocol):
@@ -88,6 +99,10 @@ class Framework(Protocol):
     name: str
     clock: Callable[[], int] | None
     """A clock of its own in ns, only where time itself is simulated."""
+    features: Mapping[str, float]
+    """What can be tried on a device, the plainest first, and how long each may take in s."""
+    fallback: Mapping[str, str]
+    """Settings of the environment that let the CPU do what a device can't."""
 
     def start(self) -> None:
         """Import the framework."""
@@ -103,6 +118,15 @@ class Framework(Protocol):
 
     def devices(self) -> list[Device]:
         """The devices that can be used now."""
+
+    def support(self) -> dict[str, Fact]:
+        """What this build is for: cuda, rocm, xpu, mps, each a version or true; and the `reason` why there is none."""
+
+    def examine(self, feature: str, device: str) -> Trial:
+        """Compute with one of the features on a device, and the same on the CPU in full precision.
+
+        Raises Unsupported, or the framework's own error, where the device can't do it.
+        """
 
     def open(self, case: Case, build: Callable[..., Any] | None, data: Opened | None = None) -> Program:
         """Build the case; `build` is the workload's own function for this framework, `data` its data set, if any."""

@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from mldyno.frameworks import Kernel, Unsupported
+from mldyno.frameworks import Kernel, Trial, Unsupported
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
-    from mldyno.records import Case, Device
+    from mldyno.records import Case, Device, Fact
 
 TAIL = 4096  # B of a command's last words that are looked at
 
@@ -94,6 +94,8 @@ class Command:
 
     name = "command"
     clock: Callable[[], int] | None = None
+    features: Mapping[str, float] = {}
+    fallback: Mapping[str, str] = {}
 
     def start(self) -> None:
         """Nothing to import."""
@@ -113,6 +115,14 @@ class Command:
         from mldyno.records import Device
 
         return [Device("cpu", "command")]
+
+    def support(self) -> dict[str, Fact]:
+        """Its own affair."""
+        return {}
+
+    def examine(self, feature: str, device: str) -> Trial:
+        """A command has no features."""
+        raise Unsupported("a command has no features of its own")
 
     def open(self, case: Case, build: Callable[..., Any] | None, data: Opened | None = None) -> CommandProgram:
         """Take the words of the command."""

@@ -2,7 +2,7 @@
 
 It makes end-to-end tests exact and instant, and lets a user see a whole run without a framework.
 A script is JSON in the environment variable MLDYNO_FAKE: a list of rules, of which the first whose
-`match` fits the case's id applies.
+`match` fits the case's id applies; for a feature that `mldyno doctor` tries it is FEATURE/fake/DEVICE.
 
     [{"match": "mlp/train/*", "step": 0.002, "noise": 0.01},
      {"match": "*/b64/*", "fail": "oom", "after": 100}]
@@ -15,7 +15,8 @@ Keys of a rule (times in s of virtual time):
   issue   host's time to issue a step; with it the device works asynchronously
   pieces  times of pieces of a step by name, such as {"prefill": 0.02, "decode": 0.05}
   memory  memory in B that the case is foreseen to need
-  fail    exception, oom, unsupported, kill, segv, hang, garbage, half, hog, wrong, stuck, unsettled
+  fail    exception, oom, unsupported, kill, segv, hang, garbage, half, hog, wrong, stuck, unsettled,
+          fallback (a feature that works only with FAKE_ENABLE_FALLBACK=1)
   after   how many steps come out well before it fails; 0, the default, fails in the very first
 """
 
@@ -28,17 +29,18 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Unsupported
+from mldyno.frameworks import Trial, Unsupported
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
-    from mldyno.records import Case, Device
+    from mldyno.records import Case, Device, Fact
 
 # Virtual seconds per item and to issue a step, on the two devices of the rehearsal.
 ITEM_COST = {"cpu": 1e-5, "gpu": 1e-6}
 ISSUE_COST = {"cpu": 0.0, "gpu": 5e-5}
 TRAIN_FACTOR = 3.0
 PRODUCT_COST = 2e-5  # virtual seconds of a matrix product, whatever its size
+FALLBACK = {"FAKE_ENABLE_FALLBACK": "1"}
 
 
 class VirtualClock:
@@ -68,11 +70,11 @@ class VirtualClock:
 CLOCK = VirtualClock()
 
 
-def _rule_for(case: Case) -> dict[str, Any]:
+def _rule_for(identity: str) -> dict[str, Any]:
     import json
 
     rules = json.loads(os.environ.get("MLDYNO_FAKE", "[]"))
-    return next((rule for rule in rules if fnmatchcase(case.id, rule.get("match", "*"))), {})
+    return next((rule for rule in rules if fnmatchcase(identity, rule.get("match", "*"))), {})
 
 
 def _fail(kind: str) -> None:  # noqa: PLR0912
@@ -233,6 +235,8 @@ class Fake:
 
     name = "fake"
     clock: Callable[[], int] | None = staticmethod(CLOCK)
+    features: Mapping[str, float] = {"fp32": 30.0, "fp16": 30.0, "fp64": 30.0, "svd": 30.0, "compile": 90.0}
+    fallback: Mapping[str, str] = FALLBACK
 
     def start(self) -> None:
         """Nothing to import."""
@@ -254,15 +258,29 @@ class Fake:
 
         return [Device("cpu", "fake", "rehearsal CPU"), Device("gpu", "fake", "rehearsal accelerator", 8 << 30)]
 
+    def support(self) -> dict[str, Fact]:
+        """Nothing of a real machine."""
+        return {}
+
+    def examine(self, feature: str, device: str) -> Trial:
+        """Exact, unless the script says otherwise."""
+        failure = _rule_for(f"{feature}/fake/{device}").get("fail", "")
+        if failure == "fallback":
+            if not all(os.environ.get(name) == value for name, value in FALLBACK.items()):
+                raise Unsupported("scripted: not implemented here; FAKE_ENABLE_FALLBACK=1 lets the CPU do it")
+            return Trial(0.0, 1e-3, "scripted::operator")
+        _fail(failure)
+        return Trial(0.5 if failure == "wrong" else 0.0, 1e-3)
+
     def open(self, case: Case, build: Callable[..., Any] | None, data: Opened | None = None) -> FakeProgram:
         """Take the script's rule for the case."""
         if case.device not in ("cpu", "gpu"):
             raise Unsupported(f"no device '{case.device}' here; fake has cpu, gpu")
-        return FakeProgram(case, _rule_for(case))
+        return FakeProgram(case, _rule_for(case.id))
 
     def foresee(self, case: Case, build: Callable[..., Any] | None) -> int | None:
         """As scripted; else a thousand bytes an item."""
-        return int(_rule_for(case).get("memory", 1000 * (case.batch or 1)))
+        return int(_rule_for(case.id).get("memory", 1000 * (case.batch or 1)))
 
     def product(self, case: Case, size: int) -> FakeProduct:
         """As fast for any size: nothing is computed."""

@@ -5,16 +5,16 @@ Requires: torch
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Unsupported, _torch_devices, _torch_memory
+from mldyno.frameworks import Trial, Unsupported, _torch_devices, _torch_features, _torch_memory
 from mldyno.frameworks._torch_program import SEED, Build, TorchProgram, check, waiting
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
-    from mldyno.records import Case, Device
+    from mldyno.records import Case, Device, Fact
 
 
 class Product:
@@ -41,6 +41,8 @@ class Torch:
 
     name = "torch"
     clock: Callable[[], int] | None = None
+    features: Mapping[str, float] = {name: one.limit for name, one in _torch_features.FEATURES.items()}
+    fallback: Mapping[str, str] = _torch_features.FALLBACK
     torch: Any = None
 
     def start(self) -> None:
@@ -72,6 +74,14 @@ class Torch:
     def devices(self) -> list[Device]:
         """The CPU, and every accelerator that torch finds."""
         return _torch_devices.found(self.torch)
+
+    def support(self) -> dict[str, Fact]:
+        """CUDA, ROCm, XPU and MPS, as far as this build has them."""
+        return _torch_features.support(self.torch)
+
+    def examine(self, feature: str, device: str) -> Trial:
+        """One of the features on a device, beside the CPU in double precision."""
+        return _torch_features.examine(self.torch, feature, device)
 
     def open(self, case: Case, build: Build | None, data: Opened | None = None) -> TorchProgram:
         """Build the case on its device, or say why it can't be."""

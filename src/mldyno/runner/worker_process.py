@@ -12,7 +12,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,12 @@ class Ended(Exception):
 class WorkerProcess:
     """A worker in a session of its own, so that all it starts can be ended with it."""
 
-    def __init__(self, python: str, check_interrupt: Callable[[], None]) -> None:
+    def __init__(
+        self, python: str, check_interrupt: Callable[[], None], settings: Mapping[str, str | None] | None = None
+    ) -> None:
+        """`settings` are those of its environment that differ from ours; None stands for one that is not set."""
         self._python, self._check_interrupt = python, check_interrupt
+        self._settings = settings or {}
         self._limit, self._kills = memory_limit(), _kernel_kills()
         self._process: subprocess.Popen[bytes] | None = None
         self._answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -52,10 +56,12 @@ class WorkerProcess:
 
     def start(self) -> None:
         """Start the process and those that listen to it."""
+        wanted: dict[str, str | None] = {**os.environ, **self._settings}
         try:
             self._process = subprocess.Popen(
                 [self._python, worker_start.__file__],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                env={name: value for name, value in wanted.items() if value is not None},
             )  # fmt: skip
         except OSError as error:
             raise Ended("failed", f"{self._python} can't be started: {error.strerror or error}") from None

@@ -1,9 +1,10 @@
 """Reads commands, carries them out, answers; dies with its parent.
 
-Commands: probe {frameworks}; foresee {case}; attempt {case, steps, limit}; open {key, case, warmup, data, command};
-turn {key, seconds | steps}; pieces {key, seconds}; rounds {keys, seconds, least, seed}; close {key}.
-Answers: {"is": "ready" | "progress" | "blocks" | "pieces" | "rounds" | "closed" | "probed" | "foreseen" | "attempted"
-| "failed", "key", ...}.
+Commands: probe {frameworks}; examine {framework, device, feature}; foresee {case}; attempt {case, steps, limit};
+open {key, case, warmup, data, command}; turn {key, seconds | steps}; pieces {key, seconds};
+rounds {keys, seconds, least, seed}; close {key}.
+Answers: {"is": "ready" | "progress" | "blocks" | "pieces" | "rounds" | "closed" | "probed" | "examined" | "foreseen"
+| "attempted" | "failed", "key", ...}.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from mldyno.worker.examine import examine
 from mldyno.worker.foresight import attempt, foresee
 from mldyno.worker.opened import OpenCase, failure, open_case, together
 from mldyno.worker.probe import probe
@@ -83,6 +85,9 @@ def _obey(
 
     if command["do"] == "probe":
         answer({"is": "probed", "key": key, **probe(command["frameworks"])})
+    elif command["do"] == "examine":
+        found = examine(command["framework"], command["device"], command["feature"])
+        answer({"is": "examined", "key": key, **found})
     elif command["do"] == "foresee":
         answer({"is": "foreseen", "key": key, **foresee(command["case"])})
     elif command["do"] == "attempt":

@@ -17,7 +17,8 @@ def probe(names: list[str]) -> dict[str, Any]:
         try:
             framework.start()
             devices = [asdict(device) for device in framework.devices()]
-            found[name] = {"versions": framework.versions(), "threads": framework.threads(), "devices": devices}
+            found[name] = {"versions": framework.versions(), "threads": framework.threads(), "devices": devices,
+                           "support": framework.support()}  # fmt: skip
         except Exception as error:
             found[name] = {"error": framework.explain(error)[1]}
     return {"python": platform.python_version(), "frameworks": found}

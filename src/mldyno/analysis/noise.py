@@ -1,0 +1,51 @@
+"""How quiet a machine is, judged from the times of one fixed piece of work and the system's own counters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from mldyno import shapes
+from mldyno.analysis.symptoms import Noise, Verdict
+from mldyno.intervals import batch_half_width, batches, mean, median, paired, resemblance, spread
+
+PIECE = 20  # blocks whose median is one value of the yardstick
+RUNS = 10  # batches of a run
+SURE = 2.0  # half-widths: a difference of this size is told nearly always, one of a single half-width every other time
+
+# Up to the first a machine is quiet, over the second it is noisy. A drift or a second speed is as bad as a variation.
+WAITING = (0.02, 0.10)
+STOLEN = (0.01, 0.05)
+VARIATION = (0.03, 0.10)
+
+
+def judge(values: Sequence[float], seconds: float, waiting: float | None = None, stolen: float | None = None) -> Noise:
+    """The verdict on times in s of blocks of the same work; a share that is not counted does not count."""
+    yardstick = [median(piece) for piece in batches(values, max(2, len(values) // PIECE))]
+    variation = spread(yardstick) / mean(yardstick)
+    drift, two = shapes.drift(values), shapes.modes(values)
+    change = drift.change if drift else 0.0
+    apart = two.slow / two.fast - 1 if two else None
+    against = [(variation, VARIATION), (abs(change), VARIATION), (apart, VARIATION), (waiting, WAITING),
+               (stolen, STOLEN)]  # fmt: skip
+    worst = max(_grade(value, limits) for value, limits in against if value is not None)
+    verdicts: tuple[Verdict, ...] = ("quiet", "uneasy", "noisy")
+    return Noise(
+        seconds, verdicts[worst], variation, change, apart, waiting, stolen, _told_in_turns(values), _told_apart(values)
+    )
+
+
+def _grade(value: float, limits: tuple[float, float]) -> int:
+    return sum(value > limit for limit in limits)
+
+
+def _told_in_turns(values: Sequence[float]) -> float | None:
+    """As if every other block were of another case."""
+    _, width = paired([math.log(b / a) for a, b in zip(values[::2], values[1::2], strict=False)])
+    return math.expm1(SURE * width) if math.isfinite(width) and width < 10 else None
+
+
+def _told_apart(values: Sequence[float]) -> float | None:
+    """As if there were two such runs, one after the other."""
+    width = batch_half_width(values, RUNS) * resemblance(values).widening(RUNS)
+    return SURE * math.sqrt(2) * width / mean(values) if math.isfinite(width) else None

@@ -1,0 +1,144 @@
+"""The whole check-up, part by part. Whatever goes wrong in a part is part of the result; only the user ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mldyno import machine as machines
+from mldyno import plugins
+from mldyno.analysis.symptoms import Checkup, Facts, Installed, Kept, Threads, Tried
+from mldyno.doctor import facts, features, noise, threads
+from mldyno.errors import MldynoError
+from mldyno.measure import spin
+from mldyno.meters import throttling
+from mldyno.records import Device
+from mldyno.runner.interrupts import Interrupts
+from mldyno.runner.probing import probe
+from mldyno.store import Query, Store
+
+NOISE = 60.0  # s
+SPIN = 0.5  # s that all cores are tried for
+START, COMPILE = 4.0, 25.0  # s that a framework takes to start, and to compile for the first time, where that is slow
+Tell = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is looked at: with which interpreter, which frameworks, how long for noise (s), and how thoroughly."""
+
+    python: str
+    frameworks: tuple[str, ...]
+    noise: float | None
+    quick: bool
+    store: str | None = None
+
+
+def wanted(python: str, quick: bool, noise: float | None, framework: str | None, store: str | None) -> Wanted:
+    """What a user means: every framework that computes if none is named, and noise unless it must be quick."""
+    if framework is not None:
+        plugins.check("frameworks", framework)
+    frameworks = (framework,) if framework else _computing()
+    return Wanted(python, frameworks, noise if noise is not None or quick else NOISE, quick, store)
+
+
+def _computing() -> tuple[str, ...]:
+    """The frameworks that are worth a look: those that really compute and have features to try."""
+    several = ((name, plugins.framework(name)) for name in plugins.names("frameworks"))
+    return tuple(name for name, one in several if one.features and one.clock is None)
+
+
+class Parts:
+    """Knows which part goes on and how long the rest takes, and says so whenever someone looks up."""
+
+    def __init__(self, wanted: Wanted, interrupts: Interrupts, tell: Tell) -> None:
+        self._interrupts, self._tell = interrupts, tell
+        self._now = ("facts", 0.0)
+        self._seconds = {"facts": 1.0 + START, "features": START, "cores": SPIN}
+        if not wanted.quick:
+            self._seconds["features"] += COMPILE
+            self._seconds["threads"] = threads.SETS * 2 * (START + threads.TURNS * threads.TURN)
+        if wanted.noise:
+            self._seconds["noise"] = wanted.noise
+
+    def begin(self, part: str, detail: str = "") -> None:
+        """A part begins."""
+        names = list(self._seconds)
+        left = sum(self._seconds[name] for name in names[names.index(part) :])
+        self._now = (f"{part} {detail}".strip(), left)
+        self.look()
+
+    def look(self) -> None:
+        """Raise where the user has ended it; else say that it goes on."""
+        self._interrupts.check()
+        self._tell(*self._now)
+
+
+def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
+    """Look at everything that is wanted; `tell` hears the part and the s that were left when it began."""
+    with Interrupts() as interrupts:
+        parts = Parts(wanted, interrupts, tell)
+        parts.begin("facts")
+        machine, throttled = machines.describe(), throttling.core_throttles()
+        seen = facts.gather(machine)
+        frameworks = _frameworks(wanted, parts)
+        tried = _tried(wanted, frameworks, parts)
+        parts.begin("cores")
+        free = sum(spin.shares(seen.cores, SPIN)) if seen.cores else None
+        hurt = None if wanted.quick else _threads(wanted, frameworks, seen, free, parts)
+        heard = None
+        if wanted.noise:
+            parts.begin("noise")
+            heard = noise.listen(wanted.noise, parts.look)
+    after = throttling.core_throttles()
+    if throttled is not None and after is not None:
+        seen = replace(seen, throttles=max(0.0, after - throttled))
+    return Checkup(machine, seen, frameworks, tried, free, hurt, heard, _kept(wanted.store))
+
+
+def _frameworks(wanted: Wanted, parts: Parts) -> tuple[Installed, ...]:
+    """Each framework as its own process sees it."""
+    found: dict[str, dict[str, Any]] = probe(wanted.python, wanted.frameworks, parts.look)["frameworks"]
+    return tuple(_installed(name, one) for name, one in found.items())
+
+
+def _installed(name: str, one: dict[str, Any]) -> Installed:
+    if "error" in one:
+        return Installed(name, error=one["error"])
+    devices = tuple(Device(**device) for device in one["devices"])
+    return Installed(name, "", one["versions"], one["threads"], devices, one["support"])
+
+
+def _tried(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tuple[Tried, ...]:
+    found: list[Tried] = []
+    for one in frameworks:
+        for device in features.kinds(one.devices):
+            parts.begin("features", f"of {device.name}")
+            examiner = features.Examiner(wanted.python, parts.look, one.name, device.name)
+            found += examiner.examine(features.names(one.name, wanted.quick))
+    return tuple(found)
+
+
+def _threads(
+    wanted: Wanted, frameworks: Sequence[Installed], seen: Facts, free: float | None, parts: Parts
+) -> Threads | None:
+    """The first framework that runs, under several settings of its threads; None where there is nothing to try."""
+    parts.begin("threads")
+    one = next((one for one in frameworks if not one.error), None)
+    settings = threads.worth_trying(one.threads, free, seen.env) if one else []
+    if one is None or not settings:
+        return None
+    return threads.measure(wanted.python, parts.look, one.name, one.threads, settings)
+
+
+def _kept(name: str | None) -> Kept:
+    """Where records are, and why they can't be read, if so."""
+    path = name or ""
+    try:
+        store = Store(name)
+        path = str(store.path)
+        store.history(Query(heads=False), 1)
+    except MldynoError as error:
+        return Kept(path, str(error))
+    return Kept(path)

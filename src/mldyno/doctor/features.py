@@ -1,0 +1,95 @@
+"""Which features work on a device, each tried in a worker process: whatever kills or holds up that process is a result.
+
+One process serves one feature after the other until one ends it, or leaves it unfit for others. What
+the framework says the CPU could do instead is tried once more, with the setting that allows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from mldyno import plugins
+from mldyno.analysis.findings import GIVES_NUMBERS
+from mldyno.analysis.symptoms import Outcome, Tried
+from mldyno.records import Device
+from mldyno.runner.worker_process import Ended, WorkerProcess
+from mldyno.units import show_seconds
+
+OF_AN_END: dict[str, Outcome] = {"timeout": "timeout", "oom": "failed"}
+LONG = 60.0  # s: what may take longer is no part of a quick look
+Check = Callable[[], None]
+
+
+def names(framework: str, quick: bool) -> list[str]:
+    """The features of a framework that are tried."""
+    limits = plugins.framework(framework).features
+    return [name for name, limit in limits.items() if limit <= LONG or not quick]
+
+
+def kinds(devices: Sequence[Device]) -> list[Device]:
+    """One device of each kind: two cards of one name work alike."""
+    found: dict[tuple[str, str], Device] = {}
+    for device in devices:
+        found.setdefault((device.name.partition(":")[0], device.title), device)
+    return list(found.values())
+
+
+class Examiner:
+    """Tries features of one framework on one device."""
+
+    def __init__(self, python: str, check: Check, framework: str, device: str) -> None:
+        self._python, self._check = python, check
+        self._name, self._device = framework, device
+        self._framework = plugins.framework(framework)
+        self._worker: WorkerProcess | None = None
+
+    def examine(self, features: Sequence[str]) -> list[Tried]:
+        """What became of each; where the first, plainest one gives no numbers, the others are left away."""
+        off: dict[str, str | None] = dict.fromkeys(self._framework.fallback)
+        found: list[Tried] = []
+        try:
+            for feature in features:
+                tried = self._try(feature, off)
+                if tried.outcome == "unsupported" and any(name in tried.reason for name in off):
+                    tried = self._with_fallback(tried)
+                found.append(tried)
+                if found[0].outcome not in GIVES_NUMBERS:
+                    break
+        finally:
+            self._end()
+        return found
+
+    def _with_fallback(self, refused: Tried) -> Tried:
+        """The feature once more in a process that lets the CPU step in."""
+        self._end()
+        again = self._try(refused.feature, self._framework.fallback)
+        self._end()
+        if again.outcome not in ("works", "fallback"):
+            return refused
+        settings = ", ".join(f"{name}={value}" for name, value in self._framework.fallback.items())
+        named = ", ".join(filter(None, [again.reason, f"only with {settings}"]))
+        return replace(again, outcome="fallback", reason=named)
+
+    def _try(self, feature: str, settings: Mapping[str, str | None]) -> Tried:
+        limit = self._framework.features[feature]
+        command = {"do": "examine", "framework": self._name, "device": self._device, "feature": feature}
+        try:
+            if self._worker is None:
+                self._worker = WorkerProcess(self._python, self._check, settings)
+                self._worker.start()
+            answer = self._worker.ask(command, self._worker.spent + limit, lambda step: None)
+        except Ended as end:
+            self._end()
+            reason = f"no end after {show_seconds(limit)}" if end.status == "timeout" else end.reason
+            return Tried(self._name, self._device, feature, OF_AN_END.get(end.status, "crashed"), reason)
+        if not answer["fit"]:
+            self._end()
+        return Tried(
+            self._name, self._device, feature, answer["result"], answer["reason"], answer["error"], answer["tolerance"]
+        )
+
+    def _end(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.kill()

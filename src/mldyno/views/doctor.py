@@ -1,0 +1,217 @@
+"""A check-up as text for the terminal, 80 columns wide, and as data."""
+
+from __future__ import annotations
+
+import platform
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from mldyno import __version__
+from mldyno.analysis.findings import CLEAR, Finding, best_setting, by_device, error_words, of
+from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, Threads, Tried
+from mldyno.analysis.unused_gpu import CALLED
+from mldyno.records import Device, Fact
+from mldyno.units import count, digits, show, show_bytes, show_percent, show_seconds
+
+WIDTH = 80
+OUTCOMES = {
+    "works": "works", "wrong": "wrong numbers", "unsupported": "not supported", "fallback": "left to the CPU",
+    "crashed": "crashed", "timeout": "timed out", "failed": "failed",
+}  # fmt: skip
+UNITS = {"clock": "1/s", "limit": "W", "power": "W", "memory": "B"}  # by the last word of a device's fact
+Rows = Iterator[tuple[str, str]]
+
+
+def report(checkup: Checkup) -> str:
+    """The whole check-up; what was found stands last, where it is seen first."""
+    parts = [checkup.machine.name, _block("machine", _machine(checkup)), _block("frameworks", _frameworks(checkup))]
+    parts += [_block(f"{one[0]} on {one[1]}", _features(tried)) for one, tried in by_device(checkup.tried).items()]
+    if checkup.threads:
+        parts.append(_block("threads", _threads(checkup, checkup.threads)))
+    if checkup.noise:
+        parts.append(_block("noise", _noise(checkup.noise)))
+    return "\n\n".join([*parts, _findings(of(checkup))])
+
+
+def _block(title: str, rows: Rows) -> str:
+    """A title, and below it names with what there is to say, wrapped."""
+    several = list(rows)
+    width = max((len(name) for name, _ in several), default=0)
+    lines = [title]
+    for name, text in several:
+        lines.append(_wrapped(text, f"  {name.ljust(width)}  ", " " * (width + 4)))
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, first: str, later: str) -> str:
+    return textwrap.fill(
+        text, WIDTH, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
+    ).rstrip()
+
+
+def _listed(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _machine(checkup: Checkup) -> Rows:
+    facts = checkup.facts
+    virtual = {True: "a virtual machine", False: "real hardware", None: ""}[facts.virtualised]
+    inside = f"in a container ({facts.container})" if facts.container else ""
+    translated = "translated by Rosetta" if facts.translated else ""
+    yield "system", _listed(f"{facts.system} {facts.version}".strip(), facts.arch, translated, virtual, inside)
+    yield "CPU", checkup.machine.cpu
+    yield "cores", _cores(checkup)
+    yield "memory", _memory(facts)
+    yield "power", _power(facts)
+    yield "GPUs", _gpus(facts)
+    yield "Python", f"{platform.python_version()}, mldyno {__version__}"
+    yield "packages", _listed(*(f"{name} {version}" for name, version in facts.packages.items())) or "no framework"
+    if facts.env:
+        yield "settings", _listed(*(f"{name}={value}" for name, value in facts.env.items()))
+    yield "store", checkup.store.path
+
+
+def _cores(checkup: Checkup) -> str:
+    facts = checkup.facts
+    free = f"{digits(checkup.free, most=2)} free when tried" if checkup.free is not None else ""
+    quota = f"{digits(facts.quota)} may be used" if facts.quota is not None else ""
+    load = f"load {digits(facts.load, most=2)}" if facts.load is not None else ""
+    return _listed(str(facts.cores or "unknown"), free, quota, load)
+
+
+def _memory(facts: Facts) -> str:
+    left = f"{show_bytes(facts.available)} of it left" if facts.available is not None else ""
+    waits = f"waited for in {show_percent(facts.memory_waits)} of the last minute" if facts.memory_waits else ""
+    state = f"pressure {facts.memory_state}" if facts.memory_state else ""
+    swap = "" if facts.swap_used is None else f"{show_bytes(facts.swap_used)} swapped" if facts.swap_used else "no swap"
+    return _listed(show_bytes(facts.memory) if facts.memory else "unknown", left, waits, state, swap)
+
+
+def _power(facts: Facts) -> str:
+    """Where the power comes from, and what sets the CPU's clock."""
+    battery = f"battery at {show_percent(facts.battery)}" if facts.battery is not None else ""
+    saving = {True: "low-power mode", False: "full power", None: ""}[facts.low_power]
+    governor = f"governor {facts.governor}{f' ({facts.scaling})' if facts.scaling else ''}" if facts.governor else ""
+    limit = f"CPU held at {show_percent(facts.speed_limit)}" if facts.speed_limit is not None else ""
+    heat = {None: "heat unknown", True: "slowed down for heat", False: "not slowed down for heat"}[
+        None if facts.throttles is None else facts.throttles > 0
+    ]
+    return _listed(facts.power, battery, saving, governor, limit or heat)
+
+
+def _gpus(facts: Facts) -> str:
+    driver = f"driver {facts.driver}" if facts.driver else ""
+    cuda = f"takes CUDA {facts.driver_cuda}" if facts.driver_cuda else ""
+    return _listed(*(gpu.name for gpu in facts.gpus), driver, cuda) or "none that the system sees"
+
+
+def _frameworks(checkup: Checkup) -> Rows:
+    for one in checkup.frameworks:
+        if one.error:
+            yield one.name, one.error
+            continue
+        words = (version if name == one.name else f"{name} {version}" for name, version in one.versions.items())
+        threads = count(one.threads, "thread") if one.threads else ""
+        yield one.name, _listed(*words, threads, _built_for(one))
+        for device in one.devices:
+            yield f"  {device.name}", _device(device)
+
+
+def _built_for(one: Installed) -> str:
+    if not one.support:
+        return ""
+    names = [called for name, called in CALLED.items() if one.support.get(name)]
+    return f"built for {' and '.join(names)}" if names else "built for the CPU only"
+
+
+def _device(device: Device) -> str:
+    memory = show_bytes(device.memory) if device.memory else ""
+    return _listed(device.title, memory, *(f"{_fact(name, value)}" for name, value in device.facts.items()))
+
+
+def _fact(name: str, value: Fact) -> str:
+    """A fact of a device in words; its unit is that of its kind."""
+    words = name.replace("_", " ")
+    if isinstance(value, bool) or value is None:
+        return f"{words}: {'unknown' if value is None else 'yes' if value else 'no'}"
+    if isinstance(value, str):
+        return f"{words} {value}"
+    unit = UNITS.get(words.split()[-1])
+    return f"{words} {show(value, unit) if unit else f'{value:,}'}"
+
+
+def _features(tried: list[Tried]) -> Rows:
+    """What works in one row, what does not in a row each."""
+    works = [one.feature for one in tried if one.outcome == "works"]
+    if works:
+        yield OUTCOMES["works"], ", ".join(works)
+    for one in tried:
+        if one.outcome != "works":
+            reason = error_words(one) if one.outcome == "wrong" else short(one.reason)
+            yield OUTCOMES[one.outcome], f"{one.feature}: {reason}"
+
+
+def short(reason: str) -> str:
+    """The first sentence of a reason; frameworks give advice behind it."""
+    first = reason.partition(". ")[0].rstrip(".")
+    return first if len(first) <= 200 else f"{first[:199]}…"
+
+
+def _threads(checkup: Checkup, threads: Threads) -> Rows:
+    many = count(threads.threads, "thread") if threads.threads else "its threads"
+    yield "as it is", f"{show_seconds(threads.step)} a training step, {many} of {threads.framework}"
+    best = best_setting(checkup)
+    for one in threads.settings:
+        if one.ratio is None or one.low is None or one.high is None:
+            continue
+        clear = "clearly faster" if one.low > CLEAR else "clearly slower" if one.high < 1 / CLEAR else "no clear gain"
+        most = ", the best" if one is best and len(threads.settings) > 1 else ""
+        yield one.name, f"{digits(one.ratio)}x ({digits(one.low)}-{digits(one.high)}) as fast: {clear}{most}"
+
+
+def _noise(noise: Noise) -> Rows:
+    waited = f"waited for its core {show_percent(noise.waiting)} of the time" if noise.waiting is not None else ""
+    stolen = f"the host took {show_percent(noise.stolen)}" if noise.stolen else ""
+    way = "slower" if noise.drift > 0 else "faster"
+    drift = f"became {show_percent(abs(noise.drift))} {way}" if noise.drift else "did not drift"
+    two = f"had two speeds {show_percent(noise.two_speeds)} apart" if noise.two_speeds is not None else ""
+    told = _listed(f"varied by {show_percent(noise.variation)}", waited, drift, two, stolen)
+    yield noise.verdict, f"for {show_seconds(noise.seconds)} one core did the same work: it {told}"
+    if noise.told_in_turns is not None and noise.told_apart is not None:
+        turns, apart = show_percent(noise.told_in_turns), show_percent(noise.told_apart)
+        yield "tells", f"differences from {turns} on between cases that take turns, from {apart} on between two runs"
+
+
+def _findings(findings: list[Finding]) -> str:
+    if not findings:
+        return "no findings: nothing stands in the way"
+    lines = [count(len(findings), "finding")]
+    for number, one in enumerate(findings, 1):
+        lines.append(_wrapped(f"{_sentence(one.message)} [{one.code}]", f"  {number}. ", "     "))
+        lines.append(_wrapped(f"Cure: {one.cure}.", "     ", "     "))
+    return "\n".join(lines)
+
+
+def _sentence(text: str) -> str:
+    """A message that ends with a full stop; its first letter is left alone: names are written as they are."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def as_json(checkup: Checkup) -> dict[str, Any]:
+    """The check-up as one document, in SI units; shares are fractions of 1."""
+    facts = asdict(checkup.facts)
+    return {
+        "mldyno": __version__,
+        "python": platform.python_version(),
+        "machine": asdict(checkup.machine),
+        "facts": {**facts, "free_cores": checkup.free},
+        "frameworks": {one.name: asdict(one) for one in checkup.frameworks},
+        "devices": [asdict(device) for one in checkup.frameworks for device in one.devices],
+        "features": [asdict(one) for one in checkup.tried],
+        "threads": asdict(checkup.threads) if checkup.threads else None,
+        "noise": asdict(checkup.noise) if checkup.noise else None,
+        "store": asdict(checkup.store),
+        "findings": [asdict(one) for one in of(checkup)],
+    }

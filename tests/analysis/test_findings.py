@@ -1,0 +1,146 @@
+"""The closed list of findings: each can be found, and a healthy machine has none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mldyno.analysis.findings import CODES, best_setting, of
+from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, Setting, Threads, Tried
+from mldyno.records import Device
+
+CPU, CUDA = Device("cpu", "torch"), Device("cuda:0", "torch")
+TORCH = Installed("torch", "", {"torch": "2.13.0"}, 4, (CPU, CUDA), {"cuda": "12.6", "mps": False})
+UNUSED = replace(TORCH, devices=(CPU,))
+HEALTHY = Facts(
+    system="Linux", version="6.8", arch="x86_64", virtualised=False, gpus=(Gpu("nvidia", "Tesla T4"),),
+    nodes=("nvidia0",), driver="550.54", driver_cuda="12.4", packages={"torch": "2.13.0"}, cores=4, load=0.1,
+    memory=16 << 30, available=12 << 30, memory_waits=0.0, swap_used=0, power="mains", low_power=False,
+    governor="schedutil", scaling="acpi-cpufreq", throttles=0.0,
+)  # fmt: skip
+QUIET = Noise(60.0, "quiet", 0.01, waiting=0.0, told_in_turns=0.001, told_apart=0.01)
+FAST = Setting("OMP_WAIT_POLICY=PASSIVE", 0.001, 2.0, 1.6, 2.5)
+
+
+def seen(**changes: Any) -> Checkup:
+    """A healthy machine but for what is named: a field of the check-up, or one of its facts."""
+    whole = Checkup(
+        facts=HEALTHY, frameworks=(TORCH,), tried=(tried("fp32"),), free=3.9, noise=QUIET, store=Kept("here")
+    )
+    own = {name: value for name, value in changes.items() if name in Checkup.__dataclass_fields__}
+    facts = {name: value for name, value in changes.items() if name not in own}
+    return replace(whole, facts=replace(HEALTHY, **facts), **own)
+
+
+def tried(feature: str, outcome: Any = "works", reason: str = "", device: str = "cuda:0") -> Tried:
+    return Tried("torch", device, feature, outcome, reason, 0.5 if outcome == "wrong" else 0.0, 1e-4)
+
+
+def threads(*settings: Setting) -> Threads:
+    return Threads("torch", 4, 0.002, settings)
+
+
+MAC = {"system": "Darwin", "arch": "arm64", "gpus": (Gpu("apple", "GPU of Apple M2"),)}
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "no-framework": {"frameworks": (Installed("torch", error="torch is not installed"),), "packages": {}},
+    "framework-fails": {"frameworks": (Installed("torch", error="OSError: libcudart.so.12"),)},
+    "rosetta": {"translated": True},
+    "cpu-only-build": {"frameworks": (replace(UNUSED, support={"cuda": None}),)},
+    "other-build": {"frameworks": (replace(UNUSED, support={"rocm": "6.4"}),)},
+    "container-without-gpu": {"container": "docker", "nodes": ()},
+    "no-driver": {"driver": "", "driver_cuda": ""},
+    "driver-fails": {"driver_error": "NVIDIA-SMI has failed"},
+    "driver-too-old": {"frameworks": (replace(UNUSED, support={"cuda": "13.0"}),)},
+    "visible-devices": {"env": {"CUDA_VISIBLE_DEVICES": ""}},
+    "old-macos": {**MAC, "version": "13.5", "frameworks": (replace(UNUSED, support={"mps": True}),)},
+    "mps-unavailable": {**MAC, "version": "15.0", "frameworks": (replace(UNUSED, support={"mps": True}),)},
+    "no-tensorflow-metal": {"system": "Darwin", "packages": {"tensorflow": "2.16.2"}},
+    "gpu-not-found": {"frameworks": (UNUSED,)},
+    "device-broken": {"tried": (tried("fp32", "unsupported", "no kernel image is available"),)},
+    "wrong-numbers": {"tried": (tried("fp32"), tried("fp16", "wrong"))},
+    "crashes": {"tried": (tried("fp32"), tried("svd", "crashed"), tried("qr", "timeout"))},
+    "cpu-fallback": {"tried": (tried("fp32"), tried("svd", "fallback", "aten::linalg_svd"))},
+    "fallback-on": {"system": "Darwin", "env": {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}},
+    "no-compiler": {"tried": (tried("fp32"), tried("compile", "unsupported", "no C++ compiler"))},
+    "cores-busy": {"free": 2.0},
+    "cpu-quota": {"quota": 1.5, "free": 1.5},
+    "threads-hurt": {"threads": threads(FAST)},
+    "on-battery": {"power": "battery"},
+    "low-power": {"low_power": True},
+    "memory-short": {"available": 1 << 30},
+    "swapped": {"swap_used": 4 << 30},
+    "throttled": {"throttles": 3.0},
+    "slow-governor": {"governor": "powersave"},
+    "noisy": {"noise": replace(QUIET, verdict="noisy", variation=0.3)},
+    "store-unreadable": {"store": Kept("here", "store here: file is not a database")},
+}
+
+
+def test_a_healthy_machine_has_no_findings() -> None:
+    assert of(seen()) == []
+
+
+def test_nothing_known_is_nothing_found() -> None:
+    assert of(Checkup()) == []
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_finding_can_be_found_and_comes_alone(code: str) -> None:
+    found = of(seen(**EXAMPLES[code]))
+    assert [one.code for one in found] == [code]
+    assert found[0].message
+    assert found[0].cure
+
+
+def test_there_is_no_example_of_what_is_not_in_the_list() -> None:
+    assert set(EXAMPLES) == set(CODES)
+
+
+def test_a_wrong_number_is_told_with_its_error() -> None:
+    (found,) = of(seen(tried=(tried("fp32"), tried("fp16", "wrong"), tried("svd", "wrong"))))
+    assert "fp16 (off by 0.5, 0.0001 allowed), svd" in found.message
+
+
+def test_what_a_device_lacks_is_a_fact_and_no_finding() -> None:
+    assert of(seen(tried=(tried("fp32"), tried("fp64", "unsupported", "no fp64")))) == []
+
+
+def test_a_device_that_is_broken_is_told_once() -> None:
+    (found,) = of(seen(tried=(tried("fp32", "crashed", "the worker was ended by SIGSEGV"),)))
+    assert found.code == "device-broken"
+    assert "SIGSEGV" in found.message
+
+
+@pytest.mark.parametrize(("low", "clear"), [(0.9, False), (1.04, False), (1.06, True)])
+def test_a_setting_of_threads_is_named_only_where_it_clearly_helps(low: float, clear: bool) -> None:
+    found = of(seen(threads=threads(replace(FAST, ratio=1.5, low=low))))
+    assert [one.code for one in found] == (["threads-hurt"] if clear else [])
+
+
+def test_of_several_settings_the_best_is_named_with_its_ratio_and_interval() -> None:
+    better = Setting("OMP_NUM_THREADS=2", 0.0007, 3.0, 2.5, 3.6)
+    checkup = seen(threads=threads(FAST, better))
+    assert best_setting(checkup) is better
+    (found,) = of(checkup)
+    assert "3.00x (2.50-3.60) as fast" in found.message
+    assert found.cure == "export OMP_NUM_THREADS=2 (mldyno: --threads 2)"
+
+
+def test_cores_are_busy_only_beyond_what_a_quota_takes() -> None:
+    assert [one.code for one in of(seen(quota=2.0, free=1.9))] == ["cpu-quota"]
+    assert [one.code for one in of(seen(quota=2.0, free=1.0))] == ["cores-busy", "cpu-quota"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "codes"),
+    [({"governor": "powersave", "scaling": "intel_pstate"}, []),  # there it is the usual one, and not slow
+     ({"governor": "powersave", "scaling": "intel_pstate", "preference": "power"}, ["slow-governor"]),
+     ({"memory_waits": 0.2}, ["memory-short"]), ({"memory_state": "critical"}, ["memory-short"]),
+     ({"memory_state": "normal"}, []), ({"speed_limit": 0.6}, ["throttled"]), ({"speed_limit": 1.0}, []),
+     ({"swap_used": 1 << 20}, []), ({"env": {"PYTORCH_ENABLE_MPS_FALLBACK": "0"}, "system": "Darwin"}, [])],
+    ids=str,
+)  # fmt: skip
+def test_the_state_of_the_machine(facts: dict[str, Any], codes: list[str]) -> None:
+    assert [one.code for one in of(seen(**facts))] == codes

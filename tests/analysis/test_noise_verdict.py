@@ -1,0 +1,84 @@
+"""Quiet, uneasy or noisy: from series whose noise is known."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from mldyno.analysis.noise import judge
+from mldyno.intervals import paired
+
+BLOCKS = 4000
+
+
+def series(slow: float, fast: float = 0.002, rise: float = 0.0) -> list[float]:
+    """Times of 1 ms with noise of their own, and a level of 40 blocks each that varies too."""
+    chance = random.Random(7)
+    found: list[float] = []
+    for piece in range(BLOCKS // 40):
+        level = 1e-3 * max(0.2, chance.gauss(1.0, slow)) * (1 + rise * piece * 40 / BLOCKS)
+        found += [level * max(0.2, chance.gauss(1.0, fast)) for _ in range(40)]
+    return found
+
+
+@pytest.mark.parametrize(("slow", "verdict"), [(0.003, "quiet"), (0.05, "uneasy"), (0.25, "noisy")])
+def test_the_verdict_follows_the_variation(slow: float, verdict: str) -> None:
+    found = judge(series(slow), 4.0, waiting=0.0, stolen=0.0)
+    assert found.verdict == verdict
+    assert found.variation == pytest.approx(slow, rel=0.3, abs=0.002)
+
+
+def test_noise_of_single_blocks_does_not_count_against_a_machine() -> None:
+    assert judge(series(0.0, fast=0.05), 4.0).verdict == "quiet"
+
+
+@pytest.mark.parametrize(("waiting", "verdict"), [(0.01, "quiet"), (0.05, "uneasy"), (0.2, "noisy")])
+def test_waiting_for_a_core_counts_alone(waiting: float, verdict: str) -> None:
+    assert judge(series(0.0), 4.0, waiting=waiting).verdict == verdict
+
+
+def test_time_that_the_host_takes_counts_alone() -> None:
+    assert judge(series(0.0), 4.0, stolen=0.1).verdict == "noisy"
+
+
+def test_a_drift_is_found_with_its_size() -> None:
+    found = judge(series(0.002, rise=0.2), 4.0)
+    assert found.drift == pytest.approx(0.2, rel=0.2)
+    assert found.verdict == "noisy"
+
+
+def test_two_speeds_are_found() -> None:
+    values = series(0.0)
+    mixed = [value * (1.5 if place // 400 % 2 else 1.0) for place, value in enumerate(values)]
+    found = judge(mixed, 4.0)
+    assert found.two_speeds == pytest.approx(0.5, rel=0.05)
+    assert found.verdict == "noisy"
+
+
+def test_the_noisier_the_larger_is_the_difference_that_can_be_told_and_turns_tell_smaller_ones() -> None:
+    found = [judge(series(slow), 4.0) for slow in (0.003, 0.03, 0.2)]
+    for one in found:
+        assert one.told_in_turns is not None
+        assert one.told_apart is not None
+        assert one.told_in_turns < one.told_apart
+    assert all((a.told_apart or 0) < (b.told_apart or 0) for a, b in pairwise(found))
+
+
+def test_a_difference_of_that_size_is_told_nearly_always() -> None:
+    told = judge(series(0.03), 4.0).told_in_turns
+    assert told is not None
+    hits = 0
+    for seed in range(40):
+        chance = random.Random(seed)
+        logs = [chance.gauss(told, 0.002 * 2**0.5) for _ in range(BLOCKS // 2)]
+        centre, width = paired(logs)
+        hits += centre - width > 0
+    assert hits >= 38
+
+
+def test_too_short_a_series_tells_no_difference() -> None:
+    found = judge([1e-3, 1.1e-3, 1e-3], 0.01)
+    assert found.told_apart is None
+    assert found.verdict in ("quiet", "uneasy", "noisy")
