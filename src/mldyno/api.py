@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -25,7 +25,7 @@ from mldyno.analysis.outcomes import Outcome, check_value, outcomes
 from mldyno.analysis.symptoms import Checkup
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.plan import Plan
-from mldyno.records import Device, Machine, Record, axis_named
+from mldyno.records import AXIS, Device, Machine, Record, axis_named
 from mldyno.runner.events import Listener
 from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.max_batch import Attempt, Search, largest
@@ -364,15 +364,64 @@ def placed(results: Results, store: Store) -> laying.Table | None:
 
 
 def selftest(
-    quick: bool = False, framework: str = "torch", progress: Callable[[str, float], None] | None = None
+    quick: bool = False,
+    framework: str = "torch",
+    progress: Callable[[str, float], None] | None = None,
+    device: str = "cpu",
+    export: str | None = None,
 ) -> Iterator[Measure]:
-    """The product's own errors, measured on this machine one after the other; `progress` hears what is left in s."""
+    """The product's own errors, measured on this machine one after the other; `progress` hears what is left in s.
+
+    On a device other than the CPU, its contract instead. `export` is a file that gets the result when it is complete.
+    """
+    from mldyno.selftest import result_file
     from mldyno.selftest import table as whole
 
     if plugins.framework(framework).clock is not None:
         raise UsageError(f"{framework} computes nothing; the self-test times real steps: --framework torch")
+    if export is not None:
+        result_file.check_place(export)
+    found = _device_meant(framework, device)
+    ids = whole.ON_ANY_MACHINE if found == "cpu" else whole.ON_A_DEVICE
     effort = whole.QUICK if quick else whole.FULL
-    return whole.run(effort, framework, whole.ON_ANY_MACHINE, progress or (lambda part, left: None))
+    measures = whole.run(effort, framework, ids, progress or (lambda part, left: None), found)
+    return measures if export is None else _exported(measures, export, found, framework, quick)
+
+
+def _device_meant(framework: str, word: str) -> str:
+    """The one device that a word means; raises where it is not here. Nothing is asked for the CPU."""
+    if word == "all":
+        raise UsageError("the self-test takes one device at a time, for example: --device gpu")
+    name = str(AXIS["device"].parse(word))
+    if name == "cpu":
+        return name
+    names = _device_names(framework)
+    if name == plans.GPU and name not in names:
+        name = next((one for one in names if one != "cpu"), name)
+    if name not in names:
+        raise MldynoError(
+            f"no device '{name}' here; {framework} sees {', '.join(names)}. `mldyno doctor` says what it finds."
+        )
+    return name
+
+
+def _exported(measures: Iterator[Measure], path: str, device: str, framework: str, quick: bool) -> Iterator[Measure]:
+    """The measures; after the last of them the file is written."""
+    import time
+
+    from mldyno.selftest import result_file
+
+    began = time.monotonic()
+    found: list[Measure] = []
+    for one in measures:
+        found.append(one)
+        yield one
+    probed = probe([framework])
+    seen = probed["frameworks"][framework]
+    machine = machines.describe([Device(**one) for one in seen.get("devices", ())])
+    software = {"python": probed.get("python"), "versions": seen.get("versions"), "threads": seen.get("threads")}
+    spent = time.monotonic() - began
+    result_file.write(path, result_file.document(found, device, framework, quick, spent, machine, software))
 
 
 def doctor(

@@ -252,6 +252,21 @@ def test_selftest_prints_each_measure_with_its_target_and_the_peers(
     assert row["ok"] is ok
 
 
+def test_selftest_writes_its_result_to_a_file_when_it_is_complete(
+    mldyno: Mldyno, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = {"versions": {"torch": "2"}, "threads": 4, "devices": [{"name": "cpu", "framework": "torch"}]}
+    monkeypatch.setattr("mldyno.api.probe", lambda names: {"python": "3.11", "frameworks": {"torch": seen}})
+    monkeypatch.setattr("mldyno.selftest.table.run", lambda *arguments: iter([measured(False)]))
+    path = tmp_path / "result.json"
+    code, _, err = mldyno("selftest", "--export", str(path))
+    assert code == 3
+    assert f"written to {path}" in err
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert (found["device"], found["software"]["threads"], found["machine"]["name"]) == ("cpu", 4, "test bench")
+    assert [one["measure"] for one in found["findings"]] == [2]
+
+
 def test_selftest_wants_a_framework_that_computes(mldyno: Mldyno) -> None:
     code, _, err = mldyno("selftest", "--framework", "fake")
     assert code == 2

@@ -115,9 +115,18 @@ def test_torch_knows_a_memory_error_by_its_words_where_it_has_no_type() -> None:
     assert framework.explain(RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)"))[0] == "oom"
     assert framework.explain(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"))[0] == "oom"
     assert framework.explain(torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB"))[0] == "oom"
+    assert framework.explain(RuntimeError("Invalid buffer size: 58.07 GiB"))[0] == "oom"
 
 
 @pytest.mark.parametrize("changes", [{"precision": "bf16"}, {"compile": True}, {"workers": 2}], ids=str)
 def test_what_torch_can_not_measure_yet_is_unsupported_with_a_reason(changes: dict[str, Any]) -> None:
     with pytest.raises(Unsupported, match="yet"):
         started("torch").open(Case("mlp", batch=2, **changes), plugins.workload("mlp").build["torch"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_memory_that_is_not_there_is_refused_and_told_as_what_it_is(name: str) -> None:
+    framework = started(name)
+    with pytest.raises(Exception, match="memory") as refused:
+        framework.hold(Case("mlp", framework=name), 1 << 60)
+    assert framework.explain(refused.value)[0] == ("unsupported" if name == "command" else "oom")

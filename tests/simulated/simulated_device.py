@@ -1,98 +1,53 @@
-"""A simulated accelerator for PyTorch, named `sim`: asynchronous, with memory that can run out.
+"""A simulated accelerator for PyTorch, named `sim`: asynchronous, with costs and memory that are known, and faults.
 
 Every operation runs at once on a CPU tensor and books its cost on the device's time line; only a
 synchronisation, or a copy to the host, waits for that time line. So a harness that forgets to wait
 measures the host, and one that waits measures a truth that is known.
 
-Settings are JSON in MLDYNO_SIM: kernel (s that an operation takes on the device), issue (s that the
-host takes to issue one), capacity (B), virtual (true: time is virtual, and exact), hidden (every so
-many operations one waits for the device, as .item() in a step does), deaf (true: torch's own
-synchronisation does not wait, as if the harness forgot it).
-Works for modules, backward, optimisers, convolutions, attention; not for several streams, LSTM's
-fused cell, real autocast or pinned memory.
+Settings are JSON in MLDYNO_SIM. A rate of 0 holds nothing up.
+  kernel      s that an operation takes on the device, besides
+  rate        floating-point operations a second of products, convolutions and attention, or
+  bandwidth   B/s of the tensors that go in and come out, whichever takes longer
+  half        how many times as fast it multiplies numbers of 16 bits
+  transfer    B/s between host and device
+  issue       s that the host takes to issue an operation (virtual time)
+  cpu         {"kernel": s, "rate": ..., "half": ..., "bandwidth": ...} for operations on the CPU (virtual time).
+              Both sides of a comparison are on one clock then, and where they cross is known.
+  virtual     true: time is virtual, and exact
+  devices     how many there are; 0: none
+  capacity    B of each; segment: B in which its allocator reserves them
+  autocast    "works", or "deaf": it is on and does nothing
+  refuses     types that the device lacks, such as ["float64"]
+  hidden      every so many operations one waits for the device, as .item() in a step does
+  deaf        true: torch's own synchronisation does not wait, as if the harness forgot it
+  lost_after  operations after which the device is lost: all that follow fail
+  astray      operations whose results come out on the CPU, such as ["aten::addmm"]; with "aten::empty_strided"
+              nothing reaches the device, and everything is silently computed on the CPU
+
+Works for modules, backward, optimisers, convolutions, attention, autocast, gradient scaling; not for several
+streams, LSTM's fused cell or pinned memory.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import time
 import weakref
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from math import prod
 from typing import Any
 
+import simulated_autocast  # type: ignore[import-not-found]
 import torch
-from torch.utils._pytree import tree_flatten, tree_map
+from simulated_costs import composite, computes, size, tensors  # type: ignore[import-not-found]
+from simulated_state import SIM  # type: ignore[import-not-found]
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 aten = torch.ops.aten
 CPU = torch.device("cpu")
-
-
-@dataclass
-class Simulation:
-    """The device's time line and memory."""
-
-    kernel: float = 1e-3
-    issue: float = 0.0
-    capacity: int = 1 << 30
-    virtual: bool = False
-    hidden: int = 0
-    deaf: bool = False
-    busy_until: float = 0.0
-    virtual_now: float = 0.0
-    allocated: int = 0
-    peak: int = 0
-    holders: dict[int, int] = field(default_factory=dict)
-    launches: int = 0
-    waits: int = 0
-
-    def now(self) -> float:
-        """Time in s, real or virtual."""
-        return self.virtual_now if self.virtual else time.perf_counter()
-
-    def now_ns(self) -> int:
-        """The virtual clock as the harness sees it: a look costs 40 ns."""
-        self.virtual_now += 40e-9
-        return round(self.virtual_now * 1e9)
-
-    def launch(self) -> None:
-        """An operation is issued: the device will be busy for one kernel more."""
-        self.launches += 1
-        if self.virtual:
-            self.virtual_now += self.issue
-        self.busy_until = max(self.now(), self.busy_until) + self.kernel
-        if self.hidden and self.launches % self.hidden == 0:
-            self.wait()
-
-    def wait(self) -> None:
-        """The host waits until the device is done."""
-        self.waits += 1
-        if self.virtual:
-            self.virtual_now = max(self.virtual_now, self.busy_until)
-        while (left := self.busy_until - self.now()) > 0:
-            time.sleep(left - 1e-3 if left > 2e-3 else 0)
-
-    def hold(self, storage: Any) -> None:
-        """Count a tensor's bytes, once per storage; raise where they do not fit."""
-        key, size = storage._cdata, storage.nbytes()
-        if key not in self.holders:
-            if self.allocated + size > self.capacity:
-                raise torch.OutOfMemoryError(f"sim out of memory: tried to allocate {size} B beside {self.allocated} B")
-            self.allocated += size
-            self.peak = max(self.peak, self.allocated)
-            self.holders[key] = 0
-        self.holders[key] += 1
-
-    def release(self, key: int, size: int) -> None:
-        """One tensor less holds the storage."""
-        self.holders[key] -= 1
-        if self.holders[key] == 0:
-            del self.holders[key]
-            self.allocated -= size
-
-
-SIM = Simulation(**json.loads(os.environ.get("MLDYNO_SIM", "{}")))
+READS = (aten._local_scalar_dense.default, aten.equal.default, aten.nonzero.default)
+MIXES = (aten.index.Tensor, aten.index_put_.default, aten._index_put_impl_.default)  # these take indices of the host
 
 
 class SimTensor(torch.Tensor):  # type: ignore[misc]
@@ -101,15 +56,16 @@ class SimTensor(torch.Tensor):  # type: ignore[misc]
     _cpu: Any
 
     @staticmethod
-    def __new__(cls, cpu: Any) -> SimTensor:
-        SIM.hold(cpu.untyped_storage())
+    def __new__(cls, cpu: Any, index: int) -> SimTensor:
+        storage = cpu.untyped_storage()
+        SIM.check_type(cpu.dtype)
+        SIM.hold(index, storage)
         made = torch.Tensor._make_wrapper_subclass(
             cls, cpu.size(), strides=cpu.stride(), storage_offset=cpu.storage_offset(), dtype=cpu.dtype,
-            device=torch.device("sim:0"), requires_grad=False,
+            device=torch.device("sim", index), requires_grad=False,
         )  # fmt: skip
         made._cpu = cpu
-        storage = cpu.untyped_storage()
-        weakref.finalize(made, SIM.release, storage._cdata, storage.nbytes())
+        weakref.finalize(made, SIM.release, index, storage._cdata, storage.nbytes())
         return made  # type: ignore[no-any-return]
 
     def __repr__(self, **options: Any) -> str:
@@ -120,23 +76,38 @@ class SimTensor(torch.Tensor):  # type: ignore[misc]
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        if composite(func):
             return func.decompose(*args, **kwargs)  # in inference mode these come here whole
-        if func is aten._to_copy.default and isinstance(args[0], SimTensor) and kwargs.get("device") == CPU:
-            return _to_host(lambda: func(args[0]._cpu, **kwargs))
+        if func is aten._to_copy.default and _crosses(args[0], kwargs.get("device")):
+            return _brought(func, args[0], kwargs)
         if func is aten.copy_.default:
             return _copy(func, *args, **kwargs)
-        if func in (aten._local_scalar_dense.default, aten.equal.default, aten.nonzero.default):
-            return _to_host(lambda: func(*tree_map(_inside, args), **tree_map(_inside, kwargs)))
+        index = _place(func, args, kwargs)
         out = func(*tree_map(_inside, args), **tree_map(_inside, kwargs))
-        if _computes(func):
-            SIM.launch()
-        known = {id(x._cpu): x for x in tree_flatten((args, kwargs))[0] if isinstance(x, SimTensor)}
+        if func in READS:
+            SIM.launch(index, SIM.costs.of(func, args, kwargs, out))
+            SIM.wait(index)
+            return out
+        fresh = computes(func)
+        if fresh:
+            SIM.launch(index, SIM.costs.of(func, args, kwargs, out))
+        known = {id(x._cpu): x for x in tensors((args, kwargs)) if isinstance(x, SimTensor)}
+        lands = func._schema.name not in SIM.astray and _stays(kwargs.get("device"))
 
         def outside(x: Any) -> Any:
-            return x if not isinstance(x, torch.Tensor) else known[id(x)] if id(x) in known else SimTensor(x)
+            if not isinstance(x, torch.Tensor):
+                return x
+            return known[id(x)] if id(x) in known else _wrapped(x, index, fresh, known) if lands else x
 
         return tree_map(outside, out)
+
+
+def _wrapped(x: Any, index: int, fresh: bool, known: dict[int, Any]) -> SimTensor:
+    """A result on the device; a view of a tensor that may be changed is one too, even in inference mode."""
+    if fresh or not torch.is_inference_mode_enabled():
+        return SimTensor(x, index)
+    with torch.inference_mode(all(one.is_inference() for one in known.values())):
+        return SimTensor(x, index)
 
 
 def _inside(x: Any) -> Any:
@@ -146,91 +117,204 @@ def _inside(x: Any) -> Any:
     return CPU if isinstance(x, torch.device) and x.type == "sim" else x
 
 
-def _computes(func: Any) -> bool:
-    """Whether an operation is more than a view of its argument."""
-    aliases = [result.alias_info for result in func._schema.returns]
-    return not any(aliases) or any(alias is not None and alias.is_write for alias in aliases)
+def _index(device: Any) -> int:
+    """The number of a device; the current one where none is said."""
+    return SIM.current if device is None or device.index is None else int(device.index)
 
 
-def _to_host(compute: Any) -> Any:
-    """A result for the host: the host waits for the device."""
-    SIM.launch()
-    SIM.wait()
-    return compute()
+def _place(func: Any, args: Any, kwargs: Any) -> int:
+    """On which device an operation runs; one whose tensors lie on several is refused, as PyTorch does."""
+    given = tensors((args, kwargs))
+    on_device = [one for one in given if isinstance(one, SimTensor)]
+    homes = dict.fromkeys(str(one.device) for one in on_device)
+    if not SIM.astray and func not in MIXES:
+        homes |= dict.fromkeys("cpu" for one in given if not isinstance(one, SimTensor) and one.dim())
+    if len(homes) > 1:
+        told = " and ".join([*homes][:2])
+        SIM.fail(
+            RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {told}!")
+        )
+    asked = kwargs.get("device")
+    return _index(asked if asked is not None and asked.type == "sim" else on_device[0].device)
+
+
+def _stays(device: Any) -> bool:
+    """Whether a result with that device asked for lies on this one."""
+    return device is None or device.type == "sim"
+
+
+def _crosses(source: Any, device: Any) -> bool:
+    """Whether a copy of a tensor leaves its device."""
+    return device is not None and (device.type != "sim" or _index(device) != source.device.index)
+
+
+def _transferred(index: int, moved: Any) -> None:
+    """Book the way of a tensor between host and device."""
+    SIM.launch(index, SIM.kernel + (size(moved) / SIM.transfer if SIM.transfer else 0.0))
+
+
+def _brought(func: Any, source: Any, kwargs: Any) -> Any:
+    """A copy on the host, for which the host waits, or on another device."""
+    made = func(source._cpu, **tree_map(_inside, kwargs))
+    _transferred(source.device.index, made)
+    SIM.wait(source.device.index)
+    return made if kwargs["device"].type != "sim" else SimTensor(made, _index(kwargs["device"]))
 
 
 def _copy(func: Any, target: Any, source: Any, non_blocking: bool = False) -> Any:
-    SIM.launch()
     func(_inside(target), _inside(source))
-    crosses = isinstance(target, SimTensor) != isinstance(source, SimTensor)
-    if crosses and (not non_blocking or not isinstance(target, SimTensor)):
-        SIM.wait()
+    here = target if isinstance(target, SimTensor) else source
+    if isinstance(target, SimTensor) and isinstance(source, SimTensor):
+        SIM.launch(here.device.index, SIM.costs.of(func, (target, source), {}, target))
+        return target
+    _transferred(here.device.index, target)
+    if not non_blocking or not isinstance(target, SimTensor):
+        SIM.wait(here.device.index)
     return target
 
 
+class HostCosts(TorchDispatchMode):  # type: ignore[misc]
+    """Lets virtual time pass for what is computed on the CPU."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if composite(func):
+            with self:
+                return func.decompose(*args, **kwargs)
+        made = func(*args, **kwargs)
+        if computes(func) and {one.device.type for one in tensors((args, kwargs, made))} == {"cpu"}:
+            SIM.virtual_now += SIM.cpu_costs.of(func, args, kwargs, made)
+        return made
+
+
 class Event:
-    """An event on the device's time line."""
+    """An event on the time line of the device that is current when it is recorded."""
 
     def __init__(self, enable_timing: bool = False, **options: Any) -> None:
-        self.at = 0.0
+        self.at, self.index = 0.0, 0
 
     def record(self, stream: Any = None) -> None:
-        self.at = max(SIM.now(), SIM.busy_until)
+        self.index = SIM.current
+        self.at = max(SIM.now(), SIM.line(self.index).busy_until)
 
     def synchronize(self) -> None:
-        SIM.wait()
+        SIM.wait(self.index)
 
     def query(self) -> bool:
-        return SIM.now() >= self.at
+        return bool(SIM.now() >= self.at)
 
     def elapsed_time(self, other: Event) -> float:
         return (other.at - self.at) * 1e3
 
 
 class Properties:
-    """What torch.sim says of the device."""
+    """What torch.sim says of a device."""
 
     name = "simulated accelerator"
     total_memory = SIM.capacity
+
+
+def _synchronize(device: Any = None) -> None:
+    SIM.wait(_index(device) if device is None or isinstance(device, torch.device) else int(device))
+
+
+def _choose(index: int) -> int:
+    """Make a device the current one; gives the one that was."""
+    before, SIM.current = SIM.current, int(index) if index >= 0 else SIM.current
+    return int(before)
+
+
+class Current:
+    """Makes a device the current one for a while."""
+
+    def __init__(self, device: Any) -> None:
+        self.index = _index(device)
+
+    def __enter__(self) -> None:
+        self.before = _choose(self.index)
+
+    def __exit__(self, *error: object) -> None:
+        _choose(self.before)
 
 
 class Module:
     """torch.sim."""
 
     Event = Event
+    device = Current
     is_initialized = staticmethod(lambda: True)
-    is_available = staticmethod(lambda: True)
-    current_device = staticmethod(lambda: 0)
-    device_count = staticmethod(lambda: 1)
+    is_available = staticmethod(lambda: SIM.devices > 0)
+    current_device = staticmethod(lambda: SIM.current)
+    set_device = staticmethod(_choose)
+    device_count = staticmethod(lambda: SIM.devices)
     _is_in_bad_fork = staticmethod(lambda: False)
     manual_seed_all = staticmethod(lambda seed: None)
-    synchronize = staticmethod(lambda *device: SIM.wait())
+    synchronize = staticmethod(_synchronize)
     get_device_properties = staticmethod(lambda *device: Properties)
-    get_amp_supported_dtype = staticmethod(lambda: [torch.bfloat16])
+    get_amp_supported_dtype = staticmethod(
+        lambda: [dtype for dtype in simulated_autocast.HALF if str(dtype).removeprefix("torch.") not in SIM.refuses]
+    )
 
 
-def _empty(size: Any, *, dtype: Any = None, memory_format: Any = None, **options: Any) -> SimTensor:
-    return SimTensor(torch.empty(size, dtype=dtype or torch.get_default_dtype(), memory_format=memory_format))
+def _made(operation: str, device: Any, wanted: int, make: Callable[[], Any]) -> Any:
+    """An empty tensor of so many B on a device, or on the CPU where it goes astray."""
+    index = _index(device)
+    SIM.check_present()
+    SIM.check_room(index, wanted)
+    return make() if operation in SIM.astray else SimTensor(make(), index)
 
 
-def _empty_strided(size: Any, stride: Any, *, dtype: Any = None, **options: Any) -> SimTensor:
-    return SimTensor(torch.empty_strided(size, stride, dtype=dtype or torch.get_default_dtype()))
+def _empty(shape: Any, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **options: Any) -> Any:
+    kind = dtype or torch.get_default_dtype()
+    make = lambda: torch.empty(shape, dtype=kind, memory_format=memory_format)  # noqa: E731
+    return _made("aten::empty", device, prod(shape) * kind.itemsize, make)
 
 
-def _stats(*device: Any) -> dict[str, Any]:
-    counted = {"all": {"current": SIM.allocated, "peak": SIM.peak}}
-    return {"allocated_bytes": counted, "reserved_bytes": {"all": {"current": SIM.peak, "peak": SIM.peak}}}
+def _empty_strided(shape: Any, stride: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    kind = dtype or torch.get_default_dtype()
+    places = 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True)) if prod(shape) else 0
+    make = lambda: torch.empty_strided(shape, stride, dtype=kind)  # noqa: E731
+    return _made("aten::empty_strided", device, places * kind.itemsize, make)
 
 
-def install() -> torch.library.Library:
+def _told_after(run_backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward pass that raises at its end what went wrong on the device."""
+
+    def run(*given: Any, **named: Any) -> Any:
+        SIM.pending = None
+        result = run_backward(*given, **named)
+        SIM.raise_pending()
+        return result
+
+    return run
+
+
+def _speak_for_the_accelerator() -> None:
+    """What torch.accelerator asks of C++, where a device made in Python can't answer."""
+    own = torch._C
+    own._accelerator_synchronizeDevice = lambda index: None if SIM.deaf else SIM.wait(index)
+    own._accelerator_getDeviceIndex = lambda: SIM.current
+    own._accelerator_setDeviceIndex = own._accelerator_exchangeDevice = own._accelerator_maybeExchangeDevice = _choose
+    own._accelerator_isAllocatorInitialized = lambda: True
+    own._accelerator_getDeviceStats = SIM.statistics
+    own._accelerator_resetPeakStats = SIM.reset_peaks
+    own._accelerator_emptyCache = SIM.empty_cache
+    own._accelerator_getMemoryInfo = lambda index: (SIM.capacity - SIM.line(index).reserved, SIM.capacity)
+
+
+def install() -> list[Any]:
     """Make `sim` the accelerator of this process; keep what is returned alive."""
     _setup_privateuseone_for_python_backend("sim", backend_module=Module)
     library = torch.library.Library("aten", "IMPL")
     library.impl("empty.memory_format", _empty, "PrivateUse1")
     library.impl("empty_strided", _empty_strided, "PrivateUse1")
-    torch._C._accelerator_synchronizeDevice = lambda *device: None if SIM.deaf else SIM.wait()
-    torch._C._accelerator_isAllocatorInitialized = lambda *device: True
-    torch._C._accelerator_getDeviceStats = _stats
+    _speak_for_the_accelerator()
+    torch.autograd._engine_run_backward = _told_after(torch.autograd._engine_run_backward)
+    # PyTorch takes a device made in Python for the only one of its kind, and has no thread for another's gradients.
+    torch._C._set_multithreading_enabled(SIM.devices <= 1)
+    kept: list[Any] = [library, simulated_autocast.register(library)]
     if SIM.virtual:
         time.perf_counter_ns = SIM.now_ns
-    return library
+        if SIM.cpu is not None:
+            kept.append(HostCosts().__enter__())
+    return kept

@@ -5,4 +5,4 @@ import os
 if "MLDYNO_SIM" in os.environ:
     import simulated_device  # type: ignore[import-not-found]
 
-    LIBRARY = simulated_device.install()
+    KEPT = simulated_device.install()

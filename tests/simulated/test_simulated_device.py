@@ -5,36 +5,23 @@ The parent knows nothing of it: the worker's Python finds the device through PYT
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.simulated.conftest import ISSUE, Simulated
 
 from mldyno import api
 from mldyno.intervals import median
 from mldyno.records import Record
 from mldyno.store import Store
 
-HERE = Path(__file__).parent
 KERNELS = 7  # of a forward step of mlp: four products and three ReLUs
-ISSUE = 10e-6
-ROOM = 16 << 20  # B: the model and small products; those that would tell a real device's roof do not fit
+PER_ITEM = 2 * (1024 * 512 + 2 * 512 * 512 + 512 * 2)  # operations of such a step
 
 
 @pytest.fixture
-def simulated(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Workers see the simulated device with these settings."""
-
-    def set_up(settings: dict[str, Any]) -> None:
-        monkeypatch.setenv("PYTHONPATH", str(HERE))
-        monkeypatch.setenv("MLDYNO_SIM", json.dumps({"issue": ISSUE, "capacity": ROOM, **settings}))
-
-    return set_up
-
-
-@pytest.fixture
-def simulate(simulated: Any, store: Store) -> Any:
+def simulate(simulated: Simulated, store: Store) -> Any:
     """Runs mlp on the simulated device with these settings."""
 
     def run(settings: dict[str, Any], **axes: Any) -> Record:
@@ -109,7 +96,7 @@ def test_a_device_that_runs_out_of_memory_gives_an_oom(simulate: Any) -> None:
     assert "out of memory" in record.reason
 
 
-def test_the_largest_batch_on_a_device_is_the_one_that_its_memory_holds(simulated: Any) -> None:
+def test_the_largest_batch_on_a_device_is_the_one_that_its_memory_holds(simulated: Simulated) -> None:
     simulated({"kernel": 1e-6, "virtual": True, "capacity": 64 << 20})
     found = api.max_batch("mlp", device="sim", batch=256)
     for mode, search in found.items():
@@ -122,7 +109,7 @@ def test_the_largest_batch_on_a_device_is_the_one_that_its_memory_holds(simulate
     assert found["train"].fits.batch < found["infer"].fits.batch  # type: ignore[union-attr]
 
 
-def test_memory_on_a_device_is_foreseen_and_held_against_what_it_has(simulated: Any, store: Store) -> None:
+def test_memory_on_a_device_is_foreseen_and_held_against_what_it_has(simulated: Simulated, store: Store) -> None:
     simulated({"kernel": 1e-6, "virtual": True, "capacity": 64 << 20})
     plan = api.make_plan(["mlp"], {"device": ["sim"], "mode": ["infer"], "batch": ["256", "8192"]})
     small, large = api.foretell(plan, store)
@@ -132,7 +119,7 @@ def test_memory_on_a_device_is_foreseen_and_held_against_what_it_has(simulated: 
 
 
 def test_a_device_reads_batches_from_disk_and_has_its_kernels_counted(
-    simulated: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    simulated: Simulated, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulated({"kernel": 1e-7, "virtual": True, "capacity": 1 << 30})
     monkeypatch.setenv("MLDYNO_DATA", str(tmp_path))
@@ -143,3 +130,44 @@ def test_a_device_reads_batches_from_disk_and_has_its_kernels_counted(
     assert record.checks.agrees is True
     assert record.facts["host_reads_per_step"] == 0
     assert 0 < int(record.facts["kernels_per_step"] or 0) < 40
+
+
+CPU, ACCELERATOR = {"kernel": 10e-6, "rate": 1e10}, {"kernel": 300e-6, "rate": 1e11}
+
+
+def step_on(costs: dict[str, float], batch: int) -> float:
+    """Time in s of a step on a device with such costs."""
+    return KERNELS * costs["kernel"] + PER_ITEM * batch / costs["rate"]
+
+
+def test_where_an_accelerator_begins_to_win_is_found_within_one_step_of_a_sweep(
+    simulated: Simulated, store: Store
+) -> None:
+    truth = (
+        KERNELS * (ACCELERATOR["kernel"] - CPU["kernel"]) / (PER_ITEM / CPU["rate"] - PER_ITEM / ACCELERATOR["rate"])
+    )
+    batches = [4, 8, 16]
+    assert 8 < truth < 16
+    simulated({**ACCELERATOR, "cpu": CPU, "virtual": True})
+    faster = {}
+    for device, costs in (("cpu", CPU), ("sim", ACCELERATOR)):
+        settings: dict[str, Any] = {"steps": 20, "repeats": 1, "store": store}
+        for record in api.run("mlp", device=device, mode="infer", batch=batches, **settings).records:
+            assert error(record, step_on(costs, record.case.batch or 0)) <= 0.005
+    for found in api.compare("mlp/cpu", "mlp/sim", by="device", store=store):
+        faster[found.other.case.batch] = found.verdict
+    assert faster == {4: "slower", 8: "slower", 16: "faster"}
+
+
+def test_a_device_that_disappears_is_a_record_and_the_next_case_is_tried(simulated: Simulated, store: Store) -> None:
+    simulated({"virtual": True, "lost_after": 200, "cpu": {"kernel": 1e-4}})
+    settings: dict[str, Any] = {"steps": 20, "repeats": 1, "store": store, "timeout": 60.0}
+    lost, well = api.run("mlp", device=["sim", "cpu"], mode="train", batch=2, **settings).records
+    assert (lost.status, lost.reason) == ("failed", "RuntimeError: SIM error: the device was lost")
+    assert (well.case.device, well.status, well.facts["device_seen"]) == ("cpu", "ok", "cpu")
+
+
+def test_all_and_gpu_stand_for_the_devices_that_are_here(simulated: Simulated) -> None:
+    simulated({"devices": 2})
+    plan = api.make_plan(["mlp"], {"device": ["gpu", "all"], "mode": ["infer"]})
+    assert [case.device for case in plan.cases] == ["sim:0", "cpu", "sim:1"]

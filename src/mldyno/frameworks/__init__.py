@@ -90,7 +90,7 @@ class Program(Protocol):
         """Peak memory on the device in B; None on the CPU or where it is not counted."""
 
     def seen_device(self) -> str:
-        """The device that the results really lie on."""
+        """The device that all of it really lies on; words that name two, where something lies elsewhere."""
 
 
 class Framework(Protocol):
@@ -138,6 +138,12 @@ class Framework(Protocol):
         """The product of two square matrices of that size, on the case's device and in its precision.
 
         Raises Unsupported where the framework has no products.
+        """
+
+    def hold(self, case: Case, size: int) -> object:
+        """Memory of so many B on the case's device, held as long as what is returned.
+
+        Raises the framework's own error where there is not so much.
         """
 
     def explain(self, error: BaseException) -> tuple[str, str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mldyno.frameworks import Unsupported
+from mldyno.frameworks import Unsupported, _torch_places
 from mldyno.frameworks._torch_counts import count_operations
 from mldyno.frameworks._torch_loader import Loader
 
@@ -81,6 +82,7 @@ class TorchProgram:
         self.output_on: Any = None
         self.first_loss: Any = None
         self.facts: dict[str, Any] = {}
+        self.worked_on: set[str] = set()
 
     def _optimiser(self, network: Any) -> Any:
         return self.recipe.optimiser(network.parameters())
@@ -128,7 +130,7 @@ class TorchProgram:
         return output
 
     def _run_inference(self, batches: Iterator[Batch]) -> None:
-        output = None
+        output = self.output  # that stays, after a run of no steps
         network, device, copies, returns = self.network, self.device, self.copies, self.returns
         with self.torch.inference_mode():
             for inputs, _ in batches:
@@ -191,7 +193,8 @@ class TorchProgram:
 
     def counts(self) -> dict[str, int]:
         """Kernels that one step on a batch issues, and values that it reads back to the host."""
-        kernels, reads = count_operations(self.torch, self.device, lambda: self._run_on(iter([self.fixed])))
+        with _torch_places.work_watched(self.torch) as self.worked_on:
+            kernels, reads = count_operations(self.torch, self.device, lambda: self._run_on(iter([self.fixed])))
         return {"kernels_per_step": kernels, "host_reads_per_step": reads}
 
     def device_time(self, steps: int) -> float | None:
@@ -201,11 +204,12 @@ class TorchProgram:
         if self.device.type == "cpu" or event is None:
             return None
         try:
-            start, end = event(enable_timing=True), event(enable_timing=True)
-            start.record()
-            self.run(steps)
-            end.record()
-            self.synchronize()
+            with getattr(backend, "device", nullcontext)(self.device):  # events tell of the device that is current
+                start, end = event(enable_timing=True), event(enable_timing=True)
+                start.record()
+                self.run(steps)
+                end.record()
+                self.synchronize()
             return float(start.elapsed_time(end)) / 1e3
         except (RuntimeError, TypeError, AttributeError, NotImplementedError):
             return None  # not every device has events that tell time
@@ -228,13 +232,12 @@ class TorchProgram:
         return self._memory("max_memory_allocated")
 
     def seen_device(self) -> str:
-        """Where the weights really are, and the last output where it is not where it should be."""
-        seen = next(itertools.chain(self.network.parameters(), self.network.buffers())).device
-        expected = self.torch.device("cpu") if self.returns else seen
+        """Where everything really is; what lies elsewhere, or was computed elsewhere, is told too."""
+        home = self.torch.device("cpu") if self.returns else None
         output_on = self.output_on if self.output is None else self.output.device
-        if output_on is not None and output_on != expected:
-            return f"{seen}, the output on {output_on}"
-        return str(seen)
+        seen = _torch_places.seen(self.network, self.optimiser, self.fixed, output_on, home)
+        elsewhere = sorted(self.worked_on - {seen.partition(",")[0]})
+        return f"{seen}, products or gradients on {elsewhere[0]}" if elsewhere else seen
 
     # -- proofs ----------------------------------------------------------------------------------
 

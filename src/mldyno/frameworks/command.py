@@ -141,6 +141,10 @@ class Command:
         """A command has none."""
         raise Unsupported("a command has no matrix products of its own")
 
+    def hold(self, case: Case, size: int) -> object:
+        """A command holds what it holds."""
+        raise Unsupported("a command has no memory of its own to be held")
+
     def explain(self, error: BaseException) -> tuple[str, str]:
         """A command that fails has said why."""
         if isinstance(error, Unsupported):

@@ -41,6 +41,7 @@ ISSUE_COST = {"cpu": 0.0, "gpu": 5e-5}
 TRAIN_FACTOR = 3.0
 PRODUCT_COST = 2e-5  # virtual seconds of a matrix product, whatever its size
 FALLBACK = {"FAKE_ENABLE_FALLBACK": "1"}
+MEMORY = 8 << 30  # B of the accelerator
 
 
 class VirtualClock:
@@ -256,7 +257,7 @@ class Fake:
         """A slow processor, and a fast accelerator that must be waited for."""
         from mldyno.records import Device
 
-        return [Device("cpu", "fake", "rehearsal CPU"), Device("gpu", "fake", "rehearsal accelerator", 8 << 30)]
+        return [Device("cpu", "fake", "rehearsal CPU"), Device("gpu", "fake", "rehearsal accelerator", MEMORY)]
 
     def support(self) -> dict[str, Fact]:
         """Nothing of a real machine."""
@@ -285,6 +286,12 @@ class Fake:
     def product(self, case: Case, size: int) -> FakeProduct:
         """As fast for any size: nothing is computed."""
         return FakeProduct(case, size)
+
+    def hold(self, case: Case, size: int) -> object:
+        """Nothing is held; more than there is, is refused."""
+        if size > MEMORY:
+            raise MemoryError(f"rehearsed: out of memory, tried to allocate {size} B")
+        return object()
 
     def explain(self, error: BaseException) -> tuple[str, str]:
         """The status that belongs to a scripted error."""

@@ -104,6 +104,10 @@ class Torch:
         """Two square matrices on the case's device."""
         return Product(self.torch, case, size)
 
+    def hold(self, case: Case, size: int) -> Any:
+        """Bytes that nothing is written to."""
+        return self.torch.empty(size, dtype=self.torch.uint8, device=case.device)
+
     def explain(self, error: BaseException) -> tuple[str, str]:
         """Memory errors have their own types on accelerators, and only words on the CPU and on MPS."""
         text = str(error).strip().split("\n")[0] or type(error).__name__
@@ -111,7 +115,7 @@ class Torch:
             return "unsupported", text
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
             return "failed", "torch is not installed for this Python; pip install 'mldyno[torch]'"
-        words = ("out of memory", "can't allocate memory", "not enough memory")
+        words = ("out of memory", "can't allocate memory", "not enough memory", "Invalid buffer size")  # the last: MPS
         if isinstance(error, MemoryError) or any(word in str(error) for word in words):
             return "oom", text
         return "failed", f"{type(error).__name__}: {text}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mldyno.intervals import quantile
 
@@ -48,6 +49,8 @@ class Measure:
     note: str = ""
     cells: tuple[Cell, ...] = ()
     """The kinds of series behind it, of which the value is the worst."""
+    raw: tuple[dict[str, Any], ...] = ()
+    """What it was computed from."""
 
 
 def upper_bound(hits: int, n: int, level: float = 0.95) -> float:

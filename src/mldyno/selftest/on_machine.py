@@ -51,6 +51,7 @@ def harness_overhead(framework: str, pairs: int, tick: Tick) -> list[Measure]:
         Measure(
             1, "CPU time of the harness's loop / a bare loop, 30 us step", value, math.exp(centre + width), "<= 1.005",
             value <= 1.005, pairs, peers="optimum-benchmark's idiom 1.156, torch Timer pair 1.071, list per step 1.017",
+            raw=tuple(found),
         )
     ]  # fmt: skip
 
@@ -65,7 +66,7 @@ def _verdicts(framework: str, second: int, comparisons: int, tick: Tick) -> tupl
 
 def false_verdicts(framework: str, comparisons: int, tick: Tick) -> list[Measure]:
     """Measure 2: identical code that is called different."""
-    told, _ = _verdicts(framework, STEP, comparisons, tick)
+    told, found = _verdicts(framework, STEP, comparisons, tick)
     wrong = sum(one in ("faster", "slower") for one in told)
     equal = told.count("equivalent")
     share = wrong / comparisons
@@ -73,6 +74,7 @@ def false_verdicts(framework: str, comparisons: int, tick: Tick) -> list[Measure
         Measure(
             2, "identical code called faster or slower", share, upper_bound(wrong, comparisons), "<= 5 %",
             share <= 0.05 + allowed(0.05, comparisons), comparisons, "share", "17-67 %", f"equivalent in {equal}",
+            raw=tuple(found),
         )
     ]  # fmt: skip
 
@@ -86,7 +88,7 @@ def power(framework: str, comparisons: int, tick: Tick) -> list[Measure]:
         Measure(
             3, "a true 3 % found (500 against 515 products)", share, lower_bound(hits, comparisons), ">= 95 %",
             share >= 0.95 - allowed(0.95, comparisons), comparisons, "share", "1-87 %",
-            f"called slower in {told.count('slower')}",
+            f"called slower in {told.count('slower')}", raw=tuple(found),
         ),
         Measure(
             4, "time to that verdict", median(seconds), max(seconds), "<= 1 s", median(seconds) <= 1.0, comparisons,
@@ -107,7 +109,7 @@ def reproducibility(framework: str, processes: int, seconds: float, tick: Tick) 
             6, f"largest / smallest uncontended time of {processes} fresh processes", ratio, None,
             "<= 1.05 in <= 2 s", ratio <= 1.05 and longest <= 2.0, processes, "1",
             "torch blocked 3.83, adaptive 2.37, pyperf 1.49 in 70 s",
-            f"of medians {max(plain) / min(plain):.3f}; {longest:.1f} s at most",
+            f"of medians {max(plain) / min(plain):.3f}; {longest:.1f} s at most", raw=tuple(found),
         ),
         Measure(
             7, "variation between processes in yardsticks / in seconds", gain, None, "<= 0.5", gain <= 0.5, processes,
@@ -127,7 +129,7 @@ def simulated_device(tick: Tick) -> list[Measure]:
     return [
         Measure(
             8, "error on a simulated asynchronous device", worst, worst, "<= 0.5 %", worst <= 0.005, len(found),
-            "share", "without a wait -80 %, a wait each step +1 %",
+            "share", "without a wait -80 %, a wait each step +1 %", raw=tuple(found),
         )
     ]  # fmt: skip
 
@@ -141,6 +143,6 @@ def late_changes(cases: int, tick: Tick) -> list[Measure]:
     return [
         Measure(
             11, "late recompile or allocation flagged", share, lower_bound(sum(there), len(there)), "100 %",
-            share == 1.0 and alarms == 0, len(there), "share", "none", f"{alarms} false alarms",
+            share == 1.0 and alarms == 0, len(there), "share", "none", f"{alarms} false alarms", raw=tuple(found),
         )
     ]  # fmt: skip

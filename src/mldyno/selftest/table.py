@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from mldyno.selftest import on_machine, on_series
+from mldyno.selftest import on_device, on_machine, on_series
+from mldyno.selftest.contract import CASES, Contract
 from mldyno.selftest.measures import Measure
 
 SEED = 20240229
 ON_ANY_MACHINE = (1, 2, 3, 5, 6, 8, 9, 10, 12)  # what `mldyno selftest` prints; all twelve are for development
+ON_A_DEVICE = tuple(range(21, 31))  # and with a device other than the CPU
 Tick = Callable[[], None]
 
 
@@ -27,6 +29,7 @@ class Effort:
 QUICK = Effort(comparisons=20, series=40, processes=4, seconds=1.4, pairs=150)
 FULL = Effort(comparisons=200, series=400, processes=10, seconds=1.6, pairs=500)
 CLAIMS_SHARE = 4  # the stopping rule reads long series: so many times fewer of them
+CONTRACT_SHARE = 2  # on a device comparisons take longer: so many times fewer of them
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,29 @@ def parts(effort: Effort, framework: str) -> list[Part]:
     ]  # fmt: skip
 
 
+def contract(effort: Effort, framework: str, device: str) -> list[Part]:
+    """The parts of the contract of a device, in the order in which its process carries them out."""
+    comparisons = max(1, effort.comparisons // CONTRACT_SHARE)
+    of = Contract(framework, device, comparisons).of
+    return [
+        Part("the device", (21,), 5.0, lambda tick: on_device.found(of("device", tick), device)),
+        Part("its memory", (22, 23), 5.0,
+             lambda tick: on_device.overflow(of("overflow", tick)) + on_device.memory(of("memory", tick))),
+        Part("known work", (24,), 5.0, lambda tick: on_device.work(of("work", tick))),
+        Part("waiting", (25,), 3.0, lambda tick: on_device.wait(of("wait", tick))),
+        Part("precisions", (26, 27, 28), 50.0,
+             lambda tick: on_device.cases({task: of(task, tick) for task in CASES}, device)),
+        Part("identical code", (29,), 2.5 * comparisons, lambda tick: on_device.identical(of("identical", tick))),
+        Part("copies", (30,), 8.0, lambda tick: on_device.placements(of("placements", tick))),
+    ]  # fmt: skip
+
+
 def run(
-    effort: Effort, framework: str, ids: tuple[int, ...], progress: Callable[[str, float], None]
+    effort: Effort, framework: str, ids: tuple[int, ...], progress: Callable[[str, float], None], device: str = "cpu"
 ) -> Iterator[Measure]:
     """The measures with these ids, one after the other; `progress` hears the part and the s that are left."""
-    todo = [part for part in parts(effort, framework) if set(part.ids) & set(ids)]
+    every = parts(effort, framework) if device == "cpu" else contract(effort, framework, device)
+    todo = [part for part in every if set(part.ids) & set(ids)]
     for number, part in enumerate(todo):
         left = sum(later.seconds for later in todo[number:])
         progress(part.name, left)

@@ -9,6 +9,8 @@ from mldyno.selftest.measures import Measure
 from mldyno.units import digits, show_percent, show_seconds
 from mldyno.views.tables import aligned
 
+TITLE = "how often mldyno is wrong here, at 95 % confidence"
+
 
 def measure_json(measure: Measure) -> dict[str, Any]:
     """A measure as data; shares are fractions of 1."""
@@ -26,13 +28,13 @@ def amount(value: float | None, unit: str) -> str:
     return show_seconds(value) if unit == "s" else digits(value, most=4)
 
 
-def measures_table(measures: Sequence[Measure]) -> str:
-    """All measures, with what the peers were measured at."""
+def measures_table(measures: Sequence[Measure], title: str = TITLE) -> str:
+    """All measures, with what the peers were measured at; one of nothing has no value."""
     header = ["", "measure", "here", "at worst", "target", "", "n", "peers"]
     body = [
-        [str(one.id), one.name, amount(one.value, one.unit), amount(one.bound, one.unit), one.target,
-         "met" if one.ok else "MISSED", f"{one.n:,}", one.peers]
+        [str(one.id), one.name, amount(one.value if one.n else None, one.unit), amount(one.bound, one.unit),
+         one.target, "met" if one.ok else "MISSED", f"{one.n:,}", one.peers]
         for one in measures
     ]  # fmt: skip
     notes = [f"{one.id}: {one.note}" for one in measures if one.note]
-    return "\n".join([aligned(header, body, 2, "how often mldyno is wrong here, at 95 % confidence"), *notes])
+    return "\n".join([aligned(header, body, 2, title), *notes])

@@ -249,10 +249,10 @@ class OpenCase:
         if peak is not None:
             series.append(Series("peak_device_memory", "B", (float(peak),), phase="process"))
         checks = self._checks()
-        self._check_device()
         self._check_plausible()
         if self.program.pieces or (self.values and median(self.values) < LONG):
             self.facts |= self.program.counts()
+        self._check_device()  # after a step was counted, which shows where its products ran
         self.facts |= self.program.facts
         return {"series": [vars(one) for one in series], "checks": checks, "facts": self.facts}
 

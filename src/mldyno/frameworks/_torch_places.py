@@ -1,0 +1,75 @@
+"""Where the tensors of a PyTorch program really lie, and where its products ran: the proof that a device was used.
+
+Code that asks for an accelerator and gets the CPU runs, and gives right results. One published comparison was made so.
+What can lie elsewhere unnoticed is looked at: all parameters and buffers, not the first; the inputs and the output;
+what the optimiser keeps; and, while a step is watched, its products and the gradients that the optimiser gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+# Products that come whole where nothing is recorded for gradients.
+WHOLE = ("linear", "matmul", "einsum", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", "lstm")
+
+
+def seen(network: Any, optimiser: Any, batch: tuple[Any, Any], output_on: Any, wanted_on: Any = None) -> str:
+    """The device that all of a program lies on; where something lies elsewhere, that is told too.
+
+    `output_on` is where the output was, None before there is one; `wanted_on` where it must be, if not with the rest.
+    """
+    home = None
+    for what, tensor in _tensors(network, optimiser, batch):
+        home = tensor.device if home is None else home
+        if tensor.device != home:
+            return f"{home}, {what} on {tensor.device}"
+    if output_on is not None and output_on != (wanted_on or home):
+        return f"{home}, the output on {output_on}"
+    return str(home)
+
+
+def _tensors(network: Any, optimiser: Any, batch: tuple[Any, Any]) -> Iterator[tuple[str, Any]]:
+    for kind, named in (("parameter", network.named_parameters()), ("buffer", network.named_buffers())):
+        for name, tensor in named:
+            yield f"{kind} {name}", tensor
+    yield from zip(("the inputs", "the targets"), batch, strict=True)
+    kept = getattr(optimiser, "state", None)
+    for state in kept.values() if isinstance(kept, Mapping) else ():
+        for name, tensor in state.items() if isinstance(state, Mapping) else ():
+            if getattr(tensor, "dim", int)():  # step counters are single numbers, and lie on the host on purpose
+                yield f"the optimiser's {name}", tensor
+
+
+@contextmanager
+def work_watched(torch: ModuleType) -> Iterator[set[str]]:
+    """The devices on which products, convolutions and attention run meanwhile, and where gradients lie."""
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+    from torch.utils.flop_counter import flop_registry
+
+    found: set[str] = set()
+    names = {*WHOLE, *(packet.__name__ for packet in flop_registry)}
+
+    class Watch(TorchDispatchMode):  # type: ignore[misc]
+        """Sees every operation on its way to the device."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func.overloadpacket.__name__ in names:
+                given = (one for one in tree_leaves(args) if isinstance(one, torch.Tensor))
+                found.update(str(one.device) for one in list(given)[:1])
+            return func(*args, **(kwargs or {}))
+
+    def look(optimiser: Any, *_: Any) -> None:
+        every = (parameter for group in optimiser.param_groups for parameter in group["params"])
+        found.update(str(one.grad.device) for one in every if one.grad is not None)
+
+    hook = register_optimizer_step_pre_hook(look)
+    try:
+        with Watch():
+            yield found
+    finally:
+        hook.remove()

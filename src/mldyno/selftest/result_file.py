@@ -1,0 +1,89 @@
+"""The self-test's result as a file that can be sent on: what was measured, on what, and what it comes to.
+
+It holds no name of the host or the user. Its shape has a number of its own (`schema`), and is in the reference.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from mldyno import __version__
+from mldyno.errors import MldynoError
+from mldyno.records import Machine
+from mldyno.selftest.measures import Measure
+from mldyno.store import transfer
+
+SCHEMA = 1
+KIND = "mldyno selftest"
+
+
+def check_place(path: str) -> None:
+    """Raise where no file could be written there: it is told before anything is measured."""
+    target = Path(path)
+    if target.is_dir():
+        raise MldynoError(f"{path}: this is a folder; name a file in it.")
+    try:
+        descriptor, name = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.", suffix=".part")
+        os.close(descriptor)
+        os.unlink(name)
+    except OSError as error:
+        told = error.strerror or error
+        raise MldynoError(
+            f"{path}: {told}; nothing was measured. Name a file in a folder that you can write to."
+        ) from None
+
+
+def document(
+    measures: Sequence[Measure], device: str, framework: str, quick: bool, seconds: float, machine: Machine,
+    software: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    """The result as data."""
+    return {
+        "schema": SCHEMA,
+        "kind": KIND,
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "mldyno": __version__,
+        "device": device,
+        "framework": framework,
+        "quick": quick,
+        "seconds": round(seconds, 1),
+        "machine": asdict(machine),
+        "software": dict(software),
+        "measures": [asdict(one) for one in measures],
+        "findings": findings(measures),
+    }
+
+
+def findings(measures: Sequence[Measure]) -> list[dict[str, Any]]:
+    """What did not hold, in words."""
+    return [
+        {"measure": one.id, "finding": f"{one.name}: {one.value:.4g}, the target is {one.target}", "why": one.note}
+        for one in measures
+        if not one.ok
+    ]
+
+
+def write(path: str, content: Mapping[str, Any]) -> None:
+    """Write the result; the file appears in its place only when it is complete."""
+    text = json.dumps(_finite(content), indent=1, allow_nan=False)
+    home = str(Path.home())
+    if len(home) > 1:  # what a framework says may name files
+        text = text.replace(json.dumps(home)[1:-1], "~")
+    transfer.write([text], path, "jsonl")
+
+
+def _finite(value: Any) -> Any:
+    """Data with null for what JSON has no number for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {name: _finite(one) for name, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,126 @@
+"""The measures of a device's contract hold where the device does, and are missed where it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mldyno.selftest import on_device
+from mldyno.selftest.contract import Heard
+from mldyno.selftest.measures import Measure
+
+
+def rows(*found: dict[str, Any]) -> Heard:
+    return Heard([*found])
+
+
+def case(precision: str, mode: str = "infer", status: str = "ok", reason: str = "", **seen: Any) -> dict[str, Any]:
+    """What came of a case."""
+    return {"precision": precision, "mode": mode, "status": status, "reason": reason, "error": 1e-7,
+            "device_seen": "mps:0", "events_share": 1.0, "drained_share": 0.1, **seen}  # fmt: skip
+
+
+def cases(*found: dict[str, Any], **troubles: str) -> list[Measure]:
+    """The three measures that come from cases."""
+    heard = {"case fp32": rows(*found)}
+    heard |= {f"case {precision}": Heard(trouble=trouble) for precision, trouble in troubles.items()}
+    return on_device.cases(heard, "mps")
+
+
+FOUND = {"found": True, "title": "Apple M3 Max", "memory": 36 << 30, "sees": ["cpu", "mps"]}
+OVERFLOW = {"asked": 1 << 40, "status": "oom", "reason": "MPS backend out of memory"}
+LONG = {"issued": 0.001, "waited": 0.02, "read": 0.0201}
+
+
+@pytest.mark.parametrize(
+    ("measures", "value", "note"),
+    [
+        (on_device.found(rows(FOUND), "mps"), 1.0, "Apple M3 Max, 36.0 GiB"),
+        (on_device.overflow(rows(OVERFLOW, {"computes": True})), 1.0, "oom: MPS backend out of memory"),
+        (on_device.memory(rows({"known": 100, "counted": 101})), 1.01, ""),
+        (on_device.work(rows(*[{"one": 1.0, "two": 2.02, "four": 3.98}] * 24)), 0.01, ""),
+        (on_device.wait(rows(*[LONG] * 4)), 0.995, "returned after 5.0 % of it"),
+        (on_device.identical(rows(*[{"log_ratio": 0.001, "half_width": 0.005}] * 10)), 0.0, "equivalent in 10"),
+        (on_device.placements(rows(*[{"device": 1.0, "host": 1.3}] * 24)), 1.3, ""),
+    ],
+    ids=lambda given: given[0].name if isinstance(given, list) else "",
+)
+def test_what_holds_is_met(measures: list[Measure], value: float, note: str) -> None:
+    (measure,) = measures
+    assert measure.ok
+    assert measure.value == pytest.approx(value, abs=1e-3)
+    assert note in measure.note
+    assert measure.n > 0
+    assert measure.raw
+
+
+@pytest.mark.parametrize(
+    ("measures", "value", "note"),
+    [
+        (on_device.found(rows(FOUND | {"title": "mps"}), "mps"), 0.5, "mps, 36.0 GiB"),
+        (on_device.found(rows(FOUND | {"memory": None}), "mps"), 0.5, "memory unknown"),
+        (on_device.found(rows(FOUND | {"found": False}), "mps"), 0.0, "only cpu, mps here"),
+        (on_device.overflow(rows(OVERFLOW | {"status": "failed"}, {"computes": True})), 0.5, "failed: "),
+        (on_device.overflow(rows(OVERFLOW)), 0.5, "oom: "),
+        (on_device.memory(rows({"known": 100, "counted": 0})), 0.0, ""),
+        (on_device.work(rows(*[{"one": 1.0, "two": 1.2, "four": 1.6}] * 24)), 1.5, ""),
+        (on_device.wait(rows(*[LONG | {"waited": 0.0011}] * 4)), 0.055, "returned after"),
+        (on_device.identical(rows(*[{"log_ratio": 0.05, "half_width": 0.005}] * 10)), 1.0, "equivalent in 0"),
+        (on_device.placements(rows(*[{"device": 1.0, "host": 1.0}] * 24)), 1.0, ""),
+    ],
+    ids=lambda given: given[0].name if isinstance(given, list) else "",
+)
+def test_what_does_not_hold_is_missed(measures: list[Measure], value: float, note: str) -> None:
+    (measure,) = measures
+    assert not measure.ok
+    assert measure.value == pytest.approx(value, abs=1e-3)
+    assert note in measure.note
+
+
+@pytest.mark.parametrize("name", ["overflow", "memory", "work", "wait", "identical", "placements"])
+def test_a_task_that_found_nothing_is_missed_with_its_reason(name: str) -> None:
+    (measure,) = getattr(on_device, name)(Heard(trouble="its process was ended by SIGABRT"))
+    assert not measure.ok
+    assert measure.n == 0
+    assert measure.note == "its process was ended by SIGABRT"
+
+
+def test_a_task_that_broke_off_is_missed_however_good_it_was() -> None:
+    (measure,) = on_device.work(Heard([{"one": 1.0, "two": 2.0, "four": 4.0}] * 24, "failed: the device was lost"))
+    assert not measure.ok
+    assert measure.note == "failed: the device was lost"
+
+
+def test_cases_that_hold_are_met_and_precisions_that_are_not_there_are_told() -> None:
+    found = cases(case("fp32"), case("fp32", "train"), case("fp64", status="unsupported", reason="no float64"))
+    assert [measure.ok for measure in found] == [True] * 3
+    assert found[2].n == 2
+    assert found[2].note == "fp32 infer off by 1.0e-07; fp32 train off by 1.0e-07; no fp64 (no float64)"
+
+
+def test_events_that_disagree_with_the_clock_and_tensors_elsewhere_are_missed() -> None:
+    events, places, _ = cases(case("fp32", events_share=0.5), case("fp32", "train", device_seen="cpu"))
+    assert (events.ok, events.bound) == (False, 0.5)
+    assert (places.ok, places.value, places.note) == (False, 0.5, "seen on cpu")
+
+
+def test_a_device_without_events_or_counters_is_not_blamed_for_it() -> None:
+    events, _, _ = cases(case("fp32", events_share=None))
+    assert (events.ok, events.n, events.note) == (True, 0, "this device has no events that tell time")
+    (counted,) = on_device.memory(rows({"known": 100, "counted": None}))
+    assert (counted.ok, counted.n, counted.note) == (True, 0, "this device does not count its memory")
+
+
+@pytest.mark.parametrize(
+    ("found", "note"),
+    [
+        (cases(case("fp32"), case("bf16", status="wrong", reason="off by 1")), "bf16 infer wrong: off by 1"),
+        (cases(case("fp32"), bf16="its process was ended by SIGABRT"), "bf16: its process was ended by SIGABRT"),
+        (cases(case("fp32", status="unsupported", reason="why", device_seen=None)), "no fp32 (why)"),
+    ],
+    ids=["wrong", "ended", "no fp32"],
+)
+def test_a_precision_that_is_wrong_or_ends_the_process_is_missed(found: list[Measure], note: str) -> None:
+    assert not found[2].ok
+    assert note in found[2].note

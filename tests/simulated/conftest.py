@@ -1,0 +1,30 @@
+"""The simulated device for any Python that a test starts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+ISSUE = 10e-6
+ROOM = 16 << 20  # B: the model and small products; those that would tell a real device's roof do not fit
+
+Simulated = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> Simulated:
+    """Processes that are started see the simulated device with these settings; this one does not."""
+
+    def set_up(settings: dict[str, Any]) -> None:
+        known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        paths = [str(HERE), *(path for path in known if path not in ("", str(HERE)))]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        monkeypatch.setenv("MLDYNO_SIM", json.dumps({"issue": ISSUE, "capacity": ROOM, **settings}))
+
+    return set_up

@@ -1,0 +1,70 @@
+"""What an operation costs on a simulated device: a launch, and the longer of its arithmetic and its bytes.
+
+cost = kernel + max(operations / rate, bytes / bandwidth). Operations are those of products, convolutions and
+attention, as PyTorch's own flop counter has them; bytes are those of all tensors that go in and come out. So a step's
+time is known from its shapes, and so is the batch from which one device beats another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry, sdpa_flop
+
+HALF = (torch.float16, torch.bfloat16)
+aten = torch.ops.aten
+FORMULAS = {**flop_registry, aten._scaled_dot_product_flash_attention_for_cpu: sdpa_flop}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Times and rates of a device; a rate of 0 is one that never holds anything up."""
+
+    kernel: float = 1e-3
+    """s that any operation takes."""
+    rate: float = 0.0
+    """Floating-point operations a second."""
+    half: float = 1.0
+    """How many times as fast it computes with numbers of 16 bits."""
+    bandwidth: float = 0.0
+    """B/s."""
+
+    def of(self, func: Any, args: Any, kwargs: Any, made: Any) -> float:
+        """Time in s of an operation on these arguments that gave this."""
+        arithmetic = memory = 0.0
+        if self.rate and (operations := operations_of(func, args, kwargs, made)):
+            first = next(one for one in tensors((args, kwargs)) if one.is_floating_point())
+            arithmetic = operations / (self.rate * (self.half if first.dtype in HALF else 1.0))
+        if self.bandwidth:
+            memory = sum(size(one) for one in tensors((args, kwargs, made))) / self.bandwidth
+        return self.kernel + max(arithmetic, memory)
+
+
+def operations_of(func: Any, args: Any, kwargs: Any, made: Any) -> float:
+    """Floating-point operations of a product, a convolution or attention; 0 for all else."""
+    formula = FORMULAS.get(func.overloadpacket)
+    return 0.0 if formula is None else float(formula(*args, **kwargs, out_val=made))
+
+
+def tensors(what: Any) -> list[Any]:
+    """All tensors in arguments or results."""
+    return [one for one in tree_leaves(what) if isinstance(one, torch.Tensor)]
+
+
+def size(tensor: Any) -> int:
+    """The bytes of a tensor."""
+    return int(tensor.numel() * tensor.element_size())
+
+
+def computes(func: Any) -> bool:
+    """Whether an operation is more than a view of its argument."""
+    aliases = [result.alias_info for result in func._schema.returns]
+    return not any(aliases) or any(alias is not None and alias.is_write for alias in aliases)
+
+
+def composite(func: Any) -> bool:
+    """Whether an operation is made of others; in inference mode such ones come whole."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))

@@ -1,0 +1,42 @@
+"""`mldyno selftest --device`: the contract holds on the simulated device, and its file is what a user sends back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.simulated.conftest import Simulated
+
+from mldyno import cli
+from mldyno.records import PRECISIONS
+
+
+def test_the_contract_holds_on_the_simulated_device_and_is_written_to_a_file(
+    simulated: Simulated, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulated({"virtual": True, "kernel": 1e-3, "rate": 2e10, "transfer": 1e8, "capacity": 64 << 20})
+    path = tmp_path / "result.json"
+    with pytest.raises(SystemExit) as end:
+        cli.main(["selftest", "--quick", "--device", "gpu", "--export", str(path)])
+    out, err = capsys.readouterr()
+    assert end.value.code == 0, out
+    assert "10 of 10 targets met" in out
+    assert "simulated accelerator, 64.0 MiB" in out
+    assert f"written to {path}" in err
+    parts = [line.partition("  (about")[0] for line in err.splitlines()]
+    assert parts[:-1] == [
+        "the device", "its memory", "known work", "waiting", "precisions", "identical code", "copies",
+    ]  # fmt: skip
+
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert (found["device"], found["quick"], found["findings"]) == ("sim", True, [])
+    assert [device["name"] for device in found["machine"]["devices"]] == ["cpu", "sim"]
+    assert found["software"]["versions"]["torch"]
+    measures = {measure["id"]: measure for measure in found["measures"]}
+    assert [*measures] == [*range(21, 31)]
+    assert all(measure["ok"] and measure["raw"] for measure in found["measures"])
+    assert {row["precision"] for row in measures[28]["raw"]} == set(PRECISIONS)
+    assert measures[24]["value"] < 0.01
+    step, size = 7e-3 + 128 * 2_099_200 / 2e10, 128 * 1024 * 4  # s, and B of a batch
+    assert measures[30]["value"] == pytest.approx((step + 1e-3 + size / 1e8) / step, rel=0.01)
