@@ -255,3 +255,37 @@ def test_members_of_a_kind_are_found_by_their_files_without_being_imported() -> 
     assert not any(name.startswith(("-", "_")) for name in plugins.names("workloads"))
     assert plugins.about("frameworks", "torch")[1] == "torch"
     assert plugins.about("frameworks", "fake")[1] == ""
+
+
+# -- sweeps over sizes ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "per_doubling", "sizes"),
+    [
+        (1, 8, 1, [1, 2, 4, 8]),
+        (8, 50, 1, [8, 16, 32, 50]),
+        (1, 2, 1, [1, 2]),
+        (1, 4, 4, [1, 2, 3, 4]),
+        (16, 32, 2, [16, 23, 32]),
+        (100, 101, 1, [100, 101]),
+    ],
+)
+def test_sizes_are_evenly_spaced_by_their_ratio_and_end_where_asked(
+    first: int, last: int, per_doubling: int, sizes: list[int]
+) -> None:
+    assert plans.geometric(first, last, per_doubling) == sizes
+
+
+def test_a_sweep_goes_up_to_the_workloads_own_size_and_compares_along_the_axis_with_two_values() -> None:
+    plan = plans.sweep("mlp", {"placement": ["device", "host"], "mode": ["infer"]}, "batch", settings={"repeats": 1})
+    assert (plan.by, plan.repeats, len(plan.cases)) == ("placement", 1, 16)
+    assert sorted({case.batch for case in plan.cases}) == [1, 2, 4, 8, 16, 32, 64, 128]  # type: ignore[type-var]
+    lengths = plans.sweep("encoder", {"precision": ["fp32", "bf16"]}, "seq")
+    assert sorted({case.seq for case in lengths.cases}) == [8, 16, 32, 50]  # type: ignore[type-var]
+    assert {case.mode for case in lengths.cases} == {"train", "infer"}
+
+
+def test_smaller_sizes_come_first_so_that_larger_ones_need_not_run_out_of_memory() -> None:
+    plan = plans.sweep("mlp", {"placement": ["device", "host"], "mode": ["infer"]}, "batch", ("2", "8"))
+    assert [case.batch for case in plan.cases if case.placement == "host"] == [2, 4, 8]

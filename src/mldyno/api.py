@@ -19,7 +19,9 @@ from mldyno import plugins
 from mldyno.analysis import beside
 from mldyno.analysis import comparisons as comparing
 from mldyno.analysis import tables as laying
+from mldyno.analysis.answers import Answers, answers
 from mldyno.analysis.comparisons import Comparison
+from mldyno.analysis.crossover import Crossover
 from mldyno.analysis.findings import of as findings
 from mldyno.analysis.outcomes import Outcome, check_value, outcomes
 from mldyno.analysis.symptoms import Checkup
@@ -67,6 +69,11 @@ class Results:
         """The cases against each other along one axis."""
         return _compared(comparing.along(self.outcomes, axis_named(by)))
 
+    @property
+    def answers(self) -> Answers:
+        """What the cases say: crossovers, precisions, copies, growth with the length."""
+        return answers(self.outcomes)
+
     def table(self, rows: Sequence[str] = (), cols: Sequence[str] = (), value: str = "step") -> laying.Table:
         """The cases laid out on axes; what their warnings say is for the trust lines."""
         return laying.lay_out(self.outcomes, rows, cols, value, warnings_too=False)
@@ -76,6 +83,21 @@ def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | 
     """The plan for targets on axes; `gpu` and `all` become the devices that are here."""
     listed = {name: _listed(values) for name, values in axes.items() if values is not None}
     return plans.expand(list(targets), listed, settings, cache(_device_names))
+
+
+def crossover_plan(
+    workload: str,
+    axes: Axes,
+    over: str = "batch",
+    smallest: int | str | None = None,
+    largest: int | str | None = None,
+    per_doubling: int = 1,
+    settings: Mapping[str, Any] | None = None,
+) -> Plan:
+    """The plan that compares two values of one axis over sizes, so many for each doubling."""
+    listed = {name: _listed(values) for name, values in axes.items() if values is not None}
+    ends = (None if smallest is None else str(smallest), None if largest is None else str(largest))
+    return plans.sweep(workload, listed, over, ends, per_doubling, settings, cache(_device_names))
 
 
 def _listed(values: Sequence[Any] | Any) -> list[str]:
@@ -125,6 +147,22 @@ def run(
                 "data": data, "by": axis_named(by) if by else None}  # fmt: skip
     named = {axis_named(name): values for name, values in axes.items()}
     return run_plan(make_plan(targets, named, settings), opened(store), listener)
+
+
+def crossover(
+    workload: str,
+    over: str = "batch",
+    smallest: int | None = None,
+    largest: int | None = None,
+    per_doubling: int = 1,
+    settings: Mapping[str, Any] | None = None,
+    store: Store | str | None = None,
+    **axes: Any,
+) -> list[Crossover]:
+    """From which size on one of two beats the other, in each mode; one axis has two values: device=["cpu", "mps"]."""
+    named = {axis_named(name): values for name, values in axes.items()}
+    plan = crossover_plan(workload, named, over, smallest, largest, per_doubling, settings)
+    return list(run_plan(plan, opened(store)).answers.crossovers)
 
 
 def command_plan(words: Sequence[str], settings: Mapping[str, Any] | None = None) -> Plan:
@@ -244,11 +282,10 @@ def compare(
     a: str, b: str | None = None, by: str | None = None, anyway: bool = False, store: Store | str | None = None
 ) -> list[Comparison]:
     """A against B, or the cases of A against each other along an axis."""
+    if b is None:
+        return compare_along(a, by, store)[0]
     kept = opened(store)
     left, pinned = select(a, kept)
-    if b is None:
-        axis = axis_named(by or "device", ("machine",))
-        return _compared(comparing.along(_with_time(left, a), axis))
     right, pinned_too = select(b, kept)
     names = {*pinned, *pinned_too}
     allowed = {name for name in names if pinned.get(name) != pinned_too.get(name)}
@@ -265,6 +302,16 @@ def compare(
         if not _compared(comparing.pairs(outcomes(left), outcomes(right), allowed, one_free)[0]):
             raise MldynoError(beside.nothing_shared(text, outcomes(theirs), plugins.names("workloads")))
     return _compared(comparing.match(_with_time(left, a), _with_time(right, b), allowed, one_free))
+
+
+def compare_along(
+    text: str, by: str | None = None, store: Store | str | None = None
+) -> tuple[list[Comparison], Answers]:
+    """The cases that a word means against each other along an axis (device, if none is named), and what they say."""
+    axis = axis_named(by or "device", ("machine",))
+    records, _ = select(text, opened(store))
+    found = _compared(comparing.along(_with_time(records, text), axis))
+    return found, answers(outcomes(records), axis)
 
 
 def _one_published(records: list[Record]) -> bool:
@@ -440,6 +487,7 @@ def quick_plan(settings: Mapping[str, Any] | None = None, framework: str = "torc
     return make_plan(["quick"], {"device": ["all"], "framework": [framework]}, settings)
 
 
-__all__ = ["Attempt", "Checkup", "Comparison", "Forecast", "Results", "Search", "command_plan", "compare", "doctor",
-           "export", "findings", "forecast", "foretell", "history", "import_", "make_plan", "max_batch", "opened",
-           "placed", "probe", "quick_plan", "run", "run_plan", "selftest", "show", "table", "this_machine"]  # fmt: skip
+__all__ = ["Answers", "Attempt", "Checkup", "Comparison", "Crossover", "Forecast", "Results", "Search", "command_plan",
+           "compare", "compare_along", "crossover", "crossover_plan", "doctor", "export", "findings", "forecast",
+           "foretell", "history", "import_", "make_plan", "max_batch", "opened", "placed", "probe", "quick_plan", "run",
+           "run_plan", "selftest", "show", "table", "this_machine"]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,7 +15,7 @@ from typing import Any
 
 from mldyno import plugins, suites
 from mldyno.errors import MldynoError, UsageError, unknown
-from mldyno.records import BIGGEST, Case
+from mldyno.records import AXES, AXIS, BIGGEST, SIZES, WORK, Case, axis_named
 from mldyno.suites import reader
 from mldyno.suites.reader import ALL, DATA, Suite, Values
 
@@ -23,6 +24,8 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "batch": (None,), "seq": (None,), "placement": ("device",), "workers": (1,), "compile": (False,),
     "threads": (None,),
 }  # fmt: skip
+SMALLEST = {"batch": 1, "seq": 8}  # where a sweep over sizes begins, if nothing is said
+MOST_PER_DOUBLING = 16
 GPU = "gpu"  # the accelerator, whatever the framework calls it
 Devices = Callable[[str, str], Sequence[str]]  # of a framework, behind a word
 
@@ -105,6 +108,67 @@ def expand(
             raise unknown("workload or suite", target, [*suites.names(), *plugins.names("workloads")])
     given = {key: value for key, value in (settings or {}).items() if value is not None}
     return _checked(Plan(tuple(dict.fromkeys(cases)), suite=suite, **{**kept, **given}))
+
+
+def sweep(
+    workload: str,
+    axes: Mapping[str, Sequence[str]],
+    over: str,
+    ends: tuple[str | None, str | None] = (None, None),
+    per_doubling: int = 1,
+    settings: Mapping[str, Any] | None = None,
+    here: Callable[[str], Sequence[str]] = lambda framework: ("cpu",),
+) -> Plan:
+    """The plan that compares two ways to do a workload over sizes; `ends` are the smallest and the largest of them.
+
+    Exactly one axis has two values. From 1 item or 8 tokens up to the workload's own size, if nothing else is said.
+    """
+    over = axis_named(over)
+    if over not in SIZES:
+        raise UsageError(f"a sweep goes over batch or seq, not over {over}; write --over batch.")
+    plugins.check("workloads", workload)
+    own = getattr(plugins.workload(workload), over)
+    if own is None:
+        raise UsageError(f"{workload} has no sequence, its size is the batch; write --over batch.")
+    if axes.get(over):
+        raise UsageError(f"a sweep over {over} chooses its sizes; write --from and --to instead of --{over}.")
+    if not 0 < per_doubling <= MOST_PER_DOUBLING:
+        raise UsageError(f"--per-doubling must lie between 1 and {MOST_PER_DOUBLING}.")
+    first, last = (
+        usual if end is None else AXIS[over].parse(end)
+        for end, usual in zip(ends, (min(SMALLEST[over], own), own), strict=True)
+    )
+    if first >= last:
+        said = "" if ends[1] is not None else f" (the {over} of {workload}, since no --to is given)"
+        raise UsageError(f"--from {first} is not less than --to {last}{said}; a sweep needs two sizes at least.")
+    sizes = [str(size) for size in geometric(first, last, per_doubling)]
+    plan = expand([workload], {**axes, over: sizes}, settings, here)
+    return replace(plan, by=_compared(plan.cases, over))
+
+
+def geometric(first: int, last: int, per_doubling: int) -> list[int]:
+    """Whole sizes from the first to the last, evenly spaced by their ratio, so many for each doubling."""
+    stages = math.ceil(per_doubling * math.log2(last / first))
+    found = {min(last, round(first * 2 ** (stage / per_doubling))) for stage in range(stages)}
+    return sorted(found | {last})
+
+
+def _compared(cases: Sequence[Case], over: str) -> str:
+    """The one axis along which a sweep compares; raises unless it has two values, and no other has several."""
+    names = [axis.name for axis in AXES if axis.name not in ("mode", over)]
+    values = {name: list(dict.fromkeys(getattr(case, name) for case in cases)) for name in names}
+    several = [name for name in names if len(values[name]) > 1]
+    if not several:
+        raise UsageError("a crossover is between two; give one axis two values, such as --device cpu,gpu.")
+    if len(several) > 1 or several[0] in WORK:
+        raise UsageError(
+            f"a crossover is between two ways to do the same work, along one axis; {' and '.join(several)} "
+            f"{'have' if len(several) > 1 else 'has'} several values: give one axis two, such as --device cpu,gpu."
+        )
+    if len(values[several[0]]) > 2:
+        named = ", ".join(map(str, values[several[0]]))
+        raise UsageError(f"a crossover is between two; {several[0]} has {len(values[several[0]])} values: {named}.")
+    return several[0]
 
 
 def _checked(plan: Plan) -> Plan:

@@ -123,6 +123,8 @@ AXES: tuple[Axis, ...] = (
     Axis("threads", "CPU threads of the framework", number=True),
 )
 AXIS: dict[str, Axis] = {name: axis for axis in AXES for name in (axis.name, *axis.aliases)}
+SIZES = ("batch", "seq")  # how much is computed
+WORK = ("workload", "mode", *SIZES)  # what is computed; all other axes are ways to compute it
 
 
 def axis_named(word: str, more: tuple[str, ...] = ()) -> str:

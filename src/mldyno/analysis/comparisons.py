@@ -238,16 +238,21 @@ def differences(a: Outcome, b: Outcome) -> list[str]:
     return found
 
 
+def alike(outcomes: Sequence[Outcome], *axes: str) -> list[list[Outcome]]:
+    """Outcomes in groups that differ in nothing but these axes."""
+    names = [name for name in (*(axis.name for axis in AXES), "machine") if name not in axes]
+    groups: dict[tuple[object, ...], list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(tuple(column(outcome, name) for name in names), []).append(outcome)
+    return list(groups.values())
+
+
 def along(outcomes: Sequence[Outcome], axis: str) -> Pairs:
     """Pairs of outcomes that differ along one axis, each with the first value of that axis as base."""
     order = in_order({(column(outcome, axis),) for outcome in outcomes})
     rank = {key[0]: place for place, key in enumerate(order)}
     found = []
-    groups: dict[tuple[object, ...], list[Outcome]] = {}
-    names = [name for name in (*(a.name for a in AXES), "machine") if name != axis]
-    for outcome in outcomes:
-        groups.setdefault(tuple(column(outcome, name) for name in names), []).append(outcome)
-    for group in groups.values():
+    for group in alike(outcomes, axis):
         group.sort(key=lambda outcome: rank[column(outcome, axis)])
         found += [(group[0], other) for other in group[1:]]
     return found

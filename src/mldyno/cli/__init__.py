@@ -16,6 +16,7 @@ COMMANDS = {
     "quick": "A few minutes: what this machine is, how fast it trains and runs models.",
     "run": "Measure workloads or a suite, on every axis you name.",
     "max-batch": "The largest batch that fits on a device.",
+    "crossover": "Is the GPU worth it? From which size on one of two beats the other.",
     "compare": "How much faster is one than the other, and how sure is that?",
     "table": "Lay results out on rows and columns, published machines among them.",
     "show": "All that is known of a case or a record.",

@@ -8,6 +8,7 @@ from mldyno import api
 from mldyno.analysis.comparisons import between_machines
 from mldyno.cli.options import json_option, print_json, store_option
 from mldyno.errors import MldynoError
+from mldyno.views.answers import answer_lines, answers_json
 from mldyno.views.words import comparison_json, footers, mean_json, mean_sentence, sentence
 
 
@@ -32,15 +33,21 @@ def command(a: str, b: str | None, by: str | None, anyway: bool, store: str | No
       mldyno compare this-machine "M1 Max"
       mldyno compare mine.jsonl theirs.jsonl
     """
-    found = api.compare(a, b, by, anyway, store)
+    if b is None:
+        found, told = api.compare_along(a, by, store)
+    else:
+        found, told = api.compare(a, b, by, anyway, store), api.Answers()
     means = between_machines(found)
     if as_json:
         print_json({
-            "comparisons": [comparison_json(one) for one in found], "geometric_means": [mean_json(one) for one in means]
+            "comparisons": [comparison_json(one) for one in found],
+            "geometric_means": [mean_json(one) for one in means],
+            "answers": answers_json(told),
         })  # fmt: skip
         return
-    if not found:
+    lines = answer_lines(told)
+    if not found and not lines:
         what = f"'{a}'" if b is None else f"'{a}' and '{b}'"
         raise MldynoError(f"nothing to compare in {what}: no two outcomes that are ok differ only in that.")
-    for line in (*map(sentence, found), *map(mean_sentence, means), *footers(found)):
+    for line in (*map(sentence, found), *map(mean_sentence, means), *footers(found), *lines):
         click.echo(line)

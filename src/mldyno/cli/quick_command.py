@@ -10,10 +10,9 @@ from mldyno import api
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.outcomes import Outcome
 from mldyno.cli.axis_options import DURATION
+from mldyno.cli.measuring import watched
 from mldyno.cli.options import store_option
-from mldyno.cli.progress import kept_so_far, listener_for
 from mldyno.errors import NOT_ALL_OK, OK
-from mldyno.runner.interrupts import Interrupted
 from mldyno.store import Store
 from mldyno.units import digits, show_seconds
 from mldyno.views.tables import render
@@ -38,10 +37,7 @@ def command(budget: float | None, framework: str, store: str | None) -> int:
     forecasts = api.forecast(plan, kept)
     total = show_seconds(sum(one.seconds for one in forecasts))
     click.echo(f"{len(plan.cases)} cases, about {total} in all.\n")
-    try:
-        results = api.run_plan(plan, kept, listener_for(forecasts, plan.repeats, as_json=False))
-    except Interrupted as end:
-        raise kept_so_far(end, store) from None
+    results = watched(plan, kept, store, forecasts=forecasts)
     rows, cols = ("workload", "mode", "batch", "placement"), ("device",)
     click.echo(render(results.table(rows, cols), "text"))
     click.echo()

@@ -7,18 +7,16 @@ from typing import Any
 import click
 
 from mldyno import api
-from mldyno.cli.axis_options import DURATION, FRACTION, axis_options
-from mldyno.cli.options import complete_targets, print_json, store_option
-from mldyno.cli.progress import CountedBar, kept_so_far, listener_for
+from mldyno.cli.axis_options import axis_options
+from mldyno.cli.measuring import course_options, effort_options, preview, watched
+from mldyno.cli.options import complete_targets, store_option
 from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan
 from mldyno.records import AXES, axis_named
-from mldyno.runner.interrupts import Interrupted
 from mldyno.store import Store
-from mldyno.suites.reader import DATA
-from mldyno.units import count, show_bytes, show_seconds
+from mldyno.views.answers import answer_lines
 from mldyno.views.apart import apart_lines
-from mldyno.views.tables import aligned, render
+from mldyno.views.tables import render
 from mldyno.views.words import sentence, trust_lines
 
 BEHIND_DASHES = "mldyno.command"
@@ -39,19 +37,9 @@ class RunCommand(click.Command):
 @click.command("run", cls=RunCommand)
 @click.argument("targets", nargs=-1, shell_complete=complete_targets)
 @axis_options
-@click.option(
-    "--steps", type=click.IntRange(min=1), help="Run exactly so many steps instead of stopping at the target."
-)
-@click.option("--budget", type=DURATION, metavar="TIME", help="Measure each case for at most so long (20s).")
-@click.option("--target", type=FRACTION, metavar="SHARE", help="Stop when the time is known this well (2%).")
-@click.option("--repeats", type=click.IntRange(1, 1000), help="Measure each case in so many fresh processes (3).")
-@click.option("--timeout", type=DURATION, metavar="TIME", help="End a case that takes longer in all (15m).")
-@click.option(
-    "--data", type=click.Choice(DATA), help="Data set for placement loader: real, synthetic, or what there is."
-)
+@effort_options
 @click.option("--by", metavar="AXIS", help="Compare the cases along this axis at the end.")
-@click.option("--resume", is_flag=True, help="Go on with the last run that did not end; runs only what is missing.")
-@click.option("--dry-run", is_flag=True, help="Show the cases, their time and memory, and what can't fit; run nothing.")
+@course_options
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print each record as one line of JSON.")
 @click.pass_context
@@ -95,12 +83,8 @@ def command(
         if resume:
             run_id, plan = api.unfinished(kept, plan)
     if dry_run:
-        return _preview(plan, kept, as_json)
-    forecasts = api.forecast(plan, kept)
-    try:
-        results = api.run_plan(plan, kept, listener_for(forecasts, plan.repeats, as_json), run_id)
-    except Interrupted as end:
-        raise kept_so_far(end, store) from None
+        return preview(plan, kept, as_json)
+    results = watched(plan, kept, store, as_json, run_id)
     if not as_json:
         tell(results, plan.by, kept)
     return OK if results.all_ok else NOT_ALL_OK
@@ -115,7 +99,7 @@ def _of_words(words: tuple[str, ...], targets: tuple[str, ...], axes: dict[str, 
 
 
 def tell(results: api.Results, axis: str | None, store: Store) -> None:
-    """The results as a table, with comparisons where asked for; those of a suite among published ones."""
+    """The results as a table, comparisons where asked for, what they say; those of a suite among published ones."""
     click.echo(render(results.table(rows=("workload", "mode", "batch"), cols=("device",)), "text"))
     click.echo()
     for line in [*apart_lines(results.outcomes), *trust_lines(results.outcomes)]:
@@ -124,32 +108,12 @@ def tell(results: api.Results, axis: str | None, store: Store) -> None:
         click.echo()
         for comparison in results.compare(axis):
             click.echo(sentence(comparison))
+    lines = answer_lines(results.answers)
+    if lines:
+        click.echo("\nwhat this says:")
+        for line in lines:
+            click.echo(f"- {line}")
     placed = api.placed(results, store)
     if placed is not None:
         click.echo("\nbeside published machines:")
         click.echo(render(placed, "text"))
-
-
-def _preview(plan: Plan, store: Store, as_json: bool) -> int:
-    with CountedBar("looking at the cases") as looked:
-        forecasts = api.foretell(plan, store, looked)
-    if as_json:
-        cases = [{"id": f.case.id, "seconds": f.seconds, "known": f.known, "memory": f.memory, "fits": f.fits,
-                  "note": f.note} for f in forecasts]  # fmt: skip
-        print_json({"cases": cases, "seconds": sum(f.seconds for f in forecasts if f.fits is not False)})
-        return OK
-    body = [_row(one) for one in forecasts]
-    click.echo(aligned(["case", "time", "memory", ""], body, 1))
-    running = [one for one in forecasts if one.fits is not False]
-    total = show_seconds(sum(one.seconds for one in running))
-    rounds = f" in {plan.repeats} rounds" if plan.repeats > 1 else ""
-    left = len(forecasts) - len(running)
-    without = f", without {count(left, 'case')} that can't fit" if left else ""
-    click.echo(f"{count(len(plan.cases), 'case')}{rounds}, about {total} in all{without}. Nothing was run.")
-    return OK
-
-
-def _row(one: api.Forecast) -> list[str]:
-    memory = "unknown" if one.memory is None else show_bytes(one.memory)
-    source = "as last time" if one.known else "guessed" if one.memory is None else "foreseen"
-    return [one.case.id, show_seconds(one.seconds), memory, one.note or source]

@@ -10,12 +10,11 @@ import math
 from collections.abc import Sequence
 
 from mldyno import machine
-from mldyno.records import AXES, Case, Company, Record
+from mldyno.records import AXES, WORK, Case, Company, Record
 
 MOST_TOGETHER = 8
 FRESH_PAIRS = 5  # of processes, over all rounds of a run, where cases can't share one
 ROOM = 0.9  # share of a device's memory that cases may fill together
-WORK = ("workload", "mode", "batch", "seq")
 _NAMES = tuple(axis.name for axis in AXES)
 
 

@@ -46,13 +46,13 @@ def arms(comparison: Comparison) -> tuple[str, str]:
         return other.records[0].run.id, base.records[0].run.id
 
     def side(outcome: Outcome) -> str:
-        words = [_named(name, column(outcome, name)) for name in different]
+        words = [named(name, column(outcome, name)) for name in different]
         return " ".join(words) + (" (published)" if outcome.published else "")
 
     return side(other), side(base)
 
 
-def _named(axis: str, value: Any) -> str:
+def named(axis: str, value: Any) -> str:
     """A value of an axis as it stands in a sentence: mps, roundtrip, batch 16, threads as usual."""
     if value is None or isinstance(value, bool):
         return f"{axis} as usual" if value is None else f"{'' if value else 'not '}compiled"
@@ -67,7 +67,7 @@ def sentence(comparison: Comparison) -> str:
     codes = dict.fromkeys(code for code, _ in _doubts(comparison))
     why = "" if _published(comparison) else comparison.advice
     notes = "; ".join([comparison.how, *codes, *([why] if why else [])])
-    return f"{case}: {_claim(comparison, *arms(comparison))} [{notes}]"
+    return f"{case}: {claim(comparison, *arms(comparison))} [{notes}]"
 
 
 def mean_sentence(found: Mean) -> str:
@@ -76,10 +76,10 @@ def mean_sentence(found: Mean) -> str:
     doubtful = sum(bool(_doubts(one)) for one in several)
     among = f", {doubtful} of them doubtful" if doubtful else ""
     why = "" if found.low is not None or any(map(_published, several)) else ", since not each case has one"
-    return f"geometric mean of {len(several)} cases{among}: {_claim(found, *arms(several[0]))}{why}"
+    return f"geometric mean of {len(several)} cases{among}: {claim(found, *arms(several[0]))}{why}"
 
 
-def _claim(found: Comparison | Mean, other: str, base: str) -> str:
+def claim(found: Comparison | Mean, other: str, base: str) -> str:
     """What is said of two sides, and no more than is known."""
     if found.verdict == "equivalent":
         return f"{other} and {base} are equivalent (within {show_percent(DELTA)})"

@@ -1,0 +1,59 @@
+"""What the copy costs: the part of a step that goes into copying its batch in, and its result back.
+
+A step with the copy against one without it, or with one copy less: how many times as fast the step with
+it is, is what is left of a step when the copy is taken away. So the share has the comparison's interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mldyno.analysis.comparisons import Comparison, alike, compare
+from mldyno.analysis.estimates import step_time
+from mldyno.analysis.outcomes import Outcome
+
+WAYS = (("device", "host", "in"), ("device", "roundtrip", "in and back"), ("host", "roundtrip", "back"))
+
+
+@dataclass(frozen=True)
+class CopyCost:
+    """What copying one way takes, as a share of a step that does it, with a 95 % interval where there is one."""
+
+    way: str
+    """in, back, or in and back."""
+    comparison: Comparison
+    """The step that copies against the one that does not."""
+
+    @property
+    def share(self) -> float:
+        """The part of the step; under 0 where the step that copies was the faster one."""
+        return 1 - self.comparison.ratio
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the interval."""
+        return None if self.comparison.high is None else 1 - self.comparison.high
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of the interval."""
+        return None if self.comparison.low is None else 1 - self.comparison.low
+
+    @property
+    def seconds(self) -> float | None:
+        """The share in s, of the step as it took alone."""
+        step = step_time(self.comparison.other.good)
+        return None if step is None else self.share * step.value
+
+
+def copy_costs(outcomes: Sequence[Outcome]) -> list[CopyCost]:
+    """The cost of each copy that these outcomes tell."""
+    found = []
+    for group in alike(outcomes, "placement"):
+        there = {str(one.case.placement): one for one in group if one.status == "ok"}
+        for less, more, way in WAYS:
+            if less in there and more in there:
+                comparison = compare(there[less], there[more])
+                found += [CopyCost(way, comparison)] if comparison is not None else []
+    return found

@@ -1,0 +1,182 @@
+"""From which size on one way to do the same work beats another.
+
+At each size the two were compared. Where the verdict turns from the one to the other lies a crossing.
+The logarithm of the ratio is taken for a straight line over the logarithm of the size, from one size to
+the next, and the crossing is where it passes 0. Its interval holds every size at which it could do so:
+the ends of the comparisons' intervals are joined in the same way, as if neighbours erred in the same
+direction, and are moved apart by what a bend can do between two sizes. How much it bends there is taken
+from how much it bends at these two sizes; where only two were measured, nothing is known of that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from mldyno.analysis.comparisons import Comparison, alike, compare, verdict
+from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.tables import column, in_order
+from mldyno.intervals import mean
+from mldyno.records import AXES, SIZES, WORK
+
+WAYS = tuple(axis.name for axis in AXES if axis.name not in WORK)
+WINS = {"faster": 1, "slower": -1}
+MOST = 700.0  # a logarithm whose exponential is still a number
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is known at one size: the logarithm of how many times as fast the other side is, and half its interval."""
+
+    size: int
+    log_ratio: float
+    half_width: float
+
+    @property
+    def winner(self) -> int:
+        """1 where the other side is faster, -1 where the base is, 0 where neither can be said."""
+        ends = (self.log_ratio - self.half_width, self.log_ratio + self.half_width)
+        low, high = (math.exp(min(end, MOST)) for end in ends)
+        return WINS.get(verdict(low, high), 0)
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The size at which both are equally fast, with its 95 % interval; it lies between `below` and `above`."""
+
+    size: float
+    low: float
+    high: float
+    below: int
+    """The last size at which it is clear that the one is faster."""
+    above: int
+    """The first size at which it is clear that the other one is."""
+    winner: int
+    """Who is faster above: 1 for the other side, -1 for the base."""
+
+
+def crossings(points: Sequence[Point]) -> list[Crossing]:
+    """All crossings, the smallest first; the points are ordered by size."""
+    clear = [place for place, point in enumerate(points) if point.winner]
+    return [_crossing(points, a, b) for a, b in pairwise(clear) if points[a].winner != points[b].winner]
+
+
+def _crossing(points: Sequence[Point], first: int, last: int) -> Crossing:
+    """The crossing between two points, at each of which another side wins; those between tell neither."""
+    within, way = points[first : last + 1], points[last].winner
+    places = [math.log(point.size) for point in within]
+    rises = [way * point.log_ratio for point in within]  # from under 0 to over 0
+    widths = [point.half_width for point in within]
+    bulges = _bulges(points)[first:last]
+    none = [0.0] * len(bulges)
+    upper = [rise + width for rise, width in zip(rises, widths, strict=True)]
+    lower = [width - rise for rise, width in zip(rises, widths, strict=True)]
+    back, mirrored = [-place for place in reversed(places)], [-rise for rise in reversed(rises)]
+    middle = mean([_reaches_zero(places, rises, none), -_reaches_zero(back, mirrored, none)])
+    low = _reaches_zero(places, upper, bulges)
+    high = -_reaches_zero(back, lower[::-1], bulges[::-1])
+    return Crossing(math.exp(middle), math.exp(low), math.exp(high), within[0].size, within[-1].size, way)
+
+
+def _reaches_zero(places: Sequence[float], heights: Sequence[float], bulges: Sequence[float]) -> float:
+    """Where a line that begins under 0 first comes up to it; between two places it may bulge upwards.
+
+    At a share t of the way from one place to the next it is higher by `bulge * t * (1 - t)` than the straight line.
+    """
+    for number, bulge in enumerate(bulges):
+        here, there = heights[number], heights[number + 1]
+        slope = there - here + bulge
+        inside = slope * slope + 4 * bulge * here
+        share = 0.0 if here >= 0 else math.inf
+        if here < 0 and slope > 0 and inside >= 0:
+            share = -2 * here / (slope + math.sqrt(inside))
+        if share <= 1:
+            return places[number] + share * (places[number + 1] - places[number])
+    return places[-1]
+
+
+def _bulges(points: Sequence[Point]) -> list[float]:
+    """For each stretch between two neighbours: how far a bend like those at its ends can leave the straight line.
+
+    At a share t of the way that is `bulge * t * (1 - t)`.
+    """
+    places = [math.log(point.size) for point in points]
+    bends = [0.0] * len(points)  # the second derivative of the log-ratio, by the neighbours on both sides
+    for n in range(1, len(points) - 1):
+        before, after = places[n] - places[n - 1], places[n + 1] - places[n]
+        rise, next_rise = (points[k + 1].log_ratio - points[k].log_ratio for k in (n - 1, n))
+        bends[n] = abs(next_rise / after - rise / before) * 2 / (before + after)
+    return [max(bends[n], bends[n + 1]) * (b - a) ** 2 / 2 for n, (a, b) in enumerate(pairwise(places))]
+
+
+def _point(size: int, found: Comparison) -> Point | None:
+    """What a comparison says at its size; nothing where it has no interval."""
+    if not found.low or not found.high:
+        return None
+    return Point(size, math.log(found.ratio), (math.log(found.high) - math.log(found.low)) / 2)
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """Two values of an axis against each other over sizes, and what came of it."""
+
+    axis: str
+    over: str
+    base: Any
+    other: Any
+    tried: tuple[Outcome, ...]
+    """All outcomes that it is about, the smallest first."""
+    comparisons: tuple[Comparison, ...]
+    """One for each size at which both came out well, the smallest first."""
+
+    def size(self, found: Comparison) -> int:
+        """The size at which a comparison was made."""
+        return int(column(found.other, self.over))
+
+    @property
+    def missing(self) -> list[Outcome]:
+        """What did not come out well, the smallest first."""
+        return [one for one in self.tried if one.status != "ok"]
+
+    @property
+    def points(self) -> list[Point]:
+        """The sizes at which there is an interval, with what is known there."""
+        found = [_point(self.size(one), one) for one in self.comparisons]
+        return [point for point in found if point is not None]
+
+    @property
+    def crossings(self) -> list[Crossing]:
+        """The sizes at which both are equally fast."""
+        return crossings(self.points)
+
+    @property
+    def verdict(self) -> str:
+        """crosses, always, never, equivalent, or open: not clear at each size, and no crossing seen."""
+        verdicts = {one.verdict for one in self.comparisons}
+        if self.crossings:
+            return "crosses"
+        known = {"faster": "always", "slower": "never", "equivalent": "equivalent"}
+        return known.get(verdicts.pop(), "open") if len(verdicts) == 1 else "open"
+
+
+def crossovers(outcomes: Sequence[Outcome], axes: Sequence[str] = WAYS) -> list[Crossover]:
+    """All that these outcomes tell: two ways to do the same work, along one of the axes, at two sizes or more."""
+    found = []
+    for axis in axes:
+        for over in SIZES:
+            for group in alike([one for one in outcomes if column(one, over) is not None], axis, over):
+                base, *others = in_order({(column(one, axis),) for one in group})
+                found += [_between(group, axis, over, base[0], other[0]) for other in others]
+    return [one for one in found if len({column(tried, one.over) for tried in one.tried}) > 1]
+
+
+def _between(group: Sequence[Outcome], axis: str, over: str, base: Any, other: Any) -> Crossover:
+    """Two values of an axis against each other, at the sizes that both were tried at."""
+    sides = [{column(one, over): one for one in group if column(one, axis) == value} for value in (base, other)]
+    pairs = [(sides[0][size], sides[1][size]) for size in sorted(sides[0].keys() & sides[1].keys())]
+    compared = [compare(a, b) for a, b in pairs]
+    tried = tuple(one for pair in pairs for one in pair)
+    return Crossover(axis, over, base, other, tried, tuple(one for one in compared if one is not None))

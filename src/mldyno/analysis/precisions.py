@@ -1,0 +1,36 @@
+"""Which precision pays: the gain of each over fp32, and how far its results are off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mldyno.analysis.comparisons import Comparison, alike, compare
+from mldyno.analysis.outcomes import Outcome
+
+PLAIN = "fp32"
+
+
+@dataclass(frozen=True)
+class PrecisionGain:
+    """A precision against fp32; without a comparison where it did not come out well."""
+
+    outcome: Outcome
+    comparison: Comparison | None
+
+    @property
+    def error(self) -> float | None:
+        """The largest relative difference from the results in fp32 on the CPU; None where that was not looked at."""
+        seen = [record.checks.error for record in self.outcome.good if record.checks.error is not None]
+        return max(seen, default=None)
+
+
+def gains(outcomes: Sequence[Outcome]) -> list[PrecisionGain]:
+    """Each precision against fp32 in the same work, the fastest first, and last what did not come out well."""
+    found = []
+    for group in alike(outcomes, "precision"):
+        plain = next((one for one in group if one.case.precision == PLAIN and one.status == "ok"), None)
+        if plain is not None:
+            several = [PrecisionGain(one, compare(plain, one)) for one in group if one.case.precision != PLAIN]
+            found += sorted(several, key=lambda one: -one.comparison.ratio if one.comparison else 0.0)
+    return found

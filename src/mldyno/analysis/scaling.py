@@ -1,0 +1,128 @@
+"""How the time of a step grows with the length of its sequences: the exponent, and whether there is just one.
+
+The fit is a straight line through the logarithms, by least squares, in which every length counts the same:
+weights would let the lengths that happen to be known best decide, and where the line bends, that matters more
+than their noise. Its interval follows from how well each time is known, with the degrees of freedom that all
+of them have together (Welch and Satterthwaite). An exponent between two lengths is
+that of their comparison, so it is paired where they met. Where those at both ends of the range do not have
+a value in common, the line bends, and no one exponent describes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mldyno.analysis.comparisons import OWN_SPEED, SEVERAL, alike, compare
+from mldyno.analysis.estimates import BATCHES, Estimate, step_time
+from mldyno.analysis.outcomes import Outcome
+from mldyno.intervals import mean, student_t
+
+BEND = 0.05  # exponents that are no further apart count as one
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """The power of the length that time grows with, from one length to another, with its 95 % interval."""
+
+    value: float
+    half_width: float | None
+    shortest: int
+    longest: int
+    how: str
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the interval."""
+        return None if self.half_width is None else self.value - self.half_width
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of the interval."""
+        return None if self.half_width is None else self.value + self.half_width
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The time of a step over lengths."""
+
+    outcomes: tuple[Outcome, ...]
+    """One for each length, the shortest first."""
+    fit: Exponent
+    """Over all lengths."""
+    first: Exponent
+    """Between the two shortest."""
+    last: Exponent
+    """Between the two longest; the same as the first where there are only two."""
+
+    @property
+    def bends(self) -> bool:
+        """Whether the exponent is another one at the longest lengths than at the shortest."""
+        if self.first.half_width is None or self.last.half_width is None:
+            return False
+        apart = abs(self.last.value - self.first.value)
+        return apart > max(BEND, self.first.half_width + self.last.half_width)
+
+
+def scalings(outcomes: Sequence[Outcome]) -> list[Scaling]:
+    """The growth of all cases that were measured at two lengths or more."""
+    found = []
+    for group in alike(outcomes, "seq"):
+        lengths = {one.case.seq: one for one in group if one.case.seq is not None and _time(one) is not None}
+        if len(lengths) > 1:
+            found.append(_scaling([lengths[length] for length in sorted(lengths)]))
+    return found
+
+
+def _time(outcome: Outcome) -> Estimate | None:
+    found = step_time(outcome.good)
+    return found if found is not None and found.value > 0 else None
+
+
+def _scaling(outcomes: Sequence[Outcome]) -> Scaling:
+    first, last = _between(*outcomes[:2]), _between(*outcomes[-2:])
+    fit = first
+    if len(outcomes) > 2:
+        fit = fitted([(int(one.case.seq or 1), time) for one in outcomes if (time := _time(one)) is not None])
+    return Scaling(tuple(outcomes), fit, first, last)
+
+
+def fitted(points: Sequence[tuple[int, Estimate]]) -> Exponent:
+    """The exponent over all points, each a length and a time; no interval where not each time has one."""
+    places, heights = [math.log(length) for length, _ in points], [math.log(time.value) for _, time in points]
+    centre = mean(places)
+    power = sum((place - centre) ** 2 for place in places)
+    shares = [(place - centre) / power for place in places]  # what each height adds to the slope
+    value = sum(share * height for share, height in zip(shares, heights, strict=True))
+    width = _width(shares, [time for _, time in points])
+    return Exponent(value, width, points[0][0], points[-1][0], f"fitted over {len(points)} lengths")
+
+
+def _width(shares: Sequence[float], times: Sequence[Estimate]) -> float | None:
+    """Half of the interval of a sum of such shares of the logarithms of times."""
+    variances, freedoms, alone = [], [], 0.0
+    for share, time in zip(shares, times, strict=True):
+        if time.half_width is None:
+            return None
+        freedoms.append(time.processes - 1 if time.processes > 1 else BATCHES - 1)
+        variances.append((share * time.half_width / time.value / student_t(freedoms[-1])) ** 2)
+        if time.processes < SEVERAL:  # how fast other processes would be is not known
+            alone += (share * OWN_SPEED) ** 2 / 2
+    most = max(variances)
+    if most == 0:
+        return math.sqrt(alone)
+    parts = [variance / most for variance in variances]
+    freedom = sum(parts) ** 2 / sum(part**2 / own for part, own in zip(parts, freedoms, strict=True))
+    return math.hypot(student_t(max(1, math.floor(freedom))) * math.sqrt(sum(variances)), math.sqrt(alone))
+
+
+def _between(shorter: Outcome, longer: Outcome) -> Exponent:
+    """The exponent between two lengths, from their comparison."""
+    ends = int(shorter.case.seq or 1), int(longer.case.seq or 1)
+    apart = math.log(ends[1] / ends[0])
+    found = compare(shorter, longer)
+    if found is None:
+        raise AssertionError("unreachable: both have a time")
+    width = (math.log(found.high) - math.log(found.low)) / 2 / apart if found.low and found.high else None
+    return Exponent(-math.log(found.ratio) / apart, width, *ends, found.how)

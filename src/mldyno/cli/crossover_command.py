@@ -1,0 +1,79 @@
+"""`mldyno crossover`: from which size on one beats the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mldyno import api
+from mldyno.cli.axis_options import axis_options
+from mldyno.cli.measuring import course_options, effort_options, preview, watched
+from mldyno.cli.options import complete_targets, json_option, print_json, store_option
+from mldyno.errors import NOT_ALL_OK, OK
+from mldyno.plan import MOST_PER_DOUBLING
+from mldyno.records import AXES
+from mldyno.store import Store
+from mldyno.views.answers import answer_lines, answers_json, crossover_table
+from mldyno.views.words import trust_lines
+
+
+@click.command("crossover")
+@click.argument("workload", shell_complete=complete_targets)
+@click.option("--over", default="batch", show_default=True, metavar="AXIS", help="What grows: batch, or seq.")
+@click.option("--from", "smallest", metavar="SIZE", help="The smallest size (1 item, or 8 tokens).")
+@click.option("--to", "largest", metavar="SIZE", help="The largest size (the workload's own).")
+@click.option(
+    "--per-doubling",
+    type=click.IntRange(1, MOST_PER_DOUBLING),
+    default=1,
+    show_default=True,
+    help="How many sizes there are up to twice a size.",
+)
+@axis_options
+@effort_options
+@course_options
+@store_option
+@json_option
+def command(
+    workload: str,
+    over: str,
+    smallest: str | None,
+    largest: str | None,
+    per_doubling: int,
+    resume: bool,
+    dry_run: bool,
+    store: str | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Is the GPU worth it? From which size on one of two beats the other, with an interval.
+
+    Exactly one axis has two values; these two are measured against each other at sizes that double,
+    in each mode. All that is measured is kept, as of any run.
+
+    \b
+    Examples:
+      mldyno crossover mlp --device cpu,gpu --over batch
+      mldyno crossover attention --device cpu,gpu --over seq --from 32 --to 1024 --mode train
+      mldyno crossover resnet50 --precision fp32,bf16 --mode infer --per-doubling 2
+      mldyno crossover mlp --placement device,host --dry-run
+    """
+    axes = {axis.name: options.pop(axis.name) for axis in AXES if axis.name != "workload"}
+    kept, run_id = Store(store), None
+    plan = api.crossover_plan(workload, axes, over, smallest, largest, per_doubling, options)
+    if resume:
+        run_id, plan = api.unfinished(kept, plan)
+    if dry_run:
+        return preview(plan, kept, as_json)
+    results = watched(plan, kept, store, run_id=run_id)
+    found = results.answers
+    if as_json:
+        print_json({"run": results.run, "answers": answers_json(found)})
+    else:
+        for one in found.crossovers:
+            click.echo(crossover_table(one))
+            click.echo()
+        for line in (*trust_lines(results.outcomes), "", *(f"- {line}" for line in answer_lines(found))):
+            click.echo(line)
+    return OK if results.all_ok else NOT_ALL_OK

@@ -1,0 +1,99 @@
+"""What the commands that measure share: how much and how long, going on, looking ahead, a run that is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from mldyno import api
+from mldyno.cli.axis_options import DURATION, FRACTION
+from mldyno.cli.options import print_json
+from mldyno.cli.progress import CountedBar, kept_so_far, listener_for
+from mldyno.errors import OK
+from mldyno.plan import Plan
+from mldyno.runner.interrupts import Interrupted
+from mldyno.store import Store
+from mldyno.suites.reader import DATA
+from mldyno.units import count, show_bytes, show_seconds
+from mldyno.views.tables import aligned
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_EFFORT = (
+    click.option(
+        "--steps", type=click.IntRange(min=1), help="Run exactly so many steps instead of stopping at the target."
+    ),
+    click.option("--budget", type=DURATION, metavar="TIME", help="Measure each case for at most so long (20s)."),
+    click.option("--target", type=FRACTION, metavar="SHARE", help="Stop when the time is known this well (2%)."),
+    click.option("--repeats", type=click.IntRange(1, 1000), help="Measure each case in so many fresh processes (3)."),
+    click.option("--timeout", type=DURATION, metavar="TIME", help="End a case that takes longer in all (15m)."),
+    click.option(
+        "--data", type=click.Choice(DATA), help="Data set for placement loader: real, synthetic, or what there is."
+    ),
+)
+_COURSE = (
+    click.option("--resume", is_flag=True, help="Go on with the last run that did not end; runs only what is missing."),
+    click.option(
+        "--dry-run", is_flag=True, help="Show the cases, their time and memory, and what can't fit; run nothing."
+    ),
+)
+
+
+def effort_options(command: F) -> F:
+    """How much of each case is measured, and how long that may take."""
+    return _with(command, _EFFORT)
+
+
+def course_options(command: F) -> F:
+    """Whether a run goes on with an older one, or is only looked at."""
+    return _with(command, _COURSE)
+
+
+def _with(command: F, options: Sequence[Callable[[F], F]]) -> F:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def watched(
+    plan: Plan,
+    kept: Store,
+    store: str | None,
+    as_json: bool = False,
+    run_id: str | None = None,
+    forecasts: Sequence[api.Forecast] | None = None,
+) -> api.Results:
+    """Run a plan, or go on with a run, before the user's eyes; whatever ends it, they learn what is kept."""
+    expected = api.forecast(plan, kept) if forecasts is None else forecasts
+    try:
+        return api.run_plan(plan, kept, listener_for(expected, plan.repeats, as_json), run_id)
+    except Interrupted as end:
+        raise kept_so_far(end, store) from None
+
+
+def preview(plan: Plan, store: Store, as_json: bool) -> int:
+    """What a plan will take, without running it."""
+    with CountedBar("looking at the cases") as looked:
+        forecasts = api.foretell(plan, store, looked)
+    if as_json:
+        cases = [{"id": f.case.id, "seconds": f.seconds, "known": f.known, "memory": f.memory, "fits": f.fits,
+                  "note": f.note} for f in forecasts]  # fmt: skip
+        print_json({"cases": cases, "seconds": sum(f.seconds for f in forecasts if f.fits is not False)})
+        return OK
+    body = [_row(one) for one in forecasts]
+    click.echo(aligned(["case", "time", "memory", ""], body, 1))
+    running = [one for one in forecasts if one.fits is not False]
+    total = show_seconds(sum(one.seconds for one in running))
+    rounds = f" in {plan.repeats} rounds" if plan.repeats > 1 else ""
+    left = len(forecasts) - len(running)
+    without = f", without {count(left, 'case')} that can't fit" if left else ""
+    click.echo(f"{count(len(plan.cases), 'case')}{rounds}, about {total} in all{without}. Nothing was run.")
+    return OK
+
+
+def _row(one: api.Forecast) -> list[str]:
+    memory = "unknown" if one.memory is None else show_bytes(one.memory)
+    source = "as last time" if one.known else "guessed" if one.memory is None else "foreseen"
+    return [one.case.id, show_seconds(one.seconds), memory, one.note or source]

@@ -1,0 +1,178 @@
+"""Answers in words: each with its interval and how it was found, or with what is not known and what would help."""
+
+from __future__ import annotations
+
+import json
+
+from tests.analysis.made import met, outcome
+
+from mldyno.analysis.answers import Answers, answers
+from mldyno.analysis.outcomes import Outcome
+from mldyno.views.answers import answer_lines, answers_json, crossover_table
+
+
+def swept(cpu: list[float], mps: list[float], first: int = 1, noise: float = 0.004) -> list[Outcome]:
+    """Two devices at sizes that double; a time of 0 stands for memory that ran out."""
+    found = []
+    for place, times in enumerate(zip(cpu, mps, strict=True)):
+        size = first * 2**place
+        sides = [
+            outcome(time, batch=size, device=device)
+            if time
+            else outcome(1.0, status="oom", reason="no room", batch=size, device=device)
+            for device, time in zip(("cpu", "mps"), times, strict=True)
+        ]
+        found += met(*sides, noise=noise, group=place) if all(times) else sides
+    return found
+
+
+def told(outcomes: list[Outcome]) -> str:
+    (line,) = answer_lines(answers(outcomes))
+    return line
+
+
+def test_a_crossing_is_told_with_its_interval_and_what_is_clear_around_it() -> None:
+    line = told(swept([1.0, 2.0, 4.0, 8.0, 16.0], [5.0] * 5))
+    assert line.startswith("mlp/train/torch/fp32/device: mps beats cpu from batch 5.0")
+    assert ") on: cpu is faster from 1 to 4, mps is faster from 8 to 16 [" in line
+    assert line.endswith("[paired at 5 sizes; interpolated between them]")
+
+
+def test_the_one_that_wins_only_below_is_told_the_other_way_round() -> None:
+    line = told(swept([5.0] * 4, [1.0, 2.0, 4.0, 8.0]))
+    assert "cpu beats mps from batch 5.0" in line
+    assert "mps is faster from 1 to 4, cpu is faster at 8" in line
+
+
+def test_two_crossings_are_counted() -> None:
+    line = told(swept([1.0, 2.0, 4.0, 8.0], [2.0, 1.0, 2.0, 16.0]))
+    assert "it crosses 2 times: mps beats cpu from batch 1.4" in line
+    assert ", and cpu beats mps from batch 5.66 (" in line
+
+
+def test_always_never_and_equivalent_say_from_where_to_where() -> None:
+    times = [1.0, 2.0, 4.0]
+    assert "mps beats cpu at every batch from 1 to 4: 2.00x (" in told(swept(times, [0.5, 1.0, 2.0]))
+    line = told(swept(times, [2.0, 4.0, 8.0]))
+    assert "mps beats cpu at no batch from 1 to 4: it is slower, 2.00x (" in line
+    assert line.endswith("nothing larger was measured]")
+    assert "nothing smaller was measured" in told(swept(times, [0.5, 1.0, 2.0], first=8))
+    assert "mps and cpu are equivalent (within 2.0 %) at every batch from 1 to 4" in told(swept(times, times))
+
+
+def test_what_can_not_be_told_comes_with_what_would_help() -> None:
+    line = told(swept([1.0, 2.0, 4.0], [1.5, 3.0, 4.01], noise=0.1))
+    assert "no crossing was seen at any batch from 1 to 4: cpu is faster from 1 to 2, can't tell at 4" in line
+    assert "would tell]" in line
+
+
+def test_sizes_that_do_not_fit_are_said() -> None:
+    line = told(swept([1.0, 2.0, 4.0, 8.0, 16.0], [3.0, 3.0, 3.0, 0.0, 0.0]))
+    assert "mps beats cpu from batch 3.0" in line
+    assert "; mps ran out of memory from batch 8 on [" in line
+    only = told(swept([1.0, 2.0], [3.0, 0.0]))
+    assert "mps is 3.00x (" in only
+    assert (
+        "slower than cpu at batch 1, the only one that both were measured at; mps ran out of memory at batch 2" in only
+    )
+    nothing = told(swept([1.0, 2.0], [0.0, 0.0]))
+    assert nothing == (
+        "mlp/train/torch/fp32/device: mps and cpu can't be compared at any batch; mps ran out of memory from batch 1 on"
+    )
+
+
+def test_two_sizes_say_that_a_bend_would_not_be_seen() -> None:
+    assert told(swept([1.0, 2.0], [1.5, 1.5])).endswith("which are only two: a bend would not be seen]")
+
+
+def test_a_failure_is_told_with_its_reason() -> None:
+    lost = [outcome(1.0, status="failed", reason="a bug", batch=size, device="mps") for size in (8, 16)]
+    whole = swept([1.0, 2.0, 4.0], [3.0] * 3)
+    line = told([*whole, outcome(8.0, batch=8), outcome(16.0, batch=16), *lost])
+    assert "; mps is failed at batch 8 and 1 larger one (a bug) [" in line
+
+
+def test_the_table_of_a_sweep_has_both_times_and_the_verdict_of_each_size() -> None:
+    (found,) = answers(swept([1.0, 2.0, 4.0], [2.0, 2.0, 0.0])).crossovers
+    lines = crossover_table(found).splitlines()
+    assert lines[0] == "mlp/train/torch/fp32/device: time of one step"
+    assert lines[2].split() == ["batch", "cpu", "mps", "mps", "is"]
+    assert "slower" in lines[4]
+    assert lines[5].endswith("equivalent")
+    assert lines[6].split() == ["4", "4.00", "s", "±0.50", "%", "oom"]
+
+
+def test_a_precision_pays_or_not_and_how_far_its_results_are_off() -> None:
+    sides = met(
+        outcome(1.42e-3, precision="fp32"),
+        outcome(1e-3, precision="bf16", error=0.008),
+        outcome(1.42e-3, precision="amp-bf16", error=0.0),
+        outcome(2.84e-3, precision="fp64", error=1e-9),
+        outcome(2e-3, precision="fp16"),
+    )
+    lost = outcome(1.0, status="unsupported", reason="this device has no TF32", precision="tf32")
+    bf16, amp, fp16, fp64, tf32 = answer_lines(answers([*sides, lost]))
+    assert bf16.startswith("mlp/train/torch/cpu/b8/device: bf16 pays: bf16 is 1.42x (1.4")
+    assert ") faster than fp32; its results are 0.80 % off [paired, 48 rounds in one process]" in bf16
+    assert "amp-bf16 does not pay: amp-bf16 and fp32 are equivalent (within 2.0 %); its results are the same" in amp
+    assert "fp64 does not pay: fp64 is 2.00x" in fp64
+    assert "; its results are under 0.1 % off" in fp64
+    assert "how far its results are off was not checked" in fp16
+    assert tf32 == "mlp/train/torch/cpu/b8/device: tf32 is unsupported: this device has no TF32"
+
+
+def test_a_copy_is_told_in_time_and_as_a_share_of_the_step() -> None:
+    sides = [outcome(step, placement=name) for name, step in (("device", 0.76e-3), ("host", 1e-3))]
+    line = told(met(*sides, noise=0.05))
+    assert line.startswith("mlp/train/torch/cpu/fp32/b8: copying in costs 24")
+    assert " µs a step, 24" in line
+    assert " %) of it [paired, 48 rounds in one process]" in line
+
+
+def test_a_copy_that_costs_nothing_or_can_not_be_told_says_so() -> None:
+    def pair(step: float, noise: float) -> str:
+        return told(met(outcome(1e-3, placement="device"), outcome(step, placement="roundtrip"), noise=noise))
+
+    assert "copying in and back costs next to nothing: roundtrip and device are equivalent" in pair(1e-3, 0.004)
+    assert "copying in and back costs nothing: roundtrip is 1.25x" in pair(0.8e-3, 0.004)
+    open_one = pair(1.01e-3, 0.05)
+    assert "copying in and back looks like " in open_one
+    assert " of a step; can't tell [" in open_one
+    assert "would tell" in open_one
+
+
+def test_growth_with_the_length_is_told_as_an_exponent() -> None:
+    plain = told([outcome(1e-6 * length, seq=length) for length in (64, 128, 256)])
+    assert plain.startswith(
+        "mlp/train/torch/cpu/fp32/b8/device: the time of a step grows with seq to the power of 1.00 ("
+    )
+    assert " from 64 to 256, fitted over 3 lengths; between the two longest 1.00 (" in plain
+    assert plain.endswith(" from 128 to 256 [archived]")
+    bent = told([outcome(1e-6 * (length + length**2 / 200), seq=length) for length in (32, 64, 512, 1024)])
+    assert "; but it bends: 1.19 (" in bent
+    assert " from 512 to 1,024 [archived]" in bent
+    vague = told([outcome(1e-6 * length, seq=length, apart=0.1) for length in (64, 128, 256)])
+    assert vague.endswith("--by seq pairs the lengths, which tells more]")
+    single = told([outcome(1e-6 * length, processes=1, seq=length) for length in (64, 128)])
+    assert "fitted" not in single
+
+
+def test_answers_are_data_too() -> None:
+    crossing = answers_json(answers(swept([1.0, 2.0, 4.0, 0.0], [1.5, 1.5, 1.5, 1.5])))["crossovers"][0]
+    assert (crossing["verdict"], crossing["base"], crossing["other"]) == ("crosses", "cpu", "mps")
+    assert crossing["crossings"][0]["faster_above"] == "mps"
+    assert [one["batch"] for one in crossing["comparisons"]] == [1, 2, 4]
+    assert crossing["missing"] == [
+        {"case": "mlp/train/torch/cpu/fp32/b8/device", "batch": 8, "status": "oom", "reason": "no room"}
+    ]
+    known = [
+        *met(outcome(1e-3, placement="device"), outcome(2e-3, placement="host")),
+        outcome(1e-3, placement="device", precision="bf16", error=0.01),
+        *(outcome(1e-6 * length, seq=length) for length in (64, 128)),
+    ]
+    found = answers_json(answers(known))
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["copies"][0]["way"] == "in"
+    assert found["precisions"][0]["error"] == 0.01
+    assert found["scalings"][0]["fit"]["to"] == 128
+    assert answers_json(Answers()) == {"crossovers": [], "precisions": [], "copies": [], "scalings": []}
