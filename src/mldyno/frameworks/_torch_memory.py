@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from mldyno.frameworks._torch_precision import Way
+
 if TYPE_CHECKING:
     from mldyno.frameworks._torch_program import Build
     from mldyno.records import Case
@@ -21,8 +23,9 @@ def peak(torch: ModuleType, case: Case, build: Build) -> int:
     def steps() -> None:
         recipe = build(torch, case)
         training = case.mode == "train"
-        network = recipe.network.train(training)
-        pool = [recipe.draw() for _ in range(POOL)]
+        way = Way(torch, case, torch.device("meta"))
+        network = way.cast(recipe.network).train(training)
+        pool = [(way.ready(inputs), way.ready(targets)) for inputs, targets in (recipe.draw() for _ in range(POOL))]
         optimiser: Any = recipe.optimiser(network.parameters()) if training else None
         for (inputs, targets), _ in zip(pool, range(STEPS), strict=False):
             if training:

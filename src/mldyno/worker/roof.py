@@ -1,11 +1,12 @@
-"""The roof: how many floating-point operations a second the device does in plain matrix products.
+"""The roofs: what a device can do at all, in plain matrix products and in plain copies.
 
-No model can do more than that. A case that seems to was timed wrong, or did less work than it says.
+No model can do more operations a second than plain products. A case that seems to was timed wrong, or did less work
+than it says. Copies are no such bound: what is still in a cache is had faster.
 """
 
 from __future__ import annotations
 
-from mldyno.frameworks import Framework
+from mldyno.frameworks import Framework, Unsupported
 from mldyno.measure.blocks import Blocks
 from mldyno.measure.clock import Clock
 from mldyno.records import Case
@@ -14,6 +15,8 @@ SMALLEST, LARGEST = 256, 4096  # matrix sizes
 LONG_ENOUGH = 5_000_000  # ns: a product of this length hides its own overheads
 MOST = 40  # products
 SECONDS = 0.2
+LEAST_COPIED, MOST_COPIED = 4 << 20, 256 << 20  # B
+COPIES = 20
 AGAIN = 2.0  # s: a second, longer look before a case is called impossible
 ALLOWED = 1.05  # a rate may be so many times the roof: both are measured
 
@@ -31,7 +34,7 @@ def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> f
                 raise
             break  # beside the case there is no room for larger ones
         product, blocks = larger, trial
-        best = max(best, product.flops / max(1, shortest) * 1e9)
+        best = max(best, product.work / max(1, shortest) * 1e9)
         if shortest >= LONG_ENOUGH:
             break
         size *= 2
@@ -40,7 +43,7 @@ def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> f
     ends = clock() + round(seconds * 1e9)
     for _ in range(MOST):
         product, blocks = larger, trial
-        best = max(best, product.flops / max(1, blocks.time(1)) * 1e9)
+        best = max(best, product.work / max(1, blocks.time(1)) * 1e9)
         if clock() >= ends:
             break
     return best
@@ -67,3 +70,30 @@ def exceeded(framework: Framework, case: Case, clock: Clock, rate: float) -> tup
     if 0 < ALLOWED * roof < rate:
         roof = max(roof, of(framework, case, clock, AGAIN))
     return roof, 0 < ALLOWED * roof < rate
+
+
+def moved(framework: Framework, case: Case, clock: Clock, from_host: bool) -> float | None:
+    """The best rate of plain copies of as much as there is room for, in B/s: on the device, or to it from the host.
+
+    None where there are no such copies, or no room for any.
+    """
+    size, rate = LEAST_COPIED, None
+    while size <= MOST_COPIED:
+        try:
+            copies = framework.move(case, size, from_host)
+            blocks = Blocks(copies, clock)
+            shortest = min(blocks.time(1) for _ in range(3))
+        except Unsupported:
+            return None
+        except Exception as error:
+            if framework.explain(error)[0] != "oom":
+                raise
+            return rate  # beside the case there is no room for more
+        ends = clock() + round(SECONDS / 4 * 1e9)
+        for _ in range(COPIES):
+            shortest = min(shortest, blocks.time(1))
+            if clock() >= ends:
+                break
+        rate = copies.work / max(1, shortest) * 1e9
+        size *= 4
+    return rate
