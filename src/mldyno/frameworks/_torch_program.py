@@ -265,8 +265,9 @@ class TorchProgram:
             return None  # not every device counts its memory through torch.accelerator
 
     def device_peak(self) -> int | None:
-        """Peak of the device's allocated memory in B."""
-        return self._memory("max_memory_allocated")
+        """Peak of the device's allocated memory in B; on MPS, which counts no peak, what its driver has given out."""
+        driver = getattr(getattr(self.torch, self.device.type, None), "driver_allocated_memory", None)
+        return self._memory("max_memory_allocated") or (int(driver()) if driver is not None else None)
 
     def seen_device(self) -> str:
         """Where the weights really are, and the last output where it is not where it should be."""
