@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mldyno.analysis.estimates import step_time
-from mldyno.intervals import median
+from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Record
 from mldyno.units import show_percent, show_seconds
 
@@ -54,16 +54,8 @@ def shares(record: Record) -> Shares | None:
         compute=rate("flops_per_step", "roof"),
         memory=rate("bytes_per_step", "memory_roof"),
         copy=rate("copied_per_step", "copy_roof"),
-        data=_data_share(record, step),
+        data=Outcome((record,)).waits_for_data(),
     )
-
-
-def _data_share(record: Record, step: float) -> float | None:
-    """Of a step, the share in which its batch is got from disk."""
-    times, items, batch = record.values("data_time"), record.facts.get("data_items"), record.case.batch
-    if not times or not isinstance(items, int) or not batch:
-        return None
-    return median(times) * batch / items / step
 
 
 def bound(record: Record) -> Bound | None:
