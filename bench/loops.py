@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import math
 import random
 import time
@@ -15,17 +14,16 @@ from bench.results import Chapter, Figure
 from bench.work import Work, say
 
 from mldyno import plugins
-from mldyno.frameworks._torch_program import POOL, SEED
 from mldyno.intervals import median, paired
 from mldyno.records import Case
 from mldyno.units import show_seconds
 from mldyno.worker.opened import OpenCase, open_case
-from mldyno.workloads import Recipe
 
 LEAST, MOST = 0.99, 1.01  # a harness that seems faster than the loop is as wrong as a slower one
 THREADS = 1
 PORTION = 0.02  # s of steps that each side does in a round, or one block where that takes longer
-WARMUP, SECONDS, ROUNDS = 1.0, 4.0, 12  # s of warming up, s of measuring and rounds at least, of each case
+KNOWN = 0.004  # relative half-width at which a ratio is known well enough
+SEED = 20240229
 # Batch and sequence length with which a step is as short as the model allows.
 SIZES: Mapping[str, tuple[int, int | None]] = {
     "attention": (2, 64), "attention-1head": (2, 64), "bert-base": (1, 8), "bert-large": (1, 8), "bert-tiny": (4, 32),
@@ -34,9 +32,22 @@ SIZES: Mapping[str, tuple[int, int | None]] = {
     "mnist-cnn": (64, None), "mnist-linear": (64, None), "mnist-mlp": (64, None), "resnet18": (1, None),
     "resnet18-cifar": (1, None), "resnet50": (1, None), "venv-ppo": (2, None),
 }  # fmt: skip
-QUICK = ("copy", "mlp")
+SHORT = ("copy", "mlp")  # those of a quick run
 
 Loop = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a case is warmed up, and measured: in s, but for the fewest rounds."""
+
+    warmup: float
+    shortest: float
+    longest: float
+    rounds: int
+
+
+FULL, QUICK = Effort(1.0, 3.0, 15.0, 16), Effort(0.2, 0.3, 0.3, 4)
 
 
 @dataclass(frozen=True)
@@ -56,24 +67,22 @@ class Ratio:
 def measure(work: Work) -> Chapter:
     """The time of a step by mldyno's harness over that by a plain loop, for every workload and mode."""
     chapter = Chapter("8. A step as mldyno reports it, over a hand-written loop's")
-    effort = (0.2, 0.3, 4) if work.quick else (WARMUP, SECONDS, ROUNDS)
-    for case in cases(QUICK if work.quick else tuple(SIZES)):
-        found = _compare(case, *effort)
+    chapter.notes.append(
+        f"One process, {THREADS} thread, fp32, the CPU. A case is opened and warmed up as in a worker, and measured by"
+        " `OpenCase.turn`, with meters and yardstick. Beside it stands a loop around the same model, its optimiser and"
+        " its batches, with a clock around it. In each round both do as many steps in blocks of the same size, in"
+        f" random order, for about {PORTION * 1e3:.0f} ms or one block each; the medians of their blocks are paired."
+        " The value is the mean log-ratio of the rounds, with its 95 % interval; the target is held against the value"
+        " itself."
+    )
+    for case in cases(SHORT if work.quick else tuple(SIZES)):
+        found = _compare(case, QUICK if work.quick else FULL)
         size = f"batch {case.batch}" + (f", sequence {case.seq}" if case.seq else "")
         how = f"{size}; {found.rounds} rounds of {found.steps} step{'s' * (found.steps > 1)} each"
         name = f"`{case.workload}` {case.mode}"
         say(f"  {case.workload} {case.mode}: {found.value:.4f} ± {found.half_width:.4f}")
         chapter.figures.append(Figure(name, found.value, "", MOST, how, LEAST, found.half_width))
         chapter.notes.append(f"{name}: {show_seconds(found.ours)} over {show_seconds(found.theirs)} a step.")
-    chapter.notes.insert(
-        0,
-        f"One process, {THREADS} thread, fp32, the CPU. A case is opened and warmed up as in a worker, and measured by"
-        " `OpenCase.turn`, with meters and yardstick. Beside it stands a second model of the same seed and batches,"
-        " with a loop that only trains or infers. In each round both do the same steps in blocks of the same size, in"
-        f" random order, for about {PORTION * 1e3:.0f} ms or one block each; the medians of their blocks are paired."
-        " The value is the mean log-ratio of the rounds, with its 95 % interval; the target is held against the value"
-        " itself.",
-    )
     return chapter
 
 
@@ -85,45 +94,42 @@ def cases(names: tuple[str, ...]) -> Iterator[Case]:
             yield Case(name, workload.version, mode=mode, batch=batch, seq=seq, threads=THREADS)  # type: ignore[arg-type]
 
 
-def _compare(case: Case, warmup: float, seconds: float, least: int) -> Ratio:
+def _compare(case: Case, effort: Effort) -> Ratio:
     import torch
 
     threads = torch.get_num_threads()
     try:
         opened = open_case(asdict(case))
-        opened.warm_up(warmup, lambda step: None)
-        loop = _by_hand(case)
-        _warm(loop, warmup)
-        return _paired(opened, loop, seconds, least)
+        opened.warm_up(effort.warmup, lambda step: None)
+        loop = by_hand(opened.program)
+        loop(1)
+        return _paired(opened, loop, effort)
     finally:
         torch.set_num_threads(threads)
         gc.unfreeze()  # the warm-up froze what there was; the next case needs the room
         gc.collect()
 
 
-def _warm(loop: Loop, seconds: float) -> None:
-    ends = time.perf_counter() + seconds
-    loop(2)
-    while time.perf_counter() < ends:
-        loop(1)
-
-
-def _paired(opened: OpenCase, loop: Loop, seconds: float, least: int) -> Ratio:
-    """Rounds of both, for so many s but `least` of them."""
+def _paired(opened: OpenCase, loop: Loop, effort: Effort) -> Ratio:
+    """Rounds of both, until their ratio is known well enough or they took long enough."""
     size = opened.blocks.size
     count = max(1, round(PORTION * 1e9 / opened.blocks.time(size)))
     sides = [lambda: _by_mldyno(opened, count * size), lambda: _by_clock(loop, count, size)]
     found: list[list[float]] = [[], []]
-    order, chance = [0, 1], random.Random(SEED)
-    ends = time.perf_counter() + seconds
-    while len(found[0]) < least or time.perf_counter() < ends:
+    logs: list[float] = []
+    order, chance, began = [0, 1], random.Random(SEED), time.perf_counter()
+    while True:
         chance.shuffle(order)
         for place in order:
             found[place].append(median(sides[place]()))
-    ours, theirs = found
-    centre, half = paired([math.log(a / b) for a, b in zip(ours, theirs, strict=True)])
+        logs.append(math.log(found[0][-1] / found[1][-1]))
+        elapsed = time.perf_counter() - began
+        if len(logs) >= effort.rounds and elapsed >= effort.shortest:
+            centre, half = paired(logs)
+            if half <= KNOWN or elapsed >= effort.longest:
+                break
     value = math.exp(centre)
-    return Ratio(value, value * half, median(ours), median(theirs), len(ours), count * size)
+    return Ratio(value, value * half, median(found[0]), median(found[1]), len(logs), count * size)
 
 
 def _by_mldyno(opened: OpenCase, steps: int) -> list[float]:
@@ -145,22 +151,20 @@ def _by_clock(loop: Loop, blocks: int, size: int) -> list[float]:
 # -- loops as a user would write them ------------------------------------------------------------
 
 
-def _by_hand(case: Case) -> Loop:
-    """A loop over a model of its own; on the CPU a step is done when its call returns."""
-    import torch
+def by_hand(program: Any) -> Loop:
+    """A loop around what a program has built; on the CPU a step is done when its call returns.
 
-    torch.manual_seed(SEED)
-    recipe = plugins.workload(case.workload).build["torch"](torch, case)
-    batches = itertools.cycle([recipe.draw() for _ in range(POOL)])
-    recipe.network.train(case.mode == "train")
-    if recipe.pieces:
-        return _in_pieces(recipe, batches, case.mode == "train")
-    return _training(recipe, batches) if case.mode == "train" else _inference(recipe, batches)
+    Not around a second model: two that share a heap take each other's freed memory, and the page faults of that
+    made the first of two equal ones 1.5 times as slow.
+    """
+    if program.recipe.pieces:
+        return _in_pieces(program)
+    return _training(program) if program.training else _inference(program)
 
 
-def _training(recipe: Recipe, batches: Iterator[Any]) -> Loop:
-    network, loss, updates = recipe.network, recipe.loss, recipe.updates
-    optimiser = recipe.optimiser(network.parameters())
+def _training(program: Any) -> Loop:
+    network, optimiser, batches = program.network, program.optimiser, program.batches
+    loss, updates = program.recipe.loss, program.recipe.updates
 
     def loop(steps: int) -> None:
         for _ in range(steps):
@@ -168,15 +172,15 @@ def _training(recipe: Recipe, batches: Iterator[Any]) -> Loop:
             loss(network(x), y).backward()
             if updates:
                 optimiser.step()
-            optimiser.zero_grad()  # last, as in a step of mldyno: who keeps gradients between blocks holds the heap
+            optimiser.zero_grad()  # last: mldyno's next step must not find gradients of this one
 
     return loop
 
 
-def _inference(recipe: Recipe, batches: Iterator[Any]) -> Loop:
+def _inference(program: Any) -> Loop:
     import torch
 
-    network = recipe.network
+    network, batches = program.network, program.batches
 
     def loop(steps: int) -> None:
         with torch.inference_mode():
@@ -187,11 +191,12 @@ def _inference(recipe: Recipe, batches: Iterator[Any]) -> Loop:
     return loop
 
 
-def _in_pieces(recipe: Recipe, batches: Iterator[Any], training: bool) -> Loop:
+def _in_pieces(program: Any) -> Loop:
     """A step that is more than a pass: its pieces, one after the other."""
     import torch
 
-    network, pieces = recipe.network, [piece.run for piece in recipe.pieces.values()]
+    network, batches, training = program.network, program.batches, program.training
+    pieces = [piece.run for piece in program.recipe.pieces.values()]
 
     def loop(steps: int) -> None:
         with torch.inference_mode(not training):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from bench.results import Chapter, Circumstances, Figure, Measured, keep, page, 
 from bench.work import Work
 
 from mldyno import plugins
+from mldyno.worker.opened import open_case
 from mldyno.workloads import gpt2
 
 ROOT = Path(__file__).parent.parent
@@ -106,7 +107,8 @@ def test_a_loop_by_hand_does_as_many_steps_as_it_is_told(name: str, monkeypatch:
         seen.append(module)
         return inner(module, *given)
 
-    loop = loops._by_hand(next(loops.cases((name,))))
+    case = replace(next(loops.cases((name,))), threads=None)
+    loop = loops.by_hand(open_case(asdict(case)).program)
     monkeypatch.setattr(nn.Module, "__call__", watched)
     loop(3)
     assert len([module for module in seen if module is seen[0]]) == 3

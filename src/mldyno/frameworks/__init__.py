@@ -65,8 +65,11 @@ class Program(Protocol):
     def counts(self) -> dict[str, int]:
         """Kernels, host reads and bytes moved of a step, which is run once more; empty where they are not known."""
 
+    def first_losses(self) -> Mapping[str, float] | None:
+        """Training: what must fall by name, as it was in the first step or right after it; None in inference."""
+
     def losses(self) -> Mapping[str, float] | None:
-        """Training: what must fall by name, such as the loss on one fixed batch; None in inference."""
+        """Training: the same now, such as the loss on one fixed batch; None in inference."""
 
     def learn(self) -> None:
         """Training: one step that brings these down."""

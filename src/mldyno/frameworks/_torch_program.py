@@ -83,6 +83,7 @@ class TorchProgram:
         self.batches = self._stream(pool)
         self.output: Any = None
         self.carried: Any = None
+        self.first_loss: Any = None
         self.seen: dict[str, Any] = {}
 
     def _fresh(self) -> Recipe:
@@ -153,6 +154,8 @@ class TorchProgram:
 
     def _train(self, inputs: Any, targets: Any, update: bool) -> Any:
         output, loss = self.passed(inputs, targets)
+        if self.first_loss is None:
+            self.first_loss = loss.detach()
         descend(loss, self.optimiser if update else None, self.scaler)
         self.optimiser.zero_grad()
         return output
@@ -278,6 +281,12 @@ class TorchProgram:
         return str(seen)
 
     # -- proofs ----------------------------------------------------------------------------------
+
+    def first_losses(self) -> Mapping[str, float] | None:
+        """Training: the loss that the first step found, where it was on the fixed batch; no pass is made for it."""
+        if self.loader is None and self.first_loss is not None:
+            return {"loss": float(self.first_loss)}
+        return self.losses()
 
     def losses(self) -> Mapping[str, float] | None:
         """Training: what must fall; the loss on the fixed batch in train mode, or the workload's own proofs.

@@ -59,8 +59,11 @@ class CommandProgram:
         """Nothing that is known to change."""
         return ()
 
-    def losses(self) -> Mapping[str, float] | None:
+    def first_losses(self) -> Mapping[str, float] | None:
         """A command proves what it does by its exit code."""
+
+    def losses(self) -> Mapping[str, float] | None:
+        """The same."""
 
     def learn(self) -> None:
         """Nothing to learn."""

@@ -1,4 +1,4 @@
-"""How much others got in the way, lap by lap: waiting for a core, stolen time, forced switches (Linux).
+"""How much got in the way, lap by lap: waiting for a core, stolen time, forced switches, page faults (Linux).
 
 All are counters that the system keeps anyway; a lap reads them at its two ends. A thread that is
 ready but has no core counts as waiting; one that sleeps does not.
@@ -53,6 +53,19 @@ def forced_switches() -> float | None:
     return float(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw)
 
 
+def page_faults() -> float | None:
+    """How often this process touched memory that the system had first to give it; None where not counted.
+
+    Many of them in every step mean that the allocator hands memory back and fetches it again. Processes that
+    do the same work differ in that, and so in their speed.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+
+
 COUNTERS: dict[str, Callable[[], float | None]] = {
     "lap_time": time.monotonic,
     "cpu_time": time.process_time,
@@ -60,7 +73,9 @@ COUNTERS: dict[str, Callable[[], float | None]] = {
     "stolen_time": stolen,
     "cpu_pressure": pressure,
     "forced_switches": forced_switches,
+    "page_faults": page_faults,
 }
+UNITS = {"forced_switches": "1", "page_faults": "1"}  # else s
 
 
 class Contention:
@@ -86,9 +101,9 @@ class Contention:
         self._before = after  # the next lap may follow at once
 
     def stop(self) -> list[Series]:
-        """What each counter gained in each lap, in s; switches as a number; the load at the start."""
+        """What each counter gained in each lap, in s; switches and page faults as numbers; the load at the start."""
         found = [
-            Series(name, "1" if name == "forced_switches" else "s", tuple(values), phase="lap")
+            Series(name, UNITS.get(name, "s"), tuple(values), phase="lap")  # type: ignore[arg-type]
             for name, values in self._gained.items()
             if values
         ]

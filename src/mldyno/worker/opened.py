@@ -154,8 +154,8 @@ class OpenCase:
         }
 
     def _note_loss(self) -> None:
-        """The loss at the start: after the very first step, which must find nothing warm."""
-        self.first_losses = self.program.losses()
+        """The loss at the start, asked for after the very first step, which must find nothing warm."""
+        self.first_losses = self.program.first_losses()
         self.first_causes = self.program.causes()
 
     def _check_device(self) -> None:
