@@ -118,7 +118,10 @@ class Framework(Protocol):
     def foresee(self, case: Case, build: Callable[..., Any] | None) -> int | None:
         """Memory in B that the case will need on its device, without taking it; None where that can't be told."""
 
-    def product(self, case: Case, size: int) -> Kernel:
+    layouts: tuple[str, ...]
+    """Ways in which the factors of a product can lie in memory, the usual one first; some are faster than others."""
+
+    def product(self, case: Case, size: int, layout: str | None = None) -> Kernel:
         """The product of two square matrices of that size, on the case's device and in its precision.
 
         Raises Unsupported where the framework has no products.

@@ -133,7 +133,9 @@ class Command:
     def foresee(self, case: Case, build: Callable[..., Any] | None) -> int | None:
         """Nobody knows what a command will take."""
 
-    def product(self, case: Case, size: int) -> Kernel:
+    layouts: tuple[str, ...] = ("nn",)
+
+    def product(self, case: Case, size: int, layout: str | None = None) -> Kernel:
         """A command has none."""
         raise Unsupported("a command has no matrix products of its own")
 

@@ -272,7 +272,9 @@ class Fake:
         """As scripted; else a thousand bytes an item."""
         return int(_rule_for(case).get("memory", 1000 * (case.batch or 1)))
 
-    def product(self, case: Case, size: int) -> FakeProduct:
+    layouts: tuple[str, ...] = ("nn",)
+
+    def product(self, case: Case, size: int, layout: str | None = None) -> FakeProduct:
         """As fast for any size: nothing is computed."""
         return FakeProduct(case, size)
 

@@ -21,21 +21,22 @@ if TYPE_CHECKING:
 # How PyTorch says that a device lacks an operation or a type, in errors of no type of their own.
 LACKS = (
     "not implemented for", "unsupported autocast device", "does not support bfloat16", "doesn't support float64",
-    "is not supported on", "not currently supported on",
+    "is not supported on", "not currently supported on", "could not create a primitive",
 )  # fmt: skip
 
 
 class Product:
     """The product of two random square matrices in a case's precision, over and over."""
 
-    def __init__(self, torch: ModuleType, case: Case, size: int) -> None:
+    def __init__(self, torch: ModuleType, case: Case, size: int, layout: str) -> None:
         self.torch = torch
         device = torch.device(case.device)
         self.synchronize = waiting(torch, device)
         self.way = Way(torch, case, device)
         chance = torch.Generator().manual_seed(SEED)
-        self.factors = [torch.randn(size, size, generator=chance).to(device, self.way.multiplied) for _ in range(2)]
-        self.result = torch.empty_like(self.factors[0])
+        drawn = [torch.randn(size, size, generator=chance).to(device, self.way.multiplied) for _ in layout]
+        self.factors = [one.t() if turned == "t" else one for one, turned in zip(drawn, layout, strict=True)]
+        self.result = torch.empty_like(drawn[0])
         self.work = 2.0 * size**3
 
     def run(self, steps: int) -> None:
@@ -135,9 +136,11 @@ class Torch:
         except (RuntimeError, NotImplementedError):
             return None
 
-    def product(self, case: Case, size: int) -> Product:
+    layouts = ("nn", "nt", "tn", "tt")  # by rows, or turned: by columns
+
+    def product(self, case: Case, size: int, layout: str | None = None) -> Product:
         """Two square matrices on the case's device."""
-        return Product(self.torch, case, size)
+        return Product(self.torch, case, size, layout or self.layouts[0])
 
     def move(self, case: Case, size: int, from_host: bool) -> Move:
         """Bytes on the case's device, or on their way to it."""

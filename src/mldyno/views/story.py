@@ -68,6 +68,9 @@ def _shape(record: Record, steady: list[float]) -> Rows:
     ratio, yardstick = record.facts.get("step_per_yardstick"), record.values("yardstick")
     if isinstance(ratio, float) and yardstick:
         yield "yardstick", f"a step takes {digits(ratio)} times the yardstick ({show_seconds(median(yardstick))})"
+    faults, steps = sum(record.values("page_faults", "lap")), record.facts.get("steps")
+    if faults and isinstance(steps, int) and steps:
+        yield "page faults", f"{digits(faults / steps)} a step"
 
 
 def _first_step(record: Record) -> Rows:
