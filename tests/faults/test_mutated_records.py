@@ -28,8 +28,9 @@ from mldyno.records import Record, content_id
 from mldyno.store import Query, Store, transfer
 from mldyno.store.codec import BadRecord, decode, json_schema
 from mldyno.store.reference import FILE as PUBLISHED
+from mldyno.views.story import story
 from mldyno.views.tables import FORMATS, render
-from mldyno.views.words import comparison_json, sentence, story
+from mldyno.views.words import comparison_json, sentence
 
 many_times = settings(max_examples=1000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())

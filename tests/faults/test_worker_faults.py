@@ -123,7 +123,7 @@ def test_wrong_numbers_get_no_time(dyno: Dyno) -> None:
     assert records["mlp/infer/fake/cpu/fp32/b128/device"].status == "ok"
     wrong = records["mlp/infer/fake/gpu/fp32/b128/device"]
     assert wrong.status == "wrong"
-    assert "differ from the CPU's by 0.5" in wrong.reason
+    assert "differ from fp32 on the CPU by 0.5" in wrong.reason
     assert code == 3
     assert "wrong" in dyno("table", "framework=fake/device=gpu").out
 

@@ -11,6 +11,7 @@ from mldyno.errors import UsageError, unknown
 from mldyno.records import Case, Record, Warning_
 
 VALUES = ("step", "throughput", "speedup", "first_step", "time:100steps", "peak_memory")
+OF_SOME = ("roof",)  # values that not every case of steps has
 OF_THE_MACHINE = ("virtualised", "on-battery", "low-power", "rosetta")
 _TIME = re.compile(r"^time:([0-9]{1,12})steps$")
 _RATE = re.compile(r"^throughput:([a-z]+)$")
@@ -70,14 +71,10 @@ class Outcome:
         """The value asked for; None where this outcome does not have it."""
         if not self.good:
             return None
-        if value == "step":
-            return step_time(self.good)
-        if value == "throughput":
-            return self._throughput()
-        if value == "first_step":
-            found = [r.facts.get("first_step") for r in self.good]
-            first = [float(one) for one in found if isinstance(one, int | float)]
-            return Estimate(sorted(first)[len(first) // 2], None, "s", len(first)) if first else None
+        own = {"step": self._step, "throughput": self._throughput, "first_step": self._first_step,
+               "roof": self._share_of_roof}  # fmt: skip
+        if value in own:
+            return own[value]()
         if match := _TIME.match(value):
             return self._time_of(int(match.group(1)))
         match = _RATE.match(value)
@@ -98,12 +95,28 @@ class Outcome:
         rate, throughput = self._rate_of("data"), self._throughput()
         return None if rate is None or throughput is None else min(1.0, throughput.value / rate.value)
 
+    def _step(self) -> Estimate | None:
+        return step_time(self.good)
+
+    def _first_step(self) -> Estimate | None:
+        found = [record.facts.get("first_step") for record in self.good]
+        first = [float(one) for one in found if isinstance(one, int | float)]
+        return Estimate(sorted(first)[len(first) // 2], None, "s", len(first)) if first else None
+
     def _throughput(self) -> Estimate | None:
         step = step_time(self.good)
         items = self.good[0].facts.get("items_per_step") or self.case.batch
         if step is None or not isinstance(items, int):
             return None
         return step.inverse(items, "1/s")
+
+    def _share_of_roof(self) -> Estimate | None:
+        """Floating-point operations a second, as a share of those in plain products on the same device."""
+        step = step_time(self.good)
+        flops, roof = (self.good[0].facts.get(name) for name in ("flops_per_step", "roof"))
+        if step is None or not isinstance(flops, int | float) or not isinstance(roof, int | float) or not roof:
+            return None
+        return step.inverse(flops / roof, "1") if flops else None
 
     def _time_of(self, steps: int) -> Estimate | None:
         loop = of_metric(self.good, "loop_time")
@@ -127,7 +140,7 @@ def check_value(value: str, metrics: Iterable[str]) -> None:
         return
     named = sorted(set(metrics))
     rates = [f"throughput:{name.removesuffix('_time')}" for name in named if name.endswith("_time")]
-    possible = [*VALUES, *(name for name in (*named, *rates) if name not in ("step_time", *VALUES))]
+    possible = [*VALUES, *OF_SOME, *(name for name in (*named, *rates) if name not in ("step_time", *VALUES))]
     if value not in possible:
         raise unknown("value", value, possible)
 

@@ -9,7 +9,7 @@ import click
 from mldyno import api
 from mldyno.cli.options import json_option, print_json, store_option
 from mldyno.store.codec import encode
-from mldyno.views.words import story
+from mldyno.views.story import story
 
 
 @click.command("show")

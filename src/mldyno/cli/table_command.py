@@ -26,7 +26,7 @@ from mldyno.views.tables import FORMATS, render
     "--value",
     default="step",
     show_default=True,
-    help="step, throughput, throughput:PIECE, speedup, time:100steps, first_step, or any metric.",
+    help="step, throughput, throughput:PIECE, speedup, time:100steps, first_step, roof, or any metric.",
 )
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print it."

@@ -34,8 +34,8 @@ class Trial:
 class Kernel(Protocol):
     """A fixed piece of work on a device, against which other work is held."""
 
-    flops: float
-    """Floating-point operations of one step."""
+    work: float
+    """What one step does: floating-point operations, or bytes that it moves."""
 
     def run(self, steps: int) -> None:
         """Issue that many steps."""
@@ -49,8 +49,10 @@ class Program(Protocol):
 
     params: int | None
     """Parameters of the model; None where nothing is really built."""
-    facts: dict[str, Any]
-    """What else has come up that a record should tell, such as the accuracy after an epoch."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What else has come up that a record should tell, such as the accuracy after an epoch."""
 
     @property
     def pieces(self) -> Mapping[str, int]:
@@ -72,7 +74,7 @@ class Program(Protocol):
         """Issue one of the pieces."""
 
     def counts(self) -> dict[str, int]:
-        """Kernels and host reads of a step, which is run once more; empty where they are not known."""
+        """Kernels, host reads and bytes moved of a step, which is run once more; empty where they are not known."""
 
     def first_losses(self) -> Mapping[str, float] | None:
         """Training: what must fall by name, as it was in the first step or right after it; None in inference."""
@@ -82,6 +84,12 @@ class Program(Protocol):
 
     def learn(self) -> None:
         """Training: one step that brings these down."""
+
+    def precision_flaw(self) -> str:
+        """Why the case's precision did not take effect, in words; empty where it did.
+
+        Raises Unsupported where the case has nothing that a precision changes.
+        """
 
     def disagreement(self) -> tuple[float, float] | None:
         """Relative error against the CPU in fp32 and the tolerance; None where the case is that itself."""
@@ -134,7 +142,10 @@ class Framework(Protocol):
     def foresee(self, case: Case, build: Callable[..., Any] | None) -> int | None:
         """Memory in B that the case will need on its device, without taking it; None where that can't be told."""
 
-    def product(self, case: Case, size: int) -> Kernel:
+    layouts: tuple[str, ...]
+    """Ways in which the factors of a product can lie in memory, the usual one first; some are faster than others."""
+
+    def product(self, case: Case, size: int, layout: str | None = None) -> Kernel:
         """The product of two square matrices of that size, on the case's device and in its precision.
 
         Raises Unsupported where the framework has no products.
@@ -144,6 +155,12 @@ class Framework(Protocol):
         """Memory of so many B on the case's device, held as long as what is returned.
 
         Raises the framework's own error where there is not so much.
+        """
+
+    def move(self, case: Case, size: int, from_host: bool) -> Kernel:
+        """A copy of so many B on the case's device, or to it from the host.
+
+        Raises Unsupported where there is no such copy.
         """
 
     def explain(self, error: BaseException) -> tuple[str, str]:

@@ -1,14 +1,28 @@
-"""How many kernels a piece of PyTorch work issues, and how often it reads a value back to the host."""
+"""How many kernels a piece of PyTorch work issues, what these move, and how often it reads back to the host."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 
-def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -> tuple[int, int]:
-    """Kernels and host reads of the work on a device; it is done once.
+@dataclass
+class Counts:
+    """What a piece of work does on its device."""
+
+    kernels: int = 0
+    reads: int = 0
+    """Values that the host gets from it."""
+    moved: int = 0
+    """Bytes that kernels take in and give out; what stays in a cache between two of them counts too."""
+    copied: int = 0
+    """Bytes that cross between host and device."""
+
+
+def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -> Counts:
+    """Kernels, host reads and bytes of the work on a device; it is done once.
 
     Views move no data and do not count. Nor does what an optimiser reads of its own step counters: these lie on
     the host, whatever the device.
@@ -18,7 +32,8 @@ def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -
     from torch.utils._pytree import tree_leaves
 
     aten = torch.ops.aten
-    kernels = reads = 0
+    copies = (aten._to_copy.default, aten.copy_.default)
+    found = Counts()
     in_optimiser = False
 
     def enter(*_: Any) -> None:
@@ -33,18 +48,20 @@ def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -
         """Sees every operation on its way to the device, those of the backward pass among them."""
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            nonlocal kernels, reads
             result = func(*args, **(kwargs or {}))
-            given = {one.device.type for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)}
-            made = {one.device.type for one in tree_leaves(result) if isinstance(one, torch.Tensor)}
-            if device.type not in given | made:
+            given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+            made = [one for one in tree_leaves(result) if isinstance(one, torch.Tensor)]
+            kinds = {one.device.type for one in given + made}
+            if device.type not in kinds:
                 return result
-            if func is aten._local_scalar_dense.default:
-                reads += not (in_optimiser and device.type == "cpu")
-            elif device.type != "cpu" and made == {"cpu"}:
-                reads += 1
+            if func in copies and len(kinds) > 1:
+                found.copied += sum(one.numel() * one.element_size() for one in made)
+                found.reads += made[0].device.type == "cpu"
+            elif func is aten._local_scalar_dense.default:
+                found.reads += not (in_optimiser and device.type == "cpu")
             elif not (func.is_view or func is aten.detach.default):
-                kernels += 1
+                found.kernels += 1
+                found.moved += sum(one.numel() * one.element_size() for one in given + made)
             return result
 
     hooks = [register_optimizer_step_pre_hook(enter), register_optimizer_step_post_hook(leave)]
@@ -54,4 +71,4 @@ def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -
     finally:
         for hook in hooks:
             hook.remove()
-    return kernels, reads
+    return found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from mldyno.frameworks._torch_precision import Way
 
 if TYPE_CHECKING:
     from mldyno.frameworks._torch_program import Build
@@ -16,13 +18,21 @@ POOL = 4  # batches that lie ready, as in a real run
 
 
 def peak(torch: ModuleType, case: Case, build: Build) -> int:
-    """The most bytes that weights, gradients, optimiser and activations of a step hold at once."""
+    """The most bytes that weights, gradients, optimiser and activations of a step hold at once.
+
+    On the CPU the model is built in fp32 and then cast, which counts; other devices get it as it is then.
+    """
+    training = case.mode == "train"
+    way = Way(torch, case, torch.device("meta"))
+    made: list[Any] = []
+
+    def network() -> None:
+        recipe = build(torch, case)
+        made.extend((recipe, way.cast(recipe.network).train(training)))
 
     def steps() -> None:
-        recipe = build(torch, case)
-        training = case.mode == "train"
-        network = recipe.network.train(training)
-        pool = [recipe.draw() for _ in range(POOL)]
+        recipe, network = made
+        pool = [(way.ready(inputs), way.ready(targets)) for inputs, targets in (recipe.draw() for _ in range(POOL))]
         optimiser: Any = recipe.optimiser(network.parameters()) if training else None
         for (inputs, targets), _ in zip(pool, range(STEPS), strict=False):
             if training:
@@ -34,7 +44,9 @@ def peak(torch: ModuleType, case: Case, build: Build) -> int:
                     _infer(recipe, network, inputs)
 
     with torch.device("meta"):
-        return _highest(torch, steps)
+        building = _highest(torch, network, ())
+        working = _highest(torch, steps, (*made[1].parameters(), *made[1].buffers()))
+    return max(building, working) if case.device == "cpu" else working
 
 
 def _infer(recipe: Any, network: Any, inputs: Any) -> None:
@@ -45,8 +57,11 @@ def _infer(recipe: Any, network: Any, inputs: Any) -> None:
         carried = piece.run(network, inputs, carried)
 
 
-def _highest(torch: ModuleType, work: Callable[[], None]) -> int:
-    """The highest sum of the sizes of all storages that live at once while the work is done, in B."""
+def _highest(torch: ModuleType, work: Callable[[], None], there: Iterable[Any]) -> int:
+    """The highest sum of the sizes of all storages that live at once while the work is done, in B.
+
+    `there`: tensors that were made before it.
+    """
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
@@ -76,6 +91,8 @@ def _highest(torch: ModuleType, work: Callable[[], None]) -> int:
                     hold(one.untyped_storage())
             return result
 
+    for tensor in there:
+        hold(tensor.untyped_storage())
     with Watch():
         work()
     return highest

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-# Products that come whole where nothing is recorded for gradients.
-WHOLE = ("linear", "matmul", "einsum", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", "lstm")
+from mldyno.frameworks import _torch_products
 
 
 def seen(network: Any, optimiser: Any, batch: tuple[Any, Any], output_on: Any, wanted_on: Any = None) -> str:
@@ -45,23 +44,10 @@ def _tensors(network: Any, optimiser: Any, batch: tuple[Any, Any]) -> Iterator[t
 
 @contextmanager
 def work_watched(torch: ModuleType) -> Iterator[set[str]]:
-    """The devices on which products, convolutions and attention run meanwhile, and where gradients lie."""
+    """The devices on which products run meanwhile, and where the gradients lie that an optimiser gets."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_leaves
-    from torch.utils.flop_counter import flop_registry
 
     found: set[str] = set()
-    names = {*WHOLE, *(packet.__name__ for packet in flop_registry)}
-
-    class Watch(TorchDispatchMode):  # type: ignore[misc]
-        """Sees every operation on its way to the device."""
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func.overloadpacket.__name__ in names:
-                given = (one for one in tree_leaves(args) if isinstance(one, torch.Tensor))
-                found.update(str(one.device) for one in list(given)[:1])
-            return func(*args, **(kwargs or {}))
 
     def look(optimiser: Any, *_: Any) -> None:
         every = (parameter for group in optimiser.param_groups for parameter in group["params"])
@@ -69,7 +55,8 @@ def work_watched(torch: ModuleType) -> Iterator[set[str]]:
 
     hook = register_optimizer_step_pre_hook(look)
     try:
-        with Watch():
+        with _torch_products.watched(torch) as ran:
             yield found
     finally:
         hook.remove()
+        found.update(device for device, _ in ran)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mldyno.frameworks import Unsupported, _torch_places
 from mldyno.frameworks._torch_counts import count_operations
 from mldyno.frameworks._torch_loader import Loader
+from mldyno.frameworks._torch_precision import TOLERANCE, Way, descend
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 SEED = 20240229
 FETCHED = 20  # batches that are got from disk in a row, to time that
 POOL = 4  # batches drawn ahead and taken in turn, so that no cache or shortcut wins
-TOLERANCE = {"fp32": 1e-3}  # largest relative difference from the CPU in fp32
+CHECKED = 8  # items that results are compared on: in fp32 on the CPU a whole batch can take minutes
+UPDATES, MOST_TRIES = 3, 24  # updates after which losses are compared, and steps to get so many of them
 Batch = tuple[Any, Any]
 
 
@@ -67,34 +68,69 @@ class TorchProgram:
         self.training = case.mode == "train"
         self.copies = case.placement != "device"
         self.returns = case.placement == "roundtrip"
-        torch.manual_seed(SEED)
-        self.recipe = recipe = build(torch, case)
+        self.way = Way(torch, case, self.device)
+        self.build = build
+        self.recipe = recipe = self._fresh()
+        self._check_pieces()
         self.loader = None if data is None else Loader(torch, data, case.batch or 1, self.training)
         pool = [recipe.draw() for _ in range(POOL)] if self.loader is None else [self.loader.first()]
-        self.reference = None if case.device == "cpu" else (copy.deepcopy(recipe.network), pool[0])
-        self.network = recipe.network.to(self.device).train(self.training)
+        self.network = self._on_device(recipe.network)
         self.params = sum(p.numel() for p in self.network.parameters())
         self.fixed = self._placed(pool[0])
         self.optimiser: Any = self._optimiser(self.network) if self.training else None
+        self.scaler = self.way.scaler() if self.training else None
+        self.forward = self._compiled(self.network)
+        self.passed, self.inferred = self._pass(self.forward), self.way.around(self.forward)
         self.batches = self._stream(pool)
         self.output: Any = None
         self.carried: Any = None
         self.output_on: Any = None
         self.first_loss: Any = None
-        self.facts: dict[str, Any] = {}
         self.worked_on: set[str] = set()
+        self.seen: dict[str, Any] = {}
+
+    def _fresh(self) -> Recipe:
+        """The recipe with its network as it was in the beginning, in fp32 on the CPU."""
+        self.torch.manual_seed(SEED)
+        return self.build(self.torch, self.case)
+
+    def _check_pieces(self) -> None:
+        """What a step that is more than a pass can't be: it has optimisers of its own, or shapes that change."""
+        several = ", ".join(self.recipe.pieces)
+        if several and self.case.compile:
+            raise Unsupported(f"a step of it is made of pieces ({several}) of changing shapes, not compiled as one")
+        if several and self.training and self.way.precision == "amp-fp16":
+            raise Unsupported(f"its pieces ({several}) have optimisers of their own, which no gradient scaler serves")
+
+    def _on_device(self, network: Any) -> Any:
+        return self.way.cast(network).to(self.device).train(self.training)
 
     def _optimiser(self, network: Any) -> Any:
         return self.recipe.optimiser(network.parameters())
 
+    def _compiled(self, network: Any) -> Any:
+        return self.torch.compile(network) if self.case.compile else network
+
+    def _pass(self, forward: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+        """What gives the output for inputs, and its loss."""
+        loss = self.recipe.loss
+
+        def passed(inputs: Any, targets: Any) -> tuple[Any, Any]:
+            output = forward(inputs)
+            return output, loss(output, targets)
+
+        return self.way.around(passed)
+
     def _stream(self, pool: list[Batch]) -> Iterator[Batch]:
         if self.loader is not None:
             return self.loader.endless()
-        return itertools.cycle(pool if self.copies else [self._placed(batch) for batch in pool])
+        if self.copies:
+            return itertools.cycle([(self.way.ready(inputs), self.way.ready(targets)) for inputs, targets in pool])
+        return itertools.cycle([self._placed(batch) for batch in pool])
 
     def _placed(self, batch: Batch) -> Batch:
         inputs, targets = batch
-        return inputs.to(self.device), targets.to(self.device)
+        return self.way.moved(inputs), self.way.moved(targets)
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -103,12 +139,13 @@ class TorchProgram:
         self._run_on(itertools.islice(self.batches, steps))
 
     def _run_on(self, batches: Iterator[Batch]) -> None:
-        if self.recipe.pieces:
-            self._run_in_pieces(batches)
-        elif self.training:
-            self._run_training(batches)
-        else:
-            self._run_inference(batches)
+        with self.way.steps():
+            if self.recipe.pieces:
+                self._run_in_pieces(batches)
+            elif self.training:
+                self._run_training(batches)
+            else:
+                self._run_inference(batches)
 
     def _run_training(self, batches: Iterator[Batch]) -> None:
         for batch in batches:
@@ -119,22 +156,19 @@ class TorchProgram:
             del output  # a small tensor that outlives its step leaves holes in the heap: a tenth more memory
 
     def _train(self, inputs: Any, targets: Any, update: bool) -> Any:
-        output = self.network(inputs)
-        loss = self.recipe.loss(output, targets)
-        loss.backward()
-        if update:
-            self.optimiser.step()
-        self.optimiser.zero_grad()
+        output, loss = self.passed(inputs, targets)
         if self.first_loss is None:
             self.first_loss = loss.detach()
+        descend(loss, self.optimiser if update else None, self.scaler)
+        self.optimiser.zero_grad()
         return output
 
     def _run_inference(self, batches: Iterator[Batch]) -> None:
         output = self.output  # that stays, after a run of no steps
-        network, device, copies, returns = self.network, self.device, self.copies, self.returns
+        forward, moved, copies, returns = self.inferred, self.way.moved, self.copies, self.returns
         with self.torch.inference_mode():
             for inputs, _ in batches:
-                output = network(inputs.to(device) if copies else inputs)
+                output = forward(moved(inputs) if copies else inputs)
                 if returns:
                     output = output.cpu()
         self.output = output
@@ -148,8 +182,9 @@ class TorchProgram:
 
     def _run_piece(self, name: str, batch: Batch) -> None:
         with self.torch.inference_mode(not self.training):
-            inputs = batch[0].to(self.device) if self.copies else batch[0]
-            self.carried = self.recipe.pieces[name].run(self.network, inputs, self.carried)
+            inputs = self.way.moved(batch[0]) if self.copies else batch[0]
+            work = self.way.around(self.recipe.pieces[name].run, caches=not self.training)
+            self.carried = work(self.network, inputs, self.carried)
         if name == [*self.recipe.pieces][-1]:
             self.output, self.carried = self.carried, None
 
@@ -178,24 +213,34 @@ class TorchProgram:
         """Every item of the data set once, then the evaluation on its held-out part."""
         assert self.loader is not None
         if self.training:
-            for batch in self.loader.epoch():
-                self._train(*self._placed(batch), self.recipe.updates)
+            with self.way.steps():
+                for batch in self.loader.epoch():
+                    self._train(*self._placed(batch), self.recipe.updates)
         self.network.eval()
         right = self.torch.zeros((), dtype=self.torch.long, device=self.device)
-        with self.torch.inference_mode():
+        with self.torch.inference_mode(), self.way.steps():
             for batch in self.loader.held_out():
                 inputs, targets = self._placed(batch)
-                right += (self.network(inputs).argmax(1) == targets).sum()
+                right += (self.inferred(inputs).argmax(1) == targets).sum()
         self.network.train(self.training)
-        self.facts["accuracy"] = int(right) / self.loader.tested
+        self.seen["accuracy"] = int(right) / self.loader.tested
 
     # -- what is seen beside the time ------------------------------------------------------------
 
     def counts(self) -> dict[str, int]:
-        """Kernels that one step on a batch issues, and values that it reads back to the host."""
+        """What one step issues, reads back and moves; of a compiled model's kernels nothing is seen from here."""
+        if self.case.compile:
+            return {}
+        batch = next(self.batches)
         with _torch_places.work_watched(self.torch) as self.worked_on:
-            kernels, reads = count_operations(self.torch, self.device, lambda: self._run_on(iter([self.fixed])))
-        return {"kernels_per_step": kernels, "host_reads_per_step": reads}
+            found = count_operations(self.torch, self.device, lambda: self._run_on(iter([batch])))
+        return {"kernels_per_step": found.kernels, "host_reads_per_step": found.reads,
+                "bytes_per_step": found.moved, "copied_per_step": found.copied}  # fmt: skip
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What has come up so far; of a compiled model also what its compiler says of itself."""
+        return self.seen | (compiler_facts(self.torch) if self.case.compile else {})
 
     def device_time(self, steps: int) -> float | None:
         """By events of the device: torch.cuda.Event, torch.xpu.Event, torch.mps.event.Event."""
@@ -228,8 +273,9 @@ class TorchProgram:
             return None  # not every device counts its memory through torch.accelerator
 
     def device_peak(self) -> int | None:
-        """Peak of the device's allocated memory in B."""
-        return self._memory("max_memory_allocated")
+        """Peak of the device's allocated memory in B; on MPS, which counts no peak, what its driver has given out."""
+        driver = getattr(getattr(self.torch, self.device.type, None), "driver_allocated_memory", None)
+        return self._memory("max_memory_allocated") or (int(driver()) if driver is not None else None)
 
     def seen_device(self) -> str:
         """Where everything really is; what lies elsewhere, or was computed elsewhere, is told too."""
@@ -249,62 +295,120 @@ class TorchProgram:
         return self.losses()
 
     def losses(self) -> Mapping[str, float] | None:
-        """Training: what must fall; the loss on the fixed batch in train mode, or the workload's own proofs."""
+        """Training: what must fall; the loss on the fixed batch in train mode, or the workload's own proofs.
+
+        By the model as it was written: a compiled one would be compiled once more, for a pass without gradients.
+        """
         if not self.training:
             return None
-        if self.recipe.proofs is not None:
-            return self.recipe.proofs(self.network)
-        inputs, targets = self.fixed
-        with self.torch.no_grad():
-            return {"loss": float(self.recipe.loss(self.network(inputs), targets))}
+        with self.way.steps(), self.torch.no_grad():
+            if self.recipe.proofs is not None:
+                return self.recipe.proofs(self.network)
+            return {"loss": float(self._pass(self.network)(*self.fixed)[1])}
 
     def learn(self) -> None:
         """One training step on the fixed batch, with the optimiser's step in any case."""
         if self.recipe.pieces:
             self.run(1)
-        else:
+            return
+        with self.way.steps():
             self._train(*self.fixed, update=True)
 
-    def disagreement(self) -> tuple[float, float] | None:
-        """Inference compares outputs; training the loss after three steps with dropout off."""
-        if self.reference is None:
-            return None
-        tolerance = TOLERANCE[self.case.precision or "fp32"]
-        network, batch = self.reference
-        self.reference = None
-        twin = copy.deepcopy(network).to(self.device)
-        if self.training:
-            ours, theirs = self._three_losses(twin, self._placed(batch)), self._three_losses(network, batch)
-            return abs(ours - theirs) / max(abs(theirs), 1e-6), tolerance
-        with self.torch.inference_mode():
-            output = network.eval()(batch[0])
-            mine = twin.eval()(batch[0].to(self.device)).float().cpu()
-            error = (mine - output).abs().max() / output.abs().max().clamp_min(1e-6)
-        return float(error), tolerance
+    def precision_flaw(self) -> str:
+        """Of one item's way through the model, as it was written: what a compiler makes of it can't be watched."""
+        self.network.eval()
+        try:
+            with self.way.steps():
+                told, seen = self.way.flaw(self.network, self.fixed[0][:1])
+        finally:
+            self.network.train(self.training)
+        self.seen["products_in"] = ", ".join(sorted(seen))
+        return told
 
-    def _three_losses(self, network: Any, batch: Batch) -> float:
+    def disagreement(self) -> tuple[float, float] | None:
+        """Inference compares outputs; training the loss after three updates with dropout off.
+
+        Against the same model in fp32 on the CPU, neither compiled. It is built anew: a second model that was
+        kept meanwhile would count as memory of the case.
+        """
+        if self.case.device == "cpu" and self.case.precision == "fp32" and not self.case.compile:
+            return None
+        error = self._off_in_training() if self.training else self._off_in_inference()
+        return error, TOLERANCE[self.way.precision]
+
+    def _few(self, recipe: Recipe) -> Batch:
+        """The first items of the first batch; all of them for a compiled model, made for that many."""
+        inputs, targets = recipe.draw() if self.loader is None else self.loader.first()
+        if self.case.compile or len(inputs) != len(targets):
+            return inputs, targets
+        return inputs[:CHECKED], targets[:CHECKED]
+
+    def _off_in_inference(self) -> float:
+        recipe = self._fresh()
+        inputs = self._few(recipe)[0]
+        with self.torch.inference_mode():
+            truth = recipe.network.eval()(inputs)
+        network = self._on_device(recipe.network).eval()
+        with self.torch.inference_mode(), self.way.steps():
+            mine = self.way.around(self._compiled(network))(self.way.moved(inputs)).cpu()
+        return _relative(mine.double(), truth.double())
+
+    def _off_in_training(self) -> float:
+        recipe = self._fresh()
+        batch = self._few(recipe)
+        truth = self._loss_after(recipe.network, recipe.network, batch, plain=True)
+        network = self._on_device(self._fresh().network)
+        with self.way.steps():
+            mine = self._loss_after(network, self._compiled(network), self._placed(batch), plain=False)
+        return abs(mine - truth) / max(abs(truth), 1e-6)
+
+    def _loss_after(self, network: Any, forward: Any, batch: Batch, plain: bool) -> float:
+        """The loss of the last of three updates; those that a scaler leaves out do not count."""
         network.train()
         for module in network.modules():
             if isinstance(module, self.torch.nn.modules.dropout._DropoutNd):
                 module.eval()
         optimiser = self._optimiser(network)
-        loss: Any = None
-        for _ in range(3):
-            loss = self.recipe.loss(network(batch[0]), batch[1])
-            loss.backward()
-            optimiser.step()
+        loss_of = self.recipe.loss
+        passed = (lambda x, y: (None, loss_of(forward(x), y))) if plain else self._pass(forward)
+        scaler = None if plain else self.way.scaler()
+        value, updates = float("nan"), 0
+        for _ in range(MOST_TRIES):
+            loss = passed(*batch)[1]
+            before = 0.0 if scaler is None else scaler.get_scale()
+            descend(loss, optimiser, scaler)
             optimiser.zero_grad()
-        return float(loss.detach())
+            if scaler is None or scaler.get_scale() >= before:
+                value, updates = float(loss.detach()), updates + 1
+            if updates == UPDATES:
+                break
+        return value
+
+
+def compiler_facts(torch: ModuleType) -> dict[str, Any]:
+    """Graphs that were compiled, breaks between them, the time in s that it took, and whether a cache had them."""
+    told = torch._dynamo.utils
+    spent, counters = told.calculate_time_spent(), told.counters
+    return {
+        "compile_time": round(float(spent["total_wall_time"]), 6),
+        "graphs": int(counters["stats"]["unique_graphs"]),
+        "graph_breaks": sum(counters["graph_break"].values()),
+        "compile_cached": bool(counters["inductor"]["fxgraph_cache_hit"]),
+    }
+
+
+def _relative(mine: Any, truth: Any) -> float:
+    """The largest difference of two tensors, relative to the largest value; infinite where one is not a number."""
+    error = float((mine - truth).abs().max() / truth.abs().max().clamp_min(1e-6))
+    return error if error == error else float("inf")  # noqa: PLR0124
 
 
 def check(case: Case, build: Build | None, data: Opened | None, devices: list[str]) -> None:
     """Raise Unsupported, with the reason, where a case can't be built here."""
     if build is None:
         raise Unsupported(f"{case.workload} has no PyTorch version")
-    if case.precision not in TOLERANCE:
-        raise Unsupported(f"precision {case.precision} can't be measured yet; fp32 can")
-    if case.compile:
-        raise Unsupported("torch.compile can't be measured yet")
+    if case.precision == "tf32" and not case.device.startswith("cuda"):
+        raise Unsupported(f"tf32 is a way in which CUDA multiplies; {case.device} has none")
     if case.workers != 1:
         raise Unsupported("more than one worker can't be measured yet")
     if case.placement == "loader" and data is None:

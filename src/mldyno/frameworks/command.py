@@ -68,6 +68,10 @@ class CommandProgram:
     def learn(self) -> None:
         """Nothing to learn."""
 
+    def precision_flaw(self) -> str:
+        """Its own affair."""
+        return ""
+
     def disagreement(self) -> tuple[float, float] | None:
         """Nothing to compare."""
 
@@ -130,6 +134,8 @@ class Command:
             raise Unsupported(f"{case.workload} has no whole run; time a command of yours: mldyno run -- COMMAND")
         if case.device != "cpu":
             raise Unsupported(f"a command chooses its device itself: '{case.device}' can't be asked of it")
+        if case.precision not in (None, "fp32") or case.compile:
+            raise Unsupported("a command chooses precision and compiler itself: neither can be asked of it")
         if (case.workers or 1) != 1:
             raise Unsupported("more than one worker can't be measured yet")
         return CommandProgram(build())
@@ -137,13 +143,19 @@ class Command:
     def foresee(self, case: Case, build: Callable[..., Any] | None) -> int | None:
         """Nobody knows what a command will take."""
 
-    def product(self, case: Case, size: int) -> Kernel:
+    layouts: tuple[str, ...] = ("nn",)
+
+    def product(self, case: Case, size: int, layout: str | None = None) -> Kernel:
         """A command has none."""
         raise Unsupported("a command has no matrix products of its own")
 
     def hold(self, case: Case, size: int) -> object:
         """A command holds what it holds."""
         raise Unsupported("a command has no memory of its own to be held")
+
+    def move(self, case: Case, size: int, from_host: bool) -> Kernel:
+        """A command has none."""
+        raise Unsupported("a command has no copies of its own")
 
     def explain(self, error: BaseException) -> tuple[str, str]:
         """A command that fails has said why."""

@@ -13,6 +13,8 @@ Keys of a rule (times in s of virtual time):
   drift   relative change of the step time over a million steps
   compile step at which a graph is compiled once more; memory that grows counts the same
   issue   host's time to issue a step; with it the device works asynchronously
+  error   relative difference from fp32, in other precisions
+  flaw    why the precision did not take effect
   pieces  times of pieces of a step by name, such as {"prefill": 0.02, "decode": 0.05}
   memory  memory in B that the case is foreseen to need
   fail    exception, oom, unsupported, kill, segv, hang, garbage, half, hog, wrong, stuck, unsettled,
@@ -115,7 +117,7 @@ class FakeProduct:
     """A matrix product that only lets virtual time pass."""
 
     def __init__(self, case: Case, size: int) -> None:
-        self.flops = 2.0 * size**3
+        self.work = 2.0 * size**3
         self.issue = ISSUE_COST["cpu" if case.device == "cpu" else "gpu"]
 
     def run(self, steps: int) -> None:
@@ -220,7 +222,13 @@ class FakeProgram:
         """Half of the values off where the script says wrong; exact otherwise."""
         if self.rule.get("fail") == "wrong":
             return 0.5, 1e-3
+        if self.case.precision != "fp32":
+            return float(self.rule.get("error", 1e-4)), 1e-2
         return None if self.case.device == "cpu" else (0.0, 1e-3)
+
+    def precision_flaw(self) -> str:
+        """As scripted."""
+        return str(self.rule.get("flaw", ""))
 
     def device_peak(self) -> int | None:
         """A thousand bytes an item, off the CPU."""
@@ -283,7 +291,9 @@ class Fake:
         """As scripted; else a thousand bytes an item."""
         return int(_rule_for(case.id).get("memory", 1000 * (case.batch or 1)))
 
-    def product(self, case: Case, size: int) -> FakeProduct:
+    layouts: tuple[str, ...] = ("nn",)
+
+    def product(self, case: Case, size: int, layout: str | None = None) -> FakeProduct:
         """As fast for any size: nothing is computed."""
         return FakeProduct(case, size)
 
@@ -292,6 +302,10 @@ class Fake:
         if size > MEMORY:
             raise MemoryError(f"rehearsed: out of memory, tried to allocate {size} B")
         return object()
+
+    def move(self, case: Case, size: int, from_host: bool) -> FakeProduct:
+        """Nothing is there to be moved."""
+        raise Unsupported("nothing is moved in a rehearsal")
 
     def explain(self, error: BaseException) -> tuple[str, str]:
         """The status that belongs to a scripted error."""

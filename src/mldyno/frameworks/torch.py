@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Trial, Unsupported, _torch_devices, _torch_features, _torch_memory
+from mldyno.frameworks._torch_precision import Way
 from mldyno.frameworks._torch_program import SEED, Build, TorchProgram, check, waiting
 
 if TYPE_CHECKING:
@@ -17,23 +18,51 @@ if TYPE_CHECKING:
     from mldyno.records import Case, Device, Fact
 
 
-class Product:
-    """The product of two random square matrices, over and over."""
+# How PyTorch says that a device lacks an operation or a type, in errors of no type of their own.
+LACKS = (
+    "not implemented for", "unsupported autocast device", "does not support bfloat16", "doesn't support float64",
+    "is not supported on", "not currently supported on", "could not create a primitive",
+)  # fmt: skip
 
-    def __init__(self, torch: ModuleType, case: Case, size: int) -> None:
+
+class Product:
+    """The product of two random square matrices in a case's precision, over and over."""
+
+    def __init__(self, torch: ModuleType, case: Case, size: int, layout: str) -> None:
         self.torch = torch
         device = torch.device(case.device)
         self.synchronize = waiting(torch, device)
+        self.way = Way(torch, case, device)
         chance = torch.Generator().manual_seed(SEED)
-        self.factors = [torch.randn(size, size, generator=chance).to(device) for _ in range(2)]
-        self.result = torch.empty_like(self.factors[0])
-        self.flops = 2.0 * size**3
+        drawn = [torch.randn(size, size, generator=chance).to(device, self.way.multiplied) for _ in layout]
+        self.factors = [one.t() if turned == "t" else one for one, turned in zip(drawn, layout, strict=True)]
+        self.result = torch.empty_like(drawn[0])
+        self.work = 2.0 * size**3
 
     def run(self, steps: int) -> None:
         """Issue products."""
         (a, b), result, multiply = self.factors, self.result, self.torch.mm
+        with self.way.steps():
+            for _ in range(steps):
+                multiply(a, b, out=result)
+
+
+class Move:
+    """Random bytes copied into another place on a case's device, from there or from the host, over and over."""
+
+    def __init__(self, torch: ModuleType, case: Case, size: int, from_host: bool) -> None:
+        device = torch.device(case.device)
+        self.synchronize = waiting(torch, device)
+        data = torch.randint(-(2**62), 2**62, (size // 8,))
+        self.source = data if from_host else data.to(device)
+        self.place = torch.empty_like(data, device=device)
+        self.work = float(size if from_host else 2 * size)  # on one device they are read and written
+
+    def run(self, steps: int) -> None:
+        """Issue copies."""
+        place, source = self.place, self.source
         for _ in range(steps):
-            multiply(a, b, out=result)
+            place.copy_(source)
 
 
 class Torch:
@@ -100,9 +129,17 @@ class Torch:
         except (RuntimeError, NotImplementedError):
             return None
 
-    def product(self, case: Case, size: int) -> Product:
+    layouts = ("nn", "nt", "tn", "tt")  # by rows, or turned: by columns
+
+    def product(self, case: Case, size: int, layout: str | None = None) -> Product:
         """Two square matrices on the case's device."""
-        return Product(self.torch, case, size)
+        return Product(self.torch, case, size, layout or self.layouts[0])
+
+    def move(self, case: Case, size: int, from_host: bool) -> Move:
+        """Bytes on the case's device, or on their way to it."""
+        if from_host and case.device == "cpu":
+            raise Unsupported("nothing is copied between the host and its own CPU")
+        return Move(self.torch, case, size, from_host)
 
     def hold(self, case: Case, size: int) -> Any:
         """Bytes that nothing is written to."""
@@ -111,8 +148,10 @@ class Torch:
     def explain(self, error: BaseException) -> tuple[str, str]:
         """Memory errors have their own types on accelerators, and only words on the CPU and on MPS."""
         text = str(error).strip().split("\n")[0] or type(error).__name__
-        if isinstance(error, Unsupported | NotImplementedError):
+        if isinstance(error, Unsupported | NotImplementedError) or any(word in str(error) for word in LACKS):
             return "unsupported", text
+        if "InvalidCxxCompiler" in f"{type(error).__name__} {error}":
+            return "unsupported", "torch.compile needs a C++ compiler; install g++ or clang"
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
             return "failed", "torch is not installed for this Python; pip install 'mldyno[torch]'"
         words = ("out of memory", "can't allocate memory", "not enough memory", "Invalid buffer size")  # the last: MPS

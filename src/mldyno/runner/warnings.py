@@ -75,6 +75,16 @@ def _late_change(seen: Seen) -> Found:
     )
 
 
+def _recompiled(seen: Seen) -> Found:
+    again = seen.facts.get("recompiles")
+    if not again:
+        return None
+    return (
+        f"compiled {again} more time{'s' * (again > 1)} after its first step",
+        "look for shapes or values that change from step to step; TORCH_LOGS=recompiles tells which",
+    )
+
+
 def _drifting(seen: Seen) -> Found:
     found = shapes.drift(seen.values("step_time", "steady"))
     if found is None:
@@ -201,8 +211,8 @@ def _rosetta(seen: Seen) -> Found:
 Look = Callable[[Seen], Found]
 # Those that concern virtual time, then those that need a real machine.
 _ALWAYS: dict[str, Look] = {
-    "target-not-reached": _target_not_reached, "late-change": _late_change, "drifting": _drifting,
-    "two-modes": _two_modes, "host-bound": _host_bound,
+    "target-not-reached": _target_not_reached, "late-change": _late_change, "recompiled": _recompiled,
+    "drifting": _drifting, "two-modes": _two_modes, "host-bound": _host_bound,
 }  # fmt: skip
 _REAL: dict[str, Look] = {
     "contended": _contended, "oversubscribed": _oversubscribed, "throttled": _throttled, "swapping": _swapping,

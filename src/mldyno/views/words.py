@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mldyno.analysis.comparisons import DELTA, Comparison, Mean, differing
-from mldyno.analysis.estimates import step_time, uncontended
+from mldyno.analysis.estimates import step_time
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column
-from mldyno.intervals import mean, median, quantile
 from mldyno.records import Machine, Record, Warning_
-from mldyno.shapes import modes
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_bytes, show_error, show_percent, show_seconds
 
@@ -194,80 +192,3 @@ def headline(record: Record) -> str:
     width = estimate.half_width
     step = "run" if record.facts.get("whole_processes") else "step"
     return f"{show_seconds(estimate.value, width)} a {step}{show_error(estimate.value, width)}"
-
-
-def story(record: Record) -> str:
-    """All that a record says, for a reader."""
-    run = record.run
-    rows: list[tuple[str, str]] = [
-        ("record", record.id),
-        ("case", record.case.id),
-        ("outcome", headline(record)),
-        ("machine", record.machine.name),
-        ("when", f"{record.created}, run {run.id}, round {run.round}, {record.provenance}"),
-        *_samples(record),
-        *_facts(record),
-        *_software(record),
-    ]
-    if record.alone:
-        rows.append(("trust", trust(Outcome((record,)))))
-    rows += [("warning", f"{w.message}{f' ({w.hint})' if w.hint else ''}") for w in record.warnings]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
-
-
-Rows = Iterator[tuple[str, str]]
-
-
-def _samples(record: Record) -> Rows:
-    steady = record.values("step_time") or record.values("step_time", "paired")
-    ordered = sorted(steady)
-    if not ordered:
-        return
-    fast = uncontended(ordered)
-    shown = [(f"p{p}", quantile(ordered, p / 100)) for p, least in ((90, 64), (99, 662)) if len(ordered) >= least]
-    parts = [("uncontended", fast), ("median", quantile(ordered, 0.5)), ("mean", mean(ordered)), *shown]
-    spread = ", ".join(f"{name} {show_seconds(value)}" for name, value in parts if value is not None)
-    block = next(series.block for series in record.series if series.phase in ("steady", "paired"))
-    yield "samples", f"{count(len(ordered), 'block')} of {count(block, 'step')}: {spread}"
-    if record.alone:
-        yield from _shape(record, steady)
-
-
-def _shape(record: Record, steady: list[float]) -> Rows:
-    two = modes(steady)
-    if two is not None:
-        fast, slow = show_seconds(two.fast), show_seconds(two.slow)
-        yield "modes", f"{fast}, and {slow} in {show_percent(two.slow_share)} of the blocks"
-    ratio, yardstick = record.facts.get("step_per_yardstick"), record.values("yardstick")
-    if isinstance(ratio, float) and yardstick:
-        yield "yardstick", f"a step takes {digits(ratio)} times the yardstick ({show_seconds(median(yardstick))})"
-
-
-def _facts(record: Record) -> Rows:
-    facts, step = record.facts, step_time([record]) if record.status == "ok" else None
-    first = facts.get("first_step")
-    if isinstance(first, float):
-        yield "first step", show_seconds(first)
-    for metric in ("peak_memory", "peak_device_memory"):
-        for peak in record.values(metric, "process"):
-            yield metric.replace("_", " "), show_bytes(peak)
-    flops, items = facts.get("flops_per_step"), facts.get("items_per_step")
-    if step is not None and isinstance(flops, int | float) and flops:
-        rate, roof = flops / step.value, facts.get("roof")
-        share = f", {show_percent(rate / roof)} of the roof" if isinstance(roof, float) and roof else ""
-        yield "rate", f"{digits(rate / 1e9)} GFLOP/s{share}"
-    if step is not None and isinstance(items, int):
-        yield "throughput", f"{digits(items / step.value)} {facts.get('item', 'item')}s/s"
-
-
-def _software(record: Record) -> Rows:
-    software, checks = record.software, record.checks
-    versions = ", ".join(f"{name} {version}" for name, version in software.versions.items())
-    if versions:
-        threads = f", {count(software.threads, 'thread')}" if software.threads else ""
-        yield "software", f"{versions}, Python {software.python}{threads}"
-    proofs = {"learned": checks.learned, "agrees with the CPU": checks.agrees}
-    told = [f"{name}: {'yes' if proof else 'no'}" for name, proof in proofs.items() if proof is not None]
-    if told:
-        yield "checks", ", ".join(told)

@@ -88,7 +88,7 @@ def open_case(content: dict[str, Any], data: dict[str, str] | None = None, comma
         "virtual_time": framework.clock is not None,
     }
     facts |= {"data": opened.source} if opened else {}
-    return OpenCase(case, framework, program, facts | program.facts)
+    return OpenCase(case, framework, program, facts | dict(program.facts))
 
 
 class OpenCase:
@@ -103,6 +103,7 @@ class OpenCase:
         self.laps = Laps(self.meters if real else (), self.clock, self._look_at_causes)
         self.first_losses: Mapping[str, float] | None = None
         self.causes: tuple[int, ...] = ()
+        self.first_causes: tuple[int, ...] = ()
         self.late_changes = 0
         self.values: list[float] = []
         self.yardstick: Blocks | None = None
@@ -123,6 +124,7 @@ class OpenCase:
             "events_share": self._events_share(),
             "translated": translated(),
         }
+        self._check_precision()
         self.facts |= {"pieces": ", ".join(self.program.pieces)} if self.program.pieces else {}
         self._check_device()
         self._check_waiting()
@@ -153,11 +155,17 @@ class OpenCase:
     def _note_loss(self) -> None:
         """The loss at the start, asked for after the very first step, which must find nothing warm."""
         self.first_losses = self.program.first_losses()
+        self.first_causes = self.program.causes()
 
     def _check_device(self) -> None:
         seen = self.program.seen_device()
         if seen not in (self.case.device, f"{self.case.device}:0", self.case.device.removesuffix(":0")):
             raise Wrong(f"the case asks for {self.case.device}, the tensors lie on {seen}")
+
+    def _check_precision(self) -> None:
+        flaw = self.program.precision_flaw()
+        if flaw:
+            raise Wrong(flaw)
 
     def _drain_test(self, steps_are_short: bool) -> tuple[int, int] | None:
         """Time in ns until loops of steps returned, and until the device was done; several steps, where they are short.
@@ -248,12 +256,15 @@ class OpenCase:
         peak = self.program.device_peak()
         if peak is not None:
             series.append(Series("peak_device_memory", "B", (float(peak),), phase="process"))
+        if self.case.compile:
+            self.facts["recompiles"] = self.program.causes()[0] - self.first_causes[0]
         checks = self._checks()
         self._check_plausible()
+        self._measure_copies()
         if self.program.pieces or (self.values and median(self.values) < LONG):
             self.facts |= self.program.counts()
         self._check_device()  # after a step was counted, which shows where its products ran
-        self.facts |= self.program.facts
+        self.facts |= dict(self.program.facts)
         return {"series": [vars(one) for one in series], "checks": checks, "facts": self.facts}
 
     def _check_plausible(self) -> None:
@@ -267,13 +278,22 @@ class OpenCase:
             reached = f"{rate / 1e9:,.4g} GFLOP/s are more than the {self.facts['roof'] / 1e9:,.4g}"
             raise Wrong(f"{reached} that this device reaches in plain matrix products: work was left out")
 
+    def _measure_copies(self) -> None:
+        """The roofs in B/s that a step's bytes are held against; in virtual time there are none."""
+        if self.framework.clock is None:
+            for name, from_host in (("memory_roof", False), ("copy_roof", True)):
+                self.facts[name] = roof.moved(self.framework, self.case, self.clock, from_host)
+
     def _checks(self) -> dict[str, Any]:
         checks: dict[str, Any] = {"learned": self._learned(), "agrees": None, "error": None}
         difference = self.program.disagreement()
         if difference is not None:
             error, tolerance = difference
             if not error <= tolerance:
-                raise Wrong(f"results differ from the CPU's by {error:.2g}; at most {tolerance:.2g} is allowed")
+                told = f"results differ from fp32 on the CPU by {error:.2g}"
+                raise Wrong(f"{told}; at most {tolerance:.2g} is allowed in {self.case.precision}")
+            if error == 0 and self.case.precision not in ("fp32", None):
+                raise Wrong(f"{self.case.precision} did not take effect: results are those of fp32 to the last bit")
             checks |= {"agrees": True, "error": error}
         return checks
 

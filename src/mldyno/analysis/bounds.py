@@ -1,0 +1,101 @@
+"""What holds a case up: computing, memory, the host or copies; and why that is thought so.
+
+Each is a share: of the device's rate in plain products, of its rate in plain copies, of the step's time that copies
+to and from the device take, or that the device waits for the host. The largest names the bound, where it is large.
+A model that works in caches can move more bytes a second than memory gives; its share is told as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mldyno.analysis.estimates import step_time
+from mldyno.analysis.outcomes import Outcome
+from mldyno.records import Record
+from mldyno.units import show_percent, show_seconds
+
+CLEAR = 0.3  # of a roof, from which on it is said to hold a case up
+WAITS = 0.5  # of a step, from which on copies or data are what it consists of
+SHORT_KERNEL = 20e-6  # s: on average, below which issuing kernels is most of the work
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What holds a case up: compute, memory, host, copy, or unclear; with the reason in words."""
+
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How much of each roof a case uses; None where that is not known."""
+
+    compute: float | None
+    memory: float | None
+    copy: float | None
+    data: float | None
+
+
+def shares(record: Record) -> Shares | None:
+    """The shares of a record that came out well; None where it has no time of a step."""
+    found = step_time([record]) if record.status == "ok" and record.alone else None
+    if found is None or found.value <= 0:
+        return None
+    step = found.value
+
+    def rate(fact: str, roof: str) -> float | None:
+        work, most = record.facts.get(fact), record.facts.get(roof)
+        if not isinstance(work, int | float) or not isinstance(most, int | float) or not work or not most:
+            return None
+        return work / step / most
+
+    return Shares(
+        compute=rate("flops_per_step", "roof"),
+        memory=rate("bytes_per_step", "memory_roof"),
+        copy=rate("copied_per_step", "copy_roof"),
+        data=Outcome((record,)).waits_for_data(),
+    )
+
+
+def bound(record: Record) -> Bound | None:
+    """What holds the case up; None where there is no time, or nothing is known of roofs."""
+    found = shares(record)
+    if found is None or found == Shares(None, None, None, None):
+        return None
+    return _waiting(record, found) or _working(record, found)
+
+
+def _waiting(record: Record, found: Shares) -> Bound | None:
+    """Where most of a step is not the device's work."""
+    if found.data is not None and found.data >= WAITS:
+        return Bound("host", f"{show_percent(found.data)} of a step is getting its batch from disk")
+    if found.copy is not None and found.copy >= WAITS:
+        return Bound("copy", f"{show_percent(found.copy)} of a step is copying between host and device")
+    if any(warning.code == "host-bound" for warning in record.warnings):
+        return Bound("host", "the device is done when its last kernel is issued: it waits for the host")
+    return None
+
+
+def _working(record: Record, found: Shares) -> Bound:
+    compute, memory = found.compute or 0.0, found.memory or 0.0
+    told = _told(found)
+    if max(compute, memory) >= CLEAR:
+        return Bound("compute" if compute >= memory else "memory", told)
+    kernel = _kernel_time(record)
+    if kernel is not None and kernel < SHORT_KERNEL:
+        return Bound("host", f"{told}; a kernel takes {show_seconds(kernel)} on average: issuing them is the work")
+    return Bound("unclear", f"{told}; neither is near its roof")
+
+
+def _told(found: Shares) -> str:
+    parts = [("arithmetic", found.compute, "matrix products"), ("memory traffic", found.memory, "plain copies")]
+    return ", ".join(f"{what} at {show_percent(share)} of {roof}" for what, share, roof in parts if share is not None)
+
+
+def _kernel_time(record: Record) -> float | None:
+    """Time in s that a kernel takes on average, the host's work for it included."""
+    kernels, step = record.facts.get("kernels_per_step"), step_time([record])
+    if step is None or not isinstance(kernels, int) or not kernels:
+        return None
+    return step.value / kernels

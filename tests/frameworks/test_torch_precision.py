@@ -1,0 +1,172 @@
+"""Precisions in PyTorch: each takes effect, agrees with fp32 as far as it can, or is no result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+import torch
+
+from mldyno import plugins
+from mldyno.frameworks import Unsupported
+from mldyno.frameworks._torch_precision import TOLERANCE, Way, products
+from mldyno.records import PRECISIONS, Case
+from mldyno.worker.opened import OpenCase, Wrong, failure, open_case
+
+TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "amp-fp16": "float16", "amp-bf16": "bfloat16",
+         "fp64": "float64"}  # fmt: skip
+ON_CPU = tuple(TYPES)
+
+
+def opened(workload: str, precision: str, mode: str = "infer", **axes: Any) -> OpenCase:
+    return open_case(asdict(Case(workload, mode=mode, precision=precision, **axes)))  # type: ignore[arg-type]
+
+
+def measured(case: OpenCase) -> dict[str, Any]:
+    """What a worker says of a case, after a few steps."""
+    case.warm_up(0.1, lambda step: None)
+    case.turn(0.0, 2, lambda step: None)
+    return case.close()
+
+
+def test_every_precision_has_a_tolerance() -> None:
+    assert set(TOLERANCE) == set(PRECISIONS)
+
+
+@pytest.mark.parametrize("mode", ["train", "infer"])
+@pytest.mark.parametrize("precision", ON_CPU)
+def test_a_precision_takes_effect_and_agrees_with_fp32(precision: str, mode: str) -> None:
+    found = measured(opened("mlp", precision, mode, batch=16))
+    assert found["facts"]["products_in"] == TYPES[precision]
+    assert found["checks"]["learned"] is (True if mode == "train" else None)
+    if precision == "fp32":
+        assert found["checks"]["error"] is None
+    else:
+        assert found["checks"]["agrees"] is True
+        assert 0 < found["checks"]["error"] <= TOLERANCE[precision]
+
+
+HALVES = [(workload, precision) for workload in ("mnist-cnn", "attention", "bert-tiny")
+          for precision in ("bf16", "amp-bf16", "fp16", "amp-fp16")]  # fmt: skip
+
+
+# On CPUs without instructions for it, PyTorch has no autocast for recurrent nets: it says so by an error.
+@pytest.mark.parametrize(("workload", "precision"), [*HALVES, ("lstm", "bf16"), ("lstm", "fp16")])
+def test_convolutions_attention_and_recurrent_nets_run_in_half_precision(workload: str, precision: str) -> None:
+    case = opened(workload, precision, batch=2)
+    case.program.run(1)
+    assert case.program.precision_flaw() == ""
+    assert case.program.facts["products_in"] == TYPES[precision]
+    error, tolerance = case.program.disagreement() or (0.0, 0.0)
+    assert 0 < error <= tolerance
+
+
+@pytest.mark.parametrize("precision", ["amp-fp16", "amp-bf16"])
+def test_an_autocast_that_does_nothing_is_no_result(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deaf(*given: Any, **named: Any) -> Callable[[Any], Any]:
+        return lambda work: work
+
+    monkeypatch.setattr(torch, "autocast", deaf)
+    with pytest.raises(Wrong, match=f"{precision} did not take effect: of the products of a pass, 4 in float32 ran"):
+        measured(opened("mlp", precision, batch=4))
+
+
+def test_results_that_are_those_of_fp32_to_the_last_bit_are_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = opened("mlp", "bf16", batch=4)
+    monkeypatch.setattr(case.program, "disagreement", lambda: (0.0, 0.1))
+    with pytest.raises(Wrong, match="bf16 did not take effect: results are those of fp32 to the last bit"):
+        measured(case)
+
+
+def test_results_too_far_from_fp32_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = opened("mlp", "fp16", batch=4)
+    monkeypatch.setattr(Way, "ready", lambda way, tensor: tensor)
+    monkeypatch.setattr(Way, "moved", lambda way, tensor: torch.ones_like(tensor, dtype=way.stored))
+    with pytest.raises(Wrong, match=r"results differ from fp32 on the CPU by .*; at most 0.02 is allowed in fp16"):
+        measured(case)
+
+
+def test_what_autocast_leaves_in_fp32_is_counted_apart() -> None:
+    a, b = torch.randn(4, 4), torch.randn(4, 4)
+
+    def work() -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            a @ b
+        a @ b
+        a @ b
+
+    assert products(torch, work) == {"bfloat16": 1, "float32": 2}
+
+
+def test_a_gradient_scaler_that_leaves_steps_out_does_not_make_a_case_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Way, "scaler", lambda way: torch.amp.GradScaler("cpu", init_scale=2.0**24))
+    case = opened("mlp", "amp-fp16", "train", batch=8)
+    case.program.run(1)
+    assert case.program.scaler.get_scale() < 2.0**24  # type: ignore[attr-defined]
+    error, tolerance = case.program.disagreement() or (0.0, 0.0)
+    assert 0 < error <= tolerance
+
+
+def test_tf32_is_on_within_steps_only() -> None:
+    way = Way(torch, Case("mlp", precision="tf32"), torch.device("cuda:0"))
+    settings = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    with way.steps():
+        assert [one.allow_tf32 for one in settings] == [True, True]
+    assert [one.allow_tf32 for one in settings] == [False, False]
+
+
+def test_tf32_is_unsupported_off_cuda() -> None:
+    with pytest.raises(Unsupported, match="tf32 is a way in which CUDA multiplies; cpu has none"):
+        opened("mlp", "tf32")
+
+
+def test_what_multiplies_nothing_has_no_other_precision_than_fp32() -> None:
+    with pytest.raises(Unsupported, match="multiplies nothing, so that bf16 is no other case than fp32"):
+        measured(opened("copy", "bf16", batch=1))
+
+
+def test_pieces_with_optimisers_of_their_own_can_have_no_gradient_scaler() -> None:
+    with pytest.raises(Unsupported, match=r"environment, policy.* which no gradient scaler serves"):
+        opened("venv-ppo", "amp-fp16", "train", batch=16)
+
+
+def test_a_step_in_pieces_is_not_compiled() -> None:
+    with pytest.raises(Unsupported, match=r"pieces \(prefill, decode\) of changing shapes"):
+        opened("gpt2", "fp32", batch=1, seq=8, compile=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["\"addmm_impl_cpu_\" not implemented for 'Half'",
+     "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Use float32 instead.",
+     "could not create a primitive descriptor for the LSTM forward propagation primitive.",
+     "Current CUDA Device does not support bfloat16. Please switch dtype to float16."],
+)  # fmt: skip
+def test_a_type_that_a_device_lacks_is_unsupported_in_the_frameworks_own_words(words: str) -> None:
+    assert failure("torch", RuntimeError(words)) == ("unsupported", words)
+
+
+def test_products_of_the_roof_are_in_the_precision_of_the_case() -> None:
+    framework: Any = plugins.framework("torch")
+    framework.start()
+    for precision, name in TYPES.items():
+        product = framework.product(Case("matmul", precision=precision), 8)  # type: ignore[arg-type]
+        product.run(1)
+        assert str(product.result.dtype) == f"torch.{name}"
+
+
+def test_memory_is_foreseen_by_the_size_of_the_numbers() -> None:
+    framework: Any = plugins.framework("torch")
+    framework.start()
+    build = plugins.workload("mlp").build["torch"]
+
+    def foreseen(precision: str, device: str) -> int:
+        case = Case("mlp", mode="infer", batch=8, device=device, precision=precision)  # type: ignore[arg-type]
+        return int(framework.foresee(case, build))
+
+    on_device = {precision: foreseen(precision, "cuda:0") for precision in ("fp64", "fp32", "bf16")}
+    assert on_device["fp64"] == pytest.approx(2 * on_device["fp32"], rel=0.01)
+    assert on_device["bf16"] == pytest.approx(on_device["fp32"] / 2, rel=0.01)
+    assert foreseen("bf16", "cpu") > on_device["fp32"]  # there it is built in fp32, and cast
