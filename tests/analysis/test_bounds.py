@@ -53,7 +53,7 @@ def test_the_largest_share_names_the_bound(facts: dict[str, Any], expected: str)
 
 
 def test_a_device_that_waits_for_the_host_is_host_bound_whatever_it_computes() -> None:
-    facts = {"flops_per_step": 2e9, "roof": 4e12}
+    facts: dict[str, Any] = {"flops_per_step": 2e9, "roof": 4e12}
     assert kind(record(**facts)) == "compute"
     assert kind(record(codes=("host-bound",), **facts)) == "host"
 

@@ -90,7 +90,7 @@ def test_two_precisions_cross_over_the_length_too(mldyno: Mldyno, script: Script
 
 
 def test_a_sweep_that_was_cut_short_goes_on(mldyno: Mldyno, store: Store) -> None:
-    axes = {"framework": "fake", "device": ["cpu", "gpu"], "mode": "infer"}
+    axes: dict[str, Any] = {"framework": "fake", "device": ["cpu", "gpu"], "mode": "infer"}
     plan = api.crossover_plan("mlp", axes, "batch", 2, 8, settings={"repeats": 1})
 
     class Cut(Exception):

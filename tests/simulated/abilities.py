@@ -113,9 +113,10 @@ def casts() -> dict[str, list[str]]:
         "sum": lambda: rows + rows,
     }  # fmt: skip
     found: dict[str, list[str]] = {name: [] for name in trials}
+    modes: tuple[Any, ...] = (torch.enable_grad, torch.inference_mode)
     for kind in KINDS:
-        for mode in (torch.enable_grad(), torch.inference_mode()):
-            with mode, torch.autocast("sim", dtype=kind):
+        for mode in modes:
+            with mode(), torch.autocast("sim", dtype=kind):
                 for name, trial in trials.items():
                     found[name].append(str(trial().dtype).removeprefix("torch."))
     return found

@@ -101,9 +101,9 @@ def _rates(record: Record) -> Rows:
     found = shares(record)
     flops, moved, items = (facts.get(f"{name}_per_step") for name in ("flops", "bytes", "items"))
     if isinstance(flops, int | float) and flops:
-        yield "rate", f"{digits(flops / step.value / 1e9)} GFLOP/s{_of_roof(found and found.compute)}"
+        yield "rate", f"{digits(flops / step.value / 1e9)} GFLOP/s{_of_roof(found.compute if found else None)}"
     if isinstance(moved, int | float) and moved:
-        yield "traffic", f"{digits(moved / step.value / 1e9)} GB/s{_of_roof(found and found.memory)}"
+        yield "traffic", f"{digits(moved / step.value / 1e9)} GB/s{_of_roof(found.memory if found else None)}"
     if isinstance(items, int):
         yield "throughput", f"{digits(items / step.value)} {facts.get('item', 'item')}s/s"
     held = bound(record)
