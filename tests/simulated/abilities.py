@@ -103,7 +103,7 @@ def transfer() -> dict[str, Any]:
 def casts() -> dict[str, list[str]]:
     linear, convolution = torch.nn.Linear(8, 4).to("sim"), torch.nn.Conv2d(1, 2, 3).to("sim")
     rows, image, heads, labels = on_device(4, 8), on_device(1, 1, 8, 8), on_device(1, 2, 4, 8), torch.zeros(4).long()
-    trials = {
+    trials: dict[str, Callable[[], Any]] = {
         "linear": lambda: linear(rows), "mm": lambda: rows @ rows.T,
         "addmm": lambda: torch.addmm(rows[:, :4], rows, rows.T),
         "bmm": lambda: torch.bmm(heads[0], heads[0].transpose(1, 2)), "conv2d": lambda: convolution(image),
