@@ -20,6 +20,7 @@ from mldyno.machine import _linux
 from mldyno.machine._devices import Vendors
 from mldyno.machine._memory import available_memory, resident_memory, total_memory
 from mldyno.records import Device, Machine
+from mldyno.units import count
 
 __all__ = ["Vendors", "available_memory", "describe", "resident_memory", "total_memory"]
 
@@ -32,7 +33,7 @@ def describe(devices: Iterable[Device] = ()) -> Machine:
     cores = _known(_cores, None)
     memory = _known(total_memory, None)
     size = f", {round(memory / 2**30)} GB" if memory else ""
-    name = os.environ.get("MLDYNO_MACHINE") or f"{cpu}, {cores or '?'} cores{size}"
+    name = os.environ.get("MLDYNO_MACHINE") or f"{cpu}, {count(cores, 'core') if cores else '? cores'}{size}"
     return Machine(
         name=name,
         system=_known(platform.system, "") or "unknown",

@@ -174,7 +174,7 @@ def machine_lines(machine: Machine) -> list[str]:
     virtual = {True: "virtual machine", False: "real hardware", None: "virtual or not: unknown"}[machine.virtualised]
     return [
         f"{machine.name}",
-        f"{machine.system} {machine.release}, {machine.arch}, {machine.cores or '?'} cores, {memory}, "
+        f"{machine.system} {machine.release}, {machine.arch}, {count(machine.cores, 'core') if machine.cores else '? cores'}, {memory}, "
         f"{virtual}, power: {machine.power}",
     ]
 

@@ -290,6 +290,8 @@ class OpenCase:
         if difference is not None:
             error, tolerance = difference
             if not error <= tolerance:
+                if not math.isfinite(error):
+                    raise Wrong(f"results are not finite in {self.case.precision}; in fp32 on the CPU they are")
                 told = f"results differ from fp32 on the CPU by {error:.2g}"
                 raise Wrong(f"{told}; at most {tolerance:.2g} is allowed in {self.case.precision}")
             if error == 0 and self.case.precision not in ("fp32", None):
