@@ -171,10 +171,11 @@ def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:
 def machine_lines(machine: Machine) -> list[str]:
     """A machine in two lines."""
     memory = show_bytes(machine.memory) if machine.memory else "unknown memory"
+    cores = count(machine.cores, "core") if machine.cores else "? cores"
     virtual = {True: "virtual machine", False: "real hardware", None: "virtual or not: unknown"}[machine.virtualised]
     return [
         f"{machine.name}",
-        f"{machine.system} {machine.release}, {machine.arch}, {count(machine.cores, 'core') if machine.cores else '? cores'}, {memory}, "
+        f"{machine.system} {machine.release}, {machine.arch}, {cores}, {memory}, "
         f"{virtual}, power: {machine.power}",
     ]
 
