@@ -39,6 +39,7 @@ GROWING = Series("resident_memory", "B", tuple(1e9 + 2e7 * n for n in range(40))
 CAUSES: dict[str, Seen] = {
     "target-not-reached": replace(QUIET, half_width=0.05),
     "late-change": replace(QUIET, facts={"late_changes": 2}),
+    "recompiled": replace(QUIET, facts={"recompiles": 2}),
     "drifting": replace(QUIET, series=[steps(lambda place: 1 + 0.1 * place)]),
     "two-modes": replace(QUIET, series=[steps(lambda place: 1.5 if int(place * 200) % 3 == 0 else 1.0)]),
     "host-bound": replace(GPU, facts={"drained_share": 0.97, "events_share": 1.0}),

@@ -158,10 +158,17 @@ class TorchProgram:
     def _train(self, inputs: Any, targets: Any, update: bool) -> Any:
         output, loss = self.passed(inputs, targets)
         if self.first_loss is None:
-            self.first_loss = loss.detach()
+            self.first_loss = self._exact(output, targets)
         descend(loss, self.optimiser if update else None, self.scaler)
         self.optimiser.zero_grad()
         return output
+
+    def _exact(self, output: Any, targets: Any) -> Any:
+        """The loss of an output as a proof: in fp32 at least, since in bf16 a lesson may be less than its last digit."""
+        stored = self.torch.promote_types(self.way.stored, self.torch.float32)
+        known = targets.to(stored) if targets.is_floating_point() else targets
+        with self.torch.no_grad():
+            return self.recipe.loss(output.detach().to(stored), known)
 
     def _run_inference(self, batches: Iterator[Batch]) -> None:
         output = self.output  # that stays, after a run of no steps
@@ -304,7 +311,7 @@ class TorchProgram:
         with self.way.steps(), self.torch.no_grad():
             if self.recipe.proofs is not None:
                 return self.recipe.proofs(self.network)
-            return {"loss": float(self._pass(self.network)(*self.fixed)[1])}
+            return {"loss": float(self._exact(self._pass(self.network)(*self.fixed)[0], self.fixed[1]))}
 
     def learn(self) -> None:
         """One training step on the fixed batch, with the optimiser's step in any case."""

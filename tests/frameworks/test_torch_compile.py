@@ -1,0 +1,56 @@
+"""Compiled models: what the compiler did is told apart from the steps, and what it does again is found."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mldyno.records import Case
+from mldyno.worker.opened import OpenCase, open_case
+
+COMPILED = Case("mnist-mlp", mode="infer", batch=4, compile=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Neither in this process nor in a cache on disk."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def measured(case: OpenCase) -> dict[str, Any]:
+    case.warm_up(0.1, lambda step: None)
+    case.turn(0.0, 2, lambda step: None)
+    return case.close()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_compiled_model_agrees_and_its_compilation_stands_apart() -> None:
+    found = measured(open_case(asdict(COMPILED)))
+    facts = found["facts"]
+    assert found["checks"]["agrees"] is True
+    assert (facts["graphs"], facts["graph_breaks"], facts["recompiles"]) == (1, 0, 0)
+    assert facts["compile_cached"] is False
+    assert 0.1 < facts["compile_time"]
+    assert "kernels_per_step" not in facts, "of a compiled model they are not seen"
+
+
+def test_a_graph_that_is_compiled_again_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    case = open_case(asdict(COMPILED))
+    program: Any = case.program
+    case.warm_up(0.1, lambda step: None)
+    inputs, targets = program.fixed
+    program.batches = itertools.cycle([(inputs[:3], targets[:3])])  # what the compiler took for granted is no more
+    case.turn(0.0, 2, lambda step: None)
+    assert case.close()["facts"]["recompiles"] >= 1
