@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from tests.analysis.made import met, outcome
 
@@ -104,28 +105,35 @@ def test_the_table_of_a_sweep_has_both_times_and_the_verdict_of_each_size() -> N
 
 def test_a_precision_pays_or_not_and_how_far_its_results_are_off() -> None:
     sides = met(
-        outcome(1.42e-3, precision="fp32"),
-        outcome(1e-3, precision="bf16", error=0.008),
-        outcome(1.42e-3, precision="amp-bf16", error=0.0),
-        outcome(2.84e-3, precision="fp64", error=1e-9),
-        outcome(2e-3, precision="fp16"),
+        outcome(1.42e-3, mode="infer", precision="fp32"),
+        outcome(1e-3, mode="infer", precision="bf16", error=0.008),
+        outcome(1.42e-3, mode="infer", precision="amp-bf16", error=0.0),
+        outcome(2.84e-3, mode="infer", precision="fp64", error=1e-9),
+        outcome(2e-3, mode="infer", precision="fp16"),
     )
-    lost = outcome(1.0, status="unsupported", reason="this device has no TF32", precision="tf32")
+    lost = outcome(1.0, status="unsupported", reason="this device has no TF32", mode="infer", precision="tf32")
     bf16, amp, fp16, fp64, tf32 = answer_lines(answers([*sides, lost]))
-    assert bf16.startswith("mlp/train/torch/cpu/b8/device: bf16 pays: bf16 is 1.42x (1.4")
+    assert bf16.startswith("mlp/infer/torch/cpu/b8/device: bf16 pays: it is 1.42x (1.4")
     assert ") faster than fp32; its results are 0.80 % off [paired, 48 rounds in one process]" in bf16
-    assert "amp-bf16 does not pay: amp-bf16 and fp32 are equivalent (within 2.0 %); its results are the same" in amp
-    assert "fp64 does not pay: fp64 is 2.00x" in fp64
+    assert "amp-bf16 does not pay: it and fp32 are equivalent (within 2.0 %); its results are the same" in amp
+    assert "fp64 does not pay: it is 2.00x" in fp64
     assert "; its results are under 0.1 % off" in fp64
     assert "how far its results are off was not checked" in fp16
-    assert tf32 == "mlp/train/torch/cpu/b8/device: tf32 is unsupported: this device has no TF32"
+    assert tf32 == "mlp/infer/torch/cpu/b8/device: tf32 is unsupported: this device has no TF32"
+
+
+def test_of_training_the_loss_is_what_is_off_and_no_verdict_is_no_advice() -> None:
+    plain, half = outcome(1.42e-3, precision="fp32"), outcome(1e-3, precision="bf16", error=0.002)
+    assert "; its loss is 0.20 % off [" in told(met(plain, half))
+    noisy = told(met(plain, outcome(1.41e-3, precision="bf16", error=0.002), noise=0.1))
+    assert re.search(r"bf16 looks 1\.0\d*x \(.+\) faster than fp32; can't tell; its loss is 0\.20 % off \[", noisy)
 
 
 def test_a_copy_is_told_in_time_and_as_a_share_of_the_step() -> None:
     sides = [outcome(step, placement=name) for name, step in (("device", 0.76e-3), ("host", 1e-3))]
     line = told(met(*sides, noise=0.05))
-    assert line.startswith("mlp/train/torch/cpu/fp32/b8: copying in costs 24")
-    assert " µs a step, 24" in line
+    assert line.startswith("mlp/train/torch/cpu/fp32/b8: copying in costs 2")
+    assert " µs a step, 24 % (2" in line
     assert " %) of it [paired, 48 rounds in one process]" in line
 
 

@@ -13,7 +13,7 @@ from mldyno.analysis.copying import CopyCost
 from mldyno.analysis.crossover import Crossing, Crossover
 from mldyno.analysis.estimates import step_time
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.precisions import PrecisionGain
+from mldyno.analysis.precisions import PLAIN, PrecisionGain
 from mldyno.analysis.scaling import Exponent, Scaling
 from mldyno.analysis.tables import column
 from mldyno.records import Case
@@ -34,6 +34,12 @@ def answer_lines(found: Answers) -> list[str]:
         *map(_copy_sentence, found.copies),
         *map(_scaling_sentence, found.scalings),
     ]
+
+
+def answer_section(found: Answers) -> list[str]:
+    """All answers as the end of an output; nothing where there are none."""
+    lines = answer_lines(found)
+    return ["", "what this says:", *(f"- {line}" for line in lines)] if lines else []
 
 
 def answers_json(found: Answers) -> dict[str, Any]:
@@ -200,20 +206,21 @@ def _precision_sentence(found: PrecisionGain) -> str:
     case, precision = _without(found.outcome.case, "precision"), str(found.outcome.case.precision)
     if found.comparison is None:
         return f"{case}: {precision} is {found.outcome.status}: {found.outcome.reason}"
-    words = claim(found.comparison, *arms(found.comparison))
-    pays = {"faster": f"{precision} pays: ", "inconclusive": ""}.get(
-        found.comparison.verdict, f"{precision} does not pay: "
+    one = found.comparison
+    pays = {"faster": f"{precision} pays: it", "inconclusive": precision}.get(
+        one.verdict, f"{precision} does not pay: it"
     )
-    told = f"{case}: {pays}{words}; {_off(found.error)}"
-    return _noted(told, found.comparison.how, found.comparison.advice)
+    return _noted(f"{case}: {claim(one, pays, PLAIN)}; {_off(found)}", one.how, one.advice)
 
 
-def _off(error: float | None) -> str:
-    if error is None:
-        return "how far its results are off was not checked"
-    if error == 0:
-        return "its results are the same"
-    return f"its results are {'under 0.1 %' if error < FAINT else show_percent(error)} off"
+def _off(found: PrecisionGain) -> str:
+    """How far off a precision is, in what its check looked at."""
+    what, are = ("loss", "is") if found.outcome.case.mode == "train" else ("results", "are")
+    if found.error is None:
+        return f"how far its {what} {are} off was not checked"
+    if found.error == 0:
+        return f"its {what} {are} the same"
+    return f"its {what} {are} {'under 0.1 %' if found.error < FAINT else show_percent(found.error)} off"
 
 
 def _precision_json(found: PrecisionGain) -> dict[str, Any]:
