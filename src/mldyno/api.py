@@ -443,9 +443,7 @@ def _device_meant(framework: str, word: str) -> str:
     if name == plans.GPU and name not in names:
         name = next((one for one in names if one != "cpu"), name)
     if name not in names:
-        raise MldynoError(
-            f"no device '{name}' here; {framework} sees {', '.join(names)}. `mldyno doctor` says what it finds."
-        )
+        raise plans.absent(name, framework, names)
     return name
 
 

@@ -147,17 +147,17 @@ def test_where_an_accelerator_begins_to_win_is_found_within_one_step_of_a_sweep(
         KERNELS * (ACCELERATOR["kernel"] - CPU["kernel"]) / (PER_ITEM / CPU["rate"] - PER_ITEM / ACCELERATOR["rate"])
     )
     simulated({**ACCELERATOR, "cpu": CPU, "virtual": True})
-    axes, effort = {"device": ["cpu", "sim"], "mode": "infer"}, {"steps": 20, "repeats": 1, "budget": 0.2}
-    (found,) = api.crossover("mlp", smallest=4, largest=16, settings=effort, store=store, **axes)
+    axes: dict[str, Any] = {"device": ["cpu", "sim"], "mode": "infer"}
+    effort = {"steps": 20, "repeats": 1, "budget": 0.2}
+    (found,) = api.crossover("mlp", smallest=8, largest=16, settings=effort, store=store, **axes)
     for one in found.tried:
         costs = CPU if one.case.device == "cpu" else ACCELERATOR
         assert error(one.records[0], step_on(costs, one.case.batch or 0)) <= 0.005
-    assert [one.verdict for one in found.comparisons] == ["slower", "slower", "faster"]
+    assert [one.verdict for one in found.comparisons] == ["slower", "faster"]
     assert all(one.how.startswith("paired") for one in found.comparisons)
     (crossing,) = found.crossings
-    assert (crossing.below, crossing.above) == (8, 16)
-    assert crossing.low <= truth <= crossing.high
-    assert crossing.size == pytest.approx(truth, rel=0.02)
+    assert crossing.size == pytest.approx(truth, rel=0.015)  # the harness is off by 0.5 %, the straight line by as much
+    assert crossing.low <= crossing.size <= crossing.high < 1.05 * crossing.low
 
 
 def test_a_device_that_disappears_is_a_record_and_the_next_case_is_tried(simulated: Simulated, store: Store) -> None:

@@ -129,6 +129,18 @@ def test_of_training_the_loss_is_what_is_off_and_no_verdict_is_no_advice() -> No
     assert re.search(r"bf16 looks 1\.0\d*x \(.+\) faster than fp32; can't tell; its loss is 0\.20 % off \[", noisy)
 
 
+def test_two_precisions_over_sizes_are_one_sentence_with_the_range_of_their_errors() -> None:
+    known = []
+    for group, (size, error) in enumerate(((8, 0.002), (16, 0.004), (32, None))):
+        sides = [outcome(time * size, batch=size, mode="infer", precision=name, error=off)
+                 for name, time, off in (("fp32", 1e-3, None), ("bf16", 5e-4, error))]  # fmt: skip
+        known += met(*sides, group=group)
+    line = told(known)
+    assert line.startswith("mlp/infer/torch/cpu/device: bf16 beats fp32 at every batch from 8 to 32: 2.00x (")
+    assert "; bf16's results are 0.20 % to 0.40 % off [paired at 3 sizes" in line
+    assert len(answers_json(answers(known))["precisions"]) == 3
+
+
 def test_a_copy_is_told_in_time_and_as_a_share_of_the_step() -> None:
     sides = [outcome(step, placement=name) for name, step in (("device", 0.76e-3), ("host", 1e-3))]
     line = told(met(*sides, noise=0.05))
@@ -163,6 +175,8 @@ def test_growth_with_the_length_is_told_as_an_exponent() -> None:
     assert vague.endswith("--by seq pairs the lengths, which tells more]")
     single = told([outcome(1e-6 * length, processes=1, seq=length) for length in (64, 128)])
     assert "fitted" not in single
+    short = [outcome(1e-6 * length, processes=1, blocks=1, seq=length) for length in (64, 128, 256)]
+    assert told(short).endswith("too few samples for an interval: a larger --budget, or more --repeats]")
 
 
 def test_answers_are_data_too() -> None:
