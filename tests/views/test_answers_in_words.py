@@ -90,7 +90,7 @@ def test_a_failure_is_told_with_its_reason() -> None:
     lost = [outcome(1.0, status="failed", reason="a bug", batch=size, device="mps") for size in (8, 16)]
     whole = swept([1.0, 2.0, 4.0], [3.0] * 3)
     line = told([*whole, outcome(8.0, batch=8), outcome(16.0, batch=16), *lost])
-    assert "; mps is failed at batch 8 and 1 larger one (a bug) [" in line
+    assert "; mps failed at batch 8 and 1 larger one (a bug) [" in line
 
 
 def test_the_table_of_a_sweep_has_both_times_and_the_verdict_of_each_size() -> None:

@@ -68,6 +68,11 @@ def _range(low: float | None, high: float | None, decimals: int, unit: str = "")
     return f" ({low:,.{decimals}f}{to}{high:,.{decimals}f}{unit})"
 
 
+def _became(status: str) -> str:
+    """What became of a case that is not ok, as a verb."""
+    return {"failed": "failed", "timeout": "timed out", "oom": "ran out of memory"}.get(status, f"is {status}")
+
+
 def _noted(text: str, *notes: str) -> str:
     told = "; ".join(filter(None, notes))
     return f"{text} [{told}]" if told else text
@@ -145,11 +150,11 @@ def _gaps(found: Crossover) -> Iterator[str]:
             first, *more = several
             size = f"{found.over} {column(first, found.over):,}"
             name = named(found.axis, value)
-            if status == "oom":
-                yield f"{name} ran out of memory {'from' if more else 'at'} {size}{' on' if more else ''}"
+            if status == "oom":  # nothing larger was tried
+                yield f"{name} {_became(status)} {'from' if more else 'at'} {size}{' on' if more else ''}"
             else:
                 others = f" and {count(len(more), 'larger one')}" if more else ""
-                yield f"{name} is {status} at {size}{others} ({first.reason})"
+                yield f"{name} {_became(status)} at {size}{others} ({first.reason})"
 
 
 def _crossover_notes(found: Crossover) -> Iterator[str]:
@@ -214,7 +219,7 @@ def _crossover_json(found: Crossover) -> dict[str, Any]:
 def _precision_sentence(found: PrecisionGain) -> str:
     case, precision = _without(found.outcome.case, "precision"), str(found.outcome.case.precision)
     if found.comparison is None:
-        return f"{case}: {precision} is {found.outcome.status}: {found.outcome.reason}"
+        return f"{case}: {precision} {_became(found.outcome.status)}: {found.outcome.reason}"
     one = found.comparison
     pays = {"faster": f"{precision} pays: it", "inconclusive": precision}.get(
         one.verdict, f"{precision} does not pay: it"
