@@ -286,6 +286,17 @@ def test_a_sweep_goes_up_to_the_workloads_own_size_and_compares_along_the_axis_w
     assert {case.mode for case in lengths.cases} == {"train", "infer"}
 
 
+def test_a_sweep_between_devices_is_refused_where_one_of_them_is_not_here() -> None:
+    def sweep(device: str) -> plans.Plan:
+        return plans.sweep("mlp", {"device": ["cpu", device]}, "batch", here=lambda framework: ("cpu", "mps"))
+
+    assert (
+        {case.device for case in sweep("mps").cases} == {case.device for case in sweep("gpu").cases} == {"cpu", "mps"}
+    )
+    with pytest.raises(MldynoError, match="no device 'cuda:0' here; torch sees cpu, mps"):
+        sweep("cuda:0")
+
+
 def test_smaller_sizes_come_first_so_that_larger_ones_need_not_run_out_of_memory() -> None:
     plan = plans.sweep("mlp", {"placement": ["device", "host"], "mode": ["infer"]}, "batch", ("2", "8"))
     assert [case.batch for case in plan.cases if case.placement == "host"] == [2, 4, 8]

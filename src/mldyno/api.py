@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from mldyno import machine as machines
@@ -211,21 +211,18 @@ def max_batch(
     workload: str,
     modes: Sequence[str] | None = None,
     most: int | None = None,
-    timeout: float = 900.0,
+    timeout: float | None = None,
     tell: Callable[[str, Attempt], None] = lambda mode, attempt: None,
     **axes: Any,
 ) -> dict[str, Search]:
     """The largest batch that fits, for each mode asked for, with all that was tried; `axes` take one value each."""
     plugins.check("workloads", workload)
     named = {axis_named(name): value for name, value in axes.items() if value is not None}
-    plan = make_plan([workload], {**named, "mode": modes})
-    found: dict[str, Search] = {}
-    for case in plan.cases:
-        mode = str(case.mode)
-        if mode in found:
-            raise UsageError("max-batch takes one value for each axis but mode.")
-        found[mode] = largest(case, _python(), timeout, most, lambda one, mode=mode: tell(mode, one))  # type: ignore[misc]
-    return found
+    plan = make_plan([workload], {**named, "mode": modes}, {"timeout": timeout})
+    cases = {str(case.mode): case for case in plan.cases}
+    if len(cases) < len(plan.cases):
+        raise UsageError("max-batch takes one value for each axis but mode.")
+    return {mode: largest(case, _python(), plan.timeout, most, partial(tell, mode)) for mode, case in cases.items()}
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -446,9 +443,7 @@ def _device_meant(framework: str, word: str) -> str:
     if name == plans.GPU and name not in names:
         name = next((one for one in names if one != "cpu"), name)
     if name not in names:
-        raise MldynoError(
-            f"no device '{name}' here; {framework} sees {', '.join(names)}. `mldyno doctor` says what it finds."
-        )
+        raise plans.absent(name, framework, names)
     return name
 
 
@@ -482,9 +477,9 @@ def doctor(
     return checkup.check_up(wanted, progress or (lambda part, left: None))
 
 
-def quick_plan(settings: Mapping[str, Any] | None = None, framework: str = "torch") -> Plan:
+def quick_plan(settings: Mapping[str, Any] | None = None, framework: Sequence[str] | str | None = None) -> Plan:
     """The plan of `mldyno quick`: its suite on every device that is here."""
-    return make_plan(["quick"], {"device": ["all"], "framework": [framework]}, settings)
+    return make_plan(["quick"], {"device": "all", "framework": framework}, settings)
 
 
 __all__ = ["Answers", "Attempt", "Checkup", "Comparison", "Crossover", "Forecast", "Results", "Search", "command_plan",

@@ -143,7 +143,17 @@ def sweep(
         raise UsageError(f"--from {first} is not less than --to {last}{said}; a sweep needs two sizes at least.")
     sizes = [str(size) for size in geometric(first, last, per_doubling)]
     plan = expand([workload], {**axes, over: sizes}, settings, here)
-    return replace(plan, by=_compared(plan.cases, over))
+    axis = _compared(plan.cases, over)
+    if axis == "device":
+        _check_present(plan.cases, here)
+    return replace(plan, by=axis)
+
+
+def _check_present(cases: Sequence[Case], here: Callable[[str], Sequence[str]]) -> None:
+    """Raise where a device is not here: one side alone answers nothing, however long it is measured."""
+    for framework, device in dict.fromkeys((case.framework, case.device) for case in cases):
+        if device != "cpu" and framework not in plugins.to_come() and device not in (names := here(framework)):
+            raise absent(device, framework, names)
 
 
 def geometric(first: int, last: int, per_doubling: int) -> list[int]:
@@ -180,6 +190,13 @@ def _checked(plan: Plan) -> Plan:
     if plan.steps is not None and not 0 < plan.steps < BIGGEST:
         raise UsageError("--steps must be a whole number over 0.")
     return plan
+
+
+def absent(device: str, framework: str, names: Sequence[str]) -> MldynoError:
+    """The error for a device that a framework does not find."""
+    return MldynoError(
+        f"no device '{device}' here; {framework} sees {', '.join(names)}. `mldyno doctor` says what it finds."
+    )
 
 
 def _present(here: Callable[[str], Sequence[str]], framework: str, word: str) -> Sequence[str]:

@@ -16,6 +16,7 @@ def outcome(
     step: float,
     processes: int = 3,
     apart: float = 0.002,
+    blocks: int = 20,
     error: float | None = None,
     status: Status = "ok",
     reason: str = "",
@@ -26,7 +27,7 @@ def outcome(
     records = []
     for number in range(processes):
         level = step * (1 + apart * (number - (processes - 1) / 2))
-        series = (Series("step_time", "s", (level,) * 20, turn=0),) if status == "ok" else ()
+        series = (Series("step_time", "s", (level,) * blocks, turn=0),) if status == "ok" else ()
         record = Record(
             1, "", "2026-01-01T00:00:00Z", "measured", Run("r", round=number), case, status, reason, Machine("m"),
             software=Software(versions={"torch": "2"}, threads=2), series=series, checks=Checks(error=error),

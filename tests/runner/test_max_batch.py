@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from mldyno import api
 from mldyno.cli import cli
-from mldyno.errors import MldynoError
+from mldyno.errors import MldynoError, UsageError
 from mldyno.records import Case
 from mldyno.runner.max_batch import Attempt, Search
 
@@ -71,6 +71,13 @@ def test_a_workload_with_one_mode_is_searched_in_that_one(script: Script) -> Non
     script({"match": "*/b64/*", "fail": "oom"})
     found = api.max_batch("matmul", framework="fake", batch=32, most=64)
     assert list(found) == ["infer"]
+
+
+def test_several_values_of_an_axis_are_refused_before_anything_is_tried() -> None:
+    tried: list[Attempt] = []
+    with pytest.raises(UsageError, match="one value for each axis but mode"):
+        api.max_batch("mlp", framework="fake", device=["cpu", "gpu"], tell=lambda mode, one: tried.append(one))
+    assert tried == []
 
 
 def test_a_batch_that_fails_for_another_reason_is_one_clear_line(script: Script) -> None:

@@ -146,17 +146,18 @@ def test_where_an_accelerator_begins_to_win_is_found_within_one_step_of_a_sweep(
     truth = (
         KERNELS * (ACCELERATOR["kernel"] - CPU["kernel"]) / (PER_ITEM / CPU["rate"] - PER_ITEM / ACCELERATOR["rate"])
     )
-    batches = [4, 8, 16]
-    assert 8 < truth < 16
     simulated({**ACCELERATOR, "cpu": CPU, "virtual": True})
-    faster = {}
-    for device, costs in (("cpu", CPU), ("sim", ACCELERATOR)):
-        settings: dict[str, Any] = {"steps": 20, "repeats": 1, "store": store}
-        for record in api.run("mlp", device=device, mode="infer", batch=batches, **settings).records:
-            assert error(record, step_on(costs, record.case.batch or 0)) <= 0.005
-    for found in api.compare("mlp/cpu", "mlp/sim", by="device", store=store):
-        faster[found.other.case.batch] = found.verdict
-    assert faster == {4: "slower", 8: "slower", 16: "faster"}
+    axes: dict[str, Any] = {"device": ["cpu", "sim"], "mode": "infer"}
+    effort = {"steps": 20, "repeats": 1, "budget": 0.2}
+    (found,) = api.crossover("mlp", smallest=8, largest=16, settings=effort, store=store, **axes)
+    for one in found.tried:
+        costs = CPU if one.case.device == "cpu" else ACCELERATOR
+        assert error(one.records[0], step_on(costs, one.case.batch or 0)) <= 0.005
+    assert [one.verdict for one in found.comparisons] == ["slower", "faster"]
+    assert all(one.how.startswith("paired") for one in found.comparisons)
+    (crossing,) = found.crossings
+    assert crossing.size == pytest.approx(truth, rel=0.015)  # the harness is off by 0.5 %, the straight line by as much
+    assert crossing.low <= crossing.size <= crossing.high < 1.05 * crossing.low
 
 
 def test_a_device_that_disappears_is_a_record_and_the_next_case_is_tried(simulated: Simulated, store: Store) -> None:

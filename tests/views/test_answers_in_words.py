@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from tests.analysis.made import met, outcome
 
@@ -89,7 +90,7 @@ def test_a_failure_is_told_with_its_reason() -> None:
     lost = [outcome(1.0, status="failed", reason="a bug", batch=size, device="mps") for size in (8, 16)]
     whole = swept([1.0, 2.0, 4.0], [3.0] * 3)
     line = told([*whole, outcome(8.0, batch=8), outcome(16.0, batch=16), *lost])
-    assert "; mps is failed at batch 8 and 1 larger one (a bug) [" in line
+    assert "; mps failed at batch 8 and 1 larger one (a bug) [" in line
 
 
 def test_the_table_of_a_sweep_has_both_times_and_the_verdict_of_each_size() -> None:
@@ -104,28 +105,47 @@ def test_the_table_of_a_sweep_has_both_times_and_the_verdict_of_each_size() -> N
 
 def test_a_precision_pays_or_not_and_how_far_its_results_are_off() -> None:
     sides = met(
-        outcome(1.42e-3, precision="fp32"),
-        outcome(1e-3, precision="bf16", error=0.008),
-        outcome(1.42e-3, precision="amp-bf16", error=0.0),
-        outcome(2.84e-3, precision="fp64", error=1e-9),
-        outcome(2e-3, precision="fp16"),
+        outcome(1.42e-3, mode="infer", precision="fp32"),
+        outcome(1e-3, mode="infer", precision="bf16", error=0.008),
+        outcome(1.42e-3, mode="infer", precision="amp-bf16", error=0.0),
+        outcome(2.84e-3, mode="infer", precision="fp64", error=1e-9),
+        outcome(2e-3, mode="infer", precision="fp16"),
     )
-    lost = outcome(1.0, status="unsupported", reason="this device has no TF32", precision="tf32")
+    lost = outcome(1.0, status="unsupported", reason="this device has no TF32", mode="infer", precision="tf32")
     bf16, amp, fp16, fp64, tf32 = answer_lines(answers([*sides, lost]))
-    assert bf16.startswith("mlp/train/torch/cpu/b8/device: bf16 pays: bf16 is 1.42x (1.4")
+    assert bf16.startswith("mlp/infer/torch/cpu/b8/device: bf16 pays: it is 1.42x (1.4")
     assert ") faster than fp32; its results are 0.80 % off [paired, 48 rounds in one process]" in bf16
-    assert "amp-bf16 does not pay: amp-bf16 and fp32 are equivalent (within 2.0 %); its results are the same" in amp
-    assert "fp64 does not pay: fp64 is 2.00x" in fp64
+    assert "amp-bf16 does not pay: it and fp32 are equivalent (within 2.0 %); its results are the same" in amp
+    assert "fp64 does not pay: it is 2.00x" in fp64
     assert "; its results are under 0.1 % off" in fp64
     assert "how far its results are off was not checked" in fp16
-    assert tf32 == "mlp/train/torch/cpu/b8/device: tf32 is unsupported: this device has no TF32"
+    assert tf32 == "mlp/infer/torch/cpu/b8/device: tf32 is unsupported: this device has no TF32"
+
+
+def test_of_training_the_loss_is_what_is_off_and_no_verdict_is_no_advice() -> None:
+    plain, half = outcome(1.42e-3, precision="fp32"), outcome(1e-3, precision="bf16", error=0.002)
+    assert "; its loss is 0.20 % off [" in told(met(plain, half))
+    noisy = told(met(plain, outcome(1.41e-3, precision="bf16", error=0.002), noise=0.1))
+    assert re.search(r"bf16 looks 1\.0\d*x \(.+\) faster than fp32; can't tell; its loss is 0\.20 % off \[", noisy)
+
+
+def test_two_precisions_over_sizes_are_one_sentence_with_the_range_of_their_errors() -> None:
+    known = []
+    for group, (size, error) in enumerate(((8, 0.002), (16, 0.004), (32, None))):
+        sides = [outcome(time * size, batch=size, mode="infer", precision=name, error=off)
+                 for name, time, off in (("fp32", 1e-3, None), ("bf16", 5e-4, error))]  # fmt: skip
+        known += met(*sides, group=group)
+    line = told(known)
+    assert line.startswith("mlp/infer/torch/cpu/device: bf16 beats fp32 at every batch from 8 to 32: 2.00x (")
+    assert "; bf16's results are 0.20 % to 0.40 % off [paired at 3 sizes" in line
+    assert len(answers_json(answers(known))["precisions"]) == 3
 
 
 def test_a_copy_is_told_in_time_and_as_a_share_of_the_step() -> None:
     sides = [outcome(step, placement=name) for name, step in (("device", 0.76e-3), ("host", 1e-3))]
     line = told(met(*sides, noise=0.05))
-    assert line.startswith("mlp/train/torch/cpu/fp32/b8: copying in costs 24")
-    assert " µs a step, 24" in line
+    assert line.startswith("mlp/train/torch/cpu/fp32/b8: copying in costs 2")
+    assert " µs a step, 24 % (2" in line
     assert " %) of it [paired, 48 rounds in one process]" in line
 
 
@@ -155,6 +175,8 @@ def test_growth_with_the_length_is_told_as_an_exponent() -> None:
     assert vague.endswith("--by seq pairs the lengths, which tells more]")
     single = told([outcome(1e-6 * length, processes=1, seq=length) for length in (64, 128)])
     assert "fitted" not in single
+    short = [outcome(1e-6 * length, processes=1, blocks=1, seq=length) for length in (64, 128, 256)]
+    assert told(short).endswith("too few samples for an interval: a larger --budget, or more --repeats]")
 
 
 def test_answers_are_data_too() -> None:

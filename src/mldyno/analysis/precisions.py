@@ -20,9 +20,14 @@ class PrecisionGain:
 
     @property
     def error(self) -> float | None:
-        """The largest relative difference from the results in fp32 on the CPU; None where that was not looked at."""
-        seen = [record.checks.error for record in self.outcome.good if record.checks.error is not None]
-        return max(seen, default=None)
+        """How far its results are off."""
+        return error_of(self.outcome)
+
+
+def error_of(outcome: Outcome) -> float | None:
+    """The largest relative difference from the results in fp32 on the CPU; None where that was not looked at."""
+    seen = [record.checks.error for record in outcome.good if record.checks.error is not None]
+    return max(seen, default=None)
 
 
 def gains(outcomes: Sequence[Outcome]) -> list[PrecisionGain]:

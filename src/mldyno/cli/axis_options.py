@@ -10,7 +10,7 @@ import click
 from mldyno import plugins
 from mldyno.cli.options import Words
 from mldyno.errors import MldynoError
-from mldyno.records import AXES
+from mldyno.records import AXES, AXIS, Axis
 from mldyno.units import parse_duration, parse_fraction
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,17 +34,31 @@ DURATION = Quantity("duration", parse_duration)
 FRACTION = Quantity("fraction", parse_fraction)
 
 
-def axis_options(command: F) -> F:
-    """One option per axis of a case, each a comma list that multiplies."""
-    for axis in reversed([axis for axis in AXES if axis.name != "workload"]):
-        names = [f"--{axis.name}", *(f"--{alias}" for alias in axis.aliases)]
-        values = list(axis.values) or (plugins.names("frameworks") if axis.name == "framework" else [])
+ALL = tuple(axis.name for axis in AXES if axis.name != "workload")
 
-        def complete(ctx: click.Context, param: click.Parameter, start: str, known: list[str] = values) -> list[str]:
-            before, comma, last = start.rpartition(",")
-            return [before + comma + value for value in known if value.startswith(last)]
 
-        command = click.option(
-            *names, axis.name, type=Words(), metavar="LIST", help=axis.help, shell_complete=complete
-        )(command)
-    return command
+def axis_options(*names: str) -> Callable[[F], F]:
+    """An option for each of these axes of a case, or for all; each takes a comma list that multiplies."""
+
+    def add(command: F) -> F:
+        for axis in reversed([AXIS[name] for name in names or ALL]):
+            command = _axis_option(axis)(command)
+        return command
+
+    return add
+
+
+def _axis_option(axis: Axis) -> Callable[[F], F]:
+    known = list(axis.values) or (plugins.names("frameworks") if axis.name == "framework" else [])
+
+    def complete(ctx: click.Context, param: click.Parameter, start: str) -> list[str]:
+        before, comma, last = start.rpartition(",")
+        return [before + comma + value for value in known if value.startswith(last)]
+
+    words = [f"--{word}" for word in (axis.name, *axis.aliases)]
+    return click.option(*words, axis.name, type=Words(), metavar="LIST", help=axis.help, shell_complete=complete)
+
+
+def axes_of(options: dict[str, Any]) -> dict[str, list[str] | None]:
+    """The axes among the options of a command, which keeps the others."""
+    return {name: options.pop(name) for name in ALL if name in options}

@@ -8,7 +8,7 @@ from mldyno import api
 from mldyno.analysis.comparisons import between_machines
 from mldyno.cli.options import json_option, print_json, store_option
 from mldyno.errors import MldynoError
-from mldyno.views.answers import answer_lines, answers_json
+from mldyno.views.answers import answer_section, answers_json
 from mldyno.views.words import comparison_json, footers, mean_json, mean_sentence, sentence
 
 
@@ -45,9 +45,9 @@ def command(a: str, b: str | None, by: str | None, anyway: bool, store: str | No
             "answers": answers_json(told),
         })  # fmt: skip
         return
-    lines = answer_lines(told)
-    if not found and not lines:
+    section = answer_section(told)
+    if not found and not section:
         what = f"'{a}'" if b is None else f"'{a}' and '{b}'"
         raise MldynoError(f"nothing to compare in {what}: no two outcomes that are ok differ only in that.")
-    for line in (*map(sentence, found), *map(mean_sentence, means), *footers(found), *lines):
+    for line in (*map(sentence, found), *map(mean_sentence, means), *footers(found), *section):
         click.echo(line)

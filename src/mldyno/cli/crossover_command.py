@@ -7,14 +7,13 @@ from typing import Any
 import click
 
 from mldyno import api
-from mldyno.cli.axis_options import axis_options
+from mldyno.cli.axis_options import axes_of, axis_options
 from mldyno.cli.measuring import course_options, effort_options, preview, watched
 from mldyno.cli.options import complete_targets, json_option, print_json, store_option
 from mldyno.errors import NOT_ALL_OK, OK
 from mldyno.plan import MOST_PER_DOUBLING
-from mldyno.records import AXES
 from mldyno.store import Store
-from mldyno.views.answers import answer_lines, answers_json, crossover_table
+from mldyno.views.answers import answer_section, answers_json, crossover_table
 from mldyno.views.words import trust_lines
 
 
@@ -30,7 +29,7 @@ from mldyno.views.words import trust_lines
     show_default=True,
     help="How many sizes there are up to twice a size.",
 )
-@axis_options
+@axis_options()
 @effort_options
 @course_options
 @store_option
@@ -59,8 +58,7 @@ def command(
       mldyno crossover resnet50 --precision fp32,bf16 --mode infer --per-doubling 2
       mldyno crossover mlp --placement device,host --dry-run
     """
-    axes = {axis.name: options.pop(axis.name) for axis in AXES if axis.name != "workload"}
-    kept, run_id = Store(store), None
+    axes, kept, run_id = axes_of(options), Store(store), None
     plan = api.crossover_plan(workload, axes, over, smallest, largest, per_doubling, options)
     if resume:
         run_id, plan = api.unfinished(kept, plan)
@@ -74,6 +72,6 @@ def command(
         for one in found.crossovers:
             click.echo(crossover_table(one))
             click.echo()
-        for line in (*trust_lines(results.outcomes), "", *(f"- {line}" for line in answer_lines(found))):
+        for line in (*trust_lines(results.outcomes), *answer_section(found)):
             click.echo(line)
     return OK if results.all_ok else NOT_ALL_OK

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from mldyno import api
-from mldyno.cli.axis_options import DURATION
-from mldyno.cli.options import Words, complete_targets, json_option, print_json
+from mldyno.cli.axis_options import axes_of, axis_options
+from mldyno.cli.measuring import timeout_option
+from mldyno.cli.options import complete_targets, json_option, print_json
 from mldyno.cli.progress import new_bar, on_terminal
 from mldyno.units import show_bytes
 from mldyno.views.tables import aligned
@@ -45,17 +46,11 @@ class Told:
 
 @click.command("max-batch")
 @click.argument("workload", shell_complete=complete_targets)
-@click.option("--device", default="cpu", show_default=True, help="cpu, mps, cuda:0, xpu, gpu (the accelerator).")
-@click.option("--mode", type=Words(), metavar="LIST", help="train, infer; both, where the workload has both.")
-@click.option("--seq", "--seq-len", "--sequence_length", type=click.IntRange(min=1), help="Tokens per item.")
-@click.option("--precision", help="fp32, and what else the device can do.")
-@click.option("--framework", help="torch, or fake for a rehearsal.")
+@axis_options("framework", "device", "mode", "precision", "seq")
 @click.option("--most", type=click.IntRange(min=1), help="Look no further than this batch.")
-@click.option("--timeout", type=DURATION, metavar="TIME", default="15m", help="Longest time for one batch (15m).")
+@timeout_option
 @json_option
-def command(
-    workload: str, device: str, mode: list[str] | None, most: int | None, timeout: float, as_json: bool, **axes: Any
-) -> None:
+def command(workload: str, most: int | None, timeout: float | None, as_json: bool, **options: Any) -> None:
     """The largest batch that fits on a device, in training and in inference.
 
     Batches are doubled until one does not fit, then the gap is halved until it is closed: exactly up
@@ -67,8 +62,9 @@ def command(
       mldyno max-batch resnet50
       mldyno max-batch bert-base --device gpu --seq 512 --mode train
     """
+    axes = axes_of(options)
     with Told(workload) as told:
-        found = api.max_batch(workload, mode, most, timeout, told, device=device, **axes)
+        found = api.max_batch(workload, axes.pop("mode"), most, timeout, told, **axes)
     if as_json:
         print_json({"max_batch": {name: _as_json(search) for name, search in found.items()}})
         return

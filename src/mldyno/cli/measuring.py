@@ -21,14 +21,24 @@ from mldyno.views.tables import aligned
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+def budget_option(usual: str) -> Callable[[F], F]:
+    """How long each case is measured; so long if nothing is said."""
+    told = f"Measure each case for at most so long ({usual})."
+    return click.option("--budget", type=DURATION, metavar="TIME", help=told)
+
+
+timeout_option = click.option(
+    "--timeout", type=DURATION, metavar="TIME", help="End a case that takes longer in all (15m)."
+)
 _EFFORT = (
     click.option(
         "--steps", type=click.IntRange(min=1), help="Run exactly so many steps instead of stopping at the target."
     ),
-    click.option("--budget", type=DURATION, metavar="TIME", help="Measure each case for at most so long (20s)."),
+    budget_option("20s"),
     click.option("--target", type=FRACTION, metavar="SHARE", help="Stop when the time is known this well (2%)."),
     click.option("--repeats", type=click.IntRange(1, 1000), help="Measure each case in so many fresh processes (3)."),
-    click.option("--timeout", type=DURATION, metavar="TIME", help="End a case that takes longer in all (15m)."),
+    timeout_option,
     click.option(
         "--data", type=click.Choice(DATA), help="Data set for placement loader: real, synthetic, or what there is."
     ),

@@ -9,8 +9,8 @@ import click
 from mldyno import api
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.outcomes import Outcome
-from mldyno.cli.axis_options import DURATION
-from mldyno.cli.measuring import watched
+from mldyno.cli.axis_options import axis_options
+from mldyno.cli.measuring import budget_option, watched
 from mldyno.cli.options import store_option
 from mldyno.errors import NOT_ALL_OK, OK
 from mldyno.store import Store
@@ -20,10 +20,10 @@ from mldyno.views.words import machine_lines, sentence, trust_lines
 
 
 @click.command("quick")
-@click.option("--budget", type=DURATION, metavar="TIME", help="Measure each case for at most so long (8s).")
-@click.option("--framework", default="torch", show_default=True, help="torch, or fake for a rehearsal.")
+@budget_option("8s")
+@axis_options("framework")
 @store_option
-def command(budget: float | None, framework: str, store: str | None) -> int:
+def command(budget: float | None, framework: list[str] | None, store: str | None) -> int:
     """A few minutes: what this machine is, how fast it trains and runs models, on every device.
 
     \b

@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from mldyno import api
-from mldyno.cli.axis_options import axis_options
+from mldyno.cli.axis_options import axes_of, axis_options
 from mldyno.cli.measuring import course_options, effort_options, preview, watched
 from mldyno.cli.options import complete_targets, store_option
 from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan
-from mldyno.records import AXES, axis_named
+from mldyno.records import axis_named
 from mldyno.store import Store
-from mldyno.views.answers import answer_lines
+from mldyno.views.answers import answer_section
 from mldyno.views.apart import apart_lines
 from mldyno.views.tables import render
 from mldyno.views.words import sentence, trust_lines
@@ -36,7 +36,7 @@ class RunCommand(click.Command):
 
 @click.command("run", cls=RunCommand)
 @click.argument("targets", nargs=-1, shell_complete=complete_targets)
-@axis_options
+@axis_options()
 @effort_options
 @click.option("--by", metavar="AXIS", help="Compare the cases along this axis at the end.")
 @course_options
@@ -70,10 +70,7 @@ def command(
       mldyno run --budget 2m -- python train.py
     """
     axis = axis_named(by) if by else None
-    names = [one.name for one in AXES if one.name != "workload"]
-    axes = {name: options.pop(name) for name in names}
-    kept = Store(store)
-    run_id = None
+    axes, kept, run_id = axes_of(options), Store(store), None
     words = ctx.meta.get(BEHIND_DASHES)
     if resume and not targets and words is None:
         run_id, plan = api.unfinished(kept, None)
@@ -108,11 +105,8 @@ def tell(results: api.Results, axis: str | None, store: Store) -> None:
         click.echo()
         for comparison in results.compare(axis):
             click.echo(sentence(comparison))
-    lines = answer_lines(results.answers)
-    if lines:
-        click.echo("\nwhat this says:")
-        for line in lines:
-            click.echo(f"- {line}")
+    for line in answer_section(results.answers):
+        click.echo(line)
     placed = api.placed(results, store)
     if placed is not None:
         click.echo("\nbeside published machines:")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -13,7 +13,7 @@ from mldyno.analysis.copying import CopyCost
 from mldyno.analysis.crossover import Crossing, Crossover
 from mldyno.analysis.estimates import step_time
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.precisions import PrecisionGain
+from mldyno.analysis.precisions import PLAIN, PrecisionGain, error_of
 from mldyno.analysis.scaling import Exponent, Scaling
 from mldyno.analysis.tables import column
 from mldyno.records import Case
@@ -27,13 +27,21 @@ FAINT = 0.001  # an error under this is not told more closely
 
 
 def answer_lines(found: Answers) -> list[str]:
-    """All answers, one sentence each."""
+    """All answers, one sentence each; what a crossover tells of a precision over all sizes is not told of each."""
+    swept = {(tried.case, tried.machine) for one in found.crossovers if _of_precisions(one) for tried in one.tried}
+    apart = [one for one in found.precisions if (one.outcome.case, one.outcome.machine) not in swept]
     return [
         *map(crossover_sentence, found.crossovers),
-        *map(_precision_sentence, found.precisions),
+        *map(_precision_sentence, apart),
         *map(_copy_sentence, found.copies),
         *map(_scaling_sentence, found.scalings),
     ]
+
+
+def answer_section(found: Answers) -> list[str]:
+    """All answers as the end of an output; nothing where there are none."""
+    lines = answer_lines(found)
+    return ["", "what this says:", *(f"- {line}" for line in lines)] if lines else []
 
 
 def answers_json(found: Answers) -> dict[str, Any]:
@@ -60,6 +68,11 @@ def _range(low: float | None, high: float | None, decimals: int, unit: str = "")
     return f" ({low:,.{decimals}f}{to}{high:,.{decimals}f}{unit})"
 
 
+def _became(status: str) -> str:
+    """What became of a case that is not ok, as a verb."""
+    return {"failed": "failed", "timeout": "timed out", "oom": "ran out of memory"}.get(status, f"is {status}")
+
+
 def _noted(text: str, *notes: str) -> str:
     told = "; ".join(filter(None, notes))
     return f"{text} [{told}]" if told else text
@@ -71,8 +84,15 @@ def _noted(text: str, *notes: str) -> str:
 def crossover_sentence(found: Crossover) -> str:
     """From which size on one beats the other, at which sizes that is clear, and what is not known."""
     case = _without(found.tried[0].case, found.axis, found.over)
-    told = f"{case}: {_headline(found)}{''.join(f'; {gap}' for gap in _gaps(found))}"
-    return _noted(told, *_crossover_notes(found))
+    parts = [_headline(found), *_gaps(found)]
+    if _of_precisions(found):
+        others = [one for one in found.tried if one.case.precision == found.other and one.status == "ok"]
+        parts += [_off(others, f"{found.other}'s")] if others else []
+    return _noted(f"{case}: {'; '.join(parts)}", *_crossover_notes(found))
+
+
+def _of_precisions(found: Crossover) -> bool:
+    return (found.axis, found.base) == ("precision", PLAIN)
 
 
 def _sides(found: Crossover) -> tuple[str, str]:
@@ -130,11 +150,11 @@ def _gaps(found: Crossover) -> Iterator[str]:
             first, *more = several
             size = f"{found.over} {column(first, found.over):,}"
             name = named(found.axis, value)
-            if status == "oom":
-                yield f"{name} ran out of memory {'from' if more else 'at'} {size}{' on' if more else ''}"
+            if status == "oom":  # nothing larger was tried
+                yield f"{name} {_became(status)} {'from' if more else 'at'} {size}{' on' if more else ''}"
             else:
                 others = f" and {count(len(more), 'larger one')}" if more else ""
-                yield f"{name} is {status} at {size}{others} ({first.reason})"
+                yield f"{name} {_became(status)} at {size}{others} ({first.reason})"
 
 
 def _crossover_notes(found: Crossover) -> Iterator[str]:
@@ -199,21 +219,24 @@ def _crossover_json(found: Crossover) -> dict[str, Any]:
 def _precision_sentence(found: PrecisionGain) -> str:
     case, precision = _without(found.outcome.case, "precision"), str(found.outcome.case.precision)
     if found.comparison is None:
-        return f"{case}: {precision} is {found.outcome.status}: {found.outcome.reason}"
-    words = claim(found.comparison, *arms(found.comparison))
-    pays = {"faster": f"{precision} pays: ", "inconclusive": ""}.get(
-        found.comparison.verdict, f"{precision} does not pay: "
+        return f"{case}: {precision} {_became(found.outcome.status)}: {found.outcome.reason}"
+    one = found.comparison
+    pays = {"faster": f"{precision} pays: it", "inconclusive": precision}.get(
+        one.verdict, f"{precision} does not pay: it"
     )
-    told = f"{case}: {pays}{words}; {_off(found.error)}"
-    return _noted(told, found.comparison.how, found.comparison.advice)
+    return _noted(f"{case}: {claim(one, pays, PLAIN)}; {_off([found.outcome])}", one.how, one.advice)
 
 
-def _off(error: float | None) -> str:
-    if error is None:
-        return "how far its results are off was not checked"
-    if error == 0:
-        return "its results are the same"
-    return f"its results are {'under 0.1 %' if error < FAINT else show_percent(error)} off"
+def _off(outcomes: Sequence[Outcome], whose: str = "its") -> str:
+    """How far off a precision is, from the least to the most, in what its check looked at."""
+    what, are = ("loss", "is") if outcomes[0].case.mode == "train" else ("results", "are")
+    errors = [error for one in outcomes if (error := error_of(one)) is not None]
+    if not errors:
+        return f"how far {whose} {what} {are} off was not checked"
+    if not any(errors):
+        return f"{whose} {what} {are} the same"
+    ends = dict.fromkeys("under 0.1 %" if end < FAINT else show_percent(end) for end in (min(errors), max(errors)))
+    return f"{whose} {what} {are} {' to '.join(ends)} off"
 
 
 def _precision_json(found: PrecisionGain) -> dict[str, Any]:
@@ -275,11 +298,15 @@ def _power(found: Exponent) -> str:
 
 
 def _how_to_narrow(found: Scaling) -> str:
+    if found.fit.half_width is None:
+        return "too few samples for an interval: a larger --budget, or more --repeats"
     width = found.last.half_width
     if width is not None and width < WIDE:
         return ""
     return (
-        "--by seq pairs the lengths, which tells more" if found.last.how == "archived" else "more --repeats tell more"
+        "mldyno run --by seq pairs the lengths, which tells more"
+        if found.last.how == "archived"
+        else "more --repeats tell more"
     )
 
 
