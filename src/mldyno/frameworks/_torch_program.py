@@ -164,7 +164,7 @@ class TorchProgram:
         return output
 
     def _exact(self, output: Any, targets: Any) -> Any:
-        """The loss of an output as a proof: in fp32 at least, since in bf16 a lesson may be less than its last digit."""
+        """The loss of an output as a proof, in fp32 at least: in bf16 a lesson may be less than its last digit."""
         stored = self.torch.promote_types(self.way.stored, self.torch.float32)
         known = targets.to(stored) if targets.is_floating_point() else targets
         with self.torch.no_grad():

@@ -175,8 +175,7 @@ def machine_lines(machine: Machine) -> list[str]:
     virtual = {True: "virtual machine", False: "real hardware", None: "virtual or not: unknown"}[machine.virtualised]
     return [
         f"{machine.name}",
-        f"{machine.system} {machine.release}, {machine.arch}, {cores}, {memory}, "
-        f"{virtual}, power: {machine.power}",
+        f"{machine.system} {machine.release}, {machine.arch}, {cores}, {memory}, {virtual}, power: {machine.power}",
     ]
 
 
