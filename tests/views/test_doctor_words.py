@@ -13,7 +13,9 @@ LONG = (
     "NotImplementedError: The operator 'aten::linalg_qr.out' is not currently implemented for the MPS device. "
     "If you want this op to be considered for addition please comment on an issue."
 )
-T4 = Device("cuda:0", "torch", "Tesla T4", 15 << 30, {"driver": "550.54.14", "power_limit": 70.0, "cores": 40})
+T4 = Device(
+    "cuda:0", "torch", "NVIDIA T4", 15 << 30, {"driver": "550.54.14", "power_limit": 70.0, "multiprocessors": 40}
+)
 TRIED = (
     *(Tried("torch", "cuda:0", f"feature-{n}", "works", "", 0.0, 1e-3) for n in range(14)),
     Tried("torch", "cuda:0", "qr", "unsupported", LONG),
@@ -23,7 +25,7 @@ TRIED = (
 )
 WHOLE = Checkup(
     Machine("AMD EPYC, 8 cores, 31 GB", cpu="AMD EPYC"),
-    Facts("Linux", "6.8.0", "x86_64", container="docker", virtualised=True, gpus=(Gpu("nvidia", "Tesla T4"),),
+    Facts("Linux", "6.8.0", "x86_64", container="docker", virtualised=True, gpus=(Gpu("nvidia", "NVIDIA T4"),),
           nodes=("nvidia0",), driver="550.54.14", driver_cuda="12.4", packages={"torch": "2.13.0", "jax": "0.6.0"},
           env={"OMP_NUM_THREADS": "8"}, cores=8, quota=4.0, load=3.2, memory=31 << 30, available=2 << 30,
           memory_waits=0.07, swap_used=5 << 30, power="battery", battery=0.41, low_power=True, governor="powersave",
@@ -70,7 +72,9 @@ def test_what_works_is_one_row_and_what_does_not_says_why_in_a_sentence() -> Non
 
 
 def test_what_a_device_tells_of_itself_is_shown_with_its_unit() -> None:
-    assert "Tesla T4, 15.0 GiB, driver 550.54.14, power limit 70.0 W, cores 40" in " ".join(report(WHOLE).split())
+    assert "NVIDIA T4, 15.0 GiB, driver 550.54.14, at most 70.0 W, 40 multiprocessors" in " ".join(
+        report(WHOLE).split()
+    )
 
 
 def test_noise_and_threads_are_told_in_words_with_figures() -> None:

@@ -14,7 +14,7 @@ Told = Iterator[tuple[str, str]]
 
 NEEDED = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu", "apple": "mps"}  # what a build must have for whose GPU
 CALLED = {"cuda": "CUDA", "rocm": "ROCm", "xpu": "XPU", "mps": "MPS"}
-OLDEST_DRIVER = {11: "450", 12: "525", 13: "580"}  # NVIDIA's driver that a major version of CUDA needs, on Linux
+OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}  # NVIDIA's driver that a major version of CUDA needs, on Linux
 OLDEST_MACOS = (((2, 8), (14, 0)), ((2, 5), (13, 0)), ((0, 0), (12, 3)))  # from this torch on, MPS needs this macOS
 CHOOSE = "choose one at https://pytorch.org/get-started/locally"
 
@@ -114,16 +114,18 @@ def driver_fails(checkup: Checkup) -> Told:
 def driver_too_old(checkup: Checkup) -> Told:
     """CUDA of the build against that of the driver: within one major version, any minor one will do."""
     facts = checkup.facts
-    limit = numbers(facts.driver_cuda)
     for one in checkup.frameworks:
-        wanted = numbers(str(one.support.get("cuda") or ""))
-        if wanted and limit and wanted[0] > limit[0]:
-            least = OLDEST_DRIVER.get(wanted[0])
+        wanted, takes = numbers(str(one.support.get("cuda") or "")), numbers(facts.driver_cuda)
+        least = OLDEST_DRIVER.get(wanted[0]) if wanted else None
+        too_old = takes < wanted[:1] if takes else bool(least and () < numbers(facts.driver) < (least,))
+        if wanted and too_old:
+            limit = f" (it takes CUDA {facts.driver_cuda} at most)" if takes else ""
+            older = f"CUDA {takes[0]}" if takes else "an older CUDA"
             newer = f"driver {least} or newer" if least else "a newer driver"
             yield (
                 f"{one.name} is built for CUDA {one.support['cuda']}; driver {facts.driver or 'of NVIDIA'} "
-                f"takes CUDA {facts.driver_cuda} at most",
-                f"install {newer}, or {one.name} built for CUDA {limit[0]}: {CHOOSE}",
+                f"is too old for that{limit}",
+                f"install {newer}, or {one.name} built for {older}: {CHOOSE}",
             )
 
 

@@ -77,12 +77,13 @@ class Parts:
 
 def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
     """Look at everything that is wanted; `tell` hears the part and the s that were left when it began."""
-    with Interrupts() as interrupts:
-        parts = Parts(wanted, interrupts, tell)
-        parts.begin("facts")
-        machine, throttled = machines.describe(), throttling.core_throttles()
-        seen = facts.gather(machine)
-        frameworks = _frameworks(wanted, parts)
+    interrupts, vendors = Interrupts(), machines.Vendors()
+    parts = Parts(wanted, interrupts, tell)
+    parts.begin("facts")
+    machine, throttled = machines.describe(), throttling.core_throttles()
+    seen = facts.gather(machine, vendors)  # here Ctrl-C has its usual effect: a tool may hang for some s
+    with interrupts:
+        frameworks = _frameworks(wanted, vendors, parts)
         tried = _tried(wanted, frameworks, parts)
         parts.begin("cores")
         free = sum(spin.shares(seen.cores, SPIN)) if seen.cores else None
@@ -97,9 +98,9 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
     return Checkup(machine, seen, frameworks, tried, free, hurt, heard, _kept(wanted.store))
 
 
-def _frameworks(wanted: Wanted, parts: Parts) -> tuple[Installed, ...]:
+def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tuple[Installed, ...]:
     """Each framework as its own process sees it."""
-    found: dict[str, dict[str, Any]] = probe(wanted.python, wanted.frameworks, parts.look)["frameworks"]
+    found: dict[str, dict[str, Any]] = probe(wanted.python, wanted.frameworks, parts.look, vendors)["frameworks"]
     return tuple(_installed(name, one) for name, one in found.items())
 
 

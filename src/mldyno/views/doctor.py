@@ -12,15 +12,14 @@ from mldyno import __version__
 from mldyno.analysis.findings import CLEAR, Finding, best_setting, by_device, error_words, of
 from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, Threads, Tried
 from mldyno.analysis.unused_gpu import CALLED
-from mldyno.records import Device, Fact
-from mldyno.units import count, digits, show, show_bytes, show_percent, show_seconds
+from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
+from mldyno.views.devices import device_line
 
 WIDTH = 80
 OUTCOMES = {
     "works": "works", "wrong": "wrong numbers", "unsupported": "not supported", "fallback": "left to the CPU",
     "crashed": "crashed", "timeout": "timed out", "failed": "failed",
 }  # fmt: skip
-UNITS = {"clock": "1/s", "limit": "W", "power": "W", "memory": "B"}  # by the last word of a device's fact
 Rows = Iterator[tuple[str, str]]
 
 
@@ -116,7 +115,7 @@ def _frameworks(checkup: Checkup) -> Rows:
         threads = count(one.threads, "thread") if one.threads else ""
         yield one.name, _listed(*words, threads, _built_for(one))
         for device in one.devices:
-            yield f"  {device.name}", _device(device)
+            yield f"  {device.name}", device_line(device)
 
 
 def _built_for(one: Installed) -> str:
@@ -124,22 +123,6 @@ def _built_for(one: Installed) -> str:
         return ""
     names = [called for name, called in CALLED.items() if one.support.get(name)]
     return f"built for {' and '.join(names)}" if names else "built for the CPU only"
-
-
-def _device(device: Device) -> str:
-    memory = show_bytes(device.memory) if device.memory else ""
-    return _listed(device.title, memory, *(f"{_fact(name, value)}" for name, value in device.facts.items()))
-
-
-def _fact(name: str, value: Fact) -> str:
-    """A fact of a device in words; its unit is that of its kind."""
-    words = name.replace("_", " ")
-    if isinstance(value, bool) or value is None:
-        return f"{words}: {'unknown' if value is None else 'yes' if value else 'no'}"
-    if isinstance(value, str):
-        return f"{words} {value}"
-    unit = UNITS.get(words.split()[-1])
-    return f"{words} {show(value, unit) if unit else f'{value:,}'}"
 
 
 def _features(tried: list[Tried]) -> Rows:
