@@ -165,3 +165,16 @@ def test_a_driver_that_fails_is_told_in_its_own_words() -> None:
     assert found.code == "driver-fails"
     assert said in found.message
     assert "restart" in found.cure
+
+
+def test_a_gpu_that_the_user_may_not_open_is_named_with_its_file_and_the_groups() -> None:
+    amd: dict[str, Any] = {"system": "Linux", "gpus": (Gpu("amd", "AMD 0x74a1"),), "nodes": ("kfd",)}
+    (found,) = findings(torch("2.13.0+rocm6.4", rocm="6.4"), **amd, barred=("kfd", "nvidia0"))
+    assert found.code == "no-permission"
+    assert found.message.endswith("may not open /dev/kfd")
+    assert "render,video" in found.cure
+
+
+def test_a_file_that_leads_to_another_gpu_is_no_cause() -> None:
+    assert codes(torch(), **LINUX, barred=("dri/renderD128",)) == ["cpu-only-build"]
+    assert codes(torch("2.13.0+cu126", cuda="12.6"), **LINUX, barred=("dri/renderD128",)) == ["gpu-not-found"]

@@ -28,6 +28,7 @@ MAC_PRESSURE = {"1": "normal", "2": "warning", "4": "critical"}
 def gather(machine: Machine, vendors: machines.Vendors) -> Facts:
     """The facts of this machine, of which `machine` has some already; vendors are asked for their GPUs."""
     driver = attempt(lambda: vendors.nvidia_driver, None)
+    nodes: tuple[str, ...] = attempt(_nodes, ())
     return Facts(
         system=machine.system,
         version=attempt(_version, ""),
@@ -36,7 +37,8 @@ def gather(machine: Machine, vendors: machines.Vendors) -> Facts:
         container=attempt(_container, ""),
         virtualised=machine.virtualised,
         gpus=attempt(lambda: _gpus(machine, vendors), ()),
-        nodes=attempt(_nodes, ()),
+        nodes=nodes,
+        barred=tuple(node for node in nodes if not os.access(f"/dev/{node}", os.R_OK | os.W_OK)),
         driver=driver.version if driver else "",
         driver_cuda=driver.cuda if driver else "",
         driver_error=driver.fault if driver else "",

@@ -64,6 +64,7 @@ def _machine(checkup: Checkup) -> Rows:
     yield "cores", _cores(checkup)
     yield "memory", _memory(facts)
     yield "power", _power(facts)
+    yield "clock", _clock(facts) or "unknown: the system tells neither governor nor heat"
     yield "GPUs", _gpus(facts)
     yield "Python", f"{platform.python_version()}, mldyno {__version__}"
     yield "packages", _listed(*(f"{name} {version}" for name, version in facts.packages.items())) or "no framework"
@@ -89,15 +90,19 @@ def _memory(facts: Facts) -> str:
 
 
 def _power(facts: Facts) -> str:
-    """Where the power comes from, and what sets the CPU's clock."""
+    """Where the power comes from, and whether it is saved."""
     battery = f"battery at {show_percent(facts.battery)}" if facts.battery is not None else ""
     saving = {True: "low-power mode", False: "full power", None: ""}[facts.low_power]
-    governor = f"governor {facts.governor}{f' ({facts.scaling})' if facts.scaling else ''}" if facts.governor else ""
-    limit = f"CPU held at {show_percent(facts.speed_limit)}" if facts.speed_limit is not None else ""
-    heat = {None: "heat unknown", True: "slowed down for heat", False: "not slowed down for heat"}[
-        None if facts.throttles is None else facts.throttles > 0
-    ]
-    return _listed(facts.power, battery, saving, governor, limit or heat)
+    return _listed(facts.power, battery, saving)
+
+
+def _clock(facts: Facts) -> str:
+    """What sets the CPU's clock, and whether heat holds it down."""
+    driver = f" ({facts.scaling})" if facts.scaling else ""
+    governor = f"governor {facts.governor}{driver}" if facts.governor else ""
+    limit = f"the CPU may have {show_percent(facts.speed_limit)} of its speed" if facts.speed_limit is not None else ""
+    heat = "" if facts.throttles is None else f"{'' if facts.throttles else 'not '}slowed down for heat"
+    return _listed(governor, f"prefers {facts.preference}" if facts.preference else "", limit, heat)
 
 
 def _gpus(facts: Facts) -> str:
