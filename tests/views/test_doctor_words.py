@@ -81,7 +81,7 @@ def test_noise_and_threads_are_told_in_words_with_figures() -> None:
     text = " ".join(report(WHOLE).split())
     assert "noisy for 60.0 s one core did the same work: it varied by 21 %" in text
     assert "differences from 0.40 % on between cases that take turns, from 19 % on between two runs" in text
-    assert "OMP_WAIT_POLICY=PASSIVE 2.20x (1.90-2.60) as fast: clearly faster, the best" in text
+    assert "OMP_WAIT_POLICY=PASSIVE 2.20x (1.90-2.60) as fast: clearly faster, the one to set" in text
     assert "OMP_NUM_THREADS=2 1.03x (0.950-1.10) as fast: no clear gain" in text
 
 

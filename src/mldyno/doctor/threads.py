@@ -39,13 +39,24 @@ def worth_trying(threads: int | None, free: float | None, env: Env) -> list[Env]
     return found
 
 
-def measure(python: str, check: Check, framework: str, threads: int | None, settings: Sequence[Env]) -> Threads | None:
-    """The step as it is and under each setting, and how many times as fast that is; None where it can't be run."""
+def measure(
+    python: str,
+    check: Check,
+    framework: str,
+    threads: int | None,
+    settings: Sequence[Env],
+    begin: Callable[[int], None] = lambda number: None,
+) -> Threads | None:
+    """The step as it is and under each setting, and how many times as fast that is; None where it can't be run.
+
+    `begin` hears the number of each set of processes, from 0 on.
+    """
     several: list[Env] = [{}, *settings]
     times: list[list[float]] = [[] for _ in several]
     chance = random.Random(len(several))
     try:
-        for _ in range(SETS):
+        for number in range(SETS):
+            begin(number)
             for seen, step in zip(times, _one_set(python, check, framework, several, chance), strict=True):
                 seen.append(step)
     except Ended:

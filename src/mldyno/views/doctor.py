@@ -155,7 +155,7 @@ def _threads(checkup: Checkup, threads: Threads) -> Rows:
         if one.ratio is None or one.low is None or one.high is None:
             continue
         clear = "clearly faster" if one.low > CLEAR else "clearly slower" if one.high < 1 / CLEAR else "no clear gain"
-        most = ", the best" if one is best and len(threads.settings) > 1 else ""
+        most = ", the one to set" if one is best and len(threads.settings) > 1 else ""
         yield one.name, f"{digits(one.ratio)}x ({digits(one.low)}-{digits(one.high)}) as fast: {clear}{most}"
 
 
