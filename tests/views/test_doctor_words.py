@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, Setting, Threads, Tried
 from mldyno.records import Device, Machine
 from mldyno.views.doctor import WIDTH, as_json, report, short
@@ -82,7 +84,17 @@ def test_noise_and_threads_are_told_in_words_with_figures() -> None:
     assert "noisy for 60.0 s one core did the same work: it varied by 21 %" in text
     assert "differences from 0.40 % on between cases that take turns, from 19 % on between two runs" in text
     assert "OMP_WAIT_POLICY=PASSIVE 2.20x (1.90-2.60) as fast: clearly faster, the one to set" in text
-    assert "OMP_NUM_THREADS=2 1.03x (0.950-1.10) as fast: no clear gain" in text
+    assert "OMP_NUM_THREADS=2 1.03x (0.950-1.10) as fast: not clear" in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [(1.06, 3.0, "clearly faster"), (0.5, 0.9, "clearly slower"), (0.97, 1.03, "about the same"),
+     (0.2, 90.0, "not clear"), (1.0, 1.06, "not clear")],
+)  # fmt: skip
+def test_a_setting_of_threads_is_judged_by_its_interval(low: float, high: float, words: str) -> None:
+    tried = Threads("torch", 2, 0.002, (Setting("OMP_NUM_THREADS=1", 0.001, (low * high) ** 0.5, low, high),))
+    assert f"as fast: {words}" in report(replace(WHOLE, threads=tried))
 
 
 def test_what_is_not_known_is_not_told() -> None:

@@ -18,7 +18,7 @@ from mldyno.intervals import half_width, mean, median
 from mldyno.records import Case
 from mldyno.runner.worker_process import Ended, WorkerProcess
 
-SETS = 3  # of fresh processes
+SETS = 4  # of fresh processes
 TURNS = 4  # of each process
 TURN, WARM_UP = 0.3, 0.5  # s
 PATIENCE = 60.0  # s for one process in all

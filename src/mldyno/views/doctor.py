@@ -154,9 +154,16 @@ def _threads(checkup: Checkup, threads: Threads) -> Rows:
     for one in threads.settings:
         if one.ratio is None or one.low is None or one.high is None:
             continue
-        clear = "clearly faster" if one.low > CLEAR else "clearly slower" if one.high < 1 / CLEAR else "no clear gain"
+        clear = _clear(one.low, one.high)
         most = ", the one to set" if one is best and len(threads.settings) > 1 else ""
         yield one.name, f"{digits(one.ratio)}x ({digits(one.low)}-{digits(one.high)}) as fast: {clear}{most}"
+
+
+def _clear(low: float, high: float) -> str:
+    """What an interval of a ratio says."""
+    if low > CLEAR or high < 1 / CLEAR:
+        return "clearly faster" if low > CLEAR else "clearly slower"
+    return "about the same" if low > 1 / CLEAR and high < CLEAR else "not clear"
 
 
 def _noise(noise: Noise) -> Rows:
