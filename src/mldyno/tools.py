@@ -1,7 +1,7 @@
-"""What the system's own tools say, within limits of time and length.
+"""What the system says through its tools and its files: one way to ask, within limits of time and length.
 
-A tool that is missing, not allowed, fails, hangs or does not stop talking says nothing, and costs no
-more than its time. Standard library only: the worker asks too.
+Nothing here raises. A tool that is missing, not allowed, fails, hangs or does not stop talking says
+nothing, and costs no more than its time. Standard library only: the worker asks too.
 """
 
 from __future__ import annotations
@@ -11,30 +11,51 @@ import selectors
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
 
 PATIENCE = 5.0  # s for a tool to answer
-MOST = 4 << 20  # B that an answer may have: the longest that is asked for has some KiB
+MOST = 4 << 20  # B that an answer may have, or a file: the longest that is asked for has some KiB
 PARTING = 1.0  # s for a tool that was killed to be gone; one that hangs in its driver is left behind
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a tool said, without the space around it, and its exit code; None where it did not come to its end."""
+
+    said: str = ""
+    code: int | None = None
 
 
 def ask(*command: str, patience: float | None = None) -> str:
-    """What a tool prints, without the space around it; it has `patience` s to do so."""
+    """What a tool says that ends well; empty where it does not. It has `patience` s to do so."""
+    answer = hear(*command, patience=patience)
+    return answer.said if answer.code == 0 else ""
+
+
+def hear(*command: str, patience: float | None = None) -> Answer:
+    """What a tool says on its standard output, whether it ends well or not."""
     if shutil.which(command[0]) is None:
-        return ""
+        return Answer()
     ends = time.monotonic() + (PATIENCE if patience is None else patience)
-    said = None
     with suppress(OSError, ValueError, subprocess.SubprocessError):
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         try:
             said = _heard(process, ends)
+            if said is not None:
+                code = process.wait(max(0.0, ends - time.monotonic()))
+                return Answer(said.decode(errors="replace").strip(), code)
         finally:
             _end(process)
-    return "" if said is None else said.decode(errors="replace").strip()
+    return Answer()
 
 
 def _heard(process: subprocess.Popen[bytes], ends: float) -> bytes | None:
-    """All that a process says, if it ends well before that time; None otherwise."""
+    """All that a process says, if it comes to an end before that time; None otherwise."""
     assert process.stdout is not None
     said = bytearray()
     with selectors.DefaultSelector() as pipe:
@@ -42,7 +63,7 @@ def _heard(process: subprocess.Popen[bytes], ends: float) -> bytes | None:
         while pipe.select(max(0.0, ends - time.monotonic())):
             piece = os.read(process.stdout.fileno(), 1 << 16)
             if not piece:
-                return bytes(said) if process.wait(max(0.0, ends - time.monotonic())) == 0 else None
+                return bytes(said)
             said += piece
             if len(said) > MOST:
                 return None
@@ -57,3 +78,20 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.kill()
             process.wait(PARTING)
     process.stdout.close()
+
+
+def read(path: Path | str) -> str:
+    """A file of the system's, without the space around it; empty where it is missing or may not be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(MOST).strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def attempt(find: Callable[[], T], otherwise: T) -> T:
+    """What a function finds; something else where it fails in whatever way."""
+    try:
+        return find()
+    except Exception:
+        return otherwise

@@ -53,6 +53,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "no-driver": {"driver": "", "driver_cuda": ""},
     "driver-fails": {"driver_error": "NVIDIA-SMI has failed"},
     "driver-too-old": {"frameworks": (replace(UNUSED, support={"cuda": "13.0"}),)},
+    "no-permission": {"barred": ("nvidia0",), "frameworks": (UNUSED,)},
     "visible-devices": {"env": {"CUDA_VISIBLE_DEVICES": ""}},
     "old-macos": {**MAC, "version": "13.5", "frameworks": (replace(UNUSED, support={"mps": True}),)},
     "mps-unavailable": {**MAC, "version": "15.0", "frameworks": (replace(UNUSED, support={"mps": True}),)},
@@ -126,6 +127,11 @@ def test_of_several_settings_the_best_is_named_with_its_ratio_and_interval() -> 
     (found,) = of(checkup)
     assert "3.00x (2.50-3.60) as fast" in found.message
     assert found.cure == "export OMP_NUM_THREADS=2 (mldyno: --threads 2)"
+
+
+def test_the_milder_setting_is_named_where_another_is_not_clearly_better() -> None:
+    other = Setting("OMP_NUM_THREADS=1", 0.0009, 2.2, 1.5, 3.2)
+    assert best_setting(seen(threads=threads(FAST, other))) is FAST
 
 
 def test_cores_are_busy_only_beyond_what_a_quota_takes() -> None:

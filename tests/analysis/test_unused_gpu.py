@@ -76,7 +76,7 @@ def test_with_two_vendors_a_build_for_one_of_them_is_no_other_build() -> None:
 @pytest.mark.parametrize(
     ("wheel", "driver", "limit", "old"),
     [("13.0", "535.183.01", "12.2", True), ("12.8", "470.256.02", "11.4", True), ("12.8", "535.183.01", "12.2", False),
-     ("12.8", "580.65.06", "13.0", False)],
+     ("12.8", "580.65.06", "13.0", False), ("12.8", "470.256.02", "", True), ("12.8", "525.60.13", "", False)],
 )  # fmt: skip
 def test_only_a_newer_major_version_of_cuda_is_too_new_for_a_driver(
     wheel: str, driver: str, limit: str, old: bool
@@ -85,7 +85,8 @@ def test_only_a_newer_major_version_of_cuda_is_too_new_for_a_driver(
     assert [one.code for one in told] == (["driver-too-old"] if old else ["gpu-not-found"])
     if old:
         assert f"CUDA {wheel}" in told[0].message
-        assert f"CUDA {limit}" in told[0].message
+        assert f"driver {driver}" in told[0].message
+        assert not limit or f"CUDA {limit}" in told[0].message
 
 
 def test_the_driver_that_a_cuda_needs_is_named() -> None:
@@ -164,3 +165,16 @@ def test_a_driver_that_fails_is_told_in_its_own_words() -> None:
     assert found.code == "driver-fails"
     assert said in found.message
     assert "restart" in found.cure
+
+
+def test_a_gpu_that_the_user_may_not_open_is_named_with_its_file_and_the_groups() -> None:
+    amd: dict[str, Any] = {"system": "Linux", "gpus": (Gpu("amd", "AMD 0x74a1"),), "nodes": ("kfd",)}
+    (found,) = findings(torch("2.13.0+rocm6.4", rocm="6.4"), **amd, barred=("kfd", "nvidia0"))
+    assert found.code == "no-permission"
+    assert found.message.endswith("may not open /dev/kfd")
+    assert "render,video" in found.cure
+
+
+def test_a_file_that_leads_to_another_gpu_is_no_cause() -> None:
+    assert codes(torch(), **LINUX, barred=("dri/renderD128",)) == ["cpu-only-build"]
+    assert codes(torch("2.13.0+cu126", cuda="12.6"), **LINUX, barred=("dri/renderD128",)) == ["gpu-not-found"]

@@ -24,7 +24,7 @@ CPU: dict[str, Any] = {"name": "cpu", "framework": "torch", "title": "unknown", 
 def another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with a T4, of which one framework can't be started."""
     seen = {"frameworks": {"jax": {"error": "it is not installed"}, "torch": {"devices": [dict(CPU), dict(T4)]}}}
-    monkeypatch.setattr("mldyno.api._seen", lambda frameworks: seen)
+    monkeypatch.setattr("mldyno.runner.probing.seen", lambda *arguments: seen)
     monkeypatch.setattr(_nvidia, "cards", lambda: _nvidia.from_smi(recorded("nvidia-smi.csv")))
     monkeypatch.setattr("mldyno.machine._linux.cpu", lambda: Told("AMD EPYC", facts={"cores": 4, "clock": 3.5e9}))
     monkeypatch.setattr("mldyno.machine._memory.total_memory", lambda: 32 << 30)

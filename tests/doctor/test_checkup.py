@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mldyno.doctor import checkup
+from mldyno.doctor import checkup, threads
 from mldyno.errors import UsageError
+from mldyno.runner.interrupts import Interrupts
 
 
 def test_all_frameworks_that_compute_are_looked_at_unless_one_is_named() -> None:
@@ -28,3 +29,19 @@ def test_a_store_of_another_kind_is_told_and_no_error() -> None:
     kept = checkup._kept("https://example.org/store")
     assert kept.path == "https://example.org/store"
     assert "only SQLite files" in kept.error
+
+
+def test_the_time_that_is_left_counts_all_parts_to_come_and_shrinks_with_what_is_done() -> None:
+    told: list[tuple[str, float]] = []
+    wanted = checkup.wanted("python", False, 10.0, "fake", None)
+    parts = checkup.Parts(wanted, Interrupts(), lambda part, left: told.append((part, left)))
+    parts.start, parts.devices, parts.ways = 1.0, 2, 3
+    parts.begin("features", "of gpu", 0.5)
+    parts.begin("threads", "3 of 3", 2 / 3)
+    parts.begin("noise")
+    names, (most, some, least) = zip(*told, strict=True)
+    assert names == ("features of gpu", "threads 3 of 3", "noise")
+    one = 1.0 + threads.WARM_UP + threads.TURNS * threads.TURN  # a process of a set
+    assert least == 10.0
+    assert some == pytest.approx(10.0 + 3 * one)
+    assert most == pytest.approx(10.0 + 9 * one + checkup.SPIN + 1.0 + checkup.COMPILE)

@@ -11,6 +11,18 @@ if TYPE_CHECKING:
 REHEARSAL = ("doctor", "--quick", "--framework", "fake")
 
 
+def test_ended_while_a_drivers_tool_hangs(dyno: Dyno) -> None:
+    tool = dyno.folder / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nexec sleep 60\n")
+    tool.chmod(0o755)
+    process = dyno.start(*REHEARSAL, PATH=f"{dyno.folder}:/usr/bin:/bin")
+    dyno.wait_until_stuck(process, records=0, workers=1)
+    dyno.strike(process, signal.SIGINT)
+    done = dyno.finish(process)
+    assert done.code == 3
+    assert done.lines[1:] == ["mldyno: ended by SIGINT; a check-up that was not completed tells nothing."]
+
+
 def test_ended_while_a_feature_is_tried(dyno: Dyno) -> None:
     process = dyno.start(*REHEARSAL, rules=({"match": "fp16/fake/cpu", "fail": "hang"},))
     dyno.wait_until_stuck(process, records=0, workers=1)

@@ -6,8 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+from mldyno.frameworks import Unsupported
 from mldyno.frameworks._torch_devices import found
+from mldyno.frameworks.torch import Torch
 from mldyno.records import AXIS, Device, Fact
 
 T4 = {"name": "Tesla T4", "total_memory": 15_634_661_376, "major": 7, "minor": 5, "multi_processor_count": 40,
@@ -80,3 +83,9 @@ def test_a_device_that_can_not_be_asked_is_still_named(error: type[Exception]) -
 @pytest.mark.parametrize("name", ["cpu", "cuda:0", "cuda:1", "xpu", "xpu:1", "mps"])
 def test_every_name_is_the_one_that_a_user_may_type(name: str) -> None:
     assert AXIS["device"].parse(name) == name
+
+
+def test_a_pytorch_without_accelerators_is_too_old_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch, "accelerator")
+    with pytest.raises(Unsupported, match=r"torch 2\.\S+ is too old: mldyno needs 2\.6 or newer"):
+        Torch().start()

@@ -1,4 +1,4 @@
-"""The kernel's description of the CPU and of Intel's GPUs is read from trees that were written down."""
+"""The kernel's description of the CPU and of GPUs is read from trees that were written down."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_where_nothing_may_be_read_nothing_is_known(tmp_path: Path, monkeypatch:
         raise PermissionError(13, "Permission denied")
 
     root = grown("tree-core-i5-1235u.txt", tmp_path)
-    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr("builtins.open", refused)
     assert _linux.cpu(root) == Told()
 
 
@@ -81,3 +81,9 @@ def test_a_file_full_of_nonsense_says_nothing(nonsense: bytes, tmp_path: Path) -
     told = _linux.cpu(root)
     assert told.title is None
     assert not {"clock", "power_limit", "performance_cores"} & told.facts.keys()
+
+
+def test_cards_that_could_compute_are_found_on_the_bus_without_a_driver(tmp_path: Path) -> None:
+    found = _linux.cards(grown("tree-pci-bus.txt", tmp_path))
+    assert found == [("nvidia", "0x1eb8"), ("amd", "0x74a1"), ("intel", "0x56a0")]
+    assert _linux.cards(tmp_path / "no-such-folder") == []

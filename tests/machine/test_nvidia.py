@@ -16,6 +16,7 @@ from tests.machine.trees import RECORDED, recorded
 from mldyno import tools
 from mldyno.machine import _nvidia, _nvml
 from mldyno.machine._facts import Facts, Told
+from mldyno.machine._nvidia import Driver
 
 T4 = Told(
     "NVIDIA T4",
@@ -185,3 +186,56 @@ def test_a_library_that_fails_takes_nothing_with_it_and_the_tool_is_asked(
     began = time.monotonic()
     assert _nvidia.cards()[0] == T4
     assert time.monotonic() - began < 4
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "cuda"),
+    [("nvidia-smi-550.txt", "550.54.14", "12.4"), ("nvidia-smi-610.txt", "610.57.04", "13.3"),
+     ("nvidia-version-470.txt", "470.256.02", ""), ("nvidia-version-open-580.txt", "580.65.06", "")],
+)  # fmt: skip
+def test_the_driver_and_its_cuda_are_in_the_tools_heading_and_the_kernels_file(
+    name: str, version: str, cuda: str
+) -> None:
+    assert _nvidia.from_heading(recorded(name)) == Driver(version, cuda)
+
+
+def test_a_driver_that_answers_is_believed(tool: Tool) -> None:
+    tool("nvidia-smi", f"cat {RECORDED}/nvidia-smi-550.txt")
+    assert _nvidia.driver() == Driver("550.54.14", "12.4")
+
+
+def test_without_the_tool_the_kernel_is_asked(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(_nvidia, "KERNELS_OWN", f"{RECORDED}/nvidia-version-470.txt")
+    assert _nvidia.driver() == Driver("470.256.02")
+    monkeypatch.setattr(_nvidia, "KERNELS_OWN", f"{RECORDED}/no-such-file")
+    assert _nvidia.driver() == Driver()
+
+
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [(f"echo '{MISMATCH}'; echo 'NVML library version: 550.54'; exit 18", MISMATCH),
+     ("echo 'Failed to initialize NVML: Insufficient Permissions'; exit 4", "Insufficient Permissions"),
+     (r"printf '\377\001'; exit 9", "nvidia-smi ended with exit code 9"),
+     ("exit 255", "nvidia-smi ended with exit code 255"),
+     ("exec sleep 60", "nvidia-smi gave no answer within"), ("exec yes", "nvidia-smi gave no answer within")],
+    ids=["mismatch", "no permission", "nonsense", "silent", "hangs", "talks on"],
+)  # fmt: skip
+def test_a_driver_that_fails_is_told_in_its_own_words(
+    script: str, fault: str, tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tools, "PATIENCE", 0.3)
+    monkeypatch.setattr(_nvidia, "KERNELS_OWN", f"{RECORDED}/nvidia-version-470.txt")
+    tool("nvidia-smi", script)
+    found = _nvidia.driver()
+    assert fault in found.fault
+    assert (found.version, found.cuda) == ("470.256.02", "")
+
+
+@pytest.mark.parametrize("script", ["head -c 4096 /dev/urandom", ":"], ids=["nonsense", "nothing"])
+def test_a_tool_that_prints_nonsense_or_nothing_says_nothing(script: str, tool: Tool) -> None:
+    tool("nvidia-smi", script)
+    assert _nvidia.driver() == Driver()

@@ -28,13 +28,19 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
-def test_what_the_device_has_works_and_autocast_that_does_nothing_there_is_seen(examined: Any) -> None:
-    found = examined()
+def test_what_the_device_has_works_and_what_it_lacks_is_told_in_the_frameworks_words(examined: Any) -> None:
+    found = examined(refuses=["float64"], autocast="deaf")
     lacking = {name: one for name, one in found.items() if one.outcome != "works"}
     assert {name: one.outcome for name, one in lacking.items()} == dict.fromkeys(
-        ("autocast-fp16", "autocast-bf16"), "unsupported"
+        ("fp64", "autocast-fp16", "autocast-bf16"), "unsupported"
     )
-    half = lacking["autocast-fp16"].reason
-    assert "under autocast the product was computed in torch.float32; torch says: " in half
-    assert "Disabling autocast" in half
-    assert "Autocastsim" in lacking["autocast-bf16"].reason
+    assert "Cannot convert a SIM Tensor to float64" in lacking["fp64"].reason
+    for name in ("autocast-fp16", "autocast-bf16"):
+        assert lacking[name].reason == "under autocast the product was computed in torch.float32"
+
+
+def test_autocast_that_takes_effect_works_and_has_the_error_of_its_type(examined: Any) -> None:
+    found = examined("fp32", "autocast-fp16", "autocast-bf16", refuses=["bfloat16"])
+    assert found["autocast-fp16"].outcome == "works"
+    assert found["autocast-fp16"].error > 10 * found["fp32"].error
+    assert found["autocast-bf16"].outcome == "unsupported"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, Setting, Threads, Tried
 from mldyno.records import Device, Machine
 from mldyno.views.doctor import WIDTH, as_json, report, short
@@ -13,7 +15,9 @@ LONG = (
     "NotImplementedError: The operator 'aten::linalg_qr.out' is not currently implemented for the MPS device. "
     "If you want this op to be considered for addition please comment on an issue."
 )
-T4 = Device("cuda:0", "torch", "Tesla T4", 15 << 30, {"driver": "550.54.14", "power_limit": 70.0, "cores": 40})
+T4 = Device(
+    "cuda:0", "torch", "NVIDIA T4", 15 << 30, {"driver": "550.54.14", "power_limit": 70.0, "multiprocessors": 40}
+)
 TRIED = (
     *(Tried("torch", "cuda:0", f"feature-{n}", "works", "", 0.0, 1e-3) for n in range(14)),
     Tried("torch", "cuda:0", "qr", "unsupported", LONG),
@@ -23,7 +27,7 @@ TRIED = (
 )
 WHOLE = Checkup(
     Machine("AMD EPYC, 8 cores, 31 GB", cpu="AMD EPYC"),
-    Facts("Linux", "6.8.0", "x86_64", container="docker", virtualised=True, gpus=(Gpu("nvidia", "Tesla T4"),),
+    Facts("Linux", "6.8.0", "x86_64", container="docker", virtualised=True, gpus=(Gpu("nvidia", "NVIDIA T4"),),
           nodes=("nvidia0",), driver="550.54.14", driver_cuda="12.4", packages={"torch": "2.13.0", "jax": "0.6.0"},
           env={"OMP_NUM_THREADS": "8"}, cores=8, quota=4.0, load=3.2, memory=31 << 30, available=2 << 30,
           memory_waits=0.07, swap_used=5 << 30, power="battery", battery=0.41, low_power=True, governor="powersave",
@@ -70,15 +74,27 @@ def test_what_works_is_one_row_and_what_does_not_says_why_in_a_sentence() -> Non
 
 
 def test_what_a_device_tells_of_itself_is_shown_with_its_unit() -> None:
-    assert "Tesla T4, 15.0 GiB, driver 550.54.14, power limit 70.0 W, cores 40" in " ".join(report(WHOLE).split())
+    assert "NVIDIA T4, 15.0 GiB, driver 550.54.14, at most 70.0 W, 40 multiprocessors" in " ".join(
+        report(WHOLE).split()
+    )
 
 
 def test_noise_and_threads_are_told_in_words_with_figures() -> None:
     text = " ".join(report(WHOLE).split())
     assert "noisy for 60.0 s one core did the same work: it varied by 21 %" in text
     assert "differences from 0.40 % on between cases that take turns, from 19 % on between two runs" in text
-    assert "OMP_WAIT_POLICY=PASSIVE 2.20x (1.90-2.60) as fast: clearly faster, the best" in text
-    assert "OMP_NUM_THREADS=2 1.03x (0.950-1.10) as fast: no clear gain" in text
+    assert "OMP_WAIT_POLICY=PASSIVE 2.20x (1.90-2.60) as fast: clearly faster, the one to set" in text
+    assert "OMP_NUM_THREADS=2 1.03x (0.950-1.10) as fast: not clear" in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [(1.06, 3.0, "clearly faster"), (0.5, 0.9, "clearly slower"), (0.97, 1.03, "about the same"),
+     (0.2, 90.0, "not clear"), (1.0, 1.06, "not clear")],
+)  # fmt: skip
+def test_a_setting_of_threads_is_judged_by_its_interval(low: float, high: float, words: str) -> None:
+    tried = Threads("torch", 2, 0.002, (Setting("OMP_NUM_THREADS=1", 0.001, (low * high) ** 0.5, low, high),))
+    assert f"as fast: {words}" in report(replace(WHOLE, threads=tried))
 
 
 def test_what_is_not_known_is_not_told() -> None:

@@ -46,7 +46,10 @@ def _framework_fails(checkup: Checkup) -> Told:
     for one in checkup.frameworks:
         if one.error and one.name in checkup.facts.packages:
             version = checkup.facts.packages[one.name]
-            yield f"{one.name} {version} is installed, but does not start: {one.error}", f"install {one.name} anew"
+            yield (
+                f"{one.name} {version} is installed, but does not start: {one.error}",
+                f"install {one.name} anew, in its newest version: pip install -U {one.name}",
+            )
 
 
 def by_device(tried: Iterable[Tried]) -> dict[tuple[str, str], list[Tried]]:
@@ -151,10 +154,15 @@ def _cpu_quota(checkup: Checkup) -> Told:
 
 
 def best_setting(checkup: Checkup) -> Setting | None:
-    """The setting of threads that clearly helps, and most; None where none does."""
+    """The setting of threads that clearly helps, and most; None where none does.
+
+    They come with the mildest first, which leaves the number of threads as it is: that one is taken
+    where another is not clearly better.
+    """
     settings = checkup.threads.settings if checkup.threads else ()
     clear = [one for one in settings if one.low is not None and one.low > CLEAR]
-    return max(clear, key=lambda one: one.ratio or 0.0, default=None)
+    most = max(clear, key=lambda one: one.ratio or 0.0, default=None)
+    return next((one for one in clear if most and (one.ratio or 0.0) >= (most.low or 0.0)), None)
 
 
 def _threads_hurt(checkup: Checkup) -> Told:

@@ -38,6 +38,8 @@ class Facts:
     gpus: tuple[Gpu, ...] = ()
     nodes: tuple[str, ...] = ()
     """Files under /dev by which a program reaches a GPU: nvidia0, kfd, dxg."""
+    barred: tuple[str, ...] = ()
+    """Those of them that this user may not open."""
     driver: str = ""
     driver_cuda: str = ""
     """NVIDIA's driver, and the newest CUDA that it can take."""

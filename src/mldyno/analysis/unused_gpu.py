@@ -14,8 +14,9 @@ Told = Iterator[tuple[str, str]]
 
 NEEDED = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu", "apple": "mps"}  # what a build must have for whose GPU
 CALLED = {"cuda": "CUDA", "rocm": "ROCm", "xpu": "XPU", "mps": "MPS"}
-OLDEST_DRIVER = {11: "450", 12: "525", 13: "580"}  # NVIDIA's driver that a major version of CUDA needs, on Linux
+OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}  # NVIDIA's driver that a major version of CUDA needs, on Linux
 OLDEST_MACOS = (((2, 8), (14, 0)), ((2, 5), (13, 0)), ((0, 0), (12, 3)))  # from this torch on, MPS needs this macOS
+WAYS = {"nvidia": r"nvidia\d|dxg", "amd": r"kfd|dxg", "intel": r"dri/|dxg"}  # files under /dev that lead to a GPU
 CHOOSE = "choose one at https://pytorch.org/get-started/locally"
 
 
@@ -73,8 +74,7 @@ def other_build(checkup: Checkup) -> Told:
 
 def _reachable(facts: Facts, vendor: str) -> bool:
     """Whether a program can reach a vendor's GPU through a file of the system, as far as that can be told."""
-    names = {"nvidia": r"nvidia\d|dxg", "amd": r"kfd|dxg"}.get(vendor)
-    return facts.system != "Linux" or names is None or any(re.match(names, node) for node in facts.nodes)
+    return facts.system != "Linux" or any(re.match(WAYS[vendor], node) for node in facts.nodes)
 
 
 def container_without_gpu(checkup: Checkup) -> Told:
@@ -83,6 +83,7 @@ def container_without_gpu(checkup: Checkup) -> Told:
     started = {
         "nvidia": "start it with --gpus all (NVIDIA Container Toolkit)",
         "amd": "start it with --device /dev/kfd --device /dev/dri",
+        "intel": "start it with --device /dev/dri",
     }
     for vendor, cure in started.items():
         gpu = next((one for one in facts.gpus if one.vendor == vendor), None)
@@ -114,16 +115,29 @@ def driver_fails(checkup: Checkup) -> Told:
 def driver_too_old(checkup: Checkup) -> Told:
     """CUDA of the build against that of the driver: within one major version, any minor one will do."""
     facts = checkup.facts
-    limit = numbers(facts.driver_cuda)
     for one in checkup.frameworks:
-        wanted = numbers(str(one.support.get("cuda") or ""))
-        if wanted and limit and wanted[0] > limit[0]:
-            least = OLDEST_DRIVER.get(wanted[0])
+        wanted, takes = numbers(str(one.support.get("cuda") or "")), numbers(facts.driver_cuda)
+        least = OLDEST_DRIVER.get(wanted[0]) if wanted else None
+        too_old = takes < wanted[:1] if takes else bool(least and () < numbers(facts.driver) < (least,))
+        if wanted and too_old:
+            limit = f" (it takes CUDA {facts.driver_cuda} at most)" if takes else ""
+            older = f"CUDA {takes[0]}" if takes else "an older CUDA"
             newer = f"driver {least} or newer" if least else "a newer driver"
             yield (
                 f"{one.name} is built for CUDA {one.support['cuda']}; driver {facts.driver or 'of NVIDIA'} "
-                f"takes CUDA {facts.driver_cuda} at most",
-                f"install {newer}, or {one.name} built for CUDA {limit[0]}: {CHOOSE}",
+                f"is too old for that{limit}",
+                f"install {newer}, or {one.name} built for {older}: {CHOOSE}",
+            )
+
+
+def no_permission(checkup: Checkup) -> Told:
+    """The file that leads to the GPU is there, but not for this user."""
+    for one, gpu in unused(checkup):
+        barred = [node for node in checkup.facts.barred if re.match(WAYS.get(gpu.vendor, "$"), node)]
+        if barred and one.support.get(NEEDED[gpu.vendor]):
+            yield (
+                f"{one.name} can't reach the GPU ({gpu.name}): this user may not open /dev/{', /dev/'.join(barred)}",
+                "join the groups that may (sudo usermod -aG render,video $USER), and log in anew",
             )
 
 
@@ -193,8 +207,8 @@ def tensorflow_metal(checkup: Checkup) -> Told:
 RULES: dict[str, Callable[[Checkup], Told]] = {
     "rosetta": rosetta, "cpu-only-build": cpu_only_build, "other-build": other_build,
     "container-without-gpu": container_without_gpu, "no-driver": no_driver, "driver-fails": driver_fails,
-    "driver-too-old": driver_too_old, "visible-devices": visible_devices, "old-macos": old_macos,
-    "mps-unavailable": mps_unavailable, "no-tensorflow-metal": tensorflow_metal,
+    "driver-too-old": driver_too_old, "no-permission": no_permission, "visible-devices": visible_devices,
+    "old-macos": old_macos, "mps-unavailable": mps_unavailable, "no-tensorflow-metal": tensorflow_metal,
 }  # fmt: skip
 
 

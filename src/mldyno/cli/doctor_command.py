@@ -33,8 +33,10 @@ def command(quick: bool, noise: float | None, framework: str | None, store: str 
     try:
         with progress() as shown:
             found = api.doctor(quick, noise, framework, store, shown)
-    except Interrupted as end:
-        raise Interrupted(f"{end}; a check-up that was not completed tells nothing.") from None
+    except (Interrupted, KeyboardInterrupt) as end:
+        raise Interrupted(
+            f"{str(end) or 'ended by SIGINT'}; a check-up that was not completed tells nothing."
+        ) from None
     if as_json:
         print_json(content(found))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -53,19 +54,29 @@ class Parts:
     """Knows which part goes on and how long the rest takes, and says so whenever someone looks up."""
 
     def __init__(self, wanted: Wanted, interrupts: Interrupts, tell: Tell) -> None:
-        self._interrupts, self._tell = interrupts, tell
+        self._wanted, self._interrupts, self._tell = wanted, interrupts, tell
         self._now = ("facts", 0.0)
-        self._seconds = {"facts": 1.0 + START, "features": START, "cores": SPIN}
-        if not wanted.quick:
-            self._seconds["features"] += COMPILE
-            self._seconds["threads"] = threads.SETS * 2 * (START + threads.TURNS * threads.TURN)
-        if wanted.noise:
-            self._seconds["noise"] = wanted.noise
+        self.start = START
+        """Time in s that a framework takes to start here."""
+        self.devices, self.ways = 1, 2
+        """Devices whose features are tried; settings of threads, with the one that is."""
 
-    def begin(self, part: str, detail: str = "") -> None:
-        """A part begins."""
-        names = list(self._seconds)
-        left = sum(self._seconds[name] for name in names[names.index(part) :])
+    def _seconds(self) -> dict[str, float]:
+        """How long each part takes, as far as is known now."""
+        wanted, start = self._wanted, self.start
+        found = {"facts": 1.0 + start, "features": self.devices * (start + (0.0 if wanted.quick else COMPILE)),
+                 "cores": SPIN}  # fmt: skip
+        if not wanted.quick:
+            found["threads"] = threads.SETS * self.ways * (start + threads.WARM_UP + threads.TURNS * threads.TURN)
+        if wanted.noise:
+            found["noise"] = wanted.noise
+        return found
+
+    def begin(self, part: str, detail: str = "", done: float = 0.0) -> None:
+        """A part begins, or a piece of it, of which a share is done already."""
+        seconds = self._seconds()
+        later = list(seconds)[list(seconds).index(part) + 1 :]
+        left = (1 - done) * seconds[part] + sum(seconds[name] for name in later)
         self._now = (f"{part} {detail}".strip(), left)
         self.look()
 
@@ -77,12 +88,13 @@ class Parts:
 
 def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
     """Look at everything that is wanted; `tell` hears the part and the s that were left when it began."""
-    with Interrupts() as interrupts:
-        parts = Parts(wanted, interrupts, tell)
-        parts.begin("facts")
-        machine, throttled = machines.describe(), throttling.core_throttles()
-        seen = facts.gather(machine)
-        frameworks = _frameworks(wanted, parts)
+    interrupts, vendors = Interrupts(), machines.Vendors()
+    parts = Parts(wanted, interrupts, tell)
+    parts.begin("facts")
+    machine, throttled = machines.describe(), throttling.core_throttles()
+    seen = facts.gather(machine, vendors)  # here Ctrl-C has its usual effect: a tool may hang for some s
+    with interrupts:
+        frameworks = _frameworks(wanted, vendors, parts)
         tried = _tried(wanted, frameworks, parts)
         parts.begin("cores")
         free = sum(spin.shares(seen.cores, SPIN)) if seen.cores else None
@@ -97,9 +109,11 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
     return Checkup(machine, seen, frameworks, tried, free, hurt, heard, _kept(wanted.store))
 
 
-def _frameworks(wanted: Wanted, parts: Parts) -> tuple[Installed, ...]:
+def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tuple[Installed, ...]:
     """Each framework as its own process sees it."""
-    found: dict[str, dict[str, Any]] = probe(wanted.python, wanted.frameworks, parts.look)["frameworks"]
+    began = time.monotonic()
+    found: dict[str, dict[str, Any]] = probe(wanted.python, wanted.frameworks, parts.look, vendors)["frameworks"]
+    parts.start = time.monotonic() - began
     return tuple(_installed(name, one) for name, one in found.items())
 
 
@@ -112,11 +126,12 @@ def _installed(name: str, one: dict[str, Any]) -> Installed:
 
 def _tried(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tuple[Tried, ...]:
     found: list[Tried] = []
-    for one in frameworks:
-        for device in features.kinds(one.devices):
-            parts.begin("features", f"of {device.name}")
-            examiner = features.Examiner(wanted.python, parts.look, one.name, device.name)
-            found += examiner.examine(features.names(one.name, wanted.quick))
+    several = [(one.name, device.name) for one in frameworks for device in features.kinds(one.devices)]
+    parts.devices = len(several)
+    for number, (framework, device) in enumerate(several):
+        parts.begin("features", f"of {device}", number / len(several))
+        examiner = features.Examiner(wanted.python, parts.look, framework, device)
+        found += examiner.examine(features.names(framework, wanted.quick))
     return tuple(found)
 
 
@@ -124,12 +139,16 @@ def _threads(
     wanted: Wanted, frameworks: Sequence[Installed], seen: Facts, free: float | None, parts: Parts
 ) -> Threads | None:
     """The first framework that runs, under several settings of its threads; None where there is nothing to try."""
-    parts.begin("threads")
     one = next((one for one in frameworks if not one.error), None)
     settings = threads.worth_trying(one.threads, free, seen.env) if one else []
     if one is None or not settings:
         return None
-    return threads.measure(wanted.python, parts.look, one.name, one.threads, settings)
+    parts.ways = 1 + len(settings)
+
+    def begin(number: int) -> None:
+        parts.begin("threads", f"{number + 1} of {threads.SETS}", number / threads.SETS)
+
+    return threads.measure(wanted.python, parts.look, one.name, one.threads, settings, begin)
 
 
 def _kept(name: str | None) -> Kept:

@@ -18,7 +18,7 @@ from mldyno.intervals import half_width, mean, median
 from mldyno.records import Case
 from mldyno.runner.worker_process import Ended, WorkerProcess
 
-SETS = 3  # of fresh processes
+SETS = 4  # of fresh processes
 TURNS = 4  # of each process
 TURN, WARM_UP = 0.3, 0.5  # s
 PATIENCE = 60.0  # s for one process in all
@@ -39,13 +39,24 @@ def worth_trying(threads: int | None, free: float | None, env: Env) -> list[Env]
     return found
 
 
-def measure(python: str, check: Check, framework: str, threads: int | None, settings: Sequence[Env]) -> Threads | None:
-    """The step as it is and under each setting, and how many times as fast that is; None where it can't be run."""
+def measure(
+    python: str,
+    check: Check,
+    framework: str,
+    threads: int | None,
+    settings: Sequence[Env],
+    begin: Callable[[int], None] = lambda number: None,
+) -> Threads | None:
+    """The step as it is and under each setting, and how many times as fast that is; None where it can't be run.
+
+    `begin` hears the number of each set of processes, from 0 on.
+    """
     several: list[Env] = [{}, *settings]
     times: list[list[float]] = [[] for _ in several]
     chance = random.Random(len(several))
     try:
-        for _ in range(SETS):
+        for number in range(SETS):
+            begin(number)
             for seen, step in zip(times, _one_set(python, check, framework, several, chance), strict=True):
                 seen.append(step)
     except Ended:

@@ -81,6 +81,8 @@ class Torch:
         warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
         import torch
 
+        if not hasattr(torch, "accelerator"):
+            raise Unsupported(f"torch {torch.__version__} is too old: mldyno needs 2.6 or newer")
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.allow_tf32 = False
         self.torch = torch

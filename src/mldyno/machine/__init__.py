@@ -1,7 +1,7 @@
 """What this machine is, and what vendors say of its devices. Never raises: what can't be found out is unknown or None.
 
 One file for each source: `_linux` (/proc and /sys), `_apple` (sysctl, ioreg, system_profiler), `_nvidia`
-(the driver's library, nvidia-smi), `_memory`. Those that read what a tool prints are functions of its text.
+(the driver's library, nvidia-smi), `_cgroup`, `_memory`. Those that read what a tool prints are functions of its text.
 The host's name is left out on purpose: records are made to be passed on.
 """
 
@@ -10,50 +10,41 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Iterable
 
 from mldyno import tools
 from mldyno.machine import _linux
+from mldyno.machine._cgroup import cores as cores_allowed
 from mldyno.machine._devices import Vendors
+from mldyno.machine._linux import cards as cards_on_bus
 from mldyno.machine._memory import available_memory, resident_memory, total_memory
 from mldyno.records import Device, Machine
 from mldyno.units import count
 
-__all__ = ["Vendors", "available_memory", "describe", "resident_memory", "total_memory"]
-
-T = TypeVar("T")
+__all__ = ["Vendors", "available_memory", "cards_on_bus", "cores_allowed", "describe", "resident_memory",
+           "total_memory"]  # fmt: skip
 
 
 def describe(devices: Iterable[Device] = ()) -> Machine:
     """The facts of this machine; MLDYNO_MACHINE gives it a name of the user's choice."""
-    cpu = _known(_cpu_name, "unknown")
-    cores = _known(_cores, None)
-    memory = _known(total_memory, None)
+    cpu = tools.attempt(_cpu_name, "unknown")
+    cores = tools.attempt(_cores, None)
+    memory = tools.attempt(total_memory, None)
     size = f", {round(memory / 2**30)} GB" if memory else ""
     name = os.environ.get("MLDYNO_MACHINE") or f"{cpu}, {count(cores, 'core') if cores else '? cores'}{size}"
     return Machine(
         name=name,
-        system=_known(platform.system, "") or "unknown",
-        release=_known(platform.release, "") or "unknown",
-        arch=_known(platform.machine, "") or "unknown",
+        system=tools.attempt(platform.system, "") or "unknown",
+        release=tools.attempt(platform.release, "") or "unknown",
+        arch=tools.attempt(platform.machine, "") or "unknown",
         cpu=cpu,
         cores=cores,
         memory=memory,
         devices=tuple(devices),
-        power=_known(_power, "unknown"),
-        virtualised=_known(_virtualised, None),
-        low_power=_known(_low_power, None),
+        power=tools.attempt(_power, "unknown"),
+        virtualised=tools.attempt(_virtualised, None),
+        low_power=tools.attempt(_low_power, None),
     )
-
-
-def _known(find: Callable[[], T], otherwise: T) -> T:
-    try:
-        return find()
-    except Exception:
-        return otherwise
 
 
 def _cpu_name() -> str:
@@ -61,7 +52,7 @@ def _cpu_name() -> str:
     if sys.platform == "darwin":
         return tools.ask("sysctl", "-n", "machdep.cpu.brand_string") or "unknown"
     if sys.platform == "linux":
-        found = _linux.cpu_name(_linux.read(Path("/proc/cpuinfo")))
+        found = _linux.cpu_name(tools.read("/proc/cpuinfo"))
     return found or platform.processor() or "unknown"
 
 
@@ -85,7 +76,7 @@ def _virtualised() -> bool | None:
         answer = tools.ask("sysctl", "-n", "kern.hv_vmm_present")
         return answer == "1" if answer else None
     if sys.platform == "linux":
-        return _linux.virtualised(_linux.read(Path("/proc/cpuinfo")))
+        return _linux.virtualised(tools.read("/proc/cpuinfo"))
     return None
 
 
@@ -95,6 +86,6 @@ def _low_power() -> bool | None:
         lines = [line.split() for line in tools.ask("pmset", "-g").splitlines() if "lowpowermode" in line]
         return lines[0][-1] == "1" if lines else None
     if sys.platform == "linux":
-        with suppress(OSError):
-            return Path("/sys/firmware/acpi/platform_profile").read_text().strip() == "low-power"
+        profile = tools.read("/sys/firmware/acpi/platform_profile")
+        return profile == "low-power" if profile else None
     return None

@@ -42,9 +42,9 @@ class Vendors:
         if kind == "cpu" and device.title == UNNAMED:  # one that has a name is not this machine's, but a rehearsal's
             return self._cpu
         if kind == "mps":
-            return self._metal
+            return self.metal
         if kind == "cuda":
-            return _nvidia.found_among(self._cards, device.title, device.facts)
+            return _nvidia.found_among(self.nvidia_cards, device.title, device.facts)
         if kind == "xpu":
             return Told(facts=self._of_product(device.facts))
         return Told()
@@ -64,11 +64,18 @@ class Vendors:
         return _apple.settings()
 
     @cached_property
-    def _metal(self) -> Told:
+    def metal(self) -> Told:
+        """The GPU of this Mac."""
         return _apple.gpu(self._settings)
 
     @cached_property
-    def _cards(self) -> list[Told]:
+    def nvidia_driver(self) -> _nvidia.Driver:
+        """NVIDIA's driver, and what is wrong with it."""
+        return _nvidia.driver()
+
+    @cached_property
+    def nvidia_cards(self) -> list[Told]:
+        """NVIDIA's cards, as their driver knows them."""
         return _nvidia.cards()
 
     @cached_property

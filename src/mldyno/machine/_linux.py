@@ -1,4 +1,4 @@
-"""The CPU and Intel's GPUs as the Linux kernel describes them, in /proc and /sys.
+"""The CPU and GPUs as the Linux kernel describes them, in /proc and /sys.
 
 Every file may be missing or not readable, as in containers and virtual machines: then it says nothing.
 `root` is where the two lie; tests have trees of their own.
@@ -9,22 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from mldyno.machine._facts import Facts, Told, known, quantity, words
+from mldyno.tools import read
 
 ROOT = Path("/")
-MOST = 1 << 20  # B of a file that are read
 INTEL = "0x8086"  # Intel's number among the makers of PCI devices
+Maker = Literal["nvidia", "amd", "intel"]
+MAKERS: dict[str, Maker] = {"0x10de": "nvidia", "0x1002": "amd", INTEL: "intel"}
+DISPLAY, PROCESSING = "0x03", "0x12"  # classes of PCI devices
+ARC = ("0x56", "0xe2", "0x0bd")  # Intel's cards; what is built into its older CPUs no framework can use
 HIGHEST = 1 << 16  # number of a CPU that is believed
-
-
-def read(path: Path) -> str:
-    """A file of the kernel's, without the space around it; empty where it is missing or may not be read."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(MOST).strip()
-    except OSError:
-        return ""
 
 
 # -- the CPU -------------------------------------------------------------------------------------
@@ -106,7 +102,18 @@ def _power_limit(root: Path) -> float | None:
     return found or None
 
 
-# -- Intel's GPUs --------------------------------------------------------------------------------
+# -- GPUs ----------------------------------------------------------------------------------------
+
+
+def cards(root: Path = ROOT) -> list[tuple[Maker, str]]:
+    """Makers and products of the cards on the PCI bus that could compute, whether they have a driver or not."""
+    found = []
+    for place in sorted((root / "sys/bus/pci/devices").glob("*")):
+        kind, maker, product = (read(place / name) for name in ("class", "vendor", "device"))
+        fits = maker in MAKERS and kind.startswith((DISPLAY, PROCESSING))
+        if fits and (maker != INTEL or product.startswith(ARC)):
+            found.append((MAKERS[maker], product))
+    return found
 
 
 def intel_gpus(root: Path = ROOT) -> list[Told]:

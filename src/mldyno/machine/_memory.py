@@ -7,6 +7,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from mldyno.machine import _cgroup
+
 
 def total_memory() -> int | None:
     """Memory in B that there is: the machine's, or the container's limit; None where that can't be found out."""
@@ -16,7 +18,7 @@ def total_memory() -> int | None:
         total = int(psutil.virtual_memory().total)
     except Exception:
         return None
-    limit = _cgroup_number("memory.max")
+    limit = _cgroup.number("memory.max")
     return min(total, limit) if limit else total
 
 
@@ -26,9 +28,9 @@ def available_memory() -> int | None:
         free = _free()
     except Exception:
         free = None
-    limit, used = _cgroup_number("memory.max"), _cgroup_number("memory.current")
+    limit, used = _cgroup.number("memory.max"), _cgroup.number("memory.current")
     if limit is not None and used is not None:
-        left = limit - used + (_cgroup_cache() or 0)
+        left = limit - used + (_cgroup.row("memory.stat", "inactive_file") or 0)
         return left if free is None else min(free, left)
     return free
 
@@ -55,20 +57,3 @@ def _free() -> int | None:
     import psutil
 
     return int(psutil.virtual_memory().available)
-
-
-def _cgroup_number(name: str) -> int | None:
-    """A number of this process's memory control group (version 2); None where there is no limit."""
-    with suppress(OSError, ValueError):
-        place = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
-        return int((Path("/sys/fs/cgroup") / place / name).read_text())
-    return None
-
-
-def _cgroup_cache() -> int | None:
-    """File cache in B that the container can give back."""
-    with suppress(OSError, ValueError, StopIteration):
-        place = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
-        lines = (Path("/sys/fs/cgroup") / place / "memory.stat").read_text().splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("inactive_file ")))
-    return None

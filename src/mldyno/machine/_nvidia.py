@@ -1,7 +1,8 @@
 """NVIDIA's cards, as their driver describes them: through its library, or else through `nvidia-smi`.
 
 Both number the cards in another order than CUDA, and CUDA_VISIBLE_DEVICES renumbers them once more.
-So a device is found among them by its UUID.
+So a device is found among them by its UUID. Which CUDA the driver takes stands only in the heading of
+`nvidia-smi`, and why it fails only in what that prints then.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from mldyno import tools
 from mldyno.machine import _nvml
@@ -22,15 +25,51 @@ FIELDS: dict[str, tuple[str, float]] = {
     "power_limit": ("enforced.power.limit", 1.0), "clock": ("clocks.max.sm", 1e6),
     "memory_clock": ("clocks.max.memory", 1e6), "memory": ("memory.total", 2.0**20),
 }  # fmt: skip
+SMI = "nvidia-smi"
 QUERY = f"--query-gpu={','.join(field for field, _ in FIELDS.values())}"
 PACKAGE = "pynvml"  # of nvidia-ml-py
 TEXTS = ("name", "uuid", "pci_bus", "driver")
+KERNELS_OWN = "/proc/driver/nvidia/version"
+_VERSION = re.compile(r"(?:(?:Driver|KMD) Version:|Kernel Module(?: for \S+)?)\s+(\d+(?:\.\d+)*)")  # KMD: from 610 on
+_CUDA = re.compile(r"CUDA (?:UMD )?Version\s*:\s*(\d+(?:\.\d+)*)")
 _UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Driver:
+    """NVIDIA's driver: its version, the newest CUDA that it takes, its own words where it fails; empty if unknown."""
+
+    version: str = ""
+    cuda: str = ""
+    fault: str = ""
+
+
+def driver() -> Driver:
+    """The driver as `nvidia-smi` tells of it; where that is missing or fails, as the kernel does."""
+    if shutil.which(SMI) is None:
+        return from_heading(tools.read(KERNELS_OWN))
+    heading = tools.hear(SMI)
+    if heading.code == 0:
+        return from_heading(heading.said)
+    return replace(from_heading(tools.read(KERNELS_OWN)), fault=_fault(heading))
+
+
+def _fault(heading: tools.Answer) -> str:
+    """Why the tool failed, in its own words if it has any."""
+    if heading.code is None:
+        return f"{SMI} gave no answer within {tools.PATIENCE:.0f} s"
+    return words(heading.said.partition("\n")[0]) or f"{SMI} ended with exit code {heading.code}"
+
+
+def from_heading(text: str) -> Driver:
+    """The driver from the heading that `nvidia-smi` prints, or from the kernel's own file."""
+    version, cuda = _VERSION.search(text), _CUDA.search(text)
+    return Driver(version.group(1) if version else "", cuda.group(1) if cuda else "")
 
 
 def cards() -> list[Told]:
     """All cards of this machine; none where neither the library nor the tool answers."""
-    return _of_library() or from_smi(tools.ask("nvidia-smi", QUERY, "--format=csv,noheader,nounits"))
+    return _of_library() or from_smi(tools.ask(SMI, QUERY, "--format=csv,noheader,nounits"))
 
 
 def _of_library() -> list[Told]:

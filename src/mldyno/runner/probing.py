@@ -13,9 +13,14 @@ from mldyno.runner.worker_process import Ended, WorkerProcess
 PATIENCE = 120.0  # s
 
 
-def probe(python: str, frameworks: Sequence[str], check_interrupt: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def probe(
+    python: str,
+    frameworks: Sequence[str],
+    check_interrupt: Callable[[], None] = lambda: None,
+    vendors: Vendors | None = None,
+) -> dict[str, Any]:
     """Versions, threads, devices and support of each framework by name, with what vendors say; or its `error`."""
-    answer, vendors = seen(python, frameworks, check_interrupt), Vendors()
+    answer, vendors = seen(python, frameworks, check_interrupt), vendors or Vendors()
     for found in answer["frameworks"].values():
         if "devices" in found:
             found["devices"] = [asdict(one) for one in vendors.describe(Device(**seen) for seen in found["devices"])]

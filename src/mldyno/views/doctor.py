@@ -12,15 +12,14 @@ from mldyno import __version__
 from mldyno.analysis.findings import CLEAR, Finding, best_setting, by_device, error_words, of
 from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, Threads, Tried
 from mldyno.analysis.unused_gpu import CALLED
-from mldyno.records import Device, Fact
-from mldyno.units import count, digits, show, show_bytes, show_percent, show_seconds
+from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
+from mldyno.views.devices import device_line
 
 WIDTH = 80
 OUTCOMES = {
     "works": "works", "wrong": "wrong numbers", "unsupported": "not supported", "fallback": "left to the CPU",
     "crashed": "crashed", "timeout": "timed out", "failed": "failed",
 }  # fmt: skip
-UNITS = {"clock": "1/s", "limit": "W", "power": "W", "memory": "B"}  # by the last word of a device's fact
 Rows = Iterator[tuple[str, str]]
 
 
@@ -65,6 +64,7 @@ def _machine(checkup: Checkup) -> Rows:
     yield "cores", _cores(checkup)
     yield "memory", _memory(facts)
     yield "power", _power(facts)
+    yield "clock", _clock(facts) or "unknown: the system tells neither governor nor heat"
     yield "GPUs", _gpus(facts)
     yield "Python", f"{platform.python_version()}, mldyno {__version__}"
     yield "packages", _listed(*(f"{name} {version}" for name, version in facts.packages.items())) or "no framework"
@@ -90,15 +90,19 @@ def _memory(facts: Facts) -> str:
 
 
 def _power(facts: Facts) -> str:
-    """Where the power comes from, and what sets the CPU's clock."""
+    """Where the power comes from, and whether it is saved."""
     battery = f"battery at {show_percent(facts.battery)}" if facts.battery is not None else ""
     saving = {True: "low-power mode", False: "full power", None: ""}[facts.low_power]
-    governor = f"governor {facts.governor}{f' ({facts.scaling})' if facts.scaling else ''}" if facts.governor else ""
-    limit = f"CPU held at {show_percent(facts.speed_limit)}" if facts.speed_limit is not None else ""
-    heat = {None: "heat unknown", True: "slowed down for heat", False: "not slowed down for heat"}[
-        None if facts.throttles is None else facts.throttles > 0
-    ]
-    return _listed(facts.power, battery, saving, governor, limit or heat)
+    return _listed(facts.power, battery, saving)
+
+
+def _clock(facts: Facts) -> str:
+    """What sets the CPU's clock, and whether heat holds it down."""
+    driver = f" ({facts.scaling})" if facts.scaling else ""
+    governor = f"governor {facts.governor}{driver}" if facts.governor else ""
+    limit = f"the CPU may have {show_percent(facts.speed_limit)} of its speed" if facts.speed_limit is not None else ""
+    heat = "" if facts.throttles is None else f"{'' if facts.throttles else 'not '}slowed down for heat"
+    return _listed(governor, f"prefers {facts.preference}" if facts.preference else "", limit, heat)
 
 
 def _gpus(facts: Facts) -> str:
@@ -116,7 +120,7 @@ def _frameworks(checkup: Checkup) -> Rows:
         threads = count(one.threads, "thread") if one.threads else ""
         yield one.name, _listed(*words, threads, _built_for(one))
         for device in one.devices:
-            yield f"  {device.name}", _device(device)
+            yield f"  {device.name}", device_line(device)
 
 
 def _built_for(one: Installed) -> str:
@@ -124,22 +128,6 @@ def _built_for(one: Installed) -> str:
         return ""
     names = [called for name, called in CALLED.items() if one.support.get(name)]
     return f"built for {' and '.join(names)}" if names else "built for the CPU only"
-
-
-def _device(device: Device) -> str:
-    memory = show_bytes(device.memory) if device.memory else ""
-    return _listed(device.title, memory, *(f"{_fact(name, value)}" for name, value in device.facts.items()))
-
-
-def _fact(name: str, value: Fact) -> str:
-    """A fact of a device in words; its unit is that of its kind."""
-    words = name.replace("_", " ")
-    if isinstance(value, bool) or value is None:
-        return f"{words}: {'unknown' if value is None else 'yes' if value else 'no'}"
-    if isinstance(value, str):
-        return f"{words} {value}"
-    unit = UNITS.get(words.split()[-1])
-    return f"{words} {show(value, unit) if unit else f'{value:,}'}"
 
 
 def _features(tried: list[Tried]) -> Rows:
@@ -166,9 +154,16 @@ def _threads(checkup: Checkup, threads: Threads) -> Rows:
     for one in threads.settings:
         if one.ratio is None or one.low is None or one.high is None:
             continue
-        clear = "clearly faster" if one.low > CLEAR else "clearly slower" if one.high < 1 / CLEAR else "no clear gain"
-        most = ", the best" if one is best and len(threads.settings) > 1 else ""
+        clear = _clear(one.low, one.high)
+        most = ", the one to set" if one is best and len(threads.settings) > 1 else ""
         yield one.name, f"{digits(one.ratio)}x ({digits(one.low)}-{digits(one.high)}) as fast: {clear}{most}"
+
+
+def _clear(low: float, high: float) -> str:
+    """What an interval of a ratio says."""
+    if low > CLEAR or high < 1 / CLEAR:
+        return "clearly faster" if low > CLEAR else "clearly slower"
+    return "about the same" if low > 1 / CLEAR and high < CLEAR else "not clear"
 
 
 def _noise(noise: Noise) -> Rows:
