@@ -168,5 +168,5 @@ def test_memory_is_foreseen_by_the_size_of_the_numbers() -> None:
 
     on_device = {precision: foreseen(precision, "cuda:0") for precision in ("fp64", "fp32", "bf16")}
     assert on_device["fp64"] == pytest.approx(2 * on_device["fp32"], rel=0.01)
-    assert on_device["bf16"] == pytest.approx(on_device["fp32"] / 2, rel=0.01)
+    assert on_device["bf16"] == pytest.approx(on_device["fp32"] / 2, rel=0.02)  # a batch is drawn in fp32
     assert foreseen("bf16", "cpu") > on_device["fp32"]  # there it is built in fp32, and cast

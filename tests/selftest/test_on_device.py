@@ -110,6 +110,9 @@ def test_a_device_without_events_or_counters_is_not_blamed_for_it() -> None:
     assert (events.ok, events.n, events.note) == (True, 0, "this device has no events that tell time")
     (counted,) = on_device.memory(rows({"known": 100, "counted": None}))
     assert (counted.ok, counted.n, counted.note) == (True, 0, "this device does not count its memory")
+    (counted,) = on_device.memory(rows({"known": 100, "counted": 1024, "by": "driver"}))
+    assert (counted.ok, counted.n) == (True, 0)
+    assert "only its driver counts its memory" in counted.note
 
 
 @pytest.mark.parametrize(

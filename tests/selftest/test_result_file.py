@@ -25,7 +25,8 @@ MEASURES = [
 
 
 def written(path: Path, measures: list[Measure]) -> Any:
-    machine = Machine("a Mac", devices=(Device("mps", "torch", "M3", 1 << 30),))
+    facts = {"driver": "1.2", "uuid": "GPU-5a0f", "pci_bus": "00000000:3B:00.0"}
+    machine = Machine("a Mac", devices=(Device("mps", "torch", "M3", 1 << 30, facts),))
     software = {"python": "3.11", "versions": {"torch": "2.13.0"}, "threads": 8}
     content = result_file.document(measures, "mps", "torch", True, 12.34, machine, software)
     result_file.write(str(path), content)
@@ -56,6 +57,11 @@ def test_it_names_neither_the_host_nor_the_users_folder(tmp_path: Path) -> None:
     assert found["measures"][0]["note"] == "no file ~/models/secret"
     assert str(Path.home()) not in path.read_text(encoding="utf-8")
     assert platform.node() not in path.read_text(encoding="utf-8")
+
+
+def test_it_says_what_a_card_is_and_not_which_one(tmp_path: Path) -> None:
+    (device,) = written(tmp_path / "result.json", MEASURES)["machine"]["devices"]
+    assert (device["title"], device["facts"]) == ("M3", {"driver": "1.2"})
 
 
 def test_a_place_that_can_not_be_written_to_is_told(tmp_path: Path) -> None:

@@ -49,6 +49,11 @@ def operations_of(func: Any, args: Any, kwargs: Any, made: Any) -> float:
     return 0.0 if formula is None else float(formula(*args, **kwargs, out_val=made))
 
 
+def is_product(func: Any) -> bool:
+    """Whether an operation is a product of two matrices."""
+    return func.overloadpacket in (aten.mm, aten.addmm, aten.bmm)
+
+
 def tensors(what: Any) -> list[Any]:
     """All tensors in arguments or results."""
     return [one for one in tree_leaves(what) if isinstance(one, torch.Tensor)]

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from mldyno import plugins
-from mldyno.frameworks import Framework, Kernel
+from mldyno.frameworks import Framework, Kernel, Unsupported
 from mldyno.intervals import paired
 from mldyno.measure import clock
 from mldyno.measure.blocks import Blocks
@@ -101,13 +101,15 @@ def memory(wish: Wish, detail: str) -> Iterator[Row]:
     kept.append(wish.framework.product(wish.case, KNOWN))
     after = program.device_peak()
     counted = None if before is None or after is None else after - before
-    yield {"known": 3 * 4 * KNOWN**2, "counted": counted}
+    yield {"known": 3 * 4 * KNOWN**2, "counted": counted, "by": program.facts.get("device_peak_by")}
 
 
 def overflow(wish: Wish, detail: str) -> Iterator[Row]:
     """What comes of asking for twice the memory there is; and whether the device computes after that."""
-    found = next(one for one in wish.framework.devices() if one.name == wish.device)
-    asked = 2 * (found.memory or UNKNOWN_MEMORY)
+    sizes = {one.name: one.memory for one in wish.framework.devices()}
+    if wish.device not in sizes:
+        raise Unsupported(f"no device '{wish.device}' here any more; {wish.framework.name} sees {', '.join(sizes)}")
+    asked = 2 * (sizes[wish.device] or UNKNOWN_MEMORY)
     status, reason = "ok", "so much was given"
     try:
         wish.framework.hold(wish.case, asked)

@@ -68,6 +68,9 @@ def memory(heard: Heard) -> list[Measure]:
     row = heard.rows[0]
     if row["counted"] is None:
         return [_measure(23, name, 0.0, None, target, True, heard, "1", "this device does not count its memory", 0)]
+    if row.get("by") == "driver":
+        note = "only its driver counts its memory, as it gives it out: in larger blocks"
+        return [_measure(23, name, 0.0, None, target, True, heard, "1", note, 0)]
     value = row["counted"] / row["known"]
     return [_measure(23, name, value, None, target, COUNTED[0] <= value <= COUNTED[1], heard, "1")]
 

@@ -1,6 +1,6 @@
 """The self-test's result as a file that can be sent on: what was measured, on what, and what it comes to.
 
-It holds no name of the host or the user. Its shape has a number of its own (`schema`), and is in the reference.
+It holds no name of the host or the user, and nothing that tells one card from another of its kind. Its shape has a number of its own (`schema`), and is in the reference.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from mldyno.store import transfer
 
 SCHEMA = 1
 KIND = "mldyno selftest"
+OF_ONE_CARD = ("uuid", "pci_bus")  # facts that say which card it is, not what it is
 
 
 def check_place(path: str) -> None:
@@ -55,11 +56,20 @@ def document(
         "framework": framework,
         "quick": quick,
         "seconds": round(seconds, 1),
-        "machine": asdict(machine),
+        "machine": asdict(_nameless(machine)),
         "software": dict(software),
         "measures": [asdict(one) for one in measures],
         "findings": findings(measures),
     }
+
+
+def _nameless(machine: Machine) -> Machine:
+    """The machine without what tells its cards from others of their kind."""
+    devices = []
+    for device in machine.devices:
+        facts = {name: fact for name, fact in device.facts.items() if name not in OF_ONE_CARD}
+        devices.append(replace(device, facts=facts))
+    return replace(machine, devices=tuple(devices))
 
 
 def findings(measures: Sequence[Measure]) -> list[dict[str, Any]]:
@@ -74,9 +84,9 @@ def findings(measures: Sequence[Measure]) -> list[dict[str, Any]]:
 def write(path: str, content: Mapping[str, Any]) -> None:
     """Write the result; the file appears in its place only when it is complete."""
     text = json.dumps(_finite(content), indent=1, allow_nan=False)
-    home = str(Path.home())
-    if len(home) > 1:  # what a framework says may name files
-        text = text.replace(json.dumps(home)[1:-1], "~")
+    for home in {str(Path.home()), os.path.realpath(Path.home())}:
+        if len(home) > 1:  # what a framework says may name files
+            text = text.replace(json.dumps(home)[1:-1], "~")
     transfer.write([text], path, "jsonl")
 
 
