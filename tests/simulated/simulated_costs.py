@@ -36,8 +36,8 @@ class Costs:
         """Time in s of an operation on these arguments that gave this."""
         arithmetic = memory = 0.0
         if self.rate and (operations := operations_of(func, args, kwargs, made)):
-            first = next(one for one in tensors((args, kwargs)) if one.is_floating_point())
-            arithmetic = operations / (self.rate * (self.half if first.dtype in HALF else 1.0))
+            halved = any(one.dtype in HALF for one in tensors((args, kwargs)))
+            arithmetic = operations / (self.rate * (self.half if halved else 1.0))
         if self.bandwidth:
             memory = sum(size(one) for one in tensors((args, kwargs, made))) / self.bandwidth
         return self.kernel + max(arithmetic, memory)

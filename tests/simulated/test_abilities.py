@@ -22,6 +22,7 @@ from mldyno.selftest.contract import Heard
 KERNEL = 1e-3
 ROOM, RATE = 64 << 20, 2e10
 PER_ITEM = 2 * (1024 * 512 + 2 * 512 * 512 + 512 * 2)  # operations of a forward step of mlp
+ARITHMETIC = 2 * PER_ITEM / RATE  # s of a step of two items
 HALVES = ["bfloat16", "bfloat16", "float16", "float16"]
 FULL = ["float32"] * 4
 
@@ -54,25 +55,24 @@ def test_an_operation_costs_its_launch_and_the_longer_of_arithmetic_and_bytes(tr
 @pytest.mark.parametrize(("placement", "copies", "size"), [("host", 1, 8192), ("roundtrip", 2, 8192 + 16)])
 def test_the_harness_sees_what_a_copy_costs(placement: str, copies: int, size: int, tried: dict[str, Any]) -> None:
     found = tried["transfer"][placement]
-    known = (7 + copies) * KERNEL + 2 * PER_ITEM / RATE + size / 1e6 + 2 * ISSUE
+    known = (7 + copies) * KERNEL + ARITHMETIC + size / 1e6 + 2 * ISSUE
     assert (found["status"], found["reason"]) == ("ok", "")
     assert found["step"] == pytest.approx(known, rel=0.005)
 
 
-@pytest.mark.parametrize(("placement", "copies"), [("device", 0), ("host", 1), ("roundtrip", 2)])
+@pytest.mark.parametrize(("placement", "copies", "size"), [("device", 0, 0), ("host", 1, 8192), ("roundtrip", 2, 8208)])
 @pytest.mark.parametrize("kernel", [0.2e-3, 5e-3, 1.0])
 def test_the_harness_reports_the_known_truth_within_half_a_percent(
-    kernel: float, placement: str, copies: int, tried: dict[str, Any]
+    kernel: float, placement: str, copies: int, size: int, tried: dict[str, Any]
 ) -> None:
     found = tried["truths"][f"{kernel} {placement}"]
-    known = (7 + copies) * kernel + (
-        2 * ISSUE if copies else 0.0
-    )  # the copy in, and then a kernel, find an idle device
+    known = (7 + copies) * kernel + ARITHMETIC
+    known += 2 * ISSUE if copies else 0.0  # the copy in, and then the first kernel, find an idle device
     assert (found["status"], found["reason"], found["device_seen"]) == ("ok", "", "sim:0")
     assert found["step"] == pytest.approx(known, rel=0.005)
     assert found["events_share"] == pytest.approx(1.0, abs=0.02)
     assert found["checks"]["agrees"] is True
-    assert found["late_changes"] == 0
+    assert (found["late_changes"], found["copied_per_step"]) == (0, size)
     if placement != "host":
         assert (found["drained_share"] > 0.9) == (placement == "roundtrip")
 
@@ -80,7 +80,7 @@ def test_the_harness_reports_the_known_truth_within_half_a_percent(
 def test_what_holds_a_case_up_is_known_and_is_told(tried: dict[str, Any]) -> None:
     told = {name: bound(record_of(found)) for name, found in tried["bounds"].items()}
     assert {name: one and one.kind for name, one in told.items()} == {name: name for name in told}
-    known = 8192 / 5e5 / (8e-3 + 8192 / 5e5)  # of a step, the copy of its batch
+    known = 8192 / 5e5 / (8e-3 + ARITHMETIC + 8192 / 5e5)  # of a step, the copy of its batch
     share = shares(record_of(tried["bounds"]["copy"]))
     assert share is not None
     assert share.copy == pytest.approx(known, rel=0.01)
@@ -105,13 +105,13 @@ def record_of(found: dict[str, Any]) -> Record:
 
 def test_a_wait_hidden_in_the_step_is_part_of_the_truth_and_is_seen(tried: dict[str, Any]) -> None:
     found = tried["waits"]["hidden"]
-    assert found["step"] == pytest.approx(35e-3 + ISSUE, rel=0.005)
+    assert found["step"] == pytest.approx(35e-3 + ARITHMETIC + ISSUE, rel=0.005)
     assert [one.code for one in record_of(found).warnings] == ["host-bound"]
 
 
 def test_without_the_wait_the_harness_would_be_off_by_far_and_the_case_is_wrong(tried: dict[str, Any]) -> None:
     found = tried["waits"]
-    assert found["waited_for"] == pytest.approx(35e-3, rel=0.005)
+    assert found["waited_for"] == pytest.approx(35e-3 + ARITHMETIC, rel=0.005)
     assert found["not_waited_for"] == pytest.approx(7e-3, rel=0.01)
     assert found["case"]["status"] == "wrong"
     assert "was not waited for" in found["case"]["reason"]
@@ -195,7 +195,6 @@ def test_a_device_whose_products_are_wrong_is_found_out(mode: str, tried: dict[s
     assert found[f"wrong {mode}"]["status"] == "wrong"
     assert "results differ from fp32 on the CPU by 0." in found[f"wrong {mode}"]["reason"]
     assert "at most 0.001 is allowed in fp32" in found[f"wrong {mode}"]["reason"]
-    assert found["within tolerance"]["checks"]["error"] == pytest.approx(0.05, abs=0.02)
 
 
 def test_memory_is_counted_reserved_in_segments_and_its_peaks_begin_anew(tried: dict[str, Any]) -> None:

@@ -64,19 +64,17 @@ def test_a_device_that_runs_out_of_memory_gives_an_oom(simulated: Simulated, sto
 
 def test_the_largest_batch_on_a_device_is_the_one_that_its_memory_holds(simulated: Simulated) -> None:
     simulated({"kernel": 1e-6, "virtual": True, "capacity": 64 << 20})
-    found = api.max_batch("mlp", device="sim", batch=256)
-    for mode, search in found.items():
-        assert search.fits is not None
-        assert search.too_large is not None
-        assert search.too_large.batch - search.fits.batch <= max(1, search.fits.batch // 64), mode
-        assert search.fits.peak is not None
-        assert 0.95 * (64 << 20) < search.fits.peak <= 64 << 20
-        assert search.too_large.reason
-    assert found["train"].fits.batch < found["infer"].fits.batch  # type: ignore[union-attr]
+    search = api.max_batch("mlp", modes=["train"], device="sim", batch=1024)["train"]
+    assert search.fits is not None
+    assert search.too_large is not None
+    assert search.too_large.batch - search.fits.batch <= max(1, search.fits.batch // 64)
+    assert search.fits.peak is not None
+    assert 0.95 * (64 << 20) < search.fits.peak <= 64 << 20
+    assert "out of memory" in search.too_large.reason
 
 
 def test_memory_on_a_device_is_foreseen_and_held_against_what_it_has(simulated: Simulated, store: Store) -> None:
-    simulated({"kernel": 1e-6, "virtual": True, "capacity": 64 << 20})
+    simulated({"kernel": 1e-6, "rate": 1e10, "virtual": True, "capacity": 64 << 20})
     plan = api.make_plan(["mlp"], {"device": ["sim"], "mode": ["infer"], "batch": ["256", "8192"]})
     small, large = api.foretell(plan, store)
     assert (small.fits, large.fits, large.note) == (True, False, "won't fit")
@@ -87,7 +85,7 @@ def test_memory_on_a_device_is_foreseen_and_held_against_what_it_has(simulated: 
 def test_a_device_reads_batches_from_disk_and_has_its_kernels_counted(
     simulated: Simulated, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simulated({"kernel": 1e-7, "virtual": True, "capacity": 1 << 30})
+    simulated({"kernel": 1e-7, "rate": 1e10, "virtual": True, "capacity": 64 << 20})
     monkeypatch.setenv("MLDYNO_DATA", str(tmp_path))
     settings: dict[str, Any] = {"data": "synthetic", "steps": 5, "repeats": 1, "budget": 0.1}
     (record,) = api.run("mnist-cnn", device="sim", mode="infer", placement="loader", store=store, **settings).records
@@ -115,7 +113,7 @@ def test_where_an_accelerator_begins_to_win_is_found_within_one_step_of_a_sweep(
     assert 8 < truth < 16
     simulated({**ACCELERATOR, "cpu": CPU, "virtual": True})
     (found,) = api.crossover(
-        "mlp", smallest=4, largest=16, device=["cpu", "sim"], mode="infer", store=store,
+        "mlp", smallest=8, largest=16, device=["cpu", "sim"], mode="infer", store=store,
         settings={"steps": 20, "repeats": 1},
     )  # fmt: skip
     for outcome in found.tried:
@@ -125,8 +123,7 @@ def test_where_an_accelerator_begins_to_win_is_found_within_one_step_of_a_sweep(
     assert (found.base, found.other, found.verdict) == ("cpu", "sim", "crosses")
     (crossing,) = found.crossings
     assert (crossing.below, crossing.above, crossing.winner) == (8, 16, 1)
-    assert crossing.low <= truth <= crossing.high
-    assert crossing.size == pytest.approx(truth, rel=0.1)
+    assert crossing.size == pytest.approx(truth, rel=0.02)
 
 
 def test_a_device_that_disappears_is_told_and_nothing_is_measured_in_its_place(

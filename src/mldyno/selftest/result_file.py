@@ -1,6 +1,7 @@
 """The self-test's result as a file that can be sent on: what was measured, on what, and what it comes to.
 
-It holds no name of the host or the user, and nothing that tells one card from another of its kind. Its shape has a number of its own (`schema`), and is in the reference.
+It holds no name of the host or the user, and nothing that tells one card from another of its kind. Its shape has a
+number of its own (`schema`), and is in the reference.
 """
 
 from __future__ import annotations
