@@ -115,6 +115,12 @@ def test_a_device_without_events_or_counters_is_not_blamed_for_it() -> None:
     assert "only its driver counts its memory" in counted.note
 
 
+def test_what_befell_several_precisions_is_told_once() -> None:
+    lost = [case(precision, mode, "failed", "lost") for precision in ("fp16", "bf16") for mode in ("infer", "train")]
+    note = cases(case("fp32"), *lost)[2].note
+    assert note == "fp32 infer off by 1.0e-07; fp16 infer, fp16 train, bf16 infer, bf16 train failed: lost"
+
+
 @pytest.mark.parametrize(
     ("found", "note"),
     [

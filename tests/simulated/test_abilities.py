@@ -61,7 +61,7 @@ def test_the_harness_sees_what_a_copy_costs(placement: str, copies: int, size: i
 
 
 @pytest.mark.parametrize(("placement", "copies", "size"), [("device", 0, 0), ("host", 1, 8192), ("roundtrip", 2, 8208)])
-@pytest.mark.parametrize("kernel", [0.2e-3, 5e-3, 1.0])
+@pytest.mark.parametrize("kernel", [0.2e-3, 5e-3, 0.5])
 def test_the_harness_reports_the_known_truth_within_half_a_percent(
     kernel: float, placement: str, copies: int, size: int, tried: dict[str, Any]
 ) -> None:
@@ -105,7 +105,7 @@ def record_of(found: dict[str, Any]) -> Record:
 
 def test_a_wait_hidden_in_the_step_is_part_of_the_truth_and_is_seen(tried: dict[str, Any]) -> None:
     found = tried["waits"]["hidden"]
-    assert found["step"] == pytest.approx(35e-3 + ARITHMETIC + ISSUE, rel=0.005)
+    assert found["step"] == pytest.approx(7 * 0.2e-3 + ARITHMETIC + ISSUE, rel=0.005)
     assert [one.code for one in record_of(found).warnings] == ["host-bound"]
 
 

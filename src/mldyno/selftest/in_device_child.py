@@ -2,7 +2,8 @@
 
 Run as `python -m mldyno.selftest.in_device_child JSON`, with the framework, the device, the tasks and how many
 comparisons to make. Prints one JSON object a line: that a task has begun, what it found, that it failed, that it is
-done. A device may end the process at any time; the parent goes on with the task behind the one that did.
+done. A device may end the process at any time; the parent goes on with the task behind the one that did. After an
+error that leaves the device unusable the process ends by itself.
 """
 
 from __future__ import annotations
@@ -204,6 +205,17 @@ TASKS: dict[str, Callable[[Wish, str], Iterator[Row]]] = {
 }  # fmt: skip
 
 
+def computes(wish: Wish) -> bool:
+    """Whether the device still does; some errors leave it unusable for the rest of the process."""
+    try:
+        product = wish.framework.product(wish.case, SMALLEST)
+        product.run(1)
+        product.synchronize()
+    except Exception:
+        return False
+    return True
+
+
 def tell(task: str, what: str, row: Row) -> None:
     """One line for the parent."""
     sys.stdout.write(json.dumps({"task": task, "is": what, "row": row}) + "\n")
@@ -220,13 +232,18 @@ def main() -> None:
         name, _, detail = task.partition(" ")
         tell(task, "begun", {})
         tidy()
+        failed = False
         try:
             for row in TASKS[name](wish, detail):
                 tell(task, "found", row)
+                failed = failed or row.get("status") == "failed"
         except Exception as error:
+            failed = True
             status, reason = failure(framework.name, error)
             tell(task, "failed", {"status": status, "reason": reason})
         tell(task, "done", {})
+        if failed and not computes(wish):
+            return
 
 
 if __name__ == "__main__":

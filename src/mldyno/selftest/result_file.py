@@ -21,6 +21,7 @@ from mldyno.errors import MldynoError
 from mldyno.records import Machine
 from mldyno.selftest.measures import Measure
 from mldyno.store import transfer
+from mldyno.units import show_percent
 
 SCHEMA = 1
 KIND = "mldyno selftest"
@@ -75,11 +76,14 @@ def _nameless(machine: Machine) -> Machine:
 
 def findings(measures: Sequence[Measure]) -> list[dict[str, Any]]:
     """What did not hold, in words."""
-    return [
-        {"measure": one.id, "finding": f"{one.name}: {one.value:.4g}, the target is {one.target}", "why": one.note}
-        for one in measures
-        if not one.ok
-    ]
+    return [{"measure": one.id, "finding": _finding(one), "why": one.note} for one in measures if not one.ok]
+
+
+def _finding(one: Measure) -> str:
+    if not one.n:
+        return f"{one.name}: nothing was measured"
+    value = show_percent(one.value) if one.unit == "share" else f"{one.value:.4g}"
+    return f"{one.name}: {value}, the target is {one.target}"
 
 
 def write(path: str, content: Mapping[str, Any]) -> None:
