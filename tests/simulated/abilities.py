@@ -218,7 +218,7 @@ def refusals() -> dict[str, list[str]]:
 def precisions() -> dict[str, dict[str, Any]]:
     """Every precision in both modes, as a worker sees it; convolutions and attention in some."""
     with settings(**SLOW):
-        found = {f"mlp {one} {mode}": judged(mode=mode, precision=one, batch=8) for one in PRECISIONS for mode in MODES}
+        found = {f"mlp {one} {mode}": judged(mode=mode, precision=one) for one in PRECISIONS for mode in MODES}
         found["mnist-cnn amp-fp16 train"] = judged("mnist-cnn", mode="train", precision="amp-fp16")
         found["bert-tiny amp-bf16 infer"] = judged("bert-tiny", precision="amp-bf16")
     return found
@@ -302,6 +302,8 @@ def two_devices() -> dict[str, Any]:
         torch._C._set_multithreading_enabled(True)
     with settings(devices=0):
         found["absent"] = judged()
+        found["contract"] = raised(Wish(plugins.framework("torch"), "sim", 1).check)
+        found["nowhere"] = raised(lambda: on_device(2))
     return found
 
 

@@ -8,6 +8,7 @@ time is known from its shapes, and so is the batch from which one device beats a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -64,12 +65,14 @@ def size(tensor: Any) -> int:
     return int(tensor.numel() * tensor.element_size())
 
 
+@cache
 def computes(func: Any) -> bool:
     """Whether an operation is more than a view of its argument."""
     aliases = [result.alias_info for result in func._schema.returns]
     return not any(aliases) or any(alias is not None and alias.is_write for alias in aliases)
 
 
+@cache
 def composite(func: Any) -> bool:
     """Whether an operation is made of others; in inference mode such ones come whole."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))

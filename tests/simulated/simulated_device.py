@@ -264,6 +264,8 @@ def _made(operation: str, device: Any, wanted: int, make: Callable[[], Any]) -> 
     """An empty tensor of so many B on a device, or on the CPU where it goes astray."""
     index = _index(device)
     SIM.check_present()
+    if index >= SIM.devices:
+        SIM.fail(RuntimeError(f"SIM error: invalid device ordinal {index}"))
     SIM.check_room(index, wanted)
     return make() if operation in SIM.astray else SimTensor(make(), index)
 

@@ -250,6 +250,8 @@ def test_a_device_that_is_not_here_is_unsupported_and_those_that_are_are_named(t
     assert (found["tenth"]["status"], found["tenth"]["reason"]) == (
         "unsupported", "no device 'sim:9' here; torch sees cpu, sim, sim:1",
     )  # fmt: skip
+    assert found["contract"] == ["Unsupported", "no device 'sim' here any more; torch sees cpu"]
+    assert found["nowhere"] == ["RuntimeError", "SIM error: invalid device ordinal 0"]
     assert (found["absent"]["status"], found["absent"]["reason"]) == (
         "unsupported", "no device 'sim' here; torch sees cpu",
     )  # fmt: skip

@@ -52,6 +52,12 @@ class Wish:
         """The plainest case there."""
         return Case("mlp", framework=self.framework.name, device=self.device, mode="infer", batch=2)
 
+    def check(self) -> None:
+        """Raise Unsupported where the device is gone: a task must not be carried out elsewhere."""
+        names = [one.name for one in self.framework.devices()]
+        if self.device not in names:
+            raise Unsupported(f"no device '{self.device}' here any more; {self.framework.name} sees {', '.join(names)}")
+
     def open(self, **axes: Any) -> OpenCase:
         """A case of this kind, built where those before it have left room."""
         tidy()
@@ -116,8 +122,6 @@ def memory(wish: Wish, detail: str) -> Iterator[Row]:
 def overflow(wish: Wish, detail: str) -> Iterator[Row]:
     """What comes of asking for twice the memory there is; and whether the device computes after that."""
     sizes = {one.name: one.memory for one in wish.framework.devices()}
-    if wish.device not in sizes:
-        raise Unsupported(f"no device '{wish.device}' here any more; {wish.framework.name} sees {', '.join(sizes)}")
     asked = 2 * (sizes[wish.device] or UNKNOWN_MEMORY)
     status, reason = "ok", "so much was given"
     try:
@@ -234,6 +238,8 @@ def main() -> None:
         tidy()
         failed = False
         try:
+            if name != "device":  # that one looks for it
+                wish.check()
             for row in TASKS[name](wish, detail):
                 tell(task, "found", row)
                 failed = failed or row.get("status") == "failed"
@@ -242,7 +248,7 @@ def main() -> None:
             status, reason = failure(framework.name, error)
             tell(task, "failed", {"status": status, "reason": reason})
         tell(task, "done", {})
-        if failed and not computes(wish):
+        if failed and not computes(wish):  # a new process may get it back
             return
 
 

@@ -138,7 +138,7 @@ def _agreement(every: Heard, ended: Mapping[str, str]) -> Measure:
     told = [f"{row['precision']} {row['mode']} off by {row['error']:.1e}" for row in good if row["error"] is not None]
     told += _alike({f"{row['precision']} {row['mode']}": f"{row['status']}: {row['reason']}" for row in can
                     if row not in good})  # fmt: skip
-    told += [f"{precision}: {trouble}" for precision, trouble in ended.items()]
+    told += _alike(ended, between=": ")
     told += [f"no {precision} ({reason})" for precision, reason in lacks.items()]
     n = len(can) + len(ended)
     ok = len(good) == n and any(row["precision"] == "fp32" for row in good)
@@ -146,12 +146,12 @@ def _agreement(every: Heard, ended: Mapping[str, str]) -> Measure:
     return _measure(28, name, len(good) / max(1, n), None, "100 %", ok, every, note="; ".join(told), n=n)
 
 
-def _alike(troubles: Mapping[str, str]) -> list[str]:
+def _alike(troubles: Mapping[str, str], between: str = " ") -> list[str]:
     """Troubles in words, each told once, behind all that it befell."""
     befell: dict[str, list[str]] = {}
     for what, trouble in troubles.items():
         befell.setdefault(trouble, []).append(what)
-    return [f"{', '.join(several)} {trouble}" for trouble, several in befell.items()]
+    return [f"{', '.join(several)}{between}{trouble}" for trouble, several in befell.items()]
 
 
 def identical(heard: Heard) -> list[Measure]:
