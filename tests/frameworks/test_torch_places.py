@@ -38,7 +38,7 @@ def test_what_lies_on_one_device_is_seen_there_and_step_counters_do_not_matter()
     optimiser = adam(network)
     for state in optimiser.state.values():
         state["step"] = state["step"].to("meta")
-    assert seen(network, optimiser, BATCH, torch.device("cpu")) == "cpu"
+    assert seen(network, optimiser, BATCH, CPU) == "cpu"
     assert seen(network, None, BATCH, None) == "cpu"
 
 
@@ -62,10 +62,10 @@ def test_inputs_targets_and_what_the_optimiser_keeps_count() -> None:
 
 
 def test_the_output_lies_with_the_rest_or_where_it_was_brought_to() -> None:
-    network, elsewhere = Layered(), torch.device("meta")
-    assert seen(network, None, BATCH, elsewhere) == "cpu, the output on meta"
-    assert seen(network, None, BATCH, elsewhere, elsewhere) == "cpu"
-    assert seen(network, None, BATCH, torch.device("cpu"), elsewhere) == "cpu, the output on cpu"
+    network, other = Layered(), torch.device("meta")
+    assert seen(network, None, BATCH, other) == "cpu, the output on meta"
+    assert seen(network, None, BATCH, other, other) == "cpu"
+    assert seen(network, None, BATCH, CPU, other) == "cpu, the output on cpu"
 
 
 @pytest.mark.parametrize("kind", ["meta", "cpu"])

@@ -169,3 +169,17 @@ def test_a_record_says_which_data_it_read(monkeypatch: pytest.MonkeyPatch) -> No
     content = {"workload": "mnist-cnn", "mode": "train", "batch": 10, "placement": "loader"}
     where = {"name": "few", "source": "synthetic", "folder": ""}
     assert open_case(content, where).facts["data"] == "synthetic"
+
+
+def test_where_pytorch_counts_no_peak_of_a_device_the_drivers_count_is_taken_and_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = program(Case("mlp", mode="infer", batch=2))
+    assert opened.device_peak() is None
+    opened.device = torch.device("mps")
+    monkeypatch.setattr(torch.accelerator, "max_memory_allocated", lambda device: 0)
+    monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 32 << 20)
+    assert opened.device_peak() == 32 << 20
+    assert opened.facts["device_peak_by"] == "driver"
+    monkeypatch.setattr(torch.accelerator, "max_memory_allocated", lambda device: 5)
+    assert opened.device_peak() == 5

@@ -35,6 +35,8 @@ for task in json.loads(sys.argv[1])["tasks"]:
     else:
         tell(task, "found", pid=os.getpid())
     tell(task, "done")
+    if task == "spoil":
+        sys.exit(0)
 """
 Begin = Callable[..., Contract]
 
@@ -74,6 +76,12 @@ def test_a_task_that_fails_says_why_and_ends_nothing(begin: Begin) -> None:
     going = begin("fail", "two")
     assert going.of("fail", quiet).trouble == "unsupported: no such thing"
     assert going.of("two", quiet).rows
+
+
+def test_a_process_that_ends_between_two_tasks_is_followed_by_another(begin: Begin) -> None:
+    going = begin("one", "spoil", "two")
+    assert [going.of(task, quiet).trouble for task in ("one", "spoil", "two")] == [""] * 3
+    assert going.of("two", quiet).rows != going.of("one", quiet).rows
 
 
 def test_a_device_that_hangs_is_given_up(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:

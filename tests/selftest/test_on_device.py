@@ -110,6 +110,15 @@ def test_a_device_without_events_or_counters_is_not_blamed_for_it() -> None:
     assert (events.ok, events.n, events.note) == (True, 0, "this device has no events that tell time")
     (counted,) = on_device.memory(rows({"known": 100, "counted": None}))
     assert (counted.ok, counted.n, counted.note) == (True, 0, "this device does not count its memory")
+    (counted,) = on_device.memory(rows({"known": 100, "counted": 1024, "by": "driver"}))
+    assert (counted.ok, counted.n) == (True, 0)
+    assert "only its driver counts its memory" in counted.note
+
+
+def test_what_befell_several_precisions_is_told_once() -> None:
+    lost = [case(precision, mode, "failed", "lost") for precision in ("fp16", "bf16") for mode in ("infer", "train")]
+    note = cases(case("fp32"), *lost)[2].note
+    assert note == "fp32 infer off by 1.0e-07; fp16 infer, fp16 train, bf16 infer, bf16 train failed: lost"
 
 
 @pytest.mark.parametrize(

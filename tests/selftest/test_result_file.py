@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mldyno.errors import MldynoError
-from mldyno.records import Device, Machine
+from mldyno.records import Device, Fact, Machine
 from mldyno.selftest import result_file
 from mldyno.selftest.measures import Cell, Measure
 
@@ -25,7 +25,8 @@ MEASURES = [
 
 
 def written(path: Path, measures: list[Measure]) -> Any:
-    machine = Machine("a Mac", devices=(Device("mps", "torch", "M3", 1 << 30),))
+    facts: dict[str, Fact] = {"driver": "1.2", "uuid": "GPU-5a0f", "pci_bus": "00000000:3B:00.0"}
+    machine = Machine("a Mac", devices=(Device("mps", "torch", "M3", 1 << 30, facts),))
     software = {"python": "3.11", "versions": {"torch": "2.13.0"}, "threads": 8}
     content = result_file.document(measures, "mps", "torch", True, 12.34, machine, software)
     result_file.write(str(path), content)
@@ -39,8 +40,13 @@ def test_it_holds_the_measures_with_raw_values_and_what_was_found(tmp_path: Path
     assert set(found["measures"][1]) == {field.name for field in fields(Measure)}
     assert found["measures"][1]["cells"][0]["name"] == "a"
     assert found["machine"]["devices"][0]["title"] == "M3"
-    assert found["findings"] == [{"measure": 25, "finding": "waiting: 0.2, the target is >= 95 %", "why": "why"}]
+    assert found["findings"] == [{"measure": 25, "finding": "waiting: 20 %, the target is >= 95 %", "why": "why"}]
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_measure_of_nothing_is_no_number() -> None:
+    (found,) = result_file.findings([Measure(29, "identical code", 0.0, None, "<= 5 %", False, 0, note="it was lost")])
+    assert found == {"measure": 29, "finding": "identical code: nothing was measured", "why": "it was lost"}
 
 
 def test_every_field_is_in_the_reference(tmp_path: Path) -> None:
@@ -56,6 +62,11 @@ def test_it_names_neither_the_host_nor_the_users_folder(tmp_path: Path) -> None:
     assert found["measures"][0]["note"] == "no file ~/models/secret"
     assert str(Path.home()) not in path.read_text(encoding="utf-8")
     assert platform.node() not in path.read_text(encoding="utf-8")
+
+
+def test_it_says_what_a_card_is_and_not_which_one(tmp_path: Path) -> None:
+    (device,) = written(tmp_path / "result.json", MEASURES)["machine"]["devices"]
+    assert (device["title"], device["facts"]) == ("M3", {"driver": "1.2"})
 
 
 def test_a_place_that_can_not_be_written_to_is_told(tmp_path: Path) -> None:

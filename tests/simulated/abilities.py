@@ -17,11 +17,17 @@ import torch.nn.functional as functional
 from simulated_state import SIM  # type: ignore[import-not-found]
 
 from mldyno import plugins
+from mldyno.doctor.features import names
 from mldyno.intervals import median
-from mldyno.records import Case
-from mldyno.selftest.in_device_child import Wish, wait
+from mldyno.measure import clock
+from mldyno.measure.blocks import Blocks
+from mldyno.records import PRECISIONS, Case
+from mldyno.selftest.in_device_child import Wish, tidy, wait
+from mldyno.worker.examine import examine
 from mldyno.worker.opened import failure, open_case
 
+MODES = ("infer", "train")
+SLOW = {"kernel": 5e-3, "rate": 5e9}  # of these few steps fill a second: a CPU without fp16 is slow to compute them
 KINDS = (torch.bfloat16, torch.float16)
 
 
@@ -57,19 +63,22 @@ def raised(do: Callable[[], Any]) -> list[str]:
 
 
 def judged(workload: str = "mlp", **axes: Any) -> dict[str, Any]:
-    """What a worker makes of a case: status, reason, and what it saw."""
-    facts: dict[str, Any] = {}
-    status, reason = "ok", ""
+    """What a worker makes of a case: status, reason, checks, and the facts that it saw."""
+    found: dict[str, Any] = {"status": "ok", "reason": "", "device_seen": None, "step": None, "checks": {}}
+    tidy()
+    torch.accelerator.reset_peak_memory_stats()
     try:
         case = open_case(asdict(Case(workload, **{"device": "sim", "mode": "infer", "batch": 2, **axes})))
-        facts = case.facts
         case.warm_up(0.2, lambda step: None)
+        found |= case.facts
         case.turn(0.0, 20, lambda step: None)
-        facts = case.close()["facts"] | {"step": median(case.values)}
+        closed = case.close()
+        peaks = [one["values"][0] for one in closed["series"] if one["metric"] == "peak_device_memory"]
+        found |= closed["facts"] | {"checks": closed["checks"], "peak": peaks[0]}
+        found |= {"step": median(case.values), "late_changes": case.late_changes}
     except Exception as error:
-        status, reason = failure("torch", error)
-    names = ("device_seen", "events_share", "step", "kernels_per_step")
-    return {"status": status, "reason": reason, **{name: facts.get(name) for name in names}}
+        found["status"], found["reason"] = failure("torch", error)
+    return found
 
 
 def on_device(*shape: int) -> Any:
@@ -95,6 +104,46 @@ def costs() -> dict[str, float]:
 def transfer() -> dict[str, Any]:
     with settings(kernel=1e-3, transfer=1e6):
         return {placement: judged(placement=placement) for placement in ("host", "roundtrip")}
+
+
+def truths() -> dict[str, dict[str, Any]]:
+    """Steps of known times, from short to long, with and without copies."""
+    found = {}
+    for kernel in (0.2e-3, 5e-3, 0.5):
+        with settings(kernel=kernel, cpu={"kernel": 0.0}):
+            for placement in ("device", "host", "roundtrip"):
+                found[f"{kernel} {placement}"] = judged(placement=placement)
+    return found
+
+
+def bounds() -> dict[str, dict[str, Any]]:
+    """Cases of which it is known what holds them up."""
+    trials: dict[str, tuple[dict[str, float], str]] = {
+        "compute": ({"rate": 1e9}, "device"), "memory": ({"bandwidth": 1e9}, "device"),
+        "copy": ({"kernel": 1e-3, "transfer": 5e5}, "host"), "host": ({"issue": 1e-3}, "device"),
+    }  # fmt: skip
+    found = {}
+    for name, (changed, placement) in trials.items():
+        with settings(**{"kernel": 1e-6, **changed}):
+            found[name] = judged(placement=placement)
+    return found
+
+
+def waits() -> dict[str, Any]:
+    """A wait hidden in each step; and a device that nobody waits for: what the harness sees of a step."""
+    with settings(kernel=0.2e-3, hidden=7):
+        found: dict[str, Any] = {"hidden": judged()}
+    tidy()
+    with settings(kernel=5e-3, issue=1e-3):
+        program = open_case(asdict(Case("mlp", device="sim", mode="infer", batch=2))).program
+        blocks = Blocks(program, clock.now)
+        blocks.time(20)
+        found["waited_for"] = blocks.time(20) / 20e9
+        with settings(deaf=True):
+            blocks.time(20)
+            found["not_waited_for"] = blocks.time(20) / 20e9
+            found["case"] = judged()
+    return found
 
 
 # -- precisions --------------------------------------------------------------------------------------
@@ -166,10 +215,33 @@ def refusals() -> dict[str, list[str]]:
     return found
 
 
+def precisions() -> dict[str, dict[str, Any]]:
+    """Every precision in both modes, as a worker sees it; convolutions and attention in some."""
+    with settings(**SLOW):
+        found = {f"mlp {one} {mode}": judged(mode=mode, precision=one) for one in PRECISIONS for mode in MODES}
+        found["mnist-cnn amp-fp16 train"] = judged("mnist-cnn", mode="train", precision="amp-fp16")
+        found["bert-tiny amp-bf16 infer"] = judged("bert-tiny", precision="amp-bf16")
+    return found
+
+
+def precisions_that_fail() -> dict[str, dict[str, Any]]:
+    """Autocast that does nothing, types that the device lacks, products that are wrong."""
+    autocast = ("amp-fp16", "amp-bf16")
+    found: dict[str, dict[str, Any]] = {}
+    with settings(**SLOW, autocast="deaf"):
+        found |= {f"deaf {one} {mode}": judged(mode=mode, precision=one) for one in autocast for mode in MODES}
+    with settings(**SLOW, refuses=("float64", "bfloat16")):
+        found |= {f"lacks {one}": judged(precision=one) for one in ("fp64", "bf16", "amp-bf16", "amp-fp16", "fp32")}
+    with settings(**SLOW, spoils=0.05):
+        found |= {f"wrong {mode}": judged(mode=mode) for mode in MODES}
+    return found
+
+
 # -- memory ------------------------------------------------------------------------------------------
 
 
 def peaks() -> dict[str, int]:
+    tidy()
     accelerator = torch.accelerator
     start = accelerator.memory_allocated()
     accelerator.empty_cache()
@@ -186,6 +258,7 @@ def peaks() -> dict[str, int]:
 
 
 def overflows() -> dict[str, Any]:
+    tidy()
     network, inputs = torch.nn.Linear(512, 512).to("sim"), on_device(512, 512)
     optimiser = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.5)
     free = SIM.line(0).allocated
@@ -223,11 +296,14 @@ def two_devices() -> dict[str, Any]:
             "between": str(inputs.to("sim:0").device),
             "held": torch.accelerator.memory_allocated("sim:1"),
             "worker": judged(mode="train", device="sim:1"),
-            "unnumbered": judged(device="sim"),
+            "first": judged(device="sim"),
+            "tenth": judged(device="sim:9"),
         }
         torch._C._set_multithreading_enabled(True)
     with settings(devices=0):
         found["absent"] = judged()
+        found["contract"] = raised(Wish(plugins.framework("torch"), "sim", 1).check)
+        found["nowhere"] = raised(lambda: on_device(2))
     return found
 
 
@@ -259,6 +335,18 @@ def astray() -> dict[str, Any]:
     return found
 
 
+def probes() -> dict[str, Any]:
+    """The doctor's features: on a device as it should be, and on ones that are wrong, or let the CPU do it."""
+    found: dict[str, Any] = {"well": {name: examine("torch", "sim", name) for name in names("torch", quick=True)}}
+    with settings(spoils=0.05):
+        found["spoilt"] = examine("torch", "sim", "fp32")
+    with settings(astray=("aten::mm",)):
+        found["astray"] = examine("torch", "sim", "fp32")
+    with settings(lost_after=SIM.launches):
+        found["lost"] = examine("torch", "sim", "fp32")
+    return found
+
+
 def waiting() -> dict[str, list[dict[str, Any]]]:
     wish = Wish(plugins.framework("torch"), "sim", 1)
     with settings(kernel=5e-3, rate=0.0, issue=1e-3):
@@ -269,8 +357,8 @@ def waiting() -> dict[str, list[dict[str, Any]]]:
 
 
 TRIALS: tuple[Callable[[], Any], ...] = (
-    costs, transfer, casts, deaf_casts, backward_under_autocast, scaling, refusals, peaks, overflows, two_devices,
-    losses_of_the_device, astray, waiting,
+    costs, transfer, truths, bounds, waits, casts, deaf_casts, backward_under_autocast, scaling, refusals, precisions,
+    precisions_that_fail, peaks, overflows, two_devices, losses_of_the_device, astray, probes, waiting,
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ time is known from its shapes, and so is the batch from which one device beats a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -36,8 +37,8 @@ class Costs:
         """Time in s of an operation on these arguments that gave this."""
         arithmetic = memory = 0.0
         if self.rate and (operations := operations_of(func, args, kwargs, made)):
-            first = next(one for one in tensors((args, kwargs)) if one.is_floating_point())
-            arithmetic = operations / (self.rate * (self.half if first.dtype in HALF else 1.0))
+            halved = any(one.dtype in HALF for one in tensors((args, kwargs)))
+            arithmetic = operations / (self.rate * (self.half if halved else 1.0))
         if self.bandwidth:
             memory = sum(size(one) for one in tensors((args, kwargs, made))) / self.bandwidth
         return self.kernel + max(arithmetic, memory)
@@ -47,6 +48,11 @@ def operations_of(func: Any, args: Any, kwargs: Any, made: Any) -> float:
     """Floating-point operations of a product, a convolution or attention; 0 for all else."""
     formula = FORMULAS.get(func.overloadpacket)
     return 0.0 if formula is None else float(formula(*args, **kwargs, out_val=made))
+
+
+def is_product(func: Any) -> bool:
+    """Whether an operation is a product of two matrices."""
+    return func.overloadpacket in (aten.mm, aten.addmm, aten.bmm)
 
 
 def tensors(what: Any) -> list[Any]:
@@ -59,12 +65,14 @@ def size(tensor: Any) -> int:
     return int(tensor.numel() * tensor.element_size())
 
 
+@cache
 def computes(func: Any) -> bool:
     """Whether an operation is more than a view of its argument."""
     aliases = [result.alias_info for result in func._schema.returns]
     return not any(aliases) or any(alias is not None and alias.is_write for alias in aliases)
 
 
+@cache
 def composite(func: Any) -> bool:
     """Whether an operation is made of others; in inference mode such ones come whole."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))

@@ -21,6 +21,8 @@ Settings are JSON in MLDYNO_SIM. A rate of 0 holds nothing up.
   hidden      every so many operations one waits for the device, as .item() in a step does
   deaf        true: torch's own synchronisation does not wait, as if the harness forgot it
   lost_after  operations after which the device is lost: all that follow fail
+  gone        a file that is made when the device is lost; a process that starts after that finds no device
+  spoils      relative error of every product: 0.05 makes them 5 % too large
   astray      operations whose results come out on the CPU, such as ["aten::addmm"]; with "aten::empty_strided"
               nothing reaches the device, and everything is silently computed on the CPU
 
@@ -38,7 +40,7 @@ from typing import Any
 
 import simulated_autocast  # type: ignore[import-not-found]
 import torch
-from simulated_costs import composite, computes, size, tensors  # type: ignore[import-not-found]
+from simulated_costs import composite, computes, is_product, size, tensors  # type: ignore[import-not-found]
 from simulated_state import SIM  # type: ignore[import-not-found]
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
@@ -89,6 +91,8 @@ class SimTensor(torch.Tensor):  # type: ignore[misc]
             SIM.wait(index)
             return out
         fresh = computes(func)
+        if SIM.spoils and is_product(func):
+            out.mul_(1 + SIM.spoils)
         if fresh:
             SIM.launch(index, SIM.costs.of(func, args, kwargs, out))
         known = {id(x._cpu): x for x in tensors((args, kwargs)) if isinstance(x, SimTensor)}
@@ -165,7 +169,7 @@ def _copy(func: Any, target: Any, source: Any, non_blocking: bool = False) -> An
     func(_inside(target), _inside(source))
     here = target if isinstance(target, SimTensor) else source
     if isinstance(target, SimTensor) and isinstance(source, SimTensor):
-        SIM.launch(here.device.index, SIM.costs.of(func, (target, source), {}, target))
+        SIM.launch(here.device.index, SIM.costs.of(func, (target, source), {}, None))
         return target
     _transferred(here.device.index, target)
     if not non_blocking or not isinstance(target, SimTensor):
@@ -260,6 +264,8 @@ def _made(operation: str, device: Any, wanted: int, make: Callable[[], Any]) -> 
     """An empty tensor of so many B on a device, or on the CPU where it goes astray."""
     index = _index(device)
     SIM.check_present()
+    if index >= SIM.devices:
+        SIM.fail(RuntimeError(f"SIM error: invalid device ordinal {index}"))
     SIM.check_room(index, wanted)
     return make() if operation in SIM.astray else SimTensor(make(), index)
 

@@ -12,6 +12,7 @@ import json
 import os
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -51,6 +52,8 @@ class Simulation:
     autocast: str = "works"
     refuses: tuple[str, ...] = ()
     lost_after: int | None = None
+    gone: str = ""
+    spoils: float = 0.0
     astray: tuple[str, ...] = ()
     virtual_now: float = 0.0
     launches: int = 0
@@ -110,7 +113,10 @@ class Simulation:
     def fail(self, error: BaseException) -> None:
         """Raise an error of the device; in a backward pass it is kept until `raise_pending`."""
         if torch._C._current_graph_task_id() == -1:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # else this frame and the error keep each other, and the tensors of all frames above, alive
         self.pending = self.pending or error
 
     def raise_pending(self) -> None:
@@ -122,6 +128,8 @@ class Simulation:
     def check_present(self) -> None:
         """Fail where the device is lost: then every operation does."""
         if self.lost_after is not None and self.launches > self.lost_after:
+            if self.gone:
+                Path(self.gone).touch()
             self.fail(RuntimeError("SIM error: the device was lost"))
 
     def check_type(self, dtype: Any) -> None:
@@ -186,3 +194,5 @@ class Simulation:
 
 
 SIM = Simulation(**json.loads(os.environ.get("MLDYNO_SIM", "{}")))
+if SIM.gone and Path(SIM.gone).exists():
+    SIM.devices = 0

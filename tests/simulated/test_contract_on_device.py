@@ -15,7 +15,7 @@ from mldyno.records import PRECISIONS
 def test_the_contract_holds_on_the_simulated_device_and_is_written_to_a_file(
     simulated: Simulated, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    simulated({"virtual": True, "kernel": 1e-3, "rate": 2e10, "transfer": 1e8, "capacity": 64 << 20})
+    simulated({"virtual": True, "kernel": 5e-3, "rate": 5e9, "transfer": 1e7, "capacity": 64 << 20})
     path = tmp_path / "result.json"
     with pytest.raises(SystemExit) as end:
         cli.main(["selftest", "--quick", "--device", "gpu", "--export", str(path)])
@@ -38,5 +38,5 @@ def test_the_contract_holds_on_the_simulated_device_and_is_written_to_a_file(
     assert all(measure["ok"] and measure["raw"] for measure in found["measures"])
     assert {row["precision"] for row in measures[28]["raw"]} == set(PRECISIONS)
     assert measures[24]["value"] < 0.01
-    step, size = 7e-3 + 128 * 2_099_200 / 2e10, 128 * 1024 * 4  # s, and B of a batch
-    assert measures[30]["value"] == pytest.approx((step + 1e-3 + size / 1e8) / step, rel=0.01)
+    step, size = 7 * 5e-3 + 128 * 2_099_200 / 5e9, 128 * 1024 * 4  # s, and B of a batch
+    assert measures[30]["value"] == pytest.approx((step + 5e-3 + size / 1e7) / step, rel=0.01)

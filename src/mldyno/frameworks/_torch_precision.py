@@ -3,12 +3,13 @@
 By hand (fp16, bf16, fp64): the model and its floating-point inputs are cast. Autocast (amp-fp16, amp-bf16): the
 model stays in fp32, PyTorch casts what goes into products; training in amp-fp16 scales the loss. tf32: fp32 numbers
 whose products CUDA rounds. What a framework does when asked is not what was asked: autocast on a device that lacks
-the type only warns and computes in fp32. So the products of a pass are watched, and a case that ran in another
-precision than it says is no result.
+the type only warns and computes in fp32, and one that has it may still not listen. So the products of a pass are
+watched, and a case that ran in another precision than it says is no result.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -57,12 +58,16 @@ class Way:
         """The work, under autocast where this precision is that; else the very same.
 
         `caches`: keep casts of weights until the work is done, as autocast does; not where it changes them.
+        Raises Unsupported where the device has no autocast in this type: PyTorch only warns of that.
         """
         if not self.auto:
             return work
-        wrapped: Callable[..., Any] = self.torch.autocast(
-            self.device.type, dtype=self.multiplied, cache_enabled=caches
-        )(work)
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            casting = self.torch.autocast(self.device.type, dtype=self.multiplied, cache_enabled=caches)
+        if heard:
+            raise Unsupported(" ".join(str(heard[0].message).split()))
+        wrapped: Callable[..., Any] = casting(work)
         return wrapped
 
     def scaler(self) -> Any:

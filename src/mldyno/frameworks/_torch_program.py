@@ -281,8 +281,12 @@ class TorchProgram:
 
     def device_peak(self) -> int | None:
         """Peak of the device's allocated memory in B; on MPS, which counts no peak, what its driver has given out."""
+        peak = self._memory("max_memory_allocated")
         driver = getattr(getattr(self.torch, self.device.type, None), "driver_allocated_memory", None)
-        return self._memory("max_memory_allocated") or (int(driver()) if driver is not None else None)
+        if peak or driver is None:
+            return peak or None
+        self.seen["device_peak_by"] = "driver"
+        return int(driver())
 
     def seen_device(self) -> str:
         """Where everything really is; what lies elsewhere, or was computed elsewhere, is told too."""

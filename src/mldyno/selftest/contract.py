@@ -1,7 +1,8 @@
 """The contract of a device, as the parent sees it: a process carries out the tasks, and may not survive one of them.
 
 All tasks run in one process, in the order in which they are listed. Where it ends before its time, or says nothing for
-minutes, the task that it was at gets that as its result, and a new process goes on with the next one.
+minutes, the task that it was at gets that as its result, and a new process goes on with the next one. So it does where
+a task has left the process with a device that computes no more.
 """
 
 from __future__ import annotations
@@ -53,10 +54,13 @@ class Contract:
     def _carry_out(self, left: list[str]) -> Iterator[None]:
         """Start processes until all tasks have a result; yields at each line."""
         while left:
+            before = len(left)
             ending = yield from self._listen(left)
             left = [task for task in left if task not in self._done]
-            # The one that it was at; all of them, where it did not come as far as one.
-            for task in [task for task in left if task in self._heard] or left:
+            within = [task for task in left if task in self._heard]
+            # The one that it was at; all of them, where it did not come as far as one. Between two it may end: then
+            # its device was of no more use to it, and may be to another.
+            for task in within or (left if len(left) == before else ()):
                 self._heard.setdefault(task, Heard()).trouble = ending
                 self._done.add(task)
             left = [task for task in left if task not in self._done]

@@ -2,11 +2,13 @@
 
 Run as `python -m mldyno.selftest.in_device_child JSON`, with the framework, the device, the tasks and how many
 comparisons to make. Prints one JSON object a line: that a task has begun, what it found, that it failed, that it is
-done. A device may end the process at any time; the parent goes on with the task behind the one that did.
+done. A device may end the process at any time; the parent goes on with the task behind the one that did. After an
+error that leaves the device unusable the process ends by itself.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import random
@@ -16,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from mldyno import plugins
-from mldyno.frameworks import Framework, Kernel
+from mldyno.frameworks import Framework, Kernel, Unsupported
 from mldyno.intervals import paired
 from mldyno.measure import clock
 from mldyno.measure.blocks import Blocks
@@ -50,9 +52,22 @@ class Wish:
         """The plainest case there."""
         return Case("mlp", framework=self.framework.name, device=self.device, mode="infer", batch=2)
 
+    def check(self) -> None:
+        """Raise Unsupported where the device is gone: a task must not be carried out elsewhere."""
+        names = [one.name for one in self.framework.devices()]
+        if self.device not in names:
+            raise Unsupported(f"no device '{self.device}' here any more; {self.framework.name} sees {', '.join(names)}")
+
     def open(self, **axes: Any) -> OpenCase:
-        """A case of this kind, built."""
+        """A case of this kind, built where those before it have left room."""
+        tidy()
         return open_case(asdict(replace(self.case, **axes)))
+
+
+def tidy() -> None:
+    """Give back what earlier cases took: each was frozen when it was measured, as if it were the only one."""
+    gc.unfreeze()
+    gc.collect()
 
 
 def quiet(step: float) -> None:
@@ -101,13 +116,13 @@ def memory(wish: Wish, detail: str) -> Iterator[Row]:
     kept.append(wish.framework.product(wish.case, KNOWN))
     after = program.device_peak()
     counted = None if before is None or after is None else after - before
-    yield {"known": 3 * 4 * KNOWN**2, "counted": counted}
+    yield {"known": 3 * 4 * KNOWN**2, "counted": counted, "by": program.facts.get("device_peak_by")}
 
 
 def overflow(wish: Wish, detail: str) -> Iterator[Row]:
     """What comes of asking for twice the memory there is; and whether the device computes after that."""
-    found = next(one for one in wish.framework.devices() if one.name == wish.device)
-    asked = 2 * (found.memory or UNKNOWN_MEMORY)
+    sizes = {one.name: one.memory for one in wish.framework.devices()}
+    asked = 2 * (sizes[wish.device] or UNKNOWN_MEMORY)
     status, reason = "ok", "so much was given"
     try:
         wish.framework.hold(wish.case, asked)
@@ -194,6 +209,17 @@ TASKS: dict[str, Callable[[Wish, str], Iterator[Row]]] = {
 }  # fmt: skip
 
 
+def computes(wish: Wish) -> bool:
+    """Whether the device still does; some errors leave it unusable for the rest of the process."""
+    try:
+        product = wish.framework.product(wish.case, SMALLEST)
+        product.run(1)
+        product.synchronize()
+    except Exception:
+        return False
+    return True
+
+
 def tell(task: str, what: str, row: Row) -> None:
     """One line for the parent."""
     sys.stdout.write(json.dumps({"task": task, "is": what, "row": row}) + "\n")
@@ -209,13 +235,21 @@ def main() -> None:
     for task in command["tasks"]:
         name, _, detail = task.partition(" ")
         tell(task, "begun", {})
+        tidy()
+        failed = False
         try:
+            if name != "device":  # that one looks for it
+                wish.check()
             for row in TASKS[name](wish, detail):
                 tell(task, "found", row)
+                failed = failed or row.get("status") == "failed"
         except Exception as error:
+            failed = True
             status, reason = failure(framework.name, error)
             tell(task, "failed", {"status": status, "reason": reason})
         tell(task, "done", {})
+        if failed and not computes(wish):  # a new process may get it back
+            return
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The self-test's result as a file that can be sent on: what was measured, on what, and what it comes to.
 
-It holds no name of the host or the user. Its shape has a number of its own (`schema`), and is in the reference.
+It holds no name of the host or the user, and nothing that tells one card from another of its kind. Its shape has a
+number of its own (`schema`), and is in the reference.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ from mldyno.errors import MldynoError
 from mldyno.records import Machine
 from mldyno.selftest.measures import Measure
 from mldyno.store import transfer
+from mldyno.units import show_percent
 
 SCHEMA = 1
 KIND = "mldyno selftest"
+OF_ONE_CARD = ("uuid", "pci_bus")  # facts that say which card it is, not what it is
 
 
 def check_place(path: str) -> None:
@@ -55,28 +58,40 @@ def document(
         "framework": framework,
         "quick": quick,
         "seconds": round(seconds, 1),
-        "machine": asdict(machine),
+        "machine": asdict(_nameless(machine)),
         "software": dict(software),
         "measures": [asdict(one) for one in measures],
         "findings": findings(measures),
     }
 
 
+def _nameless(machine: Machine) -> Machine:
+    """The machine without what tells its cards from others of their kind."""
+    devices = []
+    for device in machine.devices:
+        facts = {name: fact for name, fact in device.facts.items() if name not in OF_ONE_CARD}
+        devices.append(replace(device, facts=facts))
+    return replace(machine, devices=tuple(devices))
+
+
 def findings(measures: Sequence[Measure]) -> list[dict[str, Any]]:
     """What did not hold, in words."""
-    return [
-        {"measure": one.id, "finding": f"{one.name}: {one.value:.4g}, the target is {one.target}", "why": one.note}
-        for one in measures
-        if not one.ok
-    ]
+    return [{"measure": one.id, "finding": _finding(one), "why": one.note} for one in measures if not one.ok]
+
+
+def _finding(one: Measure) -> str:
+    if not one.n:
+        return f"{one.name}: nothing was measured"
+    value = show_percent(one.value) if one.unit == "share" else f"{one.value:.4g}"
+    return f"{one.name}: {value}, the target is {one.target}"
 
 
 def write(path: str, content: Mapping[str, Any]) -> None:
     """Write the result; the file appears in its place only when it is complete."""
     text = json.dumps(_finite(content), indent=1, allow_nan=False)
-    home = str(Path.home())
-    if len(home) > 1:  # what a framework says may name files
-        text = text.replace(json.dumps(home)[1:-1], "~")
+    for home in {str(Path.home()), os.path.realpath(Path.home())}:
+        if len(home) > 1:  # what a framework says may name files
+            text = text.replace(json.dumps(home)[1:-1], "~")
     transfer.write([text], path, "jsonl")
 
 
