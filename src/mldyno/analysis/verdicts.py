@@ -53,7 +53,7 @@ def verdicts(outcomes: Sequence[Outcome], published: Sequence[Outcome] = ()) -> 
         precisions=_means(precisions, "device", "precision", "mode"),
         batches=tuple(one for one in crossovers(ours, ["device"]) if one.over == "batch" and one.base == HOST),
         copies=tuple(costs),
-        references=_references(ours, published),
+        references=_references(shown, published),
         only=names[0] if len(names) == 1 else "",
     )
 
@@ -91,7 +91,7 @@ def _references(ours: Sequence[Outcome], published: Sequence[Outcome]) -> tuple[
     reader wants to know what there is to gain.
     """
     found: dict[str, list[Comparison]] = {}
-    faster = [one for one in ours if one.case.device != HOST]
-    for one in compared(same_work(faster or ours, published)):
+    real = [one for one in ours if not one.records[0].facts.get("virtual_time")]
+    for one in compared(same_work([one for one in real if one.case.device != HOST] or real, published)):
         found.setdefault(one.other.case.id, []).append(one)
     return tuple(tuple(sorted(several, key=lambda one: -one.ratio)) for several in found.values())

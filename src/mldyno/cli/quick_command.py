@@ -13,7 +13,7 @@ from mldyno.store import Store
 from mldyno.units import count, show_seconds
 from mldyno.views.tables import render
 from mldyno.views.verdicts import verdict_lines
-from mldyno.views.words import machine_lines, trust_lines
+from mldyno.views.words import machine_lines, trust_summary
 
 
 @click.command("quick")
@@ -44,11 +44,9 @@ def command(budget: float | None, limit: float | None, framework: str, loudness:
 def lines(results: api.Results, store: Store, notes: tuple[str, ...]) -> list[str]:
     """What is told after a run: the times, how far they can be trusted, and last what they say."""
     rows, cols = ("workload", "mode", "batch", "seq", "placement"), ("device", "precision")
-    told = [render(results.table(rows, cols), "terminal"), "", *trust_lines(results.outcomes), ""]
-    rehearsed = all(outcome.case.framework == "fake" for outcome in results.outcomes)
-    said = verdict_lines(api.Verdicts() if not results.everything else api.verdicts(results, store))
-    if rehearsed:
-        said = [line for line in said if "published" not in line]
+    told = [render(results.table(rows, cols), "terminal"), "", *trust_summary(results.outcomes), ""]
+    said = verdict_lines(api.verdicts(results, store))
+    if all(outcome.case.framework == "fake" for outcome in results.outcomes):
         said.append("This was a rehearsal: nothing was computed, and no time is real")
     bad = [f"{one.case.id}: {one.status}: {one.reason}" for one in results.outcomes if one.status != "ok"]
     return [*told, *(f"- {line}" for line in (*said, *bad, *notes))]

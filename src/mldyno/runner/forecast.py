@@ -22,14 +22,15 @@ from mldyno.runner.rates import Rates
 from mldyno.runner.worker_process import Ended, WorkerProcess, reserve
 from mldyno.store import Query, Store
 
-GUESSED_START = 3.0  # s until a framework is imported, where nothing is known
-LOADED = {"train": 2.0, "infer": 1.2}  # times that, until a case is built: what trains loads more
-CHECKS = 1.5  # s for roofs and proofs
+GUESSED_START = 2.0  # s until a framework is imported, where nothing is known
+LOADED = 2.0  # times that, for all that is loaded until the last proof: optimisers and counters come later
+CHECKS = 2.0  # s for roofs and proofs
+PROOFS = {"train": 4.0, "infer": 1.5}  # steps that proofs take
 REHEARSED = 0.15  # s of a rehearsal, in which no time passes
-MEASURING = 0.8  # of what a case or a meeting may take, where nothing is known
-FEWEST_STEPS = 3.5  # that a case takes at least: first, second, measured, and the proofs
+MEASURING = 0.9  # of what a case or a meeting may take, where nothing is known
+FEWEST_STEPS = 3.0  # that a case takes at least: first, second, measured
 FEWEST_MET = 4.0  # and that it takes in a meeting
-RATE_SHARE = 0.5  # of the rate in plain products, that a model is guessed to reach
+RATE_SHARE = 0.8  # of the rate in plain products, that a model is guessed to reach
 PATIENCE = 60.0  # s for one case to be foreseen
 
 
@@ -143,7 +144,7 @@ def _guess(plan: Plan, case: Case, seen: dict[str, Any], company: int) -> tuple[
     """Time in s of a round, alone and met, of a case that was never measured here."""
     if case.framework == "fake":
         return REHEARSED, 0.0 if company == 1 else REHEARSED
-    start = (seen.get("start") or GUESSED_START) * LOADED.get(str(case.mode), 1.0)
+    start = LOADED * (seen.get("start") or GUESSED_START)
     step = 0.0
     if seen.get("rate") and case.framework != "command":
         step = plugins.workload(case.workload).flops(case) / (RATE_SHARE * seen["rate"])
@@ -151,9 +152,9 @@ def _guess(plan: Plan, case: Case, seen: dict[str, Any], company: int) -> tuple[
     measuring = max(warm + MEASURING * plan.budget, FEWEST_STEPS * step)
     if plan.steps is not None and step:
         measuring = (2 + plan.steps) * step
-    if company == 1:
-        return start + measuring + CHECKS, 0.0
-    return start + measuring + CHECKS, start / company + max(warm + MEASURING * SHARE * plan.budget, FEWEST_MET * step)
+    alone = start + measuring + CHECKS + PROOFS.get(str(case.mode), 0.0) * step
+    met = start / company + max(warm + MEASURING * SHARE * plan.budget, FEWEST_MET * step)
+    return alone, 0.0 if company == 1 else met
 
 
 def _room(case: Case, seen: dict[str, Any]) -> int | None:

@@ -69,7 +69,7 @@ def look(python: str, framework: str) -> Rates:
 
 def _ask(worker: WorkerProcess, rates: Rates, framework: str, device: str, precision: str) -> None:
     """One rate, or why there is none; a worker that has died takes the rest of the answers with it."""
-    case = Case("matmul", framework=framework, device=device, precision=precision)  # type: ignore[arg-type]
+    case = Case("matmul", framework=framework, device=device, mode="infer", precision=precision)  # type: ignore[arg-type]
     try:
         answer = worker.ask({"do": "foresee", "case": asdict(case)}, worker.spent + PATIENCE, lambda step: None)
     except Ended as end:

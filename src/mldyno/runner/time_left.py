@@ -82,9 +82,8 @@ class TimeLeft:
 
     @property
     def of_part(self) -> float:
-        """What the present part takes in all."""
-        expected = self._parts[self._at].seconds * self.pace if self._parts else 0.0
-        return max(expected, self._clock() - self._since)
+        """What the present part is expected to take in all."""
+        return self._parts[self._at].seconds * self.pace if self._parts else 0.0
 
     @property
     def part_share(self) -> float:
@@ -95,7 +94,7 @@ class TimeLeft:
     def seconds(self) -> float:
         """Until the end of the run."""
         after = self.pace * sum(part.seconds for part in self._parts[self._at + 1 :])
-        left = self.of_part - (self._clock() - self._since) + after
+        left = max(0.0, self.of_part - (self._clock() - self._since)) + after
         if self._plan.limit is not None:
             left = min(left, max(0.0, self._plan.limit - self.elapsed))
         return left

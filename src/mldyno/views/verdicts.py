@@ -117,8 +117,8 @@ class _Names:
         case = found[0].other.case
         named = ", ".join(f"{_share(one.ratio)} as {_machine(one)}" for one in _spread(found))
         sizes = ", ".join(f"{name} {size}" for name, size in (("batch", case.batch), ("seq", case.seq)) if size)
-        what = f"{_work(case)} ({sizes}, placement {case.placement})"
-        return f"{self.of(case.device)} is, in {what}, about {named} [published figures, which have no interval]"
+        about = f"{self.of(case.device)} is, in {_work(case)} ({sizes}), about {named}"
+        return f"{about} [published figures of the same work; they have no interval]"
 
 
 def _looks(found: Mean) -> str:
@@ -174,4 +174,4 @@ def _share(ratio: float) -> str:
 def _machine(found: Comparison) -> str:
     theirs = found.base
     doubt = " (suspect)" if any(code == "suspect" for code, _ in marks(theirs.records[0])) else ""
-    return f"a published {theirs.machine} ({theirs.case.device}){doubt}"
+    return f"{theirs.machine} ({theirs.case.device}){doubt}"
