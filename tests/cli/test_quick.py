@@ -64,16 +64,16 @@ def chosen(found: Rates, store: Store) -> api.Chosen:
 def test_on_the_only_device_half_precision_is_measured_where_it_is_fast(store: Store) -> None:
     cases = chosen(CPU_ONLY, store).plan.cases
     halves = [case.workload for case in cases if case.precision == "amp-bf16"]
-    assert halves == ["resnet18", "encoder", "mnist-cnn", "bert-tiny"]
+    assert halves == ["resnet18", "encoder", "mlp", "bert-tiny"]
     assert not any(case.precision == "amp-fp16" or case.batch == 1 for case in cases)
 
 
 def test_a_half_precision_in_name_only_is_measured_once_and_that_is_said(store: Store) -> None:
     found = Rates(("cpu",), 1.5, {("cpu", "fp32"): 8e10, ("cpu", "amp-bf16"): 1e9})
     picked = chosen(found, store)
-    assert [case.workload for case in picked.plan.cases if case.precision != "fp32"] == ["mnist-cnn"]
+    assert [case.workload for case in picked.plan.cases if case.precision != "fp32"] == ["mlp"]
     assert picked.notes[0] == (
-        "plain products in amp-bf16 take 80 times as long as in fp32 on cpu: only mnist-cnn is measured in it"
+        "plain products in amp-bf16 take 80 times as long as in fp32 on cpu: only mlp is measured in it"
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.analysis.made import met, outcome
 
 from mldyno import api
+from mldyno.analysis.comparisons import compared
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Table, lay_out
 from mldyno.store.codec import encode
@@ -135,7 +136,6 @@ def test_html_shows_a_hostile_machine_as_text() -> None:
     table = of_machine(SCRIPT)
     assert "<script>" not in table_html(table)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in table_html(table)
-    (comparison,) = api.comparing.compared([(on_machine(outcome(0.004), SCRIPT), on_machine(outcome(0.002), "b"))])
-    shown = comparisons_html([comparison])
+    shown = comparisons_html(compared([(on_machine(outcome(0.004), SCRIPT), on_machine(outcome(0.002), "b"))]))
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown

@@ -7,6 +7,7 @@ half precision only in name, the smallest case alone is measured in it: that say
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,7 @@ from mldyno.store import Store
 from mldyno.units import digits
 
 LONGEST = 35.0  # s that a case may be foreseen to take
+LONGEST_BESIDE = 15.0  # and on a CPU that has an accelerator beside it
 IN_NAME_ONLY = 0.5  # times the rate in fp32: with less than this a half precision is no use
 
 
@@ -41,13 +43,14 @@ def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
             case.precision not in HALVES or case.device not in slow or case == smallest[case.device]
         )
     ]  # fmt: skip
-    kept, left_out, total = [], [], 0.0
+    kept, left_out, left = [], [], math.inf if whole.limit is None else whole.limit
     for one in forecast(replace(whole, cases=tuple(worth)), store, rates=rates):
-        if one.seconds > LONGEST or (whole.limit is not None and total + one.seconds > whole.limit):
-            left_out.append(one.case)
-        else:
+        longest = LONGEST_BESIDE if one.case.device == "cpu" and len(rates.devices) > 1 else LONGEST
+        if one.seconds <= min(longest, left):
             kept.append(one)
-            total += one.seconds
+            left -= one.seconds
+        else:
+            left_out.append(one.case)
     notes = [*_of_halves(rates, halves, slow, smallest), *_of_time(left_out)]
     return Chosen(replace(whole, cases=tuple(one.case for one in kept)), tuple(kept), tuple(notes))
 
