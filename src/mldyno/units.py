@@ -62,7 +62,7 @@ def digits(value: float, error: float | None = None, most: int = 3) -> str:
 Scale = tuple[float, str]  # the factor of a unit, and its name
 _TIME_STEPS = ((1e-6, 1e-9, "ns"), (1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (120.0, 1.0, "s"), (7200.0, 60.0, "min"))
 _BYTE_STEPS = ((2**10, 1.0, "B"), (2**20, 2**10, "KiB"), (2**30, 2**20, "MiB"))
-LEAST, MOST = 0.1, 10_000.0  # between these a number is read without counting its digits
+MOST = 10_000.0  # under this a number is read without counting its digits
 
 
 def scale_of(value: float, unit: str) -> Scale:
@@ -73,12 +73,12 @@ def scale_of(value: float, unit: str) -> Scale:
 
 
 def common_scale(values: Sequence[float], unit: str) -> Scale | None:
-    """One unit in which all of these values can be read; None where they lie too far apart."""
-    ordered = sorted(value for value in values if value > 0)
-    if not ordered:
+    """The unit of the smallest of these values, if all can be read in it; None where they lie too far apart."""
+    known = [value for value in values if value > 0]
+    if not known:
         return None
-    factor, name = scale_of(ordered[len(ordered) // 2], unit)
-    return (factor, name) if ordered[0] / factor >= LEAST and ordered[-1] / factor < MOST else None
+    factor, name = scale_of(min(known), unit)
+    return (factor, name) if max(known) / factor < MOST else None
 
 
 def show_seconds(value: float, error: float | None = None) -> str:

@@ -145,8 +145,7 @@ def _column(table: Table, col: Key, head: str) -> list[list[str]]:
     cells = [table.cells.get((row, col)) for row in table.row_keys]
     known = [cell.figure for cell in cells if cell is not None and cell.figure is not None]
     unit = known[0].unit if known else "1"
-    values = sorted(one.value for one in known)
-    factor, name = scale_of(values[len(values) // 2], unit) if values else (1.0, "")
+    factor, name = scale_of(min(one.value for one in known), unit) if known else (1.0, "")
     named = "" if unit == "1" else f" [{name}]"
     spread = any(one.half_width is not None for one in known)
     found = [[f"{head}{named}", *([f"{head} ±{named}"] if spread else [])]]
