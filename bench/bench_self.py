@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import bert_suite, loops, memory, models, running, starting, storing
+from bench import bert_suite, loops, memory, models, running, starting, storing, watching
 from bench.results import Chapter, Measured, circumstances, keep, page
 from bench.work import Work, say
 
@@ -33,6 +33,7 @@ FIGURES: dict[int, Callable[[Work], Chapter]] = {
     8: loops.measure,
     9: memory.measure,
     10: bert_suite.measure,
+    11: watching.measure,
 }
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 DATA = RESULTS.with_name("results.json")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import bench_self, bert_suite, loops, memory, models
+from bench import bench_self, bert_suite, loops, memory, models, watching
 from bench.results import Chapter, Circumstances, Figure, Measured, keep, page, read
 from bench.work import Work
 
@@ -46,6 +46,13 @@ def test_steps_loops_memory_and_the_suite_are_measured() -> None:
     assert "| 0.99 to 1.01 |" in shown
     assert "| `mnist-linear` train |" in shown
     assert "| train, batch 16, sequence 128, cpu |" in shown
+
+
+def test_the_time_left_of_a_run_is_held_against_what_it_was(tmp_path: Path) -> None:
+    chapter = watching.measure(Work(tmp_path, quick=True))
+    assert [one.name for one in chapter.figures[:2]] == ["whole time", "at 0% of the run"]
+    assert chapter.figures[0].met
+    assert "really left in brackets: 0 s: " in chapter.notes[1]
 
 
 # -- what is kept --------------------------------------------------------------------------------

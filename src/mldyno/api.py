@@ -1,15 +1,13 @@
-"""One function per verb: what the command line calls, and what a notebook imports.
+"""One function per verb: what the command line calls, and what a notebook gets as `mldyno.run` and so on.
 
-from mldyno import api
-results = api.run("mlp", device="cpu", placement=["device", "roundtrip"])
+import mldyno
+results = mldyno.run("mlp", device="cpu", placement=["device", "roundtrip"])
 results.compare(by="placement")
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
@@ -25,58 +23,25 @@ from mldyno.analysis.crossover import Crossover
 from mldyno.analysis.findings import of as findings
 from mldyno.analysis.outcomes import Outcome, check_value, outcomes
 from mldyno.analysis.symptoms import Checkup
-from mldyno.errors import MldynoError, UsageError, unknown
+from mldyno.analysis.verdicts import Verdicts
+from mldyno.analysis.verdicts import verdicts as judge
+from mldyno.errors import MldynoError, UsageError
 from mldyno.plan import Plan
 from mldyno.records import AXIS, Device, Machine, Record, axis_named
+from mldyno.results import Comparisons, Measurement, Results, Table
 from mldyno.runner.events import Listener
 from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.max_batch import Attempt, Search, largest
+from mldyno.runner.quick import Chosen, choose
+from mldyno.runner.rates import look
+from mldyno.selection import nothing_for, of_several, opened, pinned_by, select
 from mldyno.selftest.measures import Measure
 from mldyno.store import Query, Store, transfer
-from mldyno.store.machine_names import the_one_meant
-from mldyno.store.query import parse_filter
 
-THIS_MACHINE = "this-machine"
 Axes = Mapping[str, Sequence[Any] | Any]
 
 
 # -- running -------------------------------------------------------------------------------------
-
-
-@dataclass
-class Results:
-    """What a run brought: its records, ready to be compared and laid out."""
-
-    run: str
-    everything: list[Record] = field(default_factory=list)
-
-    @property
-    def records(self) -> list[Record]:
-        """The records of cases that were alone: one for each case and round."""
-        return [record for record in self.everything if record.alone]
-
-    @property
-    def outcomes(self) -> list[Outcome]:
-        """The records put together by case."""
-        return outcomes(self.everything)
-
-    @property
-    def all_ok(self) -> bool:
-        """Whether every case came out well."""
-        return all(record.status == "ok" for record in self.records)
-
-    def compare(self, by: str) -> list[Comparison]:
-        """The cases against each other along one axis."""
-        return _compared(comparing.along(self.outcomes, axis_named(by)))
-
-    @property
-    def answers(self) -> Answers:
-        """What the cases say: crossovers, precisions, copies, growth with the length."""
-        return answers(self.outcomes)
-
-    def table(self, rows: Sequence[str] = (), cols: Sequence[str] = (), value: str = "step") -> laying.Table:
-        """The cases laid out on axes; what their warnings say is for the trust lines."""
-        return laying.lay_out(self.outcomes, rows, cols, value, warnings_too=False)
 
 
 def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | None = None) -> Plan:
@@ -138,13 +103,14 @@ def run(
     target: float | None = None,
     repeats: int | None = None,
     timeout: float | None = None,
+    limit: float | None = None,
     data: str | None = None,
     by: str | None = None,
     **axes: Any,
 ) -> Results:
     """Measure workloads or suites; axes are keywords with a value or a list: device=["cpu", "mps"]."""
     settings = {"steps": steps, "budget": budget, "target": target, "repeats": repeats, "timeout": timeout,
-                "data": data, "by": axis_named(by) if by else None}  # fmt: skip
+                "limit": limit, "data": data, "by": axis_named(by) if by else None}  # fmt: skip
     named = {axis_named(name): values for name, values in axes.items()}
     return run_plan(make_plan(targets, named, settings), opened(store), listener)
 
@@ -183,9 +149,9 @@ def run_plan(plan: Plan, store: Store, listener: Listener | None = None, resume:
     runner = Runner(plan, store, resume or new_run_id(), _python())
     runner.execute(listener or Listener())
     if not resume:
-        return Results(runner.run, runner.records)
+        return Results(runner.run, runner.records, runner.left_out)
     whole = store.select(Query({"run": runner.run}, provenances=("measured",)))
-    return Results(runner.run, [record for record in whole if not record.interrupted])
+    return Results(runner.run, [record for record in whole if not record.interrupted], runner.left_out)
 
 
 def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
@@ -228,56 +194,14 @@ def max_batch(
 # -- reading -------------------------------------------------------------------------------------
 
 
-def opened(store: Store | str | None) -> Store:
-    """The store that is meant."""
-    return store if isinstance(store, Store) else Store(store)
-
-
 def this_machine() -> Machine:
     """The facts of this machine."""
     return machines.describe()
 
 
-def _is_id(text: str) -> bool:
-    return len(text) >= 6 and all(letter in "0123456789abcdef" for letter in text)
-
-
-def pinned_by(text: str, store: Store) -> dict[str, Any]:
-    """The axes and columns that a filter, or a machine's name, pins."""
-    stored = store.workloads()
-    if text == THIS_MACHINE:
-        return {"machine": machines.describe().name}
-    if (typed := plans.name_of(text)) in stored:  # a command as it was typed, slashes and all
-        return {"workload": typed}
-    workloads = list(dict.fromkeys([*plugins.names("workloads"), *stored]))
-    try:
-        return parse_filter(text, workloads, [*plugins.names("frameworks"), *plugins.to_come()])
-    except UsageError as error:
-        names = store.machines()
-        machine = the_one_meant(text, names)
-        if machine is not None:
-            return {"machine": machine}
-        if "=" in text or "/" in text or text in workloads:
-            raise
-        raise unknown("workload, machine, case or file", text, [*workloads, THIS_MACHINE, *names]) from error
-
-
-def select(text: str, store: Store, heads: bool = True) -> tuple[list[Record], dict[str, Any]]:
-    """The records that a word means (a file, an id, a machine, a filter), and what it pins."""
-    if os.path.isfile(text):
-        return [record for record, _ in transfer.read(text)], {"file": text}
-    if _is_id(text):
-        found = store.select(Query(ids=(text,), heads=False))
-        if not found:
-            raise MldynoError(f"no record's id begins with {text}; `mldyno history` lists ids.")
-        return found, {"id": text}
-    pinned = pinned_by(text, store)
-    return store.select(Query(pinned, heads=heads)), pinned
-
-
 def compare(
     a: str, b: str | None = None, by: str | None = None, anyway: bool = False, store: Store | str | None = None
-) -> list[Comparison]:
+) -> Comparisons:
     """A against B, or the cases of A against each other along an axis."""
     if b is None:
         return compare_along(a, by, store)[0]
@@ -296,19 +220,18 @@ def compare(
     one_free = "id" in names  # two records named one by one may differ in whatever one thing they do
     if _one_published(left) != _one_published(right):
         text, theirs = (b, left) if _one_published(left) else (a, right)
-        if not _compared(comparing.pairs(outcomes(left), outcomes(right), allowed, one_free)[0]):
+        if not comparing.compared(comparing.pairs(outcomes(left), outcomes(right), allowed, one_free)[0]):
             raise MldynoError(beside.nothing_shared(text, outcomes(theirs), plugins.names("workloads")))
-    return _compared(comparing.match(_with_time(left, a), _with_time(right, b), allowed, one_free))
+    pairs = comparing.match(_with_time(left, a), _with_time(right, b), allowed, one_free)
+    return Comparisons(comparing.compared(pairs))
 
 
-def compare_along(
-    text: str, by: str | None = None, store: Store | str | None = None
-) -> tuple[list[Comparison], Answers]:
+def compare_along(text: str, by: str | None = None, store: Store | str | None = None) -> tuple[Comparisons, Answers]:
     """The cases that a word means against each other along an axis (device, if none is named), and what they say."""
     axis = axis_named(by or "device", ("machine",))
     records, _ = select(text, opened(store))
-    found = _compared(comparing.along(_with_time(records, text), axis))
-    return found, answers(outcomes(records), axis)
+    found = comparing.compared(comparing.along(_with_time(records, text), axis))
+    return Comparisons(found), answers(outcomes(records), axis)
 
 
 def _one_published(records: list[Record]) -> bool:
@@ -324,28 +247,33 @@ def _with_time(records: list[Record], text: str) -> list[Outcome]:
     return [outcome for outcome in found if outcome.status == "ok"]
 
 
-def _compared(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[Comparison]:
-    return [found for base, other in pairs if (found := comparing.compare(base, other)) is not None]
-
-
 def table(
-    target: str | None,
+    target: str | Sequence[str] | None = None,
     rows: Sequence[str] = ("workload", "mode", "batch", "seq"),
     cols: Sequence[str] = ("machine", "device"),
-    value: str = "step",
+    value: str | None = None,
     store: Store | str | None = None,
-) -> laying.Table:
-    """The newest outcomes of a target, laid out on axes."""
+    by: str | None = None,
+) -> Table:
+    """The newest outcomes of one target or several, such as exported files, laid out on axes.
+
+    The time of a step, if nothing else is asked for; with `by`, the speed-up along that axis.
+    """
     kept = opened(store)
-    records = select(target, kept)[0] if target else kept.select(Query())
+    targets = [target] if isinstance(target, str) else list(target or ())
+    if by is not None and value not in (None, "speedup"):
+        raise UsageError(f"--by is the axis along which a speed-up is taken; leave --value {value} away.")
+    value = value or ("speedup" if by else "step")
+    records = of_several([select(one, kept) for one in targets]) if targets else kept.select(Query())
     check_value(value, {series.metric for record in records for series in record.series})
     names = [[axis_named(word, ("machine",)) for word in words] for words in (rows, cols)]
     if set(names[0]) & set(names[1]):
         raise UsageError(f"an axis can't be both a row and a column: {', '.join(set(names[0]) & set(names[1]))}.")
     found = outcomes(records)
     if not found:
-        raise MldynoError(f"nothing recorded for '{target}' yet; measure it with `mldyno run {target}`.")
-    return laying.lay_out(found, names[0], names[1], value)
+        raise nothing_for(targets)
+    along = axis_named(by, ("machine",)) if by else None
+    return Table.of(laying.lay_out(found, names[0], names[1], value, by=along))
 
 
 def show(text: str, store: Store | str | None = None) -> list[Record]:
@@ -388,16 +316,9 @@ def import_(paths: Sequence[str], store: Store | str | None = None) -> tuple[int
     return new, seen
 
 
-def against_published(results: Results, store: Store) -> list[Comparison]:
-    """The cases of a run against the published figures of the same cases."""
-    found = []
-    for outcome in results.outcomes:
-        case = outcome.case
-        same = ("workload", "mode", "batch", "seq", "placement", "precision")
-        query = Query({name: getattr(case, name) for name in same}, provenances=("published",))
-        if outcome.status == "ok":
-            found += _compared([(other, outcome) for other in outcomes(store.select(query)) if other.status == "ok"])
-    return found
+def verdicts(results: Results, store: Store) -> Verdicts:
+    """What a run says of this machine as a whole, beside published figures of the same work."""
+    return judge(results.outcomes, outcomes(store.select(Query(provenances=("published",)))))
 
 
 def placed(results: Results, store: Store) -> laying.Table | None:
@@ -477,12 +398,34 @@ def doctor(
     return checkup.check_up(wanted, progress or (lambda part, left: None))
 
 
-def quick_plan(settings: Mapping[str, Any] | None = None, framework: Sequence[str] | str | None = None) -> Plan:
-    """The plan of `mldyno quick`: its suite on every device that is here."""
-    return make_plan(["quick"], {"device": "all", "framework": framework}, settings)
+def quick_plan(
+    settings: Mapping[str, Any] | None = None, framework: str = "torch", store: Store | str | None = None
+) -> Chosen:
+    """The plan of `mldyno quick`: of its suite what tells something on this machine, and fits into its time."""
+    plugins.check("frameworks", framework)
+    rates = look(_python(), framework)
+    axes = {"device": ["all"], "framework": [framework]}
+    return choose(plans.expand(["quick"], axes, settings, lambda name: rates.devices), opened(store), rates)
 
 
-__all__ = ["Answers", "Attempt", "Checkup", "Comparison", "Crossover", "Forecast", "Results", "Search", "command_plan",
-           "compare", "compare_along", "crossover", "crossover_plan", "doctor", "export", "findings", "forecast",
-           "foretell", "history", "import_", "make_plan", "max_batch", "opened", "placed", "probe", "quick_plan", "run",
-           "run_plan", "selftest", "show", "table", "this_machine"]  # fmt: skip
+def measure(
+    step: Callable[[], Any],
+    sync: Callable[[], Any] | None = None,
+    name: str | None = None,
+    target: float = 0.02,
+    budget: float = 10.0,
+) -> Measurement:
+    """Time any function, in this process, as a case is timed; `sync` waits for the device it works on.
+
+    It stops when the time of a step is known to `target`, or after `budget` s; nothing is stored.
+    """
+    from mldyno.runner.in_process import timed
+
+    return Measurement(timed(step, sync, name or str(getattr(step, "__name__", "step")), target, budget))
+
+
+__all__ = ["Answers", "Attempt", "Checkup", "Chosen", "Comparison", "Comparisons", "Crossover", "Forecast",
+           "Measurement", "Results", "Search", "Table", "Verdicts", "command_plan", "compare", "compare_along",
+           "crossover", "crossover_plan", "doctor", "export", "findings", "forecast", "foretell", "history", "import_",
+           "make_plan", "max_batch", "measure", "opened", "placed", "probe", "quick_plan", "run", "run_plan",
+           "selftest", "show", "table", "this_machine", "verdicts"]  # fmt: skip

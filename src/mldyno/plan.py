@@ -41,6 +41,8 @@ class Plan:
     repeats: int = 3
     steps: int | None = None
     timeout: float = 900.0
+    limit: float | None = None
+    """For the whole run: when it is over, nothing more is begun."""
     data: str = "auto"
     """Where placement `loader` takes its data set from: real, synthetic, or real where it can be had."""
     command: tuple[str, ...] = ()

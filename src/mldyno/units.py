@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from mldyno.errors import UsageError
 
@@ -58,22 +59,38 @@ def digits(value: float, error: float | None = None, most: int = 3) -> str:
     return f"{rounded:,.{max(0, decimals)}f}"
 
 
+Scale = tuple[float, str]  # the factor of a unit, and its name
 _TIME_STEPS = ((1e-6, 1e-9, "ns"), (1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (120.0, 1.0, "s"), (7200.0, 60.0, "min"))
+_BYTE_STEPS = ((2**10, 1.0, "B"), (2**20, 2**10, "KiB"), (2**30, 2**20, "MiB"))
+MOST = 10_000.0  # under this a number is read without counting its digits
+
+
+def scale_of(value: float, unit: str) -> Scale:
+    """The unit in which a person reads a value: ms, min, MiB; /s as it is."""
+    steps, last = {"s": (_TIME_STEPS, (3600.0, "h")), "B": (_BYTE_STEPS, (2.0**30, "GiB"))}.get(unit, ((), (1.0, unit)))
+    factor, name = next(((factor, name) for top, factor, name in steps if abs(value) < top), last)
+    return factor, name.replace("1/s", "/s")
+
+
+def common_scale(values: Sequence[float], unit: str) -> Scale | None:
+    """The unit of the smallest of these values, if all can be read in it; None where they lie too far apart."""
+    known = [value for value in values if value > 0]
+    if not known:
+        return None
+    factor, name = scale_of(min(known), unit)
+    return (factor, name) if max(known) / factor < MOST else None
 
 
 def show_seconds(value: float, error: float | None = None) -> str:
     """A duration as a person reads it: 2.31 ms, 14.2 s, 3.4 min."""
-    factor, unit = next(((factor, unit) for top, factor, unit in _TIME_STEPS if abs(value) < top), (3600.0, "h"))
+    factor, unit = scale_of(value, "s")
     return f"{digits(value / factor, None if error is None else error / factor)} {unit}"
 
 
 def show_bytes(value: float) -> str:
     """A size as a person reads it: 312 MiB, 1.4 GiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(value) < 1024 or unit == "GiB":
-            return f"{digits(value)} {unit}"
-        value /= 1024
-    raise AssertionError("unreachable")
+    factor, unit = scale_of(value, "B")
+    return f"{digits(value / factor)} {unit}"
 
 
 def show_hertz(value: float) -> str:
@@ -81,15 +98,11 @@ def show_hertz(value: float) -> str:
     return f"{digits(value / 1e9)} GHz" if value >= 1e9 else f"{digits(value / 1e6)} MHz"
 
 
-def show(value: float, unit: str, error: float | None = None) -> str:
-    """A value of any of the product's units as a person reads it."""
-    if unit == "s":
-        return show_seconds(value, error)
-    if unit == "B":
-        return show_bytes(value)
-    if unit == "1":
-        return digits(value, error)
-    return f"{digits(value, error)} {unit.replace('1/s', '/s')}"
+def show(value: float, unit: str, error: float | None = None, scale: Scale | None = None) -> str:
+    """A value of any of the product's units as a person reads it, or in the unit that is asked for."""
+    factor, name = scale or scale_of(value, unit)
+    shown = digits(value / factor, None if error is None else error / factor)
+    return shown if unit == "1" else f"{shown} {name}"
 
 
 def count(number: int, noun: str) -> str:

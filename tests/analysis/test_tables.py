@@ -60,7 +60,7 @@ def test_a_speed_up_is_over_the_first_column(rehearse: Rehearse, script: Script)
 
 def test_what_failed_stands_in_its_cell_with_the_reason(rehearse: Rehearse, script: Script) -> None:
     script({"match": "*/b32/*", "fail": "oom"}, {"match": "*/b16/*", "fail": "exception"})
-    text = render(rehearse(mode="infer", batch=[8, 16, 32]).table(rows=["batch"]), "text")
+    text = render(rehearse(mode="infer", batch=[8, 16, 32]).table(rows=["batch"]), "terminal")
     assert " - " in text
     assert "failed: RuntimeError: scripted failure" in text
 
@@ -71,6 +71,6 @@ def test_every_format_says_the_same(rehearse: Rehearse) -> None:
     assert {cell["batch"] for cell in cells} == {8, 16}
     assert all(cell["unit"] == "s" and cell["status"] == "ok" for cell in cells)
     rows = list(csv.reader(io.StringIO(render(table, "csv"))))
-    assert rows[0] == ["batch", "cpu"]
+    assert rows[0][:2] == ["batch", "cpu [µs]"]
     assert render(table, "markdown").count("\n| ") == 4
-    assert "80.0 µs" in render(table, "text")
+    assert "80.0 µs" in render(table, "terminal")

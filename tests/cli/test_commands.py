@@ -91,16 +91,6 @@ def test_a_case_that_fails_means_exit_code_three(mldyno: Mldyno, script: Script)
     assert "scripted failure" in out
 
 
-def test_quick_ends_with_tables_and_verdicts_in_plain_words(mldyno: Mldyno) -> None:
-    code, out, _ = mldyno("quick", "--framework", "fake", "--budget", "1s")
-    assert code == 0
-    assert "test bench" in out
-    assert "time of one step" in out
-    assert "- mlp/train/fake/gpu/fp32/b128/device: gpu is 9.9" in out
-    assert "this was a rehearsal" in out
-    assert "published" not in out
-
-
 def test_show_tells_all_of_a_case_and_of_a_record(mldyno: Mldyno) -> None:
     mldyno("run", "mlp", *FAKE, "--mode", "train")
     code, out, _ = mldyno("show", "mlp/fake/train")

@@ -139,7 +139,7 @@ def test_a_table_leaves_out_what_was_withdrawn_and_notes_what_is_suspect(mldyno:
     assert len(cells) == 24
     assert not any("withdrawn" in note for cell in cells for note in cell["notes"])
     _, out, _ = mldyno("table", "resnet50", "--rows", "machine,device", "--cols", "placement")
-    assert "4.12 s [1]" in out
+    assert "4,120 ms [1]" in out
     assert "[1] suspect: the same author measured 44 s" in out
 
 

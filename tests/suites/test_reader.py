@@ -144,4 +144,5 @@ def test_a_suite_for_every_device_says_all() -> None:
 
 
 def test_settings_are_all_documented_keys() -> None:
-    assert set(KEYS) == {"budget", "target", "repeats", "steps", "timeout", "data", "by", "include", "cases", "exclude"}
+    settings = {"budget", "target", "repeats", "steps", "timeout", "limit", "data", "by"}
+    assert set(KEYS) == {*settings, "include", "cases", "exclude"}

@@ -18,6 +18,12 @@ def _work(outcome: Outcome) -> tuple[Any, ...]:
     return tuple(getattr(outcome.case, name) for name in WORK)
 
 
+def same_work(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
+    """Pairs of a published outcome and one of ours that came out well and did the same work."""
+    good = [one for one in theirs if one.status == "ok"]
+    return [(there, here) for here in ours if here.status == "ok" for there in good if _work(here) == _work(there)]
+
+
 def place(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> Table | None:
     """The time of a step of all work that both sides have; None where they share none.
 

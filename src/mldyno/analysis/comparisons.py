@@ -122,6 +122,11 @@ def compare(base: Outcome, other: Outcome) -> Comparison | None:
     return found
 
 
+def compared(found: Pairs) -> list[Comparison]:
+    """The comparisons of pairs, as far as both sides have a time of a step."""
+    return [one for base, other in found if (one := compare(base, other)) is not None]
+
+
 def _how_to_meet(base: Outcome, other: Outcome) -> str:
     """What would make two cases of one machine meet, or what helps where they can't."""
     if base.records[0].facts.get("whole_processes"):

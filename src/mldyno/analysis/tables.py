@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,16 +60,22 @@ def in_order(keys: set[Key]) -> list[Key]:
 
 
 def lay_out(
-    outcomes: Sequence[Outcome], rows: Sequence[str], cols: Sequence[str], value: str, warnings_too: bool = True
+    outcomes: Sequence[Outcome],
+    rows: Sequence[str],
+    cols: Sequence[str],
+    value: str,
+    warnings_too: bool = True,
+    by: str | None = None,
 ) -> Table:
     """The table of a value; the newest outcome wins where two fall into one cell.
 
-    Warnings become notes of a cell, unless they are told beside the table.
+    Warnings become notes of a cell, unless they are told beside the table. Speed-ups are taken along `by`.
     """
     shown = "step" if value == "speedup" else value
     figures = [(outcome, outcome.figure(shown)) for outcome in outcomes]
     figures = [(o, figure) for o, figure in figures if figure is not None or (o.status != "ok" and of_steps(shown))]
     extra = [name for name in varying([o for o, _ in figures]) if name not in (*rows, *cols)]
+    extra += [by] if by and by not in (*rows, *cols, *extra) else []
     table = Table(value, (*rows, *extra), tuple(cols))
     for outcome, figure in figures:
         row = tuple(column(outcome, name) for name in table.rows)
@@ -77,7 +83,7 @@ def lay_out(
         table.cells[row, col] = Cell(outcome, figure, tuple(_notes(outcome, figure, value, warnings_too)))
     table.row_keys = in_order({row for row, _ in table.cells})
     table.col_keys = in_order({col for _, col in table.cells})
-    return _relative(table) if value == "speedup" else table
+    return _relative(table, by) if value == "speedup" else table
 
 
 def _notes(outcome: Outcome, figure: Estimate | None, value: str, warnings_too: bool) -> list[str]:
@@ -91,21 +97,44 @@ def _notes(outcome: Outcome, figure: Estimate | None, value: str, warnings_too: 
     return notes
 
 
-def _relative(table: Table) -> Table:
-    """Times turned into speed-ups over the first column, or over the first row of a single column."""
-    along_columns = len(table.col_keys) > 1
-    keys = table.col_keys if along_columns else table.row_keys
-    names = table.cols if along_columns else table.rows
-    if not keys:
-        return table
-    table.base = ", ".join(f"{name} {part}" for name, part in zip(names, keys[0], strict=True)) or "itself"
-    first = keys[0]
-    times = {place: cell.figure for place, cell in table.cells.items()}
-    for (row, col), cell in table.cells.items():
-        base = times.get((row, first) if along_columns else (first, col))
+def _relative(table: Table, by: str | None) -> Table:
+    """Times turned into speed-ups: along an axis, or over the first column, or the first row of a single column."""
+    from mldyno.analysis.comparisons import compare  # which lays nothing out, but shares the order of keys with this
+
+    outcomes = {place: cell.outcome for place, cell in table.cells.items()}
+    table.base, base_of = _base(table, by)
+    for place, cell in list(table.cells.items()):
+        base = outcomes.get(base_of(place))
         figure = None
-        if cell.figure is not None and base is not None:
-            ratio = base.value / cell.figure.value
-            figure = Estimate(ratio, None, "1", samples=cell.figure.samples, steps=cell.figure.steps)
-        table.cells[row, col] = Cell(cell.outcome, figure, cell.notes)
+        if cell.figure is not None and base is cell.outcome:
+            figure = Estimate(1.0, None, "1", samples=cell.figure.samples, steps=cell.figure.steps)
+        elif cell.figure is not None and base is not None and (found := compare(base, cell.outcome)) is not None:
+            width = None if found.low is None or found.high is None else (found.high - found.low) / 2
+            figure = Estimate(found.ratio, width, "1", samples=cell.figure.samples, steps=cell.figure.steps)
+        table.cells[place] = Cell(cell.outcome, figure, cell.notes)
     return table
+
+
+Place = tuple[Key, Key]
+
+
+def _base(table: Table, by: str | None) -> tuple[str, Callable[[Place], Place]]:
+    """What speed-ups are relative to, in words, and the place of each cell's base."""
+    if by is None:
+        along_columns = len(table.col_keys) > 1
+        keys, names = (table.col_keys, table.cols) if along_columns else (table.row_keys, table.rows)
+        if not keys:
+            return "itself", lambda place: place
+        first = keys[0]
+        words = ", ".join(f"{name} {part}" for name, part in zip(names, first, strict=True)) or "itself"
+        return words, lambda place: (place[0], first) if along_columns else (first, place[1])
+    side = 0 if by in table.rows else 1
+    index = (table.rows, table.cols)[side].index(by)
+    values = in_order({(place[side][index],) for place in table.cells})
+    best = values[0][0] if values else None
+
+    def moved(place: Place) -> Place:
+        key = (*place[side][:index], best, *place[side][index + 1 :])
+        return (key, place[1]) if side == 0 else (place[0], key)
+
+    return f"{by} {best}", moved

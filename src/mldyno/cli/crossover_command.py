@@ -44,6 +44,7 @@ def command(
     dry_run: bool,
     store: str | None,
     as_json: bool,
+    loudness: str | None,
     **options: Any,
 ) -> int:
     """Is the GPU worth it? From which size on one of two beats the other, with an interval.
@@ -64,7 +65,7 @@ def command(
         run_id, plan = api.unfinished(kept, plan)
     if dry_run:
         return preview(plan, kept, as_json)
-    results = watched(plan, kept, store, run_id=run_id)
+    results = watched(plan, kept, store, run_id=run_id, loudness=loudness)
     found = results.answers
     if as_json:
         print_json({"run": results.run, "answers": answers_json(found)})

@@ -10,7 +10,7 @@ import click
 from mldyno import api
 from mldyno.cli.axis_options import DURATION, FRACTION
 from mldyno.cli.options import print_json
-from mldyno.cli.progress import CountedBar, kept_so_far, listener_for
+from mldyno.cli.progress import CountedBar, kept_so_far, listener_for, resume_with
 from mldyno.errors import OK
 from mldyno.plan import Plan
 from mldyno.runner.interrupts import Interrupted
@@ -28,6 +28,12 @@ def budget_option(usual: str) -> Callable[[F], F]:
     return click.option("--budget", type=DURATION, metavar="TIME", help=told)
 
 
+def limit_option(usual: str) -> Callable[[F], F]:
+    """How long it may take in all; so long if nothing is said."""
+    told = f"Begin no further case after so long in all{usual}."
+    return click.option("--limit", type=DURATION, metavar="TIME", help=told)
+
+
 timeout_option = click.option(
     "--timeout", type=DURATION, metavar="TIME", help="End a case that takes longer in all (15m)."
 )
@@ -39,9 +45,14 @@ _EFFORT = (
     click.option("--target", type=FRACTION, metavar="SHARE", help="Stop when the time is known this well (2%)."),
     click.option("--repeats", type=click.IntRange(1, 1000), help="Measure each case in so many fresh processes (3)."),
     timeout_option,
+    limit_option(""),
     click.option(
         "--data", type=click.Choice(DATA), help="Data set for placement loader: real, synthetic, or what there is."
     ),
+)
+_LOUDNESS = (
+    click.option("-q", "--quiet", "loudness", flag_value="quiet", help="Say nothing while it runs."),
+    click.option("-v", "--verbose", "loudness", flag_value="verbose", help="Say more of each case as it ends."),
 )
 _COURSE = (
     click.option("--resume", is_flag=True, help="Go on with the last run that did not end; runs only what is missing."),
@@ -57,8 +68,13 @@ def effort_options(command: F) -> F:
 
 
 def course_options(command: F) -> F:
-    """Whether a run goes on with an older one, or is only looked at."""
-    return _with(command, _COURSE)
+    """Whether a run goes on with an older one, or is only looked at; and how much it says meanwhile."""
+    return loudness_options(_with(command, _COURSE))
+
+
+def loudness_options(command: F) -> F:
+    """How much a run says while it goes on."""
+    return _with(command, _LOUDNESS)
 
 
 def _with(command: F, options: Sequence[Callable[[F], F]]) -> F:
@@ -74,13 +90,18 @@ def watched(
     as_json: bool = False,
     run_id: str | None = None,
     forecasts: Sequence[api.Forecast] | None = None,
+    loudness: str | None = None,
 ) -> api.Results:
     """Run a plan, or go on with a run, before the user's eyes; whatever ends it, they learn what is kept."""
     expected = api.forecast(plan, kept) if forecasts is None else forecasts
     try:
-        return api.run_plan(plan, kept, listener_for(expected, plan.repeats, as_json), run_id)
+        results = api.run_plan(plan, kept, listener_for(plan, expected, as_json, loudness or "usual"), run_id)
     except Interrupted as end:
         raise kept_so_far(end, store) from None
+    if results.left_out:
+        names = ", ".join(case.id for case in results.left_out)
+        click.echo(f"left out when the limit was over: {names}; go on with: {resume_with(store)}", err=True)
+    return results
 
 
 def preview(plan: Plan, store: Store, as_json: bool) -> int:

@@ -1,4 +1,7 @@
-"""How a run shows itself: a bar with case, estimate and time left on a terminal, else plain lines."""
+"""How a run shows itself: on a terminal a bar for the run and one for the case, else plain lines.
+
+Colours are rich's, which leaves them away where NO_COLOR is set.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,14 @@ from mldyno.plan import Plan
 from mldyno.records import Case, Company, Record
 from mldyno.runner.events import Listener
 from mldyno.runner.interrupts import Interrupted
+from mldyno.runner.time_left import TimeLeft
 from mldyno.store.codec import encode
 from mldyno.units import show_bytes, show_percent, show_seconds
+from mldyno.views.story import details
 from mldyno.views.words import COMPANY, headline
 
 REDRAW = 0.5  # s
+NARROW = 60  # columns
 
 
 def on_terminal() -> bool:
@@ -28,14 +34,27 @@ def on_terminal() -> bool:
 
 
 def new_bar() -> Any:
-    """A bar on standard error with a description, a share and a detail; it is drawn only when told to."""
+    """A bar on standard error with a description, a share and a detail; it is drawn only when told to.
+
+    In a narrow window the description gives way first, then the bar; the detail stays.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
 
+    console = Console(stderr=True)
+    yielding = Column(ratio=1, no_wrap=True, overflow="ellipsis", min_width=6)
     return Progress(
-        TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[detail]}"),
-        console=Console(stderr=True), auto_refresh=False, transient=True,
+        TextColumn("{task.description}", markup=False, table_column=yielding),
+        BarColumn(bar_width=max(4, min(24, console.width // 6))),
+        TextColumn("{task.fields[detail]}", markup=False, table_column=Column(no_wrap=True)),
+        console=console, auto_refresh=False, transient=True, expand=True,
     )  # fmt: skip
+
+
+def narrow(bar: Any) -> bool:
+    """Whether the window has room only for what matters most."""
+    return bool(bar.console.width < NARROW)
 
 
 class CountedBar:
@@ -61,171 +80,161 @@ class CountedBar:
             self._bar.refresh()
 
 
-class TimeLeft:
-    """What a run still takes: the forecast, corrected by how long the ended cases really took."""
-
-    def __init__(self, forecasts: Sequence[Forecast], repeats: int) -> None:
-        self._expected = {one.case.id: one.seconds / repeats for one in forecasts}
-        self._left: set[tuple[str, int]] = set()
-        self._taken = self._foreseen = 0.0
-        self._began = time.monotonic()
-
-    def begin(self, todo: Sequence[tuple[Case, int]]) -> None:
-        """These cases and rounds are to do."""
-        self._left = {(case.id, number) for case, number in todo}
-        self._began = time.monotonic()
-
-    def ended(self, record: Record) -> None:
-        """A case has ended, alone or in company."""
-        self._taken += float(record.facts.get("wall_time") or 0)
-        if record.alone:
-            self._left.discard((record.case.id, record.run.round))
-            self._foreseen += self._expected.get(record.case.id, 0.0)
-
-    @property
-    def total(self) -> float:
-        """Time in s that the whole run is expected to take."""
-        pace = self._taken / self._foreseen if self._foreseen else 1.0
-        return self._taken + pace * sum(self._expected[case] for case, _ in self._left)
-
-    @property
-    def elapsed(self) -> float:
-        """Time in s since the run began."""
-        return time.monotonic() - self._began
-
-    @property
-    def seconds(self) -> float:
-        """Time in s that is left."""
-        return max(0.0, self.total - self.elapsed)
-
-    @property
-    def words(self) -> str:
-        """The time left, to stand behind a line; nothing when all is done."""
-        return f"  (about {show_seconds(max(1.0, self.seconds))} left)" if self._left else ""
-
-
 def meeting_line(cases: Sequence[Case], company: Company) -> str:
     """Which cases are measured against each other, and how."""
     return f"{len(cases)} cases against each other, {COMPANY[company]}: {', '.join(case.id for case in cases)}"
 
 
 class PlainLines(Listener):
-    """One line a case, on standard error, for pipes and logs."""
+    """One line a case, on standard error, for pipes and logs; more of each, if asked for."""
 
-    def __init__(self, left: TimeLeft) -> None:
-        self.left = left
+    def __init__(self, left: TimeLeft, verbose: bool) -> None:
+        self.left, self.verbose = left, verbose
         self.told = ""
+        self.todo: set[tuple[str, int]] = set()
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        click.echo(line, err=True)
 
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
         """Know what is to do."""
+        self.todo = {(case.id, number) for case, number in todo}
         self.left.begin(todo)
 
     def fetching(self, what: str, done: int, total: int | None) -> None:
         """Say once what is being fetched."""
-        if (told := f"data set: {what}") != self.told:
-            self.told = told
-            click.echo(told, err=True)
+        self._once(f"data set: {what}")
+
+    def case_started(self, case: Case, number: int) -> None:
+        """Note where the run stands."""
+        self.left.reached(case, number)
 
     def meeting_started(self, cases: Sequence[Case], number: int, company: Company) -> None:
         """Say which cases are measured against each other, once for all their meetings in a round."""
-        if (told := meeting_line(cases, company)) != self.told:
-            self.told = told
-            click.echo(told, err=True)
+        self.left.reached(cases[0], number, meeting=True)
+        self._once(meeting_line(cases, company))
+
+    def _once(self, line: str) -> None:
+        if line != self.told:
+            self.told = line
+            self.say(line)
 
     def case_ended(self, record: Record) -> None:
         """Say what came of it, and how long the rest takes."""
-        self.left.ended(record)
+        self.todo.discard((record.case.id, record.run.round))
         if record.alone or record.status != "ok":
-            click.echo(f"{record.case.id}: {headline(record)}{self.left.words}", err=True)
+            self.say(f"{record.case.id}: {headline(record)}{self._time_left()}")
+            for line in details(record) if self.verbose and record.alone else ():
+                self.say(f"  {line}")
+
+    def _time_left(self) -> str:
+        """To stand behind a line; nothing when all cases are done."""
+        return f"  (about {show_seconds(max(1.0, self.left.seconds))} left)" if self.todo else ""
 
 
-class Bar(Listener):
-    """A bar that is redrawn at most twice a second, so that the parent hardly runs."""
+class Bars(PlainLines):
+    """One bar for the run and one for the case below it, redrawn at most twice a second: the parent hardly runs."""
 
-    def __init__(self, left: TimeLeft) -> None:
-        self.left = left
-        self.told = ""
+    def __init__(self, left: TimeLeft, verbose: bool) -> None:
+        super().__init__(left, verbose)
         self._drawn = 0.0
-        self._progress = new_bar()
-        self._task = self._progress.add_task("starting", total=1.0, detail="")
+        self._bar = new_bar()
+        self._run = self._bar.add_task("starting", total=1.0, detail="")
+        self._case = self._bar.add_task("", total=1.0, detail="", visible=False)
+        self._all = 0
+
+    def say(self, line: str) -> None:
+        """A line that stays above the bars."""
+        self._bar.console.print(line, highlight=False, markup=False)
 
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
-        """Show the bar."""
-        self.left.begin(todo)
-        self._progress.start()
+        """Show the bars."""
+        super().begin(plan, todo)
+        self._all = len(todo)
+        self._bar.start()
 
     def fetching(self, what: str, done: int, total: int | None) -> None:
-        """Show how much of a data set is there; what is only to be said stays above the bar."""
-        if total is None and (told := f"data set: {what}") != self.told:
-            self.told = told
-            self._progress.console.print(told, highlight=False, markup=False)
-        now = time.monotonic()
-        if now - self._drawn >= REDRAW:
-            self._drawn = now
-            self._progress.start()
+        """Show how much of a data set is there; what is only to be said stays above the bars."""
+        if total is None:
+            super().fetching(what, done, total)
+        if self._due(False):
+            self._bar.start()
             of_all = f" of {show_bytes(total)}" if total else ""
             share = min(1.0, done / total) if total else 0.0
-            self._progress.update(self._task, description=what, completed=share, detail=f"{show_bytes(done)}{of_all}")
-            self._progress.refresh()
+            self._bar.update(self._run, description=what, completed=share, detail=f"{show_bytes(done)}{of_all}")
+            self._bar.refresh()
 
     def case_started(self, case: Case, number: int) -> None:
         """Name the case that is being set up."""
-        self._draw(case, "setting up", force=True)
+        super().case_started(case, number)
+        self._draw(case.id, "setting up", force=True)
 
     def meeting_started(self, cases: Sequence[Case], number: int, company: Company) -> None:
-        """Leave a line above the bar, once for all meetings of these cases in a round."""
-        if (told := meeting_line(cases, company)) != self.told:
-            self.told = told
-            self._progress.console.print(told, highlight=False, markup=False)
+        """Name the work that is done in several ways."""
+        super().meeting_started(cases, number, company)
+        self._draw(f"{len(cases)} against each other: {cases[0].id}", "setting up", force=True)
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
         """Show the present estimate."""
         width = f" ±{show_percent(half_width)}" if half_width is not None else ""
-        self._draw(case, f"{show_seconds(step)} a step{width}")
+        self._draw(case.id, f"{show_seconds(step)}{'' if narrow(self._bar) else ' a step'}{width}")
 
-    def _draw(self, case: Case, detail: str, force: bool = False) -> None:
+    def _due(self, force: bool) -> bool:
         now = time.monotonic()
         if now - self._drawn < REDRAW and not force:
-            return
+            return False
         self._drawn = now
-        share = min(0.99, self.left.elapsed / max(self.left.total, 0.1))
-        self._progress.update(
-            self._task,
-            description=case.id,
-            completed=share,
-            detail=f"{detail}, about {show_seconds(self.left.seconds or 1)} left",
-        )
-        self._progress.refresh()
+        return True
 
-    def case_ended(self, record: Record) -> None:
-        """Leave a line for the case above the bar."""
-        self.left.ended(record)
-        if record.alone or record.status != "ok":
-            self._progress.console.print(f"{record.case.id}: {headline(record)}", highlight=False, markup=False)
+    def _draw(self, name: str, detail: str, force: bool = False) -> None:
+        if not self._due(force):
+            return
+        done = self._all - len(self.todo)
+        about = f"{'' if narrow(self._bar) else 'about '}{show_seconds(max(1.0, self.left.seconds))} left"
+        cases = f"{done} of {self._all}" + ("" if narrow(self._bar) else " cases")
+        self._bar.update(self._run, description=cases, completed=self.left.share, detail=about)
+        self._bar.update(self._case, description=name, completed=self.left.part_share, detail=detail, visible=True)
+        self._bar.refresh()
+
+    def _time_left(self) -> str:
+        """The bar has it."""
+        return ""
 
     def end(self) -> None:
-        """Take the bar away."""
-        self._progress.stop()
+        """Take the bars away."""
+        self._bar.stop()
 
 
-class JsonLines(PlainLines):
-    """One JSON object a line per record on standard output, and the plain lines beside it."""
+class JsonLines(Listener):
+    """One JSON object a line per record on standard output, beside what another listener says."""
+
+    def __init__(self, beside: Listener) -> None:
+        self._beside = beside
+        self.begin, self.fetching = beside.begin, beside.fetching  # type: ignore[method-assign]
+        self.case_started, self.meeting_started = beside.case_started, beside.meeting_started  # type: ignore[method-assign]
 
     def case_ended(self, record: Record) -> None:
         """Print the record."""
-        super().case_ended(record)
+        self._beside.case_ended(record)
         click.echo(encode(record))
 
 
-def listener_for(forecasts: Sequence[Forecast], repeats: int, as_json: bool) -> Listener:
-    """The listener that suits where the output goes."""
-    left = TimeLeft(forecasts, repeats)
+def listener_for(plan: Plan, forecasts: Sequence[Forecast], as_json: bool, loudness: str) -> Listener:
+    """The listener that suits where the output goes, and how much of it is wanted: quiet, usual or verbose."""
+    left, verbose = TimeLeft(plan, forecasts), loudness == "verbose"
     if as_json:
-        return JsonLines(left)
-    return Bar(left) if on_terminal() else PlainLines(left)
+        return JsonLines(Listener() if loudness == "quiet" else PlainLines(left, verbose))
+    if loudness == "quiet":
+        return Listener()
+    return Bars(left, verbose) if on_terminal() else PlainLines(left, verbose)
 
 
 def kept_so_far(end: Interrupted, store: str | None) -> Interrupted:
     """The end of a run as the user reads it: nothing is lost, and how to go on."""
-    named = f" --store {store}" if store else ""
-    return Interrupted(f"{end}; all that was measured is kept. Go on with: mldyno run --resume{named}")
+    return Interrupted(f"{end}; all that was measured is kept. Go on with: {resume_with(store)}")
+
+
+def resume_with(store: str | None) -> str:
+    """The command that goes on with a run."""
+    return f"mldyno run --resume{f' --store {store}' if store else ''}"

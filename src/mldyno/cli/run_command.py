@@ -52,6 +52,7 @@ def command(
     dry_run: bool,
     store: str | None,
     as_json: bool,
+    loudness: str | None,
     **options: Any,
 ) -> int:
     """Measure workloads or a suite, on every axis you name; or, behind --, a command of yours as a whole.
@@ -81,7 +82,7 @@ def command(
             run_id, plan = api.unfinished(kept, plan)
     if dry_run:
         return preview(plan, kept, as_json)
-    results = watched(plan, kept, store, as_json, run_id)
+    results = watched(plan, kept, store, as_json, run_id, loudness=loudness)
     if not as_json:
         tell(results, plan.by, kept)
     return OK if results.all_ok else NOT_ALL_OK
@@ -97,7 +98,7 @@ def _of_words(words: tuple[str, ...], targets: tuple[str, ...], axes: dict[str, 
 
 def tell(results: api.Results, axis: str | None, store: Store) -> None:
     """The results as a table, comparisons where asked for, what they say; those of a suite among published ones."""
-    click.echo(render(results.table(rows=("workload", "mode", "batch"), cols=("device",)), "text"))
+    click.echo(render(results.table(rows=("workload", "mode", "batch"), cols=("device",)), "terminal"))
     click.echo()
     for line in [*apart_lines(results.outcomes), *trust_lines(results.outcomes)]:
         click.echo(line)
@@ -110,4 +111,4 @@ def tell(results: api.Results, axis: str | None, store: Store) -> None:
     placed = api.placed(results, store)
     if placed is not None:
         click.echo("\nbeside published machines:")
-        click.echo(render(placed, "text"))
+        click.echo(render(placed, "terminal"))

@@ -6,11 +6,11 @@ import click
 
 from mldyno import api
 from mldyno.cli.options import Words, complete_targets, json_option, store_option
-from mldyno.views.tables import FORMATS, render
+from mldyno.views.tables import FORMATS
 
 
 @click.command("table")
-@click.argument("target", required=False, shell_complete=complete_targets)
+@click.argument("targets", nargs=-1, shell_complete=complete_targets)
 @click.option(
     "--rows",
     type=Words(),
@@ -24,27 +24,35 @@ from mldyno.views.tables import FORMATS, render
 )
 @click.option(
     "--value",
-    default="step",
-    show_default=True,
-    help="step, throughput, throughput:PIECE, speedup, time:100steps, first_step, roof, or any metric.",
+    help="step (the default), throughput, throughput:PIECE, speedup, time:100steps, first_step, roof, or any metric.",
 )
+@click.option("--by", metavar="AXIS", help="Show the speed-up along this axis.")
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print it."
+    "--format", "form", type=click.Choice(FORMATS), default="terminal", show_default=True, help="How to print it."
 )
 @store_option
 @json_option
 def command(
-    target: str | None, rows: list[str], cols: list[str], value: str, form: str, store: str | None, as_json: bool
+    targets: tuple[str, ...],
+    rows: list[str],
+    cols: list[str],
+    value: str | None,
+    by: str | None,
+    form: str,
+    store: str | None,
+    as_json: bool,
 ) -> None:
     """Lay the newest results out on rows and columns, published machines among them.
 
-    `-` means that memory ran out. A time of steps is projected from as many steps as were needed
-    to know a step well, and says from how many.
+    Without targets, all that is stored. Several exported files make one table, with their machines
+    as columns. `-` means that memory ran out. A time of steps is projected from as many steps as
+    were needed to know a step well, and says from how many.
 
     \b
     Examples:
       mldyno table mlp --rows mode,batch --cols machine,device
+      mldyno table mine.jsonl theirs.jsonl --format markdown
       mldyno table bert-base --rows mode,batch,seq --cols machine,device --value time:100steps
-      mldyno table mlp --value throughput --format markdown
+      mldyno table mlp --by precision
     """
-    click.echo(render(api.table(target, rows, cols, value, store), "json" if as_json else form))
+    click.echo(api.table(targets, rows, cols, value, store, by).to("json" if as_json else form))

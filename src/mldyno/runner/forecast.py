@@ -1,12 +1,13 @@
 """What a plan will take, before it runs: time and memory of each case, as last time or foreseen.
 
-What has been measured here is known. Of the rest a worker can foresee the memory, from a step that
-allocates nothing, and the time, from the case's operations and the device's rate in plain products.
+What has been measured here is known: what it took beside the measuring, and how long that went on. Of the
+rest a worker can foresee the memory, from a step that allocates nothing, and the time, from the case's
+operations and the device's rate in plain products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,15 +15,22 @@ from mldyno import machine as machines
 from mldyno import plugins
 from mldyno.plan import Plan
 from mldyno.records import Case, Record
+from mldyno.runner.case_run import WARMUP_LEAST, WARMUP_SHARE
 from mldyno.runner.groups import groups
+from mldyno.runner.meeting import SHARE
+from mldyno.runner.rates import Rates
 from mldyno.runner.worker_process import Ended, WorkerProcess, reserve
 from mldyno.store import Query, Store
 
-GUESSED_START = 8.0  # s to start a framework and build a case, where nothing is known
-GUESSED_MEASURING = 0.7  # of the budget, that a case takes where nothing is known
-MEETING_SHARE = 0.4  # of the budget, that meetings take for each case, where nothing is known
-FEWEST_STEPS = 3.5  # that a case takes at least: first, second, measured, and the proofs
-RATE_SHARE = 0.5  # of the rate in plain products, that a model is guessed to reach
+GUESSED_START = 2.0  # s until a framework is imported, where nothing is known
+LOADED = 2.0  # times that, for all that is loaded until the last proof: optimisers and counters come later
+CHECKS = 2.0  # s for roofs and proofs
+PROOFS = {"train": 4.0, "infer": 1.5}  # steps that proofs take
+REHEARSED = 0.15  # s of a rehearsal, in which no time passes
+MEASURING = 0.9  # of what a case or a meeting may take, where nothing is known
+FEWEST_STEPS = 3.0  # that a case takes at least: first, second, measured
+FEWEST_MET = 4.0  # and that it takes in a meeting
+RATE_SHARE = 0.8  # of the rate in plain products, that a model is guessed to reach
 PATIENCE = 60.0  # s for one case to be foreseen
 
 
@@ -37,33 +45,52 @@ class Forecast:
     fits: bool | None = None
     """None where nothing is known of its memory."""
     note: str = ""
+    meeting: float = 0.0
+    """What of its time goes into meetings."""
 
 
 @dataclass
 class Past:
-    """What the last run of a case took here, for each of its rounds."""
+    """What the last run of a case took here, alone and in meetings, and what of that was measuring; in s."""
 
     run: str
-    spent: float = 0.0
+    alone: float = 0.0
+    alone_measured: float = 0.0
+    met: float = 0.0
+    met_measured: float = 0.0
     rounds: int = 1
     peak: int | None = None
     status: str = ""
+    unsure: bool = False
+    """Whether its budget was over before it was known well enough."""
 
     def add(self, record: Record) -> None:
         """A record of that run."""
-        self.spent += float(record.facts.get("wall_time") or 0)
+        spent = float(record.facts.get("wall_time") or 0)
+        counted = [one for one in record.series if one.metric == "step_time" and one.phase in ("steady", "paired")]
+        measured = 0.0 if record.facts.get("virtual_time") else sum(one.block * sum(one.values) for one in counted)
         self.rounds = max(self.rounds, record.run.round + 1)
-        if record.alone:
+        if not record.alone:
+            self.met += spent
+            self.met_measured += min(measured, spent)
+        else:
+            self.alone += spent
+            self.alone_measured += min(measured, spent)
+            self.unsure |= any(warning.code == "target-not-reached" for warning in record.warnings)
             peaks = record.values("peak_device_memory", "process") or record.values("peak_memory", "process")
             self.peak, self.status = (round(max(peaks)) if peaks else self.peak), record.status
 
 
 def forecast(
-    plan: Plan, store: Store, python: str | None = None, tell: Callable[[int, int], None] = lambda done, total: None
+    plan: Plan,
+    store: Store,
+    python: str | None = None,
+    tell: Callable[[int, int], None] = lambda done, total: None,
+    rates: Rates | None = None,
 ) -> list[Forecast]:
     """The expected time and memory of each case; with an interpreter, what is not known is foreseen by a worker.
 
-    `tell` hears how many cases have been looked into, of how many.
+    `tell` hears how many cases have been looked into, of how many. With `rates`, only time is foreseen, from them.
     """
     here = machines.describe().name
     past: dict[str, Past] = {}
@@ -71,9 +98,11 @@ def forecast(
         query = Query({"workload": workload, "machine": here}, provenances=("measured",))
         past |= _last_runs(store.stream(query))
     unknown = [case for case in plan.cases if case.id not in past or past[case.id].peak is None]
-    foreseen = _foresee(unknown, python, tell) if python else {}
-    met = {case for group in groups(plan.cases, plan.by) if len(group) > 1 for case in group}
-    return [_of_case(plan, case, past.get(case.id), foreseen.get(case, {}), case in met) for case in plan.cases]
+    foreseen: Mapping[Case, dict[str, Any]] = _foresee(unknown, python, tell) if python else {}
+    if rates is not None:
+        foreseen = {case: {"rate": rates.of(case), "start": rates.start} for case in unknown}
+    company = {case: len(group) for group in groups(plan.cases, plan.by) for case in group}
+    return [_of_case(plan, case, past.get(case.id), foreseen.get(case, {}), company[case]) for case in plan.cases]
 
 
 def _last_runs(records: Iterable[Record]) -> dict[str, Past]:
@@ -86,14 +115,14 @@ def _last_runs(records: Iterable[Record]) -> dict[str, Past]:
     return found
 
 
-def _of_case(plan: Plan, case: Case, past: Past | None, seen: dict[str, Any], met: bool) -> Forecast:
+def _of_case(plan: Plan, case: Case, past: Past | None, seen: dict[str, Any], company: int) -> Forecast:
     known = past is not None and plan.steps is None
     if past is not None and known:
-        seconds = past.spent / past.rounds
+        alone, met = _as_last_time(plan, past, company)
     else:
-        seconds = _guess(plan, case, seen.get("rate"), met)
+        alone, met = _guess(plan, case, seen, company)
     memory = past.peak if past is not None and past.peak else seen.get("memory")
-    expected = Forecast(case, plan.repeats * seconds, known, memory)
+    expected = Forecast(case, plan.repeats * (alone + met), known, memory, meeting=plan.repeats * met)
     if past is not None and past.status == "oom":
         return replace(expected, fits=False, note="ran out of memory last time")
     room = _room(case, seen)
@@ -102,14 +131,30 @@ def _of_case(plan: Plan, case: Case, past: Past | None, seen: dict[str, Any], me
     return replace(expected, fits=memory <= room, note="" if memory <= room else "won't fit")
 
 
-def _guess(plan: Plan, case: Case, rate: float | None, met: bool) -> float:
+def _as_last_time(plan: Plan, past: Past, company: int) -> tuple[float, float]:
+    """Time in s of a round, alone and met: measuring goes on as long as last time, or as the budget lets it."""
+    measured, met = past.alone_measured / past.rounds, past.met_measured / past.rounds
+    alone = past.alone / past.rounds - measured + (plan.budget if past.unsure else min(measured, plan.budget))
+    if company == 1:
+        return alone, 0.0
+    return alone, past.met / past.rounds - met + min(met, SHARE * plan.budget)
+
+
+def _guess(plan: Plan, case: Case, seen: dict[str, Any], company: int) -> tuple[float, float]:
+    """Time in s of a round, alone and met, of a case that was never measured here."""
     if case.framework == "fake":
-        return 0.5
-    measuring = (GUESSED_MEASURING + (MEETING_SHARE if met else 0.0)) * plan.budget
-    if rate and case.framework != "command":
-        step = plugins.workload(case.workload).flops(case) / (RATE_SHARE * rate)
-        measuring = max(measuring, FEWEST_STEPS * step) if plan.steps is None else (2 + plan.steps) * step
-    return GUESSED_START + measuring
+        return REHEARSED, 0.0 if company == 1 else REHEARSED
+    start = LOADED * (seen.get("start") or GUESSED_START)
+    step = 0.0
+    if seen.get("rate") and case.framework != "command":
+        step = plugins.workload(case.workload).flops(case) / (RATE_SHARE * seen["rate"])
+    warm = MEASURING * max(WARMUP_LEAST, WARMUP_SHARE * plan.budget)
+    measuring = max(warm + MEASURING * plan.budget, FEWEST_STEPS * step)
+    if plan.steps is not None and step:
+        measuring = (2 + plan.steps) * step
+    alone = start + measuring + CHECKS + PROOFS.get(str(case.mode), 0.0) * step
+    met = start / company + max(warm + MEASURING * SHARE * plan.budget, FEWEST_MET * step)
+    return alone, 0.0 if company == 1 else met
 
 
 def _room(case: Case, seen: dict[str, Any]) -> int | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import sys
 import tempfile
+import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -27,6 +29,9 @@ from mldyno.runner.warnings import INTERRUPTED
 from mldyno.runner.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.store import Query, Store
 from mldyno.store.codec import encode
+from mldyno.units import show_seconds
+
+GRACE = 10.0  # s beyond the limit of a run, for what had begun before it
 
 
 class Crowded(Exception):
@@ -84,6 +89,13 @@ class Runner:
         self.unsaved: list[Record] = []
         self.processes = self.groups = 0
         self.sources: dict[str, dict[str, str]] = {}
+        self.began = time.monotonic()
+
+    @property
+    def left_out(self) -> list[Case]:
+        """Cases that were not begun in every round, since the limit of the run was reached."""
+        rounds = range(self.plan.repeats)
+        return [case for case in self.plan.cases if any((case.id, number) not in self.known for number in rounds)]
 
     def execute(self, listener: Listener) -> list[Record]:
         """Run all that has no outcome yet; raises Interrupted when the user ends it."""
@@ -95,7 +107,8 @@ class Runner:
                 for number in range(self.plan.repeats):
                     for group in together:
                         self._group(number, group)
-            self.store.finish_run(self.run)
+            if not self.left_out:
+                self.store.finish_run(self.run)
         except StoreError as error:
             raise StoreError(f"{error} {self._rescue()}".strip()) from error
         finally:
@@ -111,6 +124,7 @@ class Runner:
             self._note(record)
         todo = [(c, r) for r in range(self.plan.repeats) for c in self.plan.cases if (c.id, r) not in self.known]
         self.store.begin_run(self.run, self.plan.key, now(), owner(), self.plan.text())
+        self.began = time.monotonic()
         self.listener.begin(self.plan, todo)
 
     def _note(self, record: Record) -> None:
@@ -126,17 +140,34 @@ class Runner:
     def _group(self, number: int, cases: Sequence[Case]) -> None:
         """Measure each case alone, in a fresh process; then those that came out well against each other."""
         for case in cases:
-            if (case.id, number) not in self.known:
+            if (case.id, number) not in self.known and self._time_left > 0:
                 self._alone(case, number)
-        good = [case for case in cases if self.known[case.id, number].status == "ok"]
-        for meeting in meetings(good):
+        known = [(case, self.known.get((case.id, number))) for case in cases]
+        for meeting in meetings([case for case, record in known if record is not None and record.status == "ok"]):
             self._meet(number, meeting)
+
+    @property
+    def _time_left(self) -> float:
+        """Time in s until the limit of the run."""
+        return math.inf if self.plan.limit is None else self.plan.limit - (time.monotonic() - self.began)
+
+    def _patience(self, cases: int = 1) -> float:
+        """Time in s that so many cases in one process may take in all."""
+        return min(cases * self.plan.timeout, max(0.0, self._time_left) + GRACE)
+
+    def _why(self, end: Ended) -> str:
+        """Why a case ended; one that ran into the limit of the run was not too slow for itself."""
+        if end.status != "timeout" or self._time_left > 0:
+            return end.reason
+        return (
+            f"not done when the run's limit of {show_seconds(self.plan.limit or 0)} was over; give it more with --limit"
+        )
 
     def _case_run(self, case: Case, number: int, worker: WorkerProcess, company: Company, key: int = 0) -> CaseRun:
         run = Run(self.run, self.plan.suite, number, self.processes, self.groups, company)
         rule = self.stopping if company == "alone" else replace(self.stopping, steps=None)
         given = {"data": data.of(case, self.sources), "command": self.plan.command}
-        return CaseRun(case, run, worker, rule, self.plan.timeout, self.listener.progress, key, given=given)
+        return CaseRun(case, run, worker, rule, self._patience(), self.listener.progress, key, given=given)
 
     def _worker(self) -> WorkerProcess:
         self.processes += 1
@@ -158,7 +189,7 @@ class Runner:
             one.time_pieces()
             one.close()
         except Ended as end:
-            status, reason = end.status, end.reason
+            status, reason = end.status, self._why(end)
         except Interrupted as end:
             self._keep([one], end)
             raise
@@ -189,6 +220,8 @@ class Runner:
         held = min(self.met[case.id, number, company] for case in cases)  # before a resumed run was ended
         for _ in range(times - held):
             self.interrupts.check()
+            if self._time_left <= 0:
+                return
             self.listener.meeting_started(cases, number, company)
             self.groups += 1
             self._hold(number, cases, company, times)
@@ -198,7 +231,7 @@ class Runner:
             worker = self._worker()
             members = [self._case_run(case, number, worker, company, key) for key, case in enumerate(cases)]
             for one in members:
-                one.sharing, one.timeout = len(members), len(members) * self.plan.timeout
+                one.sharing, one.timeout = len(members), self._patience(len(members))
         else:
             members = [self._case_run(case, number, self._worker(), company) for case in cases]
         status, reason = "ok", ""
@@ -207,7 +240,7 @@ class Runner:
         except Ended as end:
             if end.status == "oom" and company != "alternating":
                 raise Crowded from end
-            status, reason = end.status, end.reason
+            status, reason = end.status, self._why(end)
         except Interrupted as end:
             self._keep(members, end)
             raise

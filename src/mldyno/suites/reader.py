@@ -167,6 +167,7 @@ def _word(key: str, value: Any) -> str:
 
 SETTINGS: dict[str, Callable[[str, Any], Any]] = {
     "budget": _quantity(parse_duration), "target": _quantity(parse_fraction), "repeats": _whole_number,
-    "steps": _whole_number, "timeout": _quantity(parse_duration), "data": _word, "by": _word,
+    "steps": _whole_number, "timeout": _quantity(parse_duration), "limit": _quantity(parse_duration),
+    "data": _word, "by": _word,
 }  # fmt: skip
 KEYS = (*SETTINGS, "include", "cases", "exclude")

@@ -252,8 +252,12 @@ def _precision_json(found: PrecisionGain) -> dict[str, Any]:
 
 
 def _copy_sentence(found: CopyCost) -> str:
+    return f"{_without(found.comparison.other.case, 'placement')}: {copy_claim(found)}"
+
+
+def copy_claim(found: CopyCost) -> str:
+    """What a copy costs, how that was found out, and what would help."""
     one = found.comparison
-    case = _without(one.other.case, "placement")
     fine = found.low is not None and found.high is not None and found.high - found.low < 0.02
     decimals = 1 if fine or abs(found.share) < 0.1 else 0
     low, high = (None if end is None else 100 * end for end in (found.low, found.high))
@@ -264,7 +268,7 @@ def _copy_sentence(found: CopyCost) -> str:
         told = f"looks like {share} of a step; {CANT_TELL if low is not None else 'no interval'}"
     else:
         told = f"costs {'next to ' if one.verdict == 'equivalent' else ''}nothing: {claim(one, *arms(one))}"
-    return _noted(f"{case}: copying {found.way} {told}", one.how, one.advice)
+    return _noted(f"copying {found.way} {told}", one.how, one.advice)
 
 
 def _copy_json(found: CopyCost) -> dict[str, Any]:

@@ -45,6 +45,13 @@ def story(record: Record) -> str:
 Rows = Iterator[tuple[str, str]]
 
 
+def details(record: Record) -> list[str]:
+    """What stands behind the headline of a case: its samples, first step, peaks, and how far it can be trusted."""
+    rows = [*_samples(record), *_first_step(record), *_peaks(record), ("trust", trust(Outcome((record,))))]
+    rows += [("warning", f"{one.code}: {one.message}") for one in record.warnings]
+    return [f"{name}: {text}" for name, text in rows]
+
+
 def _samples(record: Record) -> Rows:
     steady = record.values("step_time") or record.values("step_time", "paired")
     ordered = sorted(steady)

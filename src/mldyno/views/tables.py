@@ -1,23 +1,36 @@
-"""Tables as text for the terminal, Markdown, CSV or JSON."""
+"""Tables as text: for the terminal, as Markdown, CSV, JSON or LaTeX.
+
+Names come from records, and records from anybody: in each form they are escaped, so that they show as text.
+Times are in one unit where the whole table can be read in it, else each cell has its own. In CSV, which programs
+read, a column has one unit, which its head names.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from mldyno.analysis.tables import Cell, Key, Table
-from mldyno.units import digits, show, show_error
+from mldyno.units import Scale, common_scale, digits, scale_of, show, show_error
 
-FORMATS = ("text", "markdown", "csv", "json")
+FORMATS = ("terminal", "markdown", "csv", "json", "latex")
 NO_MEMORY = "-"
 TITLES = {
     "step": "time of one step", "throughput": "items per second", "speedup": "speed-up",
     "first_step": "time of the first step", "peak_memory": "peak memory of the process",
     "roof": "operations a second, over those of plain products",
 }  # fmt: skip
+_FORMULA = ("=", "+", "-", "@")  # with these a spreadsheet would begin to compute
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", "±": r"$\pm$", "µ": r"$\mu$",
+}  # fmt: skip
+_MARKDOWN = re.compile(r"[\\`*|<>\[\]~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
 def title_of(table: Table) -> str:
@@ -25,11 +38,11 @@ def title_of(table: Table) -> str:
     if table.value.startswith("time:"):
         return f"time of {int(table.value[5:].removesuffix('steps')):,} steps"
     if table.value == "speedup":
-        return f"speed-up over {table.base}"
-    return TITLES.get(table.value, table.value.replace("_", " "))
+        return f"speed-up over {plain(table.base)}"
+    return TITLES.get(table.value, plain(table.value).replace("_", " "))
 
 
-def cell_text(cell: Cell | None) -> str:
+def cell_text(cell: Cell | None, scale: Scale | None = None) -> str:
     """A cell as a person reads it: 2.31 ms ±1.2 %, `-` where memory ran out, else the status."""
     if cell is None:
         return ""
@@ -37,14 +50,30 @@ def cell_text(cell: Cell | None) -> str:
         return NO_MEMORY if cell.outcome.status == "oom" else cell.outcome.status
     figure = cell.figure
     if figure.unit == "1":
-        return f"{digits(figure.value, figure.half_width)}x"
-    return show(figure.value, figure.unit, figure.half_width) + show_error(figure.value, figure.half_width)
+        return f"{digits(figure.value, figure.half_width)}x{show_error(figure.value, figure.half_width)}"
+    known = show_error(figure.value, figure.half_width)
+    return show(figure.value, figure.unit, figure.half_width, scale) + known
+
+
+def plain(text: str) -> str:
+    """Text without what moves a terminal's cursor or breaks a line."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _label(name: str, part: Any) -> str:
     if part is None:
         return "unstated"
-    return {"batch": f"b{part}", "seq": f"s{part}"}.get(name, str(part))
+    return {"batch": f"b{part}", "seq": f"s{part}"}.get(name, plain(str(part)))
+
+
+def _heads(table: Table) -> list[str]:
+    if not table.cols:
+        return [title_of(table)]
+    return [", ".join(_label(n, p) for n, p in zip(table.cols, col, strict=True)) for col in table.col_keys]
+
+
+def _row_labels(row: Key) -> list[str]:
+    return ["" if part is None else plain(str(part)) for part in row]
 
 
 def _notes(table: Table) -> tuple[dict[tuple[Key, Key], str], list[str]]:
@@ -56,20 +85,21 @@ def _notes(table: Table) -> tuple[dict[tuple[Key, Key], str], list[str]]:
             cell = table.cells.get((row, col))
             if cell is None or not cell.notes:
                 continue
-            used = [numbers.setdefault(note, len(numbers) + 1) for note in cell.notes]
+            used = [numbers.setdefault(plain(note), len(numbers) + 1) for note in cell.notes]
             marks[row, col] = " [" + ",".join(map(str, used)) + "]"
     return marks, [f"[{number}] {note}" for note, number in numbers.items()]
 
 
-def _grid(table: Table, with_marks: bool) -> tuple[list[str], list[list[str]], list[str]]:
+def grid(table: Table, with_marks: bool = True) -> tuple[list[str], list[list[str]], list[str]]:
+    """Heads, lines of cells, and the notes below; not escaped yet."""
     marks, notes = _notes(table) if with_marks else ({}, [])
-    heads = [", ".join(_label(n, p) for n, p in zip(table.cols, col, strict=True)) for col in table.col_keys]
-    header = [*table.rows, *(heads if table.cols else [title_of(table)])]
+    known = [cell.figure for cell in table.cells.values() if cell.figure is not None]
+    scale = common_scale([one.value for one in known], known[0].unit) if known else None
     body = []
     for row in table.row_keys:
-        cells = [cell_text(table.cells.get((row, col))) + marks.get((row, col), "") for col in table.col_keys]
-        body.append([*("" if p is None else str(p) for p in row), *cells])
-    return header, body, notes
+        cells = [cell_text(table.cells.get((row, col)), scale) + marks.get((row, col), "") for col in table.col_keys]
+        body.append([*_row_labels(row), *cells])
+    return [*table.rows, *_heads(table)], body, notes
 
 
 def to_json(table: Table) -> list[dict[str, Any]]:
@@ -91,19 +121,108 @@ def render(table: Table, form: str, notes_too: bool = True) -> str:
     """The table in one of FORMATS; its notes can be left away where another table has just said them."""
     if form == "json":
         return json.dumps({"value": table.value, "title": title_of(table), "cells": to_json(table)}, indent=1)
-    header, body, notes = _grid(table, with_marks=notes_too and form != "csv")
     if form == "csv":
-        out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows([header, *body])
-        return out.getvalue().rstrip("\n")
-    if form == "markdown":
-        lines = [header, ["---"] * len(table.rows) + ["---:"] * (len(header) - len(table.rows)), *body]
-        text = "\n".join("| " + " | ".join(part.replace("|", "\\|") for part in line) + " |" for line in lines)
-        return "\n\n".join(filter(None, [f"**{title_of(table)}**", text, "\n".join(f"- {n}" for n in notes)]))
+        return _csv(table)
+    return {"terminal": _terminal, "markdown": _markdown, "latex": _latex}[form](table, notes_too)
+
+
+# -- CSV -----------------------------------------------------------------------------------------
+
+
+def _csv(table: Table) -> str:
+    """Numbers in one unit a column, each followed by half of its interval where the column has some."""
+    columns = [_column(table, col, head) for col, head in zip(table.col_keys, _heads(table), strict=True)]
+    lines = [[*table.rows, *(_inert(head) for column in columns for head in column[0])]]
+    for place, row in enumerate(table.row_keys):
+        lines.append([*map(_inert, _row_labels(row)), *(text for column in columns for text in column[place + 1])])
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(lines)
+    return out.getvalue().rstrip("\n")
+
+
+def _column(table: Table, col: Key, head: str) -> list[list[str]]:
+    """The head and the cells of one column, two of each where it has intervals."""
+    cells = [table.cells.get((row, col)) for row in table.row_keys]
+    known = [cell.figure for cell in cells if cell is not None and cell.figure is not None]
+    unit = known[0].unit if known else "1"
+    factor, name = scale_of(min(one.value for one in known), unit) if known else (1.0, "")
+    named = "" if unit == "1" else f" [{name}]"
+    spread = any(one.half_width is not None for one in known)
+    found = [[f"{head}{named}", *([f"{head} ±{named}"] if spread else [])]]
+    for cell in cells:
+        figure = None if cell is None else cell.figure
+        if cell is None or figure is None:
+            texts = ["" if cell is None else cell.outcome.status, ""]
+        else:
+            width = None if figure.half_width is None else figure.half_width / factor
+            texts = [_number(figure.value / factor, width), "" if width is None else _number(width, most=2)]
+        found.append(texts[: len(found[0])])
+    return found
+
+
+def _number(value: float, error: float | None = None, most: int = 3) -> str:
+    """A number as programs read it."""
+    return digits(value, error, most).replace(",", "")
+
+
+def _inert(text: str) -> str:
+    """A name that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+# -- Markdown and LaTeX --------------------------------------------------------------------------
+
+
+def markdown_text(text: str) -> str:
+    """Text in which nothing means anything to Markdown, or to the HTML that it becomes."""
+    named = {"<": "&lt;", ">": "&gt;"}
+    return _MARKDOWN.sub(lambda found: named.get(found[0], f"\\{found[0]}"), text.replace("&", "&amp;"))
+
+
+def _markdown(table: Table, notes_too: bool) -> str:
+    header, body, notes = grid(table, notes_too)
+    lines = [[markdown_text(part) for part in line] for line in (header, *body)]
+    lines.insert(1, ["---"] * len(table.rows) + ["---:"] * (len(header) - len(table.rows)))
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    told = "\n".join(f"- {markdown_text(note)}" for note in notes)
+    return "\n\n".join(filter(None, [f"**{markdown_text(title_of(table))}**", text, told]))
+
+
+def latex_text(text: str) -> str:
+    """Text in which nothing means anything to LaTeX."""
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def _latex(table: Table, notes_too: bool) -> str:
+    """A `tabular` that needs no package, and its notes in small print."""
+    header, body, notes = grid(table, notes_too)
+    leaning = "l" * len(table.rows) + "r" * (len(header) - len(table.rows))
+    lines = [" & ".join(_guarded(latex_text(part)) for part in line) + r" \\" for line in (header, *body)]
+    text = [f"% {title_of(table)}", rf"\begin{{tabular}}{{{leaning}}}", r"\hline", lines[0], r"\hline", *lines[1:],
+            r"\hline", r"\end{tabular}"]  # fmt: skip
+    return "\n".join([*text, *(rf"\par{{\footnotesize {latex_text(note)}}}" for note in notes)])
+
+
+def _guarded(text: str) -> str:
+    """A bracket at the start of a line would be taken for an option of the line break before it."""
+    return f"{{}}{text}" if text.startswith("[") else text
+
+
+# -- the terminal --------------------------------------------------------------------------------
+
+
+def _terminal(table: Table, notes_too: bool) -> str:
+    header, body, notes = grid(table, notes_too)
     text = aligned(header, body, len(table.rows), title_of(table))
-    if len(table.col_keys) > 1 and max(map(len, text.splitlines())) > _width():
-        return render(_long(table), form, notes_too)
+    if _widest(text) > _width():
+        if len(table.col_keys) > 1:
+            return _terminal(_long(table), notes_too)
+        text = "\n".join([title_of(table), *(f"{' '.join(filter(None, line[:-1]))}\n  {line[-1]}" for line in body)])
     return "\n".join([text, *notes])
+
+
+def _widest(text: str) -> int:
+    return max(map(len, text.splitlines()))
 
 
 def _long(table: Table) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -157,12 +158,35 @@ def _steadiness(outcome: Outcome) -> str:
 
 def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """A trust line for every outcome, and below what the warnings mean and what to do, once each."""
-    lines = [f"trust {outcome.case.id}: {trust(outcome)}" for outcome in outcomes]
+    return [*(f"trust {outcome.case.id}: {trust(outcome)}" for outcome in outcomes), *_meanings(outcomes)]
+
+
+def trust_summary(outcomes: Sequence[Outcome]) -> list[str]:
+    """How far many outcomes can be trusted, in one line; and what the warnings mean, each with its number of cases."""
+    good = [one for one in outcomes if one.good]
+    steady = sum(_steadiness(one) == "steady" for one in good)
+    known = [found.half_width / found.value for one in good if (found := step_time(one.good)) and found.half_width]
+    spans = f"; known to {_between(min(known), max(known))}" if known else ""
+    if good and len(known) < len(good):
+        spans += f", {count(len(good) - len(known), 'case')} of long steps without an interval"
+    several = Counter(code for one in outcomes for code in {warning.code for warning in one.warnings})
+    doubts = "; but " + ", ".join(f"{code} ({number})" for code, number in several.items()) if several else ""
+    first = f"trust: {len(good)} of {count(len(outcomes), 'case')} came out well, {steady} of them surely steady"
+    return [f"{first}{spans}{doubts}", *_meanings(outcomes)]
+
+
+def _between(least: float, most: float) -> str:
+    shown = [f"±{show_percent(one)}" for one in (least, most)]
+    return shown[0] if shown[0] == shown[1] else f"{shown[0]} at best, {shown[1]} at worst"
+
+
+def _meanings(outcomes: Sequence[Outcome]) -> list[str]:
+    """What the warnings of outcomes mean, and what to do, once each."""
     told: dict[str, list[Warning_]] = {}
     for warning in (one for outcome in outcomes for one in outcome.warnings):
         if warning not in told.setdefault(warning.code, []):
             told[warning.code].append(warning)
-    return lines + [
+    return [
         f"  {code}: {' / '.join(one.message for one in several)}. Next: {several[0].hint}."
         for code, several in told.items()
     ]

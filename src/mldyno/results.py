@@ -1,0 +1,174 @@
+"""What a run, a comparison or a measurement brought, in the hands of a Python user.
+
+Everything here shows itself: as text where it is printed, as HTML in a notebook. Names in that HTML are escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mldyno.analysis import comparisons as comparing
+from mldyno.analysis import tables as laying
+from mldyno.analysis.answers import Answers, answers
+from mldyno.analysis.comparisons import Comparison
+from mldyno.analysis.estimates import Estimate
+from mldyno.analysis.outcomes import Outcome, check_value, outcomes
+from mldyno.errors import MldynoError, UsageError
+from mldyno.records import AXES, Case, Record, axis_named
+
+FIGURES = ("step", "throughput", "first_step", "peak_memory")  # columns of a data frame beside axes and status
+
+
+class Comparisons(list[Comparison]):
+    """Comparisons, one a line."""
+
+    def __str__(self) -> str:
+        from mldyno.views.words import footers, sentence
+
+        return "\n".join([*map(sentence, self), *footers(self)])
+
+    def _repr_html_(self) -> str:
+        from mldyno.views.notebook import comparisons_html
+
+        return comparisons_html(self)
+
+
+class Table(laying.Table):
+    """Cells on axes, which print themselves."""
+
+    @classmethod
+    def of(cls, table: laying.Table) -> Table:
+        """A table as analysis lays it out."""
+        return cls(**vars(table))
+
+    def to(self, form: str) -> str:
+        """As text: terminal, markdown, csv, json or latex."""
+        from mldyno.errors import unknown
+        from mldyno.views.tables import FORMATS, render
+
+        if form not in FORMATS:
+            raise unknown("format", form, FORMATS)
+        return render(self, form)
+
+    def __str__(self) -> str:
+        return self.to("terminal")
+
+    def _repr_html_(self) -> str:
+        from mldyno.views.notebook import table_html
+
+        return table_html(self)
+
+
+@dataclass
+class Results:
+    """What a run brought: its records, ready to be compared and laid out."""
+
+    run: str
+    everything: list[Record] = field(default_factory=list)
+    left_out: list[Case] = field(default_factory=list)
+    """Cases for which the limit of the run left no time."""
+
+    @property
+    def records(self) -> list[Record]:
+        """The records of cases that were alone: one for each case and round."""
+        return [record for record in self.everything if record.alone]
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """The records put together by case."""
+        return outcomes(self.everything)
+
+    @property
+    def all_ok(self) -> bool:
+        """Whether every case came out well."""
+        return all(record.status == "ok" for record in self.records)
+
+    def compare(self, by: str) -> Comparisons:
+        """The cases against each other along one axis."""
+        return Comparisons(comparing.compared(comparing.along(self.outcomes, axis_named(by))))
+
+    @property
+    def answers(self) -> Answers:
+        """What the cases say: crossovers, precisions, copies, growth with the length."""
+        return answers(self.outcomes)
+
+    def table(
+        self, rows: Sequence[str] = (), cols: Sequence[str] = (), value: str | None = None, by: str | None = None
+    ) -> Table:
+        """The cases laid out on axes; what their warnings say is for the trust lines."""
+        wanted = value or ("speedup" if by else "step")
+        check_value(wanted, {series.metric for record in self.records for series in record.series})
+        names = [[axis_named(word, ("machine",)) for word in words] for words in (rows, cols)]
+        if set(names[0]) & set(names[1]):
+            raise UsageError("an axis can't be both a row and a column.")
+        along = axis_named(by, ("machine",)) if by else None
+        return Table.of(laying.lay_out(self.outcomes, names[0], names[1], wanted, warnings_too=False, by=along))
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row for each case: its axes, status and figures, in SI units."""
+        try:
+            import pandas  # type: ignore[import-untyped]
+        except ImportError:
+            raise MldynoError("pandas is not installed; install it with: pip install pandas") from None
+        return pandas.DataFrame([_row(one) for one in self.outcomes])
+
+    def __str__(self) -> str:
+        from mldyno.views.words import trust_lines
+
+        return "\n".join([str(self.table()), "", *trust_lines(self.outcomes)]) if self.everything else "no results"
+
+    def _repr_html_(self) -> str:
+        from mldyno.views.notebook import results_html
+
+        return results_html(self.table(), self.outcomes)
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    row: dict[str, Any] = {"machine": outcome.machine, **{axis.name: getattr(outcome.case, axis.name) for axis in AXES}}
+    row |= {"status": outcome.status, "reason": outcome.reason}
+    for name in FIGURES:
+        figure = outcome.figure(name)
+        row[name] = figure and figure.value
+        if name == "step":
+            row |= {"step_low": figure and figure.low, "step_high": figure and figure.high}
+    return row
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The time of a function: one record, and the estimate that comes from it."""
+
+    record: Record
+
+    @property
+    def outcome(self) -> Outcome:
+        """As one that can be compared."""
+        return Outcome((self.record,))
+
+    @property
+    def step(self) -> Estimate | None:
+        """The time of one call in s, with its interval; None where it never was steady."""
+        return self.outcome.figure("step")
+
+    @property
+    def first_step(self) -> float:
+        """The time of the very first call in s."""
+        return float(self.record.facts["first_step"] or 0.0)
+
+    def compare(self, other: Measurement) -> Comparison | None:
+        """How many times as fast the other is; the two never met, so that its interval is a wide one."""
+        return comparing.compare(self.outcome, other.outcome)
+
+    def __str__(self) -> str:
+        from mldyno.views.words import headline, trust
+
+        return f"{self.record.case.workload}: {headline(self.record)} ({trust(self.outcome)})"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from mldyno.views.notebook import lines_html
+
+        return lines_html([str(self)])

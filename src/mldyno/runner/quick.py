@@ -1,0 +1,95 @@
+"""What `mldyno quick` measures: of its suite, what tells something on this machine, and fits into its time.
+
+The suite names cases in the order in which they matter, some in both half precisions. Kept is one half precision
+for each device, and beside an accelerator none on the CPU. Where plain products show that a device has a
+half precision only in name, the smallest case alone is measured in it: that says enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mldyno import plugins
+from mldyno.plan import Plan
+from mldyno.records import Case
+from mldyno.runner.forecast import Forecast, forecast
+from mldyno.runner.rates import HALVES, Rates
+from mldyno.store import Store
+from mldyno.units import digits
+
+LONGEST = 35.0  # s that a case may be foreseen to take
+LONGEST_BESIDE = 15.0  # and on a CPU that has an accelerator beside it
+IN_NAME_ONLY = 0.5  # times the rate in fp32: with less than this a half precision is no use
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The plan that is left, what its cases are expected to take, and what is to be said of the others."""
+
+    plan: Plan
+    forecasts: tuple[Forecast, ...]
+    notes: tuple[str, ...]
+
+
+def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
+    """The cases of a plan that are worth their time here."""
+    halves = {device: rates.half(device) for device in rates.devices}
+    slow = {device for device, half in halves.items() if half and (rates.gain(device, half) or 0.0) < IN_NAME_ONLY}
+    smallest = {device: _smallest(whole.cases, device, halves[device]) for device in slow}
+    worth = [
+        case for case in whole.cases if _tells(case, rates.devices, halves) and (
+            case.precision not in HALVES or case.device not in slow or case == smallest[case.device]
+        )
+    ]  # fmt: skip
+    kept, left_out, left = [], [], math.inf if whole.limit is None else whole.limit
+    for one in forecast(replace(whole, cases=tuple(worth)), store, rates=rates):
+        longest = LONGEST_BESIDE if one.case.device == "cpu" and len(rates.devices) > 1 else LONGEST
+        if one.seconds <= min(longest, left):
+            kept.append(one)
+            left -= one.seconds
+        else:
+            left_out.append(one.case)
+    notes = [*_of_halves(rates, halves, slow, smallest), *_of_time(left_out)]
+    return Chosen(replace(whole, cases=tuple(one.case for one in kept)), tuple(kept), tuple(notes))
+
+
+def _tells(case: Case, devices: Sequence[str], halves: dict[str, str | None]) -> bool:
+    """Whether a case answers a question that this machine has."""
+    several = len(devices) > 1
+    if case.precision in HALVES:
+        return case.precision == halves[case.device] and not (several and case.device == "cpu")
+    if case.batch == 1:  # there to be faster on one device than on another
+        return several
+    return not (several and case.device == "cpu" and case.placement == "roundtrip")  # nothing is copied there
+
+
+def _smallest(cases: Sequence[Case], device: str, half: str | None) -> Case | None:
+    there = [case for case in cases if (case.device, case.precision) == (device, half)]
+    return min(there, key=lambda case: plugins.workload(case.workload).flops(case), default=None)
+
+
+def _of_halves(
+    rates: Rates, halves: dict[str, str | None], slow: set[str], smallest: dict[str, Case | None]
+) -> list[str]:
+    """What is to be said of a device whose half precision is no use, or that has none."""
+    told = []
+    for device, half in halves.items():
+        only = smallest.get(device)
+        if half is None:
+            why = next((reason for (name, _), reason in rates.refused.items() if name == device), "none was found")
+            told.append(f"no half precision works on {device}: {why}")
+        elif device in slow and only is not None and (device != "cpu" or len(halves) == 1):
+            times = digits(1 / (rates.gain(device, half) or 1.0), most=2)
+            told.append(
+                f"plain products in {half} take {times} times as long as in fp32 on {device}: "
+                f"only {only.workload} is measured in it"
+            )
+    return told
+
+
+def _of_time(left_out: Sequence[Case]) -> list[str]:
+    if not left_out:
+        return []
+    return [f"left out, since it would take too long here: {', '.join(case.id for case in left_out)}"]

@@ -1,0 +1,58 @@
+"""Results as HTML for a notebook: plain tables and lists in the notebook's own style.
+
+Rule: whatever comes from a record is escaped; a machine called <script> shows as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from mldyno.analysis.comparisons import Comparison
+from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.tables import Table
+from mldyno.views.tables import grid, title_of
+from mldyno.views.words import arms, factor, footers, trust_lines
+
+
+def lines_html(lines: Sequence[str]) -> str:
+    """Lines as a list; nothing where there are none."""
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def grid_html(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str = "") -> str:
+    """A table whose first `left` columns lean left."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        places = enumerate(cells)
+        return "".join(
+            f'<{tag} style="text-align:{"left" if place < left else "right"}">{escape(cell)}</{tag}>'
+            for place, cell in places
+        )
+
+    rows = "".join(f"<tr>{line('td', cells)}</tr>" for cells in body)
+    named = f"<caption>{escape(title)}</caption>" if title else ""
+    return f"<table>{named}<thead><tr>{line('th', header)}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def table_html(table: Table) -> str:
+    """A table with its notes."""
+    header, body, notes = grid(table)
+    return f"<div>{grid_html(header, body, len(table.rows), title_of(table))}{lines_html(notes)}</div>"
+
+
+def comparisons_html(found: Sequence[Comparison]) -> str:
+    """Comparisons, a row each: how many times as fast, the verdict, and how it was found out."""
+    body = []
+    for one in found:
+        other, base = arms(one)
+        way = "faster" if one.ratio >= 1 else "slower"
+        body.append([one.other.case.id, base, other, f"{factor(one)} {way}", one.verdict, one.how])
+    header = ["case", "base", "other", "the other is", "verdict", "how"]
+    return f"<div>{grid_html(header, body, len(header))}{lines_html(footers(found))}</div>"
+
+
+def results_html(table: Table, outcomes: Sequence[Outcome]) -> str:
+    """What a run brought: its table, and how far it can be trusted."""
+    return f"<div>{table_html(table)}{lines_html(trust_lines(outcomes))}</div>"

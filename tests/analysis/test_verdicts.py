@@ -1,0 +1,76 @@
+"""What outcomes say of a machine as a whole, and what is said where they do not tell."""
+
+from __future__ import annotations
+
+import pytest
+from tests.analysis.made import met, outcome
+
+from mldyno.analysis.outcomes import Outcome, outcomes
+from mldyno.analysis.verdicts import Verdicts, verdicts
+from mldyno.store.reference import newest
+from mldyno.views.verdicts import _share, verdict_lines
+
+
+def lines(*found: Outcome) -> list[str]:
+    return verdict_lines(verdicts(found))
+
+
+def test_close_devices_are_as_fast_and_noisy_ones_can_not_be_told() -> None:
+    alike = met(outcome(0.002, device="cpu"), outcome(0.002, device="mps"))
+    assert lines(*alike)[0].startswith("Your GPU trains as fast as your CPU (within 2.0 %) [mlp, paired")
+    noisy = met(outcome(0.002, device="cpu"), outcome(0.00195, device="mps"), noise=0.5)
+    assert lines(*noisy)[0].startswith("Can't tell if your GPU trains faster than your CPU: it looks 1.")
+
+
+def test_a_precision_that_is_slower_does_not_pay() -> None:
+    found = met(outcome(0.002), outcome(0.02, precision="bf16"))
+    said = lines(*found)
+    assert said[0] == "Only one device was found, your CPU: `mldyno doctor` says why"
+    assert said[1].startswith("bf16 does not pay in training on your CPU: 10.00x (9.9")
+
+
+def test_two_accelerators_are_called_by_their_names() -> None:
+    found = met(outcome(0.004), outcome(0.002, device="cuda:0"), outcome(0.001, device="cuda:1"))
+    assert [line.split(" trains")[0] for line in lines(*found)] == ["Your cuda:0", "Your cuda:1"]
+
+
+def test_the_mean_is_over_typical_cases_and_small_batches_are_told_apart() -> None:
+    large = met(outcome(0.004, batch=64), outcome(0.001, batch=64, device="mps"))
+    small = met(outcome(0.0001, batch=1), outcome(0.0004, batch=1, device="mps"), group=2)
+    found = verdicts([*large, *small])
+    (mean,) = found.devices
+    assert [one.other.case.batch for one in mean.comparisons] == [64]
+    (crossover,) = found.batches
+    assert crossover.verdict == "crosses"
+
+
+def test_nothing_measured_says_nothing() -> None:
+    assert verdict_lines(verdicts([])) == []
+    assert verdict_lines(Verdicts()) == []
+    assert lines(outcome(0.1, status="oom", reason="no room")) == []
+
+
+def published() -> list[Outcome]:
+    return outcomes(newest())
+
+
+def test_only_the_same_work_stands_beside_published_machines() -> None:
+    same = outcome(0.00252, mode="infer", batch=128)
+    other = outcome(0.00252, mode="infer", batch=64)
+    trained = outcome(0.00252, mode="train", batch=128)
+    (found,) = verdicts([same], published()).references
+    assert all((one.base.case.batch, one.base.case.mode) == (128, "infer") for one in found)
+    said = verdict_lines(verdicts([same], published()))[-1]
+    assert "in mlp inference (batch 128), about " in said
+    assert "half as fast as M1 Mac mini (cpu)" in said
+    assert "Xeon" not in said  # suspect, and there are others
+    assert verdicts([other, trained], published()).references == ()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [(0.33, "a third as fast"), (0.5, "half as fast"), (0.41, "0.41 times as fast"), (0.02, "1/50 as fast"),
+     (1.03, "as fast"), (1.4, "1.4 times as fast"), (12.0, "12 times as fast")],
+)  # fmt: skip
+def test_a_share_is_said_as_people_say_it(ratio: float, words: str) -> None:
+    assert _share(ratio) == words

@@ -1,0 +1,109 @@
+"""`mldyno quick` on the rehearsal framework, whose truth is scripted: every sentence must be the true one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mldyno import api
+from mldyno.plan import expand
+from mldyno.runner import rates
+from mldyno.runner.quick import choose
+from mldyno.runner.rates import Rates
+from mldyno.store import Store
+
+Mldyno = Callable[..., tuple[int, str, str]]
+Script = Callable[..., None]
+
+# The accelerator takes a quarter of the CPU's time in training and half of it in inference; half precision a fifth
+# less; a batch of 1 is three times as slow there; copies take a fifth of a step.
+TRUTH = (
+    {"match": "*/gpu/amp-fp16/*", "step": 0.0008, "issue": 0.0},
+    {"match": "*/infer/fake/cpu/*/b1/*", "step": 0.0001},
+    {"match": "*/infer/fake/gpu/*/b1/*", "step": 0.0003, "issue": 0.0},
+    {"match": "*/infer/fake/gpu/*/roundtrip", "step": 0.00125, "issue": 0.0},
+    {"match": "*/gpu/*", "step": 0.001, "issue": 0.0},
+    {"match": "*/train/*", "step": 0.004},
+    {"match": "*", "step": 0.002},
+)
+
+
+def sentences(out: str) -> list[str]:
+    return [line.removeprefix("- ") for line in out.splitlines() if line.startswith("- ")]
+
+
+def test_with_an_accelerator_each_sentence_is_true(mldyno: Mldyno, script: Script) -> None:
+    script(*TRUTH)
+    code, out, err = mldyno("quick", "--framework", "fake", "--budget", "1s")
+    assert code == 0
+    assert out.startswith("test bench\n")
+    said = sentences(out)
+    assert said[0].startswith("Your GPU trains 4.00x (4.00-4.00) faster than your CPU [geometric mean of 5 cases: ")
+    assert said[1].startswith("Your GPU runs models 2.00x (2.00-2.00) faster than your CPU [geometric mean of 6 cases")
+    assert said[2].startswith("amp-fp16 adds 25.0 % (25.0-25.0 %) to the speed of training on your GPU [")
+    assert said[3].startswith(
+        "Small batches are faster on your CPU: mlp inference, batch 1: your GPU is 3.00x (3.00-3.00) slower, "
+        "batch 128: your GPU is 2.00x (2.00-2.00) faster; it turns between 1 and 128 [paired"
+    )
+    assert said[4].startswith("On your GPU, in mlp inference, copying in and back costs 250 µs a step, 20.0 %")
+    assert said[5:] == ["This was a rehearsal: nothing was computed, and no time is real"]
+    assert "mlp/infer/fake/gpu/fp32/b1/device: 300 µs a step" in err
+    assert all(name in out for name in ("mlp", "mnist-cnn", "resnet18", "encoder", "bert-tiny", "bert-base"))
+
+
+CPU_ONLY = Rates(("cpu",), 1.5, {("cpu", "fp32"): 8e10, ("cpu", "amp-bf16"): 1.6e11})
+BOTH = Rates(("cpu", "gpu"), 1.5, {**CPU_ONLY.found, ("gpu", "fp32"): 1e13, ("gpu", "amp-fp16"): 4e13})
+
+
+def chosen(found: Rates, store: Store) -> api.Chosen:
+    axes = {"device": ["all"], "framework": ["torch"]}
+    return choose(expand(["quick"], axes, here=lambda framework: found.devices), store, found)
+
+
+def test_on_the_only_device_half_precision_is_measured_where_it_is_fast(store: Store) -> None:
+    cases = chosen(CPU_ONLY, store).plan.cases
+    halves = [case.workload for case in cases if case.precision == "amp-bf16"]
+    assert halves == ["resnet18", "encoder", "mlp", "bert-tiny"]
+    assert not any(case.precision == "amp-fp16" or case.batch == 1 for case in cases)
+
+
+def test_a_half_precision_in_name_only_is_measured_once_and_that_is_said(store: Store) -> None:
+    found = Rates(("cpu",), 1.5, {("cpu", "fp32"): 8e10, ("cpu", "amp-bf16"): 1e9})
+    picked = chosen(found, store)
+    assert [case.workload for case in picked.plan.cases if case.precision != "fp32"] == ["mlp"]
+    assert picked.notes[0] == (
+        "plain products in amp-bf16 take 80 times as long as in fp32 on cpu: only mlp is measured in it"
+    )
+
+
+def test_beside_an_accelerator_the_cpu_gets_no_half_precision_but_small_batches(store: Store) -> None:
+    cases = chosen(BOTH, store).plan.cases
+    assert {case.device for case in cases if case.precision != "fp32"} == {"gpu"}
+    assert {case.device for case in cases if case.batch == 1} == {"cpu", "gpu"}
+    assert {case.workload for case in cases} >= {"mlp", "mnist-cnn", "resnet18", "encoder", "bert-base"}
+    assert {case.device for case in cases if case.placement == "roundtrip"} == {"gpu"}
+
+
+@pytest.mark.parametrize("found", [CPU_ONLY, BOTH, Rates(("cpu",), 6.0, {("cpu", "fp32"): 8e9})])
+def test_what_is_chosen_is_foreseen_to_fit_into_the_limit(found: Rates, store: Store) -> None:
+    picked = chosen(found, store)
+    assert picked.plan.limit is not None
+    assert 40 < sum(one.seconds for one in picked.forecasts) <= picked.plan.limit
+    assert [one.case for one in picked.forecasts] == list(picked.plan.cases)
+
+
+def test_on_a_slow_machine_what_takes_too_long_is_left_out_and_named(store: Store) -> None:
+    picked = chosen(Rates(("cpu",), 6.0, {("cpu", "fp32"): 8e9}, {("cpu", "amp-bf16"): "not here"}), store)
+    assert "mlp" in {case.workload for case in picked.plan.cases}
+    assert "bert-base/infer/torch/cpu/fp32/b16/s128/host" in picked.notes[-1]
+    assert picked.notes[0] == "no half precision works on cpu: not here"
+
+
+def test_devices_and_rates_come_from_one_process() -> None:
+    import sys
+
+    found = rates.look(sys.executable, "fake")
+    assert found.devices == ("cpu", "gpu")
+    assert (found.half("cpu"), found.half("gpu")) == ("amp-bf16", "amp-fp16")
+    assert found.gain("gpu", "amp-fp16") == pytest.approx(1.0, rel=0.01)

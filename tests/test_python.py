@@ -1,0 +1,120 @@
+"""mldyno as a Python user meets it: verbs of the package, results that show themselves, any function measured."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mldyno
+from mldyno.errors import MldynoError, UsageError
+from mldyno.measure import clock
+from mldyno.store import Store
+
+Script = Callable[..., None]
+
+
+def test_importing_mldyno_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, mldyno; assert 'mldyno.api' not in sys.modules; mldyno.run;"
+        "print([name for name in ('numpy', 'torch', 'rich', 'pandas', 'altair') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_measure_is_the_function_although_a_folder_has_its_name() -> None:
+    assert callable(clock.now)
+    assert callable(mldyno.measure)
+    assert not isinstance(mldyno.measure, types.ModuleType)
+    assert "measure" in dir(mldyno)
+    with pytest.raises(AttributeError):
+        mldyno.nothing_of_the_kind  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_run_is_compared_laid_out_and_shown(store: Store, script: Script) -> None:
+    script({"match": "*/bf16/*", "step": 0.001}, {"step": 0.002})
+    results = mldyno.run(
+        "mlp", framework="fake", device=["cpu"], precision=["fp32", "bf16"], mode="infer", repeats=1, store=store
+    )
+    (found,) = results.compare(by="precision")
+    assert found.verdict == "faster"
+    assert found.ratio == pytest.approx(2.0, rel=0.01)
+    assert "bf16 is 2.00x" in str(results.compare(by="precision"))
+    assert "2.00x" in str(results.table(cols=["precision"], by="precision"))
+    for shown in (results, results.table(), results.compare(by="precision")):
+        assert "<table>" in shown._repr_html_()
+    assert "trust mlp/infer/fake" in str(results)
+    assert results.table(cols=["precision"]).to("csv").startswith("fp32 [ms],")
+    with pytest.raises(UsageError, match="unknown format 'pdf'"):
+        results.table().to("pdf")
+    with pytest.raises(UsageError, match="unknown axis 'colour'"):
+        results.table(rows=["colour"])
+
+
+def test_a_data_frame_has_a_row_for_each_case(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = mldyno.run("mlp", framework="fake", mode="infer", batch=[8, 16], repeats=1, store=store)
+    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=lambda rows: rows))
+    rows: list[dict[str, Any]] = results.to_pandas()
+    assert [row["batch"] for row in rows] == [8, 16]
+    assert rows[0]["step_low"] <= rows[0]["step"] <= rows[0]["step_high"]
+    assert (rows[0]["status"], rows[0]["machine"]) == ("ok", "test bench")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MldynoError, match="pip install pandas"):
+        results.to_pandas()
+
+
+class Machine:
+    """Time that passes only in steps and waits, so that the truth is known."""
+
+    def __init__(self, cost: int) -> None:
+        self.now, self.cost, self.waiting, self.waits = 0, cost, 0, 0
+
+    def clock(self) -> int:
+        self.now += 40
+        return self.now
+
+    def step(self) -> None:
+        self.now += 1_000
+        self.waiting += self.cost
+
+    def sync(self) -> None:
+        self.now += self.waiting
+        self.waiting, self.waits = 0, self.waits + 1
+
+
+def test_any_function_is_measured_and_what_it_waits_for_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(cost=2_000_000)
+    monkeypatch.setattr(clock, "now", machine.clock)
+    found = mldyno.measure(machine.step, machine.sync, budget=5.0)
+    assert found.step is not None
+    assert found.step.value == pytest.approx(0.002001, rel=0.001)
+    assert found.first_step == pytest.approx(0.002001, rel=0.001)
+    assert machine.waits > 20
+    assert str(found).startswith("step: 2.00 ms a step")
+    assert "<li>step: 2.00 ms" in found._repr_html_()
+
+
+def test_two_functions_are_compared_and_a_hostile_name_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, fast = Machine(cost=4_000_000), Machine(cost=2_000_000)
+    monkeypatch.setattr(clock, "now", slow.clock)
+    first = mldyno.measure(slow.step, slow.sync, name="<script>")
+    monkeypatch.setattr(clock, "now", fast.clock)
+    found = first.compare(mldyno.measure(fast.step, fast.sync))
+    assert found is not None
+    assert found.verdict == "faster"
+    assert found.ratio == pytest.approx(2.0, rel=0.01)
+    assert "<script>" not in first._repr_html_()
+
+
+def test_what_can_not_be_measured_is_said_and_errors_are_the_callers() -> None:
+    with pytest.raises(UsageError, match="measure takes a function"):
+        mldyno.measure(3)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="budget"):
+        mldyno.measure(lambda: None, budget=0.0)
+    with pytest.raises(ZeroDivisionError):
+        mldyno.measure(lambda: 1 / 0)
