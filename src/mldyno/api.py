@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mldyno import machine as machines
 from mldyno import plan as plans
@@ -35,6 +35,9 @@ from mldyno.selftest.measures import Measure
 from mldyno.store import Query, Store, transfer
 from mldyno.store.machine_names import the_one_meant
 from mldyno.store.query import parse_filter
+
+if TYPE_CHECKING:
+    from mldyno.views.report.subject import Subject
 
 THIS_MACHINE = "this-machine"
 Axes = Mapping[str, Sequence[Any] | Any]
@@ -77,6 +80,10 @@ class Results:
     def table(self, rows: Sequence[str] = (), cols: Sequence[str] = (), value: str = "step") -> laying.Table:
         """The cases laid out on axes; what their warnings say is for the trust lines."""
         return laying.lay_out(self.outcomes, rows, cols, value, warnings_too=False)
+
+    def report(self, path: str = "report.html") -> str:
+        """Write the report of this run, one page that works offline; gives its path."""
+        return _written_page(self.everything, path)
 
 
 def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | None = None) -> Plan:
@@ -391,6 +398,74 @@ def import_(paths: Sequence[str], store: Store | str | None = None) -> tuple[int
     return new, seen
 
 
+def report(
+    path: str | None = None, what: str | None = None, form: str = "html", store: Store | str | None = None
+) -> list[str]:
+    """Write the report of what a word means (everything, if none is given): a page, or a folder of pictures.
+
+    Gives the paths of what was written.
+    """
+    records = _reported(what, store)
+    if form == "html":
+        return [_written_page(records, path or "report.html")]
+    from mldyno.views.report.pictures import charts_of, drawn
+    from mldyno.views.report.sections import sections_of
+
+    folder = transfer.folder(path or f"report-{form}")
+    paths = []
+    for name, spec in charts_of(sections_of(_subject(records))):
+        paths.append(os.path.join(folder, f"{name}.{form}"))
+        with transfer.whole_file(paths[-1]) as out:
+            out.write(drawn(spec, form))
+    return paths
+
+
+def card(path: str, what: str | None = None, store: Store | str | None = None) -> str:
+    """Write one picture to post, PNG: the machine, what was found, and the command to do it again."""
+    from mldyno.views.report.card import card as picture
+
+    drawn = picture(_subject(_reported(what, store)))
+    with transfer.whole_file(path) as out:
+        out.write(drawn)
+    return path
+
+
+def _reported(what: str | None, store: Store | str | None) -> list[Record]:
+    """The records that a report is about: those that were measured, or imported."""
+    kept = opened(store)
+    records = select(what, kept)[0] if what else kept.select(Query())
+    found = [record for record in records if record.provenance != "published"]
+    if not outcomes(found):
+        if what is None:
+            raise MldynoError("nothing was measured yet; `mldyno quick` is a good beginning.")
+        told = "only published figures" if records else "nothing recorded"
+        raise MldynoError(
+            f"{told} for '{what}'; measure it with `mldyno run`, and see what there is with `mldyno history`."
+        )
+    return found
+
+
+def _subject(records: Sequence[Record]) -> Subject:
+    from datetime import datetime, timezone
+
+    from mldyno import __version__
+    from mldyno.store import reference
+    from mldyno.views.report.subject import Subject
+
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Subject(outcomes(records), outcomes(reference.newest()), now, __version__)
+
+
+def _written_page(records: Sequence[Record], path: str) -> str:
+    from mldyno.store.codec import encode
+    from mldyno.views.report.page import page
+
+    text = page(_subject(records), [encode(record) for record in records])
+    with transfer.whole_file(path) as out:
+        out.write(text.encode())
+    return path
+
+
 def against_published(results: Results, store: Store) -> list[Comparison]:
     """The cases of a run against the published figures of the same cases."""
     found = []
@@ -487,7 +562,7 @@ def quick_plan(settings: Mapping[str, Any] | None = None, framework: str = "torc
     return make_plan(["quick"], {"device": ["all"], "framework": [framework]}, settings)
 
 
-__all__ = ["Answers", "Attempt", "Checkup", "Comparison", "Crossover", "Forecast", "Results", "Search", "command_plan",
-           "compare", "compare_along", "crossover", "crossover_plan", "doctor", "export", "findings", "forecast",
-           "foretell", "history", "import_", "make_plan", "max_batch", "opened", "placed", "probe", "quick_plan", "run",
-           "run_plan", "selftest", "show", "table", "this_machine"]  # fmt: skip
+__all__ = ["Answers", "Attempt", "Checkup", "Comparison", "Crossover", "Forecast", "Results", "Search", "card",
+           "command_plan", "compare", "compare_along", "crossover", "crossover_plan", "doctor", "export", "findings",
+           "forecast", "foretell", "history", "import_", "make_plan", "max_batch", "opened", "placed", "probe",
+           "quick_plan", "report", "run", "run_plan", "selftest", "show", "table", "this_machine"]  # fmt: skip
