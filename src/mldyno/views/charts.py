@@ -21,6 +21,7 @@ LIGHT = {
 """The colours of a picture; `style.css` has the same for the page, and those of the dark."""
 SIDES = ("s1", "s2", "s3", "s4", "s5", "s6")
 PICTURE_WIDTH = 680
+FITTED = {"type": "fit-x", "contains": "padding"}  # as wide as its place, labels included
 BAR = 20  # pixels of a bar with its gap
 _TEXT = 12
 
@@ -54,7 +55,7 @@ IN_PICTURE = Theme(LIGHT)
 
 def _finished(chart: Any, height: Any, described: str) -> Spec:
     """The chart as a specification as wide as its place."""
-    sized = chart.properties(width="container", height=height, description=described)
+    sized = chart.properties(width="container", height=height, description=described, autosize=FITTED)
     found: Spec = sized.to_dict(validate=False)
     found.pop("config", None)  # Altair's own; a theme's takes its place
     return found
@@ -63,7 +64,7 @@ def _finished(chart: Any, height: Any, described: str) -> Spec:
 def for_picture(spec: Spec, width: int = PICTURE_WIDTH) -> Spec:
     """The same chart for a picture: with a width of its own, the colours themselves, and a ground."""
     config = {**IN_PICTURE.config(), "background": LIGHT["paper"]}
-    return {**spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}, "config": config}
+    return {**spec, "width": width, "config": config}
 
 
 def _data(rows: Sequence[Row]) -> Any:

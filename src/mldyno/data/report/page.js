@@ -5,8 +5,6 @@
   const byId = (id) => document.getElementById(id);
   const all = (query, root = document) => [...root.querySelectorAll(query)];
   const say = (text) => { byId("status").textContent = text; };
-  const config = JSON.parse(byId("config").textContent);
-  const specs = JSON.parse(byId("charts").textContent);
 
   async function unpack(id) {
     const packed = Uint8Array.from(atob(byId(id).textContent.trim()), (letter) => letter.charCodeAt(0));
@@ -38,14 +36,13 @@
   }
 
   const drawn = new Map();
-  function draw(place, spec) {
-    if (drawn.has(place)) return;
-    const compiled = drawing.compile({ ...spec, autosize: { type: "fit-x", contains: "padding" } }, { config }).spec;
-    const view = new drawing.View(drawing.parse(compiled), { renderer: "svg", hover: true, tooltip: showTip });
-    view.initialize(place).run();
+  async function draw(place, spec) {
+    const { config } = await parsed("charts-data");
+    const shown = await embed(place, spec, {
+      mode: "vega-lite", renderer: "svg", actions: false, defaultStyle: false, tooltip: showTip, config, logLevel: 1 });
     all("svg", place).forEach((one) => one.setAttribute("aria-hidden", "true"));
     place.dataset.drawn = "yes";
-    drawn.set(place, view);
+    drawn.set(place, shown);
   }
   const pending = new Map();
   const eye = new IntersectionObserver((seen) => {
@@ -61,7 +58,10 @@
     pending.set(place, spec);
     eye.observe(place);
   }
-  all("[data-chart]").forEach((place) => drawLater(place, specs[place.dataset.chart]));
+  parsed("charts-data").then(({ specs }) => {
+    all("[data-chart]").forEach((place) => drawLater(place, specs[place.dataset.chart]));
+    document.documentElement.dataset.charts = "ready";
+  });
   addEventListener("beforeprint", () => [...pending.keys()].forEach(drawNow));
 
   // -- samples of each case ------------------------------------------------------------------------
@@ -83,12 +83,10 @@
       { process, phase: steady ? "steady" : "warm-up", step, value }));
     const own = structuredClone(spec);
     own.data = { values };
-    own.datasets = undefined;
-    own.encoding.y.title = course.unit;
     return [figure, place, own];
   }
   all(".courses").forEach(async (list) => {
-    const [courses] = await parsed("courses-data");
+    const [[courses], { specs }] = await Promise.all([parsed("courses-data"), parsed("charts-data")]);
     const button = document.querySelector(`[data-more-courses="${list.id}"]`);
     const search = document.querySelector(`[data-courses-search="${list.id}"]`);
     const step = Number(list.dataset.shown);
@@ -96,7 +94,7 @@
     let fitting = courses;
     function show(from) {
       for (const course of fitting.slice(from, from + step)) {
-        const [figure, place, spec] = courseFigure(course, specs[list.id], machines);
+        const [figure, place, spec] = courseFigure(course, specs[course.unit], machines);
         list.append(figure);
         drawLater(place, spec);
       }

@@ -36,14 +36,16 @@ def courses(subject: Subject) -> Section | None:
         return None
     found.sort(key=lambda one: not any(w.code in SHAPED for w in one.warnings) and one.status != "unsteady")
     each = max(FEWEST_EACH, min(MOST_EACH, MOST_SAMPLES // len(found)))
-    spec = charts.samples([], "time of a step", "Dots: the time of a step while it was measured")
+    drawn = [_course(one, each) for one in found]
+    units = sorted({course["unit"] for course in drawn})
+    specs = {unit: charts.samples([], unit, "Dots: the time of a step while it was measured") for unit in units}
     lead = (
         "Each dot is the time of a step, averaged over one block of steps, in the order in which they were measured; "
         "each process has a colour of its own, the warm-up is pale. A slope is a drift, two bands are two speeds. "
         "Cases in which something of that kind was seen come first."
     )
     return Section(
-        "courses", "Step times over time", lead, [Courses("courses-list", spec, [_course(one, each) for one in found])]
+        "courses", "Step times over time", lead, [Courses("courses-list", specs, drawn)]
     )
 
 

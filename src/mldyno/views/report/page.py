@@ -23,8 +23,7 @@ from mldyno.views.report.sections import sections_of
 from mldyno.views.report.subject import Subject
 
 FILES = Path(__file__).parent.parent.parent / "data" / "report"
-DRAWING = """import {View, parse} from "vega"; import {compile} from "vega-lite";
-window.drawing = {View, parse, compile};"""
+DRAWING = "window.embed = vegaEmbed;"
 
 
 def page(subject: Subject, texts: Sequence[str]) -> str:
@@ -34,8 +33,7 @@ def page(subject: Subject, texts: Sequence[str]) -> str:
     scripts = [drawing_code(), (FILES / "page.js").read_text(encoding="utf-8")]
     return templates().get_template("page.html").render(
         subject=subject, sections=found, title=_title(subject), style=(FILES / "style.css").read_text(encoding="utf-8"),
-        policy=_policy(scripts), scripts=scripts, config=_json(IN_PAGE.config()), charts=_json(_specs(found)),
-        courses=_packed([part.courses for part in _parts(found, Courses)]), more=_packed(_more(found)),
+        policy=_policy(scripts), scripts=scripts, charts=_packed(_drawings(found)), courses=_packed([part.courses for part in _parts(found, Courses)]), more=_packed(_more(found)),
         records=packed, tag=embedded.TAG, end=embedded.END, kept=_kept(packed.records, len(texts)),
     )  # fmt: skip
 
@@ -57,11 +55,13 @@ def _kept(packed: int, there: int) -> str:
 
 @cache
 def drawing_code() -> str:
-    """Vega and Vega-Lite for the page, as they come with vl-convert."""
+    """Vega, Vega-Lite and Vega-Embed for the page, as they come with vl-convert."""
     import vl_convert
 
     code: str = vl_convert.javascript_bundle(DRAWING)
-    return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    if "</script" in code or "<!--" in code:
+        raise AssertionError("unreachable: the code of the charts would end its element")
+    return f"(() => {{{code}\n}})();"
 
 
 def templates() -> Any:
@@ -84,12 +84,8 @@ def _policy(scripts: Sequence[str]) -> str:
     )
 
 
-def _json(content: Any) -> str:
-    """JSON that can't end the element it stands in."""
-    return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
-
-
 def _packed(content: Any) -> str:
+    """Data for the page's script: packed, so that it takes little room and can't end the element it stands in."""
     return base64.b64encode(gzip.compress(json.dumps(content, separators=(",", ":")).encode(), 6, mtime=0)).decode()
 
 
@@ -97,8 +93,12 @@ def _parts(sections: Sequence[Section], kind: type) -> list[Any]:
     return [part for section in sections for part in section.parts if isinstance(part, kind)]
 
 
-def _specs(sections: Sequence[Section]) -> dict[str, Any]:
-    return {part.id: part.spec for part in _parts(sections, Chart) + _parts(sections, Courses)}
+def _drawings(sections: Sequence[Section]) -> dict[str, Any]:
+    """The charts by name, those of samples by their unit, and the settings that all of them share."""
+    specs = {part.id: part.spec for part in _parts(sections, Chart)}
+    for part in _parts(sections, Courses):
+        specs |= part.specs
+    return {"config": IN_PAGE.config(), "specs": specs}
 
 
 def _more(sections: Sequence[Section]) -> dict[str, str]:

@@ -76,10 +76,10 @@ class Chart:
 
 @dataclass(frozen=True)
 class Courses:
-    """Samples of each case, drawn with one specification whose data is put in when it is drawn."""
+    """Samples of each case, drawn with the specification for their unit, into which they are put then."""
 
     id: str
-    spec: dict[str, Any]
+    specs: dict[str, dict[str, Any]]
     courses: Sequence[dict[str, Any]]
     shown: int = 12
     kind: str = "courses"

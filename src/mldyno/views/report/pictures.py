@@ -19,15 +19,14 @@ def charts_of(sections: Sequence[Section]) -> Iterator[tuple[str, dict[str, Any]
                 yield part.id, _titled(part.spec, part.title)
             elif isinstance(part, Courses):
                 for number, course in enumerate(part.courses[: part.shown]):
-                    yield f"course-{number}", _titled(filled(part.spec, course), course["title"])
+                    yield f"course-{number}", _titled(filled(part.specs[course["unit"]], course), course["title"])
 
 
 def filled(spec: dict[str, Any], course: dict[str, Any]) -> dict[str, Any]:
     """The chart of samples with the samples of one case in it, as the page does it."""
     rows = [{"process": process, "phase": PHASES[steady], "step": step, "value": value}
             for process, steady, step, value in course["rows"]]  # fmt: skip
-    encoding = {**spec["encoding"], "y": {**spec["encoding"]["y"], "title": course["unit"]}}
-    return {**spec, "data": {"values": rows}, "encoding": encoding}
+    return {**spec, "data": {"values": rows}}
 
 
 def _titled(spec: dict[str, Any], title: str) -> dict[str, Any]:
