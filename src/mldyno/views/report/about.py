@@ -85,7 +85,7 @@ def machine(subject: Subject) -> Section:
 def _machine_table(found: Machine, place: int) -> Table:
     rows = [("system", machine_lines(found)[1]), ("processor", found.cpu)]
     rows += [(f"{device.framework} {device.name}", device_line(device)) for device in found.devices]
-    return Table(f"machine-{place}", found.name, ["what", "is"],
+    return Table(f"machine-{place}", found.name, (),
                  [[Cell(name, head=True), Cell(text)] for name, text in rows], numbers=9)  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from mldyno.views import charts
 from mldyno.views.report.parts import Cell, Chart, Courses, Part, Section, Table, Words
 from mldyno.views.report.rows import share_row, shown_time, sides_of, time_row, time_unit
 from mldyno.views.report.speeds import MOST_BARS, MOST_CHARTS
-from mldyno.views.report.subject import Subject, label, work_name
+from mldyno.views.report.subject import Subject, full_label, label, work_name
 from mldyno.views.story import BOUNDS
 from mldyno.views.words import arms, claim, trust
 
@@ -44,9 +44,7 @@ def courses(subject: Subject) -> Section | None:
         "each process has a colour of its own, the warm-up is pale. A slope is a drift, two bands are two speeds. "
         "Cases in which something of that kind was seen come first."
     )
-    return Section(
-        "courses", "Step times over time", lead, [Courses("courses-list", specs, drawn)]
-    )
+    return Section("courses", "Step times over time", lead, [Courses("courses-list", specs, drawn)])
 
 
 def _course(outcome: Outcome, most: int) -> dict[str, Any]:
@@ -72,8 +70,7 @@ def roof(subject: Subject) -> Section | None:
             continue
         told = f"{BOUNDS[held.kind]}: {held.why}"
         words.append(f"{outcome.case.id}: {told}")
-        name = label(outcome.case, axes)
-        name = work_name(outcome.case) + ("" if name == "as usual" else f", {name}")
+        name = full_label(outcome.case, axes)
         name = f"{outcome.machine}: {name}" if len(subject.machines) > 1 else name
         kinds = (
             ("arithmetic", found.compute),

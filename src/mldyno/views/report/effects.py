@@ -17,7 +17,7 @@ from mldyno.views.answers import answer_lines
 from mldyno.views.report.parts import Chart, Part, Section, Words
 from mldyno.views.report.rows import copy_row, ratio_row, ratio_words, shown_time, sides_of, time_unit
 from mldyno.views.report.speeds import MOST_BARS, MOST_CHARTS
-from mldyno.views.report.subject import Subject, label, work_name
+from mldyno.views.report.subject import Subject, full_label, label, work_name
 from mldyno.views.words import named
 
 
@@ -28,9 +28,8 @@ def _where(subject: Subject, found: Comparison | Mean, without: str) -> str:
     axes = [axis for axis in varying(subject.outcomes) if axis not in left_out]
     if isinstance(found, Mean):
         axes = [axis for axis in axes if axis == "device"]
-    words = label(other.case, axes)
     machine = f"{other.machine}: " if len(subject.machines) > 1 else ""
-    return machine + work_name(other.case) + ("" if words == "as usual" else f", {words}")
+    return machine + full_label(other.case, axes)
 
 
 def precision(subject: Subject) -> Section | None:
@@ -51,8 +50,16 @@ def precision(subject: Subject) -> Section | None:
         alt = (
             f"Bars: speed of {', '.join(sides_of(rows))} over fp32 in {count(len(rows), 'case')}, told in words below."
         )
-        spec = charts.bars(rows, sides_of(rows), "times as fast as fp32", alt, line_at=1.0)
-        parts.append(Chart("precision", "Gain over fp32", spec, alt, "A bar beyond the dashed line is faster."))
+        spec = charts.speedups(rows, sides_of(rows), "times as fast as fp32", alt)
+        parts.append(
+            Chart(
+                "precision",
+                "Gain over fp32",
+                spec,
+                alt,
+                "A bar to the right of the dashed line is faster, one to the left is slower.",
+            )
+        )
     parts.append(Words("precision-words", answer_lines(Answers(precisions=gains))))
     lead = "How much faster a step gets in another precision, and how far its results are off from fp32 on the CPU."
     return Section("precisions", "Precision", lead, parts)
@@ -137,8 +144,7 @@ def _crossing(subject: Subject, identity: str, found: Crossover) -> Chart:
     crossings = [(one.size, one.low, one.high) for one in found.crossings]
     left_out = (found.axis, found.over, "machine", "workload", "mode")
     axes = [axis for axis in varying(subject.outcomes) if axis not in left_out]
-    words = label(found.tried[0].case, axes)
-    about = work_name(found.tried[0].case) + ("" if words == "as usual" else f", {words}")
+    about = full_label(found.tried[0].case, axes)
     title = f"{about}: {other} against {base} over {found.over}"
     alt = f"Line: how many times as fast {other} is as {base} at each {found.over}, told in words below."
     return Chart(identity, title, charts.ratios(rows, found.over, other, base, crossings, alt), alt)

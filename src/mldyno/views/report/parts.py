@@ -13,7 +13,7 @@ class Words:
 
     id: str
     lines: Sequence[str]
-    shown: int = 12
+    shown: int = 6
     kind: str = "words"
 
 
@@ -49,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table that can be sorted by each of its columns."""
+    """A table that can be sorted by each of its columns; one without heads of columns is not sorted."""
 
     id: str
     caption: str

@@ -14,7 +14,7 @@ from mldyno.units import count, show
 from mldyno.views import charts
 from mldyno.views.report.parts import Cell, Chart, Section, Table
 from mldyno.views.report.rows import ratio_row, shown_time, sides_of, time_row, time_unit
-from mldyno.views.report.subject import Subject, label, work_name
+from mldyno.views.report.subject import Subject, full_label, label, work_name
 from mldyno.views.tables import NO_MEMORY
 from mldyno.views.words import named
 
@@ -54,7 +54,7 @@ def _times(subject: Subject, identity: str, name: str, outcomes: Sequence[Outcom
     axes = [axis for axis in varying(outcomes) if axis not in ("device", "machine")] or ["batch"]
     steps = [(one, step) for one in outcomes[:most] if (step := one.figure("step")) is not None]
     unit, per = time_unit(max(step.value for _, step in steps))
-    rows = [time_row(one, step, label(one.case, axes), subject.side(one), per) for one, step in steps]
+    rows = [time_row(one, step, label(one.case, axes) or "a step", subject.side(one), per) for one, step in steps]
     sides = sides_of(rows)
     caption = f"The first {most} of {len(outcomes)}; the others are in All cases." if len(outcomes) > most else ""
     alt = f"Bars: the time of a step of {name}, {count(len(rows), 'case')} on {', '.join(sides[:6])}. "
@@ -65,7 +65,7 @@ def _times(subject: Subject, identity: str, name: str, outcomes: Sequence[Outcom
 def _speedups(subject: Subject, most: int) -> Iterator[Chart]:
     """How many times as fast each device is as the first: each comparison, or means where they are many."""
     found: Sequence[Comparison | Mean] = subject.devices
-    caption = "Each pair did the same work. A bar beyond the dashed line is faster."
+    caption = "Each pair did the same work. A bar to the right of the dashed line is faster, one to the left is slower."
     if len(found) > most:
         found = means_by_work(subject.devices, "device")
         caption += f" {count(len(subject.devices), 'comparison')}: geometric means by workload and mode."
@@ -75,13 +75,11 @@ def _speedups(subject: Subject, most: int) -> Iterator[Chart]:
     axes = [axis for axis in varying([one.other for one in subject.devices]) if axis not in ("device", "machine")]
     for one in found[:most]:
         other = one.other if isinstance(one, Comparison) else one.comparisons[0].other
-        name = work_name(other.case)
-        if isinstance(one, Comparison) and set(axes) - {"workload", "mode"}:
-            name += f", {label(other.case, axes)}"
+        name = full_label(other.case, axes if isinstance(one, Comparison) else ())
         rows.append(ratio_row(one, name, subject.side(other)))
     base = subject.devices[0].base.case.device
     alt = f"Bars: speed-up over {base} in {count(len(rows), 'case')}, with intervals; the same is told in words above."
-    spec = charts.bars(rows, sides_of(rows), f"times as fast as {base}", alt, line_at=1.0)
+    spec = charts.speedups(rows, sides_of(rows), f"times as fast as {base}", alt)
     yield Chart("speedup", f"Speed-up over {base}", spec, alt, caption)
 
 
@@ -122,8 +120,7 @@ def _grids_of(subject: Subject, group: Sequence[Outcome]) -> Iterator[Table]:
 def _about(subject: Subject, outcome: Outcome) -> str:
     """What all cells of a table have in common, as far as it is not the same in the whole report."""
     axes = [axis for axis in varying(subject.outcomes) if axis not in ("batch", "seq", "device", "machine")]
-    words = label(outcome.case, axes)
-    return work_name(outcome.case) + ("" if words == "as usual" else f", {words}")
+    return " ".join(filter(None, [work_name(outcome.case), label(outcome.case, axes)]))
 
 
 def _grid(table: Layout, caption: str, best: float) -> Table:

@@ -12,7 +12,6 @@ from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.headlines import Headline, compared_along, headlines
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Case, Machine
-from mldyno.views.words import named
 
 LABELLED = ("framework", "device", "precision", "batch", "seq", "placement", "workers", "compile", "threads")
 
@@ -65,12 +64,20 @@ class Subject:
 
 
 def label(case: Case, axes: Sequence[str]) -> str:
-    """A case by some of its axes, as it stands beside a bar: batch 16, seq 128, bf16."""
-    words = [named(axis, getattr(case, axis)) for axis in LABELLED if axis in axes and getattr(case, axis) is not None]
-    return ", ".join(words) or "as usual"
+    """A case by some of its axes, short, as it stands beside a bar: b16 s128 bf16 host."""
+    told = {axis: getattr(case, axis) for axis in LABELLED if axis in axes and getattr(case, axis) is not None}
+    return " ".join(_SHORT.get(axis, "{}").format(value) for axis, value in told.items() if value is not False)
+
+
+_SHORT = {"batch": "b{}", "seq": "s{}", "workers": "w{}", "threads": "t{}", "compile": "compile"}
 
 
 def work_name(case: Case) -> str:
-    """What is computed: bert-base, training."""
-    mode = {"train": ", training", "infer": ", inference", None: ""}[case.mode]
+    """What is computed: bert-base training."""
+    mode = {"train": " training", "infer": " inference", None: ""}[case.mode]
     return f"{case.workload}{mode}"
+
+
+def full_label(case: Case, axes: Sequence[str]) -> str:
+    """What is computed, and the case by some of its axes: bert-base train b16 s128."""
+    return " ".join(filter(None, [case.workload, case.mode, label(case, axes)]))
