@@ -62,8 +62,8 @@ def met(case: Case, step: float, group: int, machine: Machine = BENCH) -> Record
     times = tuple(step * (1 + dice.gauss(0, 0.004)) for _ in range(24))
     return seal(
         Record(
-            1, "", "2026-01-01T00:00:00Z", "measured", Run("r1", group=group, company="together"), case, "ok", "", machine,
-            series=(Series("step_time", "s", times, phase="paired"),),
+            1, "", "2026-01-01T00:00:00Z", "measured", Run("r1", group=group, company="together"), case, "ok", "",
+            machine, series=(Series("step_time", "s", times, phase="paired"),),
         )
     )  # fmt: skip
 
@@ -110,8 +110,10 @@ def _published_work(machine: Machine) -> Iterator[Record]:
 def many(count: int) -> Iterator[Record]:
     """So many records, each of a case of its own."""
     for number in range(count):
-        case = Case(
-            f"workload-{number % 40}", device=("cpu", "cuda:0")[number // 40 % 2], mode=("train", "infer")[number // 80 % 2],  # type: ignore[arg-type]
-            precision=("fp32", "bf16")[number // 160 % 2], batch=1 + number // 320, seq=(None, 128)[number % 2],  # type: ignore[arg-type]
-        )  # fmt: skip
+        axes: dict[str, Any] = {
+            "device": ("cpu", "cuda:0")[number // 40 % 2], "mode": ("train", "infer")[number // 80 % 2],
+            "precision": ("fp32", "bf16")[number // 160 % 2], "batch": 1 + number // 320,
+            "seq": (None, 128)[number % 2],
+        }  # fmt: skip
+        case = Case(f"workload-{number % 40}", **axes)
         yield record(case, (1 + number % 97) * 1e-4, samples=40)

@@ -25,7 +25,7 @@ PICTURE_WIDTH = 680
 FITTED = {"type": "fit-x", "contains": "padding"}  # as wide as its place, labels included
 BAR = 20  # pixels of a bar with its gap
 WIDE = 25.0  # times the shortest bar: a longer one would leave nothing of it to be seen
-ROOM = 1.22  # of the scale, for the numbers behind the bars
+BEHIND = {"left": 2, "right": 58, "top": 4, "bottom": 4}  # pixels around, with room for numbers behind bars
 MOST_TICKS = 7
 _TEXT = 12
 
@@ -116,9 +116,10 @@ def _grouped(
     chosen = altair.selection_point(fields=["side"], bind="legend", name="chosen")
     base = altair.Chart(_data(rows)).encode(
         y=altair.Y(field="label", type="nominal", sort=None, title=None, axis=altair.Axis(domain=False, ticks=False)),
-        yOffset=altair.YOffset(field="side", type="nominal", sort=list(sides)),
         tooltip=_tips(("label", "case"), ("side", "of"), ("shown", "value"), ("trust", "trust")),
     )
+    if len({row["label"] for row in rows}) < len(rows):  # else a group has but one, in the middle
+        base = base.encode(yOffset=altair.YOffset(field="side", type="nominal", sort=list(sides)))
     faded = altair.condition(chosen, altair.value(1), altair.value(0.2))
     x = altair.X(field="value", type="quantitative", title=title, **_scale(rows, kind, line_at))
     if kind == "dots":
@@ -137,21 +138,21 @@ def _grouped(
     if line_at is not None:
         at = altair.Chart(_data([{"at": line_at}])).mark_rule(strokeDash=[4, 3], opacity=0.7)
         layers.append(at.encode(x=altair.X(field="at", type="quantitative")))
-    return _finished(altair.layer(*layers), altair.Step(BAR), described)
+    return {**_finished(altair.layer(*layers), altair.Step(BAR), described), "padding": BEHIND}
 
 
 def _scale(rows: Sequence[Row], kind: str, line_at: float | None) -> dict[str, Any]:
-    """Scale and axis for the values, with room for the numbers behind them, of which a scale does not know."""
+    """Scale and axis for the values."""
     import altair
 
     line = [] if line_at is None else [line_at]
     ends = [*(float(row["end"]) for row in rows), *line] or [1.0]
     if kind == "bars":
-        scale = altair.Scale(domain=[0, max(ends) * ROOM], nice=False)
+        scale = altair.Scale(domain=[0, max(ends) * 1.01], nice=False)
         return {"scale": scale, "axis": altair.Axis(tickCount=5)}
     lowest = min([*(float(row["low"] or row["value"]) for row in rows if row["value"] > 0), *line], default=1.0)
-    top = max(max(ends), lowest * 1.05)
-    domain = [lowest / (top / lowest) ** 0.04, top * (top / lowest) ** (ROOM - 1)]
+    top = max(*ends, lowest * 1.05)
+    domain = [lowest / (top / lowest) ** 0.04, top * (top / lowest) ** 0.02]
     axis = altair.Axis(values=log_ticks(lowest, top), format="~g")
     return {"scale": altair.Scale(type="log", domain=domain, nice=False), "axis": axis}
 
@@ -232,11 +233,11 @@ def samples(rows: Sequence[Row], unit: str, described: str) -> Spec:
     """The time of a step against the number of steps before it: process, phase, step, value."""
     import altair
 
-    chart = altair.Chart(_data(rows)).mark_circle(size=14, opacity=0.65).encode(
+    heights = altair.Scale(zero=False, clamp=True, nice=False)
+    chart = altair.Chart(_data(rows)).mark_circle(size=14).encode(
         x=altair.X(field="step", type="quantitative", title="steps done", scale=altair.Scale(nice=False, zero=False),
                    axis=altair.Axis(tickCount=4, grid=False, format="~s")),
-        y=altair.Y(field="value", type="quantitative", title=unit, scale=altair.Scale(zero=False),
-                   axis=altair.Axis(tickCount=4)),
+        y=altair.Y(field="value", type="quantitative", title=unit, scale=heights, axis=altair.Axis(tickCount=4)),
         color=altair.Color(field="process", type="nominal", legend=None),
         opacity=altair.Opacity(field="phase", type="ordinal", legend=None,
                                scale=altair.Scale(domain=list(PHASES), range=[0.25, 0.75])),

@@ -37,7 +37,9 @@
 
   const drawn = new Map();
   async function draw(place, spec) {
-    const { config } = await parsed("charts-data");
+    const settings = (await parsed("charts-data")).config;
+    const labelLimit = Math.min(settings.axis.labelLimit, 0.38 * place.clientWidth);
+    const config = { ...settings, axis: { ...settings.axis, labelLimit } };
     const shown = await embed(place, spec, {
       mode: "vega-lite", renderer: "svg", actions: false, defaultStyle: false, tooltip: showTip, config, logLevel: 1 });
     all("svg", place).forEach((one) => one.setAttribute("aria-hidden", "true"));
@@ -83,6 +85,7 @@
       { process, phase: steady ? "steady" : "warm-up", step, value }));
     const own = structuredClone(spec);
     own.data = { values };
+    own.encoding.y.scale.domain = course.ends;
     return [figure, place, own];
   }
   all(".courses").forEach(async (list) => {

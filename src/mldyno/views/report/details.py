@@ -13,6 +13,7 @@ from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Cell as Place
 from mldyno.analysis.tables import varying
+from mldyno.intervals import quantile
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_seconds
 from mldyno.views import charts
@@ -41,8 +42,8 @@ def courses(subject: Subject) -> Section | None:
     specs = {unit: charts.samples([], unit, "Dots: the time of a step while it was measured") for unit in units}
     lead = (
         "Each dot is the time of a step, averaged over one block of steps, in the order in which they were measured; "
-        "each process has a colour of its own, the warm-up is pale. A slope is a drift, two bands are two speeds. "
-        "Cases in which something of that kind was seen come first."
+        "each process has a colour of its own, the warm-up is pale, and what is off the scale lies at its edge. A slope "
+        "is a drift, two bands are two speeds. Cases in which something of that kind was seen come first."
     )
     return Section("courses", "Step times over time", lead, [Courses("courses-list", specs, drawn)])
 
@@ -53,8 +54,12 @@ def _course(outcome: Outcome, most: int) -> dict[str, Any]:
     unit, per = time_unit(sorted(one.seconds for one in samples)[len(samples) // 2])
     there = sample_count(outcome)
     drawn = f"{len(samples):,} of {there:,} samples" if len(samples) < there else count(there, "sample")
+    ordered = sorted(one.seconds for one in samples if one.phase == "steady") or sorted(one.seconds for one in samples)
+    low, high = quantile(ordered, 0.01), quantile(ordered, 0.99)
+    margin = max(0.3 * (high - low), 0.02 * high)
+    ends = [float(f"{max(0.0, end) * per:.4g}") for end in (low - margin, high + margin)]
     rows = [[one.process, int(one.phase == "steady"), one.step, float(f"{one.seconds * per:.4g}")] for one in samples]
-    return {"title": outcome.case.id, "machine": outcome.machine, "unit": f"{unit} a step", "rows": rows,
+    return {"title": outcome.case.id, "machine": outcome.machine, "unit": f"{unit} a step", "ends": ends, "rows": rows,
             "caption": f"{trust(outcome)}. {drawn}, {count(len(outcome.records), 'process')}."}  # fmt: skip
 
 
@@ -133,7 +138,7 @@ def _beside(identity: str, cells: Sequence[Place]) -> Iterator[Chart]:
 
 def _machine_row(outcome: Outcome, step: Estimate, per: float) -> dict[str, Any]:
     doubt = f" ({', '.join(code for code, _ in marks(outcome.records[0]))})" if outcome.published else ""
-    name = f"{outcome.machine}, {outcome.case.device}" + (doubt if doubt != " ()" else "")
+    name = f"{outcome.case.device}: {outcome.machine}" + (doubt if doubt != " ()" else "")
     return time_row(outcome, step, name, "published" if outcome.published else "measured", per)
 
 

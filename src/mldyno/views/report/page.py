@@ -31,11 +31,13 @@ def page(subject: Subject, texts: Sequence[str]) -> str:
     found = sections_of(subject)
     packed = embedded.pack(texts)
     scripts = [drawing_code(), (FILES / "page.js").read_text(encoding="utf-8")]
-    return templates().get_template("page.html").render(
+    text: str = templates().get_template("page.html").render(
         subject=subject, sections=found, title=_title(subject), style=(FILES / "style.css").read_text(encoding="utf-8"),
-        policy=_policy(scripts), scripts=scripts, charts=_packed(_drawings(found)), courses=_packed([part.courses for part in _parts(found, Courses)]), more=_packed(_more(found)),
+        policy=_policy(scripts), scripts=scripts, charts=_packed(_drawings(found)),
+        courses=_packed([part.courses for part in _parts(found, Courses)]), more=_packed(_more(found)),
         records=packed, tag=embedded.TAG, end=embedded.END, kept=_kept(packed.records, len(texts)),
     )  # fmt: skip
+    return text
 
 
 def _title(subject: Subject) -> str:

@@ -26,7 +26,8 @@ def filled(spec: dict[str, Any], course: dict[str, Any]) -> dict[str, Any]:
     """The chart of samples with the samples of one case in it, as the page does it."""
     rows = [{"process": process, "phase": PHASES[steady], "step": step, "value": value}
             for process, steady, step, value in course["rows"]]  # fmt: skip
-    return {**spec, "data": {"values": rows}}
+    height = {**spec["encoding"]["y"], "scale": {**spec["encoding"]["y"]["scale"], "domain": course["ends"]}}
+    return {**spec, "data": {"values": rows}, "encoding": {**spec["encoding"], "y": height}}
 
 
 def _titled(spec: dict[str, Any], title: str) -> dict[str, Any]:

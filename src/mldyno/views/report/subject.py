@@ -13,7 +13,7 @@ from mldyno.analysis.headlines import Headline, compared_along, headlines
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Case, Machine
 
-LABELLED = ("framework", "device", "precision", "batch", "seq", "placement", "workers", "compile", "threads")
+LABELLED = ("framework", "device", "batch", "seq", "precision", "placement", "workers", "compile", "threads")
 
 
 @dataclass(frozen=True)
