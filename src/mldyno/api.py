@@ -321,6 +321,43 @@ def verdicts(results: Results, store: Store) -> Verdicts:
     return judge(results.outcomes, outcomes(store.select(Query(provenances=("published",)))))
 
 
+def report(
+    path: str | None = None, what: str | None = None, form: str = "html", store: Store | str | None = None
+) -> list[str]:
+    """Write the report of what a word means (everything, if none is given): a page, or a folder of pictures.
+
+    Gives the paths of what was written.
+    """
+    from mldyno.reporting import write_page, write_pictures
+
+    records = _reported(what, store)
+    if form == "html":
+        return [write_page(records, path or "report.html")]
+    return write_pictures(records, path or f"report-{form}", form)
+
+
+def card(path: str, what: str | None = None, store: Store | str | None = None) -> str:
+    """Write one picture to post, PNG: the machine, what was found, and the command to do it again."""
+    from mldyno.reporting import write_card
+
+    return write_card(_reported(what, store), path)
+
+
+def _reported(what: str | None, store: Store | str | None) -> list[Record]:
+    """The records that a report is about: those that were measured, or imported."""
+    kept = opened(store)
+    records = select(what, kept)[0] if what else kept.select(Query())
+    found = [record for record in records if record.provenance != "published"]
+    if not outcomes(found):
+        if what is None:
+            raise MldynoError("nothing was measured yet; `mldyno quick` is a good beginning.")
+        told = "only published figures" if records else "nothing recorded"
+        raise MldynoError(
+            f"{told} for '{what}'; measure it with `mldyno run`, and see what there is with `mldyno history`."
+        )
+    return found
+
+
 def placed(results: Results, store: Store) -> laying.Table | None:
     """A suite's run among the published figures of the same work; None where there are none, or no suite was run."""
     if all(record.run.suite is None for record in results.records):
@@ -425,7 +462,7 @@ def measure(
 
 
 __all__ = ["Answers", "Attempt", "Checkup", "Chosen", "Comparison", "Comparisons", "Crossover", "Forecast",
-           "Measurement", "Results", "Search", "Table", "Verdicts", "command_plan", "compare", "compare_along",
+           "Measurement", "Results", "Search", "Table", "Verdicts", "card", "command_plan", "compare", "compare_along",
            "crossover", "crossover_plan", "doctor", "export", "findings", "forecast", "foretell", "history", "import_",
-           "make_plan", "max_batch", "measure", "opened", "placed", "probe", "quick_plan", "run", "run_plan",
+           "make_plan", "max_batch", "measure", "opened", "placed", "probe", "quick_plan", "report", "run", "run_plan",
            "selftest", "show", "table", "this_machine", "verdicts"]  # fmt: skip

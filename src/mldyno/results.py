@@ -106,6 +106,12 @@ class Results:
         along = axis_named(by, ("machine",)) if by else None
         return Table.of(laying.lay_out(self.outcomes, names[0], names[1], wanted, warnings_too=False, by=along))
 
+    def report(self, path: str = "report.html") -> str:
+        """Write the report of this run, one page that works offline; gives its path."""
+        from mldyno.reporting import write_page
+
+        return write_page(self.everything, path)
+
     def to_pandas(self) -> Any:
         """A data frame with one row for each case: its axes, status and figures, in SI units."""
         try:

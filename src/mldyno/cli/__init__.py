@@ -19,6 +19,7 @@ COMMANDS = {
     "crossover": "Is the GPU worth it? From which size on one of two beats the other.",
     "compare": "How much faster is one than the other, and how sure is that?",
     "table": "Lay results out on rows and columns, published machines among them.",
+    "report": "One page with charts, tables and what they say; pictures, and a card to post.",
     "show": "All that is known of a case or a record.",
     "history": "What was measured, newest first.",
     "list": "Workloads, suites, frameworks, devices, machines.",

@@ -1,4 +1,4 @@
-"""Records in and out of files: JSON lines, which lose nothing, and CSV, which carries figures.
+"""Records in and out of files: JSON lines, which lose nothing, also within a report, and CSV, which carries figures.
 
 Rules: a file is read a line at a time and taken whole or not at all; a file is written beside its
 place and moved there when it is complete.
@@ -17,7 +17,7 @@ from typing import BinaryIO, TextIO
 
 from mldyno.errors import ImportFileError, MldynoError
 from mldyno.records import Record
-from mldyno.store import figures
+from mldyno.store import embedded, figures
 from mldyno.store.codec import BadRecord, decode, decode_stored, encode
 
 LONGEST_LINE = 32 << 20  # B: the longest series that a budget of minutes can make is far below
@@ -27,8 +27,7 @@ def read(path: str) -> Iterator[tuple[Record, str]]:
     """Records of a file with their texts; `-` is standard input."""
     try:
         with _source(path) as source:
-            start = source.peek(1)[:1] if isinstance(source, io.BufferedReader) else b""
-            rows = _json_lines(source) if start in (b"{", b"", b"[", b" ", b"\n") else _csv(source)
+            rows = _rows(source, source.peek(1)[:1] if isinstance(source, io.BufferedReader) else b"")
             empty = True
             for row in rows:
                 empty = False
@@ -39,6 +38,13 @@ def read(path: str) -> Iterator[tuple[Record, str]]:
         raise ImportFileError(f"{path}: {_one_line(str(error))}") from None
     except OSError as error:
         raise ImportFileError(f"{path}: {error.strerror or error}") from None
+
+
+def _rows(source: BinaryIO, start: bytes) -> Iterator[tuple[Record, str]]:
+    """The rows of a file of the kind that its first byte shows."""
+    if start == b"<":
+        return _json_lines(embedded.unpacked(source))
+    return _json_lines(source) if start in (b"{", b"", b"[", b" ", b"\n") else _csv(source)
 
 
 def _one_line(text: str) -> str:
@@ -87,20 +93,35 @@ def write(texts: Iterable[str], path: str, form: str) -> int:
     """Write records, given as their texts, as `jsonl` or `csv`; `-` is standard output. Gives how many."""
     if path == "-":
         return _write(texts, sys.stdout, form)
+    with whole_file(path) as out, io.TextIOWrapper(out, encoding="utf-8", newline="\n") as text:
+        return _write(texts, text, form)
+
+
+@contextmanager
+def whole_file(path: str) -> Iterator[BinaryIO]:
+    """A file that takes its place when all of it is written; whatever goes wrong before, nothing is left."""
     target = Path(path)
     try:
         descriptor, name = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.", suffix=".part")
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as out:
-                count = _write(texts, out, form)
+            with os.fdopen(descriptor, "wb") as out:
+                yield out
             os.chmod(name, 0o644)
             os.replace(name, target)
         except BaseException:
             os.unlink(name)
             raise
-        return count
     except OSError as error:
         raise MldynoError(f"{path}: {error.strerror or error}; nothing was written.") from None
+
+
+def folder(path: str) -> str:
+    """A folder for files, made where it is missing."""
+    try:
+        Path(path).mkdir(exist_ok=True)
+    except OSError as error:
+        raise MldynoError(f"{path}: {error.strerror or error}; name a folder, or a place for one.") from None
+    return path
 
 
 def _write(texts: Iterable[str], out: TextIO, form: str) -> int:

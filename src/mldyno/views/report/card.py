@@ -1,0 +1,90 @@
+"""One picture to post, 1200 by 630: the machine, what was found, a chart, and the command to do it again."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from mldyno.units import show_bytes
+from mldyno.views.charts import LIGHT, for_picture
+from mldyno.views.report.about import best_headlines, figure_of
+from mldyno.views.report.page import templates
+from mldyno.views.report.parts import Figure
+from mldyno.views.report.rows import shown_time
+from mldyno.views.report.speeds import bar_charts
+from mldyno.views.report.subject import Subject, label, work_name
+from mldyno.views.words import trust
+
+WIDTH, HEIGHT = 1200, 630
+CHART_WIDTH = 540
+MOST_BARS_HERE = 12
+LETTER = 0.56  # of a letter's size: how wide it is on average
+
+
+def card(subject: Subject) -> bytes:
+    """The card as PNG."""
+    import vl_convert
+
+    picture: bytes = vl_convert.svg_to_png(card_svg(subject), scale=1.0)
+    return picture
+
+
+def card_svg(subject: Subject) -> str:
+    """The card as SVG; whatever it says is escaped."""
+    names = [one.name for one in subject.machines]
+    title = " / ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    text: str = templates().get_template("card.svg").render(
+        width=WIDTH, height=HEIGHT, colours=LIGHT, title=wrapped(title, 46, 1080, 2), facts=_facts(subject),
+        figures=[_lines(one) for one in _figures(subject)], chart=_chart(subject),
+        command=wrapped(subject.command, 24, 800, 1)[0], rehearsed=subject.rehearsed,
+    )  # fmt: skip
+    return text
+
+
+def wrapped(text: str, size: int, width: int, most: int) -> list[str]:
+    """The text in lines of so many pixels, in letters of a size; what does not fit ends in an ellipsis."""
+    letters = int(width / (size * LETTER))
+    return textwrap.wrap(text, letters, max_lines=most, placeholder=" …") or [""]
+
+
+def _facts(subject: Subject) -> str:
+    machine = subject.machines[0]
+    if len(subject.machines) > 1:
+        return f"{len(subject.machines)} machines"
+    software = next((one.records[0].software.versions for one in subject.outcomes), {})
+    parts = [f"{machine.system} {machine.arch}" if machine.system != "unknown" else "",
+             f"{machine.cores} cores" if machine.cores else "", show_bytes(machine.memory) if machine.memory else "",
+             *(f"{name} {version}" for name, version in list(software.items())[:2])]  # fmt: skip
+    return ", ".join(filter(None, parts))
+
+
+def _figures(subject: Subject) -> list[Figure]:
+    """The two headlines that matter most; without any, the time of the first case that has one."""
+    told = [figure_of(one, len(subject.machines) > 1) for one in best_headlines(subject)[:2]]
+    if told:
+        return told
+    for one in subject.outcomes:
+        step = one.figure("step")
+        if step is not None:
+            about = f"{work_name(one.case)}, {label(one.case, ('batch', 'seq', 'precision', 'device'))}"
+            time, _, error = shown_time(step).partition(" ±")
+            return [Figure(about, time, f"a step{f', ±{error}' if error else ''}", trust(one))]
+    return [Figure("no number", "-", "no case came out with a time", "")]
+
+
+def _lines(figure: Figure) -> dict[str, Any]:
+    """The texts of a figure in lines that fit."""
+    return {"number": figure.number, "says": wrapped(figure.says, 26, 520, 1)[0],
+            "about": wrapped(figure.about, 24, 500, 2), "source": wrapped(figure.source, 18, 500, 1)[0]}  # fmt: skip
+
+
+def _chart(subject: Subject) -> str:
+    """The first chart of times or speed-ups, cut to what fits, as an SVG to stand within the card."""
+    import vl_convert
+
+    chart = next(bar_charts(subject, MOST_BARS_HERE), None)
+    if chart is None:
+        return ""
+    title = {"text": chart.title, "anchor": "start", "color": LIGHT["ink"], "fontSize": 17, "offset": 10}
+    svg: str = vl_convert.vegalite_to_svg(for_picture({**chart.spec, "title": title}, CHART_WIDTH))
+    return svg.replace("<svg ", '<svg x="610" y="205" ', 1)

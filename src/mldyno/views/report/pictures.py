@@ -1,0 +1,47 @@
+"""The charts of a report as pictures, PNG or SVG, by vl-convert: the same definitions as in the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mldyno.views.charts import LIGHT, PHASES, for_picture
+from mldyno.views.report.parts import Chart, Courses, Section
+
+SCALE = 2.0  # pixels of a PNG for each of the chart
+
+
+def charts_of(sections: Sequence[Section]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A name and a specification for each chart, samples of the first cases among them."""
+    for section in sections:
+        for part in section.parts:
+            if isinstance(part, Chart):
+                yield part.id, _titled(part.spec, part.title)
+            elif isinstance(part, Courses):
+                for number, course in enumerate(part.courses[: part.shown]):
+                    yield f"course-{number}", _titled(filled(part.specs[course["unit"]], course), course["title"])
+
+
+def filled(spec: dict[str, Any], course: dict[str, Any]) -> dict[str, Any]:
+    """The chart of samples with the samples of one case in it, as the page does it."""
+    rows = [{"process": process, "phase": PHASES[steady], "step": step, "value": value}
+            for process, steady, step, value in course["rows"]]  # fmt: skip
+    height = {**spec["encoding"]["y"], "scale": {**spec["encoding"]["y"]["scale"], "domain": course["ends"]}}
+    return {**spec, "data": {"values": rows}, "encoding": {**spec["encoding"], "y": height}}
+
+
+def _titled(spec: dict[str, Any], title: str) -> dict[str, Any]:
+    """A picture stands alone, so it has its title in it."""
+    shown = {"text": title, "anchor": "start", "color": LIGHT["ink"], "fontSize": 14, "offset": 10}
+    return for_picture({**spec, "title": shown})
+
+
+def drawn(spec: dict[str, Any], form: str) -> bytes:
+    """The picture of a specification."""
+    import vl_convert
+
+    if form == "svg":
+        text: str = vl_convert.vegalite_to_svg(spec)
+        return text.encode()
+    picture: bytes = vl_convert.vegalite_to_png(spec, scale=SCALE)
+    return picture

@@ -1,0 +1,83 @@
+"""What a report is about: outcomes of some machines, published ones beside them, and what analysis says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from mldyno.analysis.again import command_again
+from mldyno.analysis.answers import Answers, answers
+from mldyno.analysis.comparisons import Comparison
+from mldyno.analysis.headlines import Headline, compared_along, headlines
+from mldyno.analysis.outcomes import Outcome
+from mldyno.records import Case, Machine
+
+LABELLED = ("framework", "device", "batch", "seq", "precision", "placement", "workers", "compile", "threads")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Measured outcomes, and published ones to stand beside them."""
+
+    outcomes: Sequence[Outcome]
+    published: Sequence[Outcome]
+    created: str
+    """When the report is made."""
+    version: str
+    """Of mldyno."""
+
+    @cached_property
+    def machines(self) -> list[Machine]:
+        """The machines, by name, as they were last seen."""
+        return list({one.machine: one.records[-1].machine for one in self.outcomes}.values())
+
+    @cached_property
+    def answers(self) -> Answers:
+        """What the outcomes say."""
+        return answers(self.outcomes)
+
+    @cached_property
+    def headlines(self) -> list[Headline]:
+        """The means of all that can be compared."""
+        return headlines(self.outcomes)
+
+    @cached_property
+    def devices(self) -> list[Comparison]:
+        """Each device against the first one, in the same work."""
+        return compared_along(self.outcomes, "device")
+
+    @cached_property
+    def command(self) -> str:
+        """The command that measures all this once more."""
+        return command_again(self.outcomes)
+
+    @property
+    def rehearsed(self) -> bool:
+        """Whether any of it was only rehearsed."""
+        return any(one.case.framework == "fake" for one in self.outcomes)
+
+    def side(self, outcome: Outcome) -> str:
+        """Where it ran: the device, and the machine where there are several."""
+        device = outcome.case.device
+        return f"{outcome.machine}, {device}" if len(self.machines) > 1 else device
+
+
+def label(case: Case, axes: Sequence[str]) -> str:
+    """A case by some of its axes, short, as it stands beside a bar: b16 s128 bf16 host."""
+    told = {axis: getattr(case, axis) for axis in LABELLED if axis in axes and getattr(case, axis) is not None}
+    return " ".join(_SHORT.get(axis, "{}").format(value) for axis, value in told.items() if value is not False)
+
+
+_SHORT = {"batch": "b{}", "seq": "s{}", "workers": "w{}", "threads": "t{}", "compile": "compile"}
+
+
+def work_name(case: Case) -> str:
+    """What is computed: bert-base training."""
+    mode = {"train": " training", "infer": " inference", None: ""}[case.mode]
+    return f"{case.workload}{mode}"
+
+
+def full_label(case: Case, axes: Sequence[str]) -> str:
+    """What is computed, and the case by some of its axes: bert-base train b16 s128."""
+    return " ".join(filter(None, [case.workload, case.mode, label(case, axes)]))
