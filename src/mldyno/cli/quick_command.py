@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from mldyno import api
 from mldyno.cli.measuring import budget_option, limit_option, loudness_options, watched
 from mldyno.cli.options import store_option
-from mldyno.errors import NOT_ALL_OK, OK
-from mldyno.store import Store
+from mldyno.errors import NOT_ALL_OK, OK, MldynoError
+from mldyno.store import Store, transfer
 from mldyno.units import count, show_seconds
 from mldyno.views.tables import render
 from mldyno.views.verdicts import verdict_lines
@@ -37,7 +39,17 @@ def command(budget: float | None, limit: float | None, framework: str, loudness:
     results = watched(chosen.plan, kept, store, forecasts=chosen.forecasts, loudness=loudness)
     for line in lines(results, kept, chosen.notes):
         click.echo(line)
+    click.echo(f"\n{_report(results, kept)}")
     return OK if results.all_ok else NOT_ALL_OK
+
+
+def _report(results: api.Results, store: Store) -> str:
+    """Where the page about this run is: beside the store, which is a place that can be written to."""
+    try:
+        folder = transfer.folder(str(store.path.parent / "reports"))
+        return f"Charts and all details: {results.report(os.path.join(folder, f'{results.run}.html'))}"
+    except MldynoError as error:
+        return f"There is no report: {error}"
 
 
 def lines(results: api.Results, store: Store, notes: tuple[str, ...]) -> list[str]:

@@ -42,8 +42,8 @@ def courses(subject: Subject) -> Section | None:
     specs = {unit: charts.samples([], unit, "Dots: the time of a step while it was measured") for unit in units}
     lead = (
         "Each dot is the time of a step, averaged over one block of steps, in the order in which they were measured; "
-        "each process has a colour of its own, the warm-up is pale, and what is off the scale lies at its edge. A slope "
-        "is a drift, two bands are two speeds. Cases in which something of that kind was seen come first."
+        "each process has a colour of its own, the warm-up is pale, and what is off the scale lies at its edge. "
+        "A slope is a drift, two bands are two speeds. Cases in which something of that kind was seen come first."
     )
     return Section("courses", "Step times over time", lead, [Courses("courses-list", specs, drawn)])
 
