@@ -12,11 +12,12 @@ bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
 
 test: setup test-tools check  ## linters, types, the layer contract, all tests
-	$(BIN)/pytest -n 2 --dist loadfile
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 2 --dist loadfile
 
 test-tools:  # what some tests need of the system; a test that misses it says so
 	@missing=""; [ -e /usr/share/datasets/fashion-mnist ] || missing="dataset-fashion-mnist"; \
 	command -v openssl >/dev/null || missing="$$missing openssl"; \
+	command -v g++ >/dev/null || command -v clang++ >/dev/null || missing="$$missing g++"; \
 	if [ -n "$$missing" ]; then \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && \
 	    apt-get install -yq --no-install-recommends $$missing; } || echo "For all tests install: $$missing"; \

@@ -95,7 +95,9 @@ def test_an_archive_that_is_cut_short_is_refused(tmp_path: Path, share: float) -
 
 
 @pytest.mark.parametrize(
-    "content", [b"<!DOCTYPE html><title>404</title>", gzip.compress(b"<!DOCTYPE html>"), gzip.compress(bytes(600))]
+    "content",
+    [b"<!DOCTYPE html><title>404</title>", gzip.compress(b"<!DOCTYPE html>"), gzip.compress(bytes(600))],
+    ids=["page", "packed page", "packed zeros"],
 )
 def test_what_is_no_tar_file_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(BadFile):

@@ -24,7 +24,10 @@ def check(dyno: Dyno, arguments: tuple[str, ...], code: int, words: tuple[str, .
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("run", "mpl"), ("unknown workload or suite 'mpl'.", "Did you mean 'mlp'?", "m1-chips, ", "quick, attention")),
+        (
+            ("run", "mpl"),
+            ("unknown workload or suite 'mpl'.", "Did you mean 'mlp'?", "m1-chips, ", "quick, roof, attention"),
+        ),
         (("run", "quik"), ("unknown workload or suite 'quik'.", "Did you mean 'quick'?")),
         (("rnu", "mlp"), ("unknown command 'rnu'.", "Did you mean 'run'?", "compare", "import")),
         (("run", "mlp", "--framework", "troch"), ("unknown framework 'troch'.", "Did you mean 'torch'?", "fake")),

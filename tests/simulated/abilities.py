@@ -216,12 +216,9 @@ def refusals() -> dict[str, list[str]]:
 
 
 def precisions() -> dict[str, dict[str, Any]]:
-    """Every precision in both modes, as a worker sees it; convolutions and attention in some."""
+    """Every precision in both modes, as a worker sees it."""
     with settings(**SLOW):
-        found = {f"mlp {one} {mode}": judged(mode=mode, precision=one) for one in PRECISIONS for mode in MODES}
-        found["mnist-cnn amp-fp16 train"] = judged("mnist-cnn", mode="train", precision="amp-fp16")
-        found["bert-tiny amp-bf16 infer"] = judged("bert-tiny", precision="amp-bf16")
-    return found
+        return {f"{one} {mode}": judged(mode=mode, precision=one) for one in PRECISIONS for mode in MODES}
 
 
 def precisions_that_fail() -> dict[str, dict[str, Any]]:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from simulated_costs import changed  # type: ignore[import-not-found]
 from simulated_state import SIM  # type: ignore[import-not-found]
-from torch.utils._pytree import tree_map
 
 KEY = "AutocastPrivateUse1"
 KEYS = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, KEY))
@@ -72,4 +72,4 @@ def _on_device(x: Any) -> bool:
 def _below(operation: Any, cast: Callable[[Any], Any], args: Any, kwargs: Any) -> Any:
     """The operation on arguments that are cast, with autocast out of the way."""
     with torch._C._ExcludeDispatchKeyGuard(KEYS):
-        return operation(*tree_map(cast, args), **tree_map(cast, kwargs))
+        return operation(*changed(cast, args), **changed(cast, kwargs))

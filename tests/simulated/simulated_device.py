@@ -40,10 +40,9 @@ from typing import Any
 
 import simulated_autocast  # type: ignore[import-not-found]
 import torch
-from simulated_costs import composite, computes, is_product, size, tensors  # type: ignore[import-not-found]
+from simulated_costs import changed, composite, computes, is_product, size, tensors  # type: ignore[import-not-found]
 from simulated_state import SIM  # type: ignore[import-not-found]
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 aten = torch.ops.aten
@@ -85,7 +84,7 @@ class SimTensor(torch.Tensor):  # type: ignore[misc]
         if func is aten.copy_.default:
             return _copy(func, *args, **kwargs)
         index = _place(func, args, kwargs)
-        out = func(*tree_map(_inside, args), **tree_map(_inside, kwargs))
+        out = func(*changed(_inside, args), **changed(_inside, kwargs))
         if func in READS:
             SIM.launch(index, SIM.costs.of(func, args, kwargs, out))
             SIM.wait(index)
@@ -103,7 +102,7 @@ class SimTensor(torch.Tensor):  # type: ignore[misc]
                 return x
             return known[id(x)] if id(x) in known else _wrapped(x, index, fresh, known) if lands else x
 
-        return tree_map(outside, out)
+        return changed(outside, out)
 
 
 def _wrapped(x: Any, index: int, fresh: bool, known: dict[int, Any]) -> SimTensor:
@@ -159,7 +158,7 @@ def _transferred(index: int, moved: Any) -> None:
 
 def _brought(func: Any, source: Any, kwargs: Any) -> Any:
     """A copy on the host, for which the host waits, or on another device."""
-    made = func(source._cpu, **tree_map(_inside, kwargs))
+    made = func(source._cpu, **changed(_inside, kwargs))
     _transferred(source.device.index, made)
     SIM.wait(source.device.index)
     return made if kwargs["device"].type != "sim" else SimTensor(made, _index(kwargs["device"]))
