@@ -15,6 +15,7 @@ from mldyno import api
 from mldyno.analysis.comparisons import compared
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Table, lay_out
+from mldyno.errors import MldynoError
 from mldyno.store.codec import encode
 from mldyno.views import tables as views
 from mldyno.views.notebook import comparisons_html, table_html
@@ -130,6 +131,13 @@ def test_machines_that_are_called_alike_are_told_apart_by_their_files(tmp_path: 
     yours = exported(tmp_path, "yours.jsonl", on_machine(outcome(0.004), "M1"))
     assert [key[0] for key in api.table([mine, yours]).col_keys] == ["M1 (mine.jsonl)", "M1 (yours.jsonl)"]
     assert [key[0] for key in api.table([mine, mine]).col_keys] == ["M1"]
+
+
+@pytest.mark.parametrize(("targets", "advice"), [(["mlp/infer/fake"], "`mldyno run`"), (["lstm"], "`mldyno run lstm`")])
+def test_where_nothing_is_recorded_only_what_can_be_run_is_advised(targets: list[str], advice: str) -> None:
+    with pytest.raises(MldynoError) as told:
+        api.table(targets)
+    assert advice in str(told.value)
 
 
 def test_html_shows_a_hostile_machine_as_text() -> None:

@@ -13,7 +13,7 @@ from mldyno import __version__
 from mldyno.errors import MldynoError
 
 COMMANDS = {
-    "quick": "A few minutes: what this machine is, how fast it trains and runs models.",
+    "quick": "At most three minutes: what this machine is, how fast it trains and runs models.",
     "run": "Measure workloads or a suite, on every axis you name.",
     "max-batch": "The largest batch that fits on a device.",
     "crossover": "Is the GPU worth it? From which size on one of two beats the other.",
@@ -33,7 +33,7 @@ COMMANDS = {
 WELCOME = """mldyno finds out how fast this machine really trains and runs models.
 
 Try:
-  mldyno quick                                   a few minutes, answers in plain words
+  mldyno quick                                   at most three minutes, answers in plain words
   mldyno run mlp --placement device,roundtrip    measure one workload two ways, and compare
   mldyno table bert-base --rows mode,batch,seq --cols machine,device --value time:100steps
 
