@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: bench test test-tools check bench-self bench-peers selfcheck schema setup clean
+.PHONY: bench test test-tools check bench-self bench-peers selfcheck docs-pictures schema setup clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
@@ -18,6 +18,7 @@ test-tools:  # what some tests need of the system; a test that misses it says so
 	@missing=""; [ -e /usr/share/datasets/fashion-mnist ] || missing="dataset-fashion-mnist"; \
 	command -v openssl >/dev/null || missing="$$missing openssl"; \
 	command -v g++ >/dev/null || command -v clang++ >/dev/null || missing="$$missing g++"; \
+	{ command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null || missing="$$missing chromium"; \
 	if [ -n "$$missing" ]; then \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && \
 	    apt-get install -yq --no-install-recommends $$missing; } || echo "For all tests install: $$missing"; \
@@ -37,6 +38,9 @@ bench-peers: setup  ## beside other tools, each in an environment of its own, in
 
 selfcheck: setup  ## mldyno's own errors, all twelve measures, idle and under load, into bench/SELFCHECK.md
 	$(BIN)/python bench/selfcheck.py
+
+docs-pictures: setup test-tools  ## measure a small set, and make the pictures of docs/ from it; some minutes
+	$(BIN)/python docs/make_pictures.py
 
 setup: $(READY)
 

@@ -34,7 +34,7 @@ def record(
     if step is not None:
         dice = random.Random(f"{case.id} {round_}")
         level = step * (1 + 0.004 * round_)
-        times = [level * (1 + dice.gauss(0, 0.01)) for _ in range(samples)]
+        times = [float(f"{level * (1 + dice.gauss(0, 0.01)):.6g}") for _ in range(samples)]
         if DRIFT in warnings:
             times = [time * (1 + 0.08 * place / samples) for place, time in enumerate(times)]
         if MODES in warnings:

@@ -17,11 +17,12 @@ def command(files: tuple[str, ...], store: str | None, as_json: bool) -> None:
     """Take the records of FILES into the store: all of them or, if one is bad, none.
 
     Records that are there already are left alone, so a file can be imported twice. FILES are JSON
-    lines that `mldyno export` wrote, or a CSV of figures; - is standard input.
+    lines that `mldyno export` wrote, reports, or a CSV of figures; - is standard input.
 
     \b
-    Example:
+    Examples:
       mldyno import theirs.jsonl
+      mldyno import report.html
     """
     new, seen = api.import_(files, store)
     if as_json:

@@ -6,7 +6,10 @@
   const all = (query, root = document) => [...root.querySelectorAll(query)];
   const say = (text) => { byId("status").textContent = text; };
 
+  // What is long stands behind the scripts, so that the page is ready before it has come.
+  const complete = new Promise((done) => addEventListener("DOMContentLoaded", done));
   async function unpack(id) {
+    if (!byId(id)) await complete;
     const packed = Uint8Array.from(atob(byId(id).textContent.trim()), (letter) => letter.charCodeAt(0));
     return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   }
@@ -88,7 +91,8 @@
     own.encoding.y.scale.domain = course.ends;
     return [figure, place, own];
   }
-  all(".courses").forEach(async (list) => {
+  const whenIdle = window.requestIdleCallback ?? setTimeout;
+  all(".courses").forEach((list) => whenIdle(async () => {
     const [[courses], { specs }] = await Promise.all([parsed("courses-data"), parsed("charts-data")]);
     const button = document.querySelector(`[data-more-courses="${list.id}"]`);
     const search = document.querySelector(`[data-courses-search="${list.id}"]`);
@@ -116,7 +120,7 @@
     });
     show(0);
     list.dataset.ready = "yes";
-  });
+  }));
 
   // -- tables and lists ----------------------------------------------------------------------------
   async function unfold(id) {

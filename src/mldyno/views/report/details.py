@@ -12,7 +12,6 @@ from mldyno.analysis.courses import course, sample_count
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Cell as Place
-from mldyno.analysis.tables import varying
 from mldyno.intervals import quantile
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_seconds
@@ -42,8 +41,8 @@ def courses(subject: Subject) -> Section | None:
     specs = {unit: charts.samples([], unit, "Dots: the time of a step while it was measured") for unit in units}
     lead = (
         "Each dot is the time of a step, averaged over one block of steps, in the order in which they were measured; "
-        "each process has a colour of its own, the warm-up is pale, and what is off the scale lies at its edge. "
-        "A slope is a drift, two bands are two speeds. Cases in which something of that kind was seen come first."
+        "each process has a colour of its own, the warm-up is pale, what is off the scale lies at its edge. A slope "
+        "is a drift, two bands are two speeds. Cases in which such a thing was seen come first."
     )
     return Section("courses", "Step times over time", lead, [Courses("courses-list", specs, drawn)])
 
@@ -67,7 +66,7 @@ def roof(subject: Subject) -> Section | None:
     """How much of each device's roofs the cases use, and what holds them up."""
     rows: list[dict[str, Any]] = []
     words = []
-    axes = [axis for axis in varying(subject.outcomes) if axis not in ("machine", "workload", "mode")]
+    axes = [axis for axis in subject.varied if axis not in ("machine", "workload", "mode")]
     for outcome in subject.outcomes:
         found = shares(outcome.good[0]) if outcome.good else None
         held = bound(outcome.good[0]) if outcome.good else None

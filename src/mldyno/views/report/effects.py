@@ -25,7 +25,7 @@ def _where(subject: Subject, found: Comparison | Mean, without: str) -> str:
     """What a comparison is about, as it stands beside a bar."""
     other = found.other if isinstance(found, Comparison) else found.comparisons[0].other
     left_out = (without, "machine", "workload", "mode")
-    axes = [axis for axis in varying(subject.outcomes) if axis not in left_out]
+    axes = [axis for axis in subject.varied if axis not in left_out]
     if isinstance(found, Mean):
         axes = [axis for axis in axes if axis == "device"]
     machine = f"{other.machine}: " if len(subject.machines) > 1 else ""
@@ -143,7 +143,7 @@ def _crossing(subject: Subject, identity: str, found: Crossover) -> Chart:
              "trust": one.how} for one in found.comparisons]  # fmt: skip
     crossings = [(one.size, one.low, one.high) for one in found.crossings]
     left_out = (found.axis, found.over, "machine", "workload", "mode")
-    axes = [axis for axis in varying(subject.outcomes) if axis not in left_out]
+    axes = [axis for axis in subject.varied if axis not in left_out]
     about = full_label(found.tried[0].case, axes)
     title = f"{about}: {other} against {base} over {found.over}"
     alt = f"Line: how many times as fast {other} is as {base} at each {found.over}, told in words below."

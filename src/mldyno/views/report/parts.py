@@ -58,7 +58,7 @@ class Table:
     notes: Sequence[str] = ()
     numbers: int = 1
     """From which column on there are numbers."""
-    shown: int = 100
+    shown: int = 50
     kind: str = "table"
 
 

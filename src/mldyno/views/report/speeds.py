@@ -20,7 +20,8 @@ from mldyno.views.words import named
 
 MOST_CHARTS = 16
 MOST_BARS = 36
-MOST_TABLES = 40
+MOST_TABLES = 16
+MOST_ROWS = 12  # of a table, before the rest of it is unfolded
 WARMEST = 9
 
 
@@ -101,7 +102,7 @@ def grids(subject: Subject) -> Section | None:
 
 
 def _numbered(table: Table, place: int) -> Table:
-    return Table(f"grid-{place}", table.caption, table.columns, table.rows, table.notes)
+    return Table(f"grid-{place}", table.caption, table.columns, table.rows, table.notes, shown=MOST_ROWS)
 
 
 def _grids_of(subject: Subject, group: Sequence[Outcome]) -> Iterator[Table]:
@@ -119,7 +120,7 @@ def _grids_of(subject: Subject, group: Sequence[Outcome]) -> Iterator[Table]:
 
 def _about(subject: Subject, outcome: Outcome) -> str:
     """What all cells of a table have in common, as far as it is not the same in the whole report."""
-    axes = [axis for axis in varying(subject.outcomes) if axis not in ("batch", "seq", "device", "machine")]
+    axes = [axis for axis in subject.varied if axis not in ("batch", "seq", "device", "machine")]
     return " ".join(filter(None, [work_name(outcome.case), label(outcome.case, axes)]))
 
 

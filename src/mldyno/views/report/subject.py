@@ -11,6 +11,7 @@ from mldyno.analysis.answers import Answers, answers
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.headlines import Headline, compared_along, headlines
 from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.tables import varying
 from mldyno.records import Case, Machine
 
 LABELLED = ("framework", "device", "batch", "seq", "precision", "placement", "workers", "compile", "threads")
@@ -31,6 +32,11 @@ class Subject:
     def machines(self) -> list[Machine]:
         """The machines, by name, as they were last seen."""
         return list({one.machine: one.records[-1].machine for one in self.outcomes}.values())
+
+    @cached_property
+    def varied(self) -> list[str]:
+        """The axes, machine among them, in which the outcomes differ."""
+        return varying(self.outcomes)
 
     @cached_property
     def answers(self) -> Answers:

@@ -1,0 +1,73 @@
+"""The pictures of the docs, from real records: measures a small set on this machine, then draws.
+
+    make docs-pictures
+
+The records go into a store of their own, `.venv/docs-pictures.sqlite`; where it is there already, only the
+pictures are made. Delete it to measure anew. Screenshots need Chromium, as the tests do.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from mldyno import api
+
+ROOT = Path(__file__).parent.parent
+PICTURES = ROOT / "docs" / "pictures"
+STORE = ROOT / ".venv" / "docs-pictures.sqlite"
+MEASURED = (
+    "run mlp --mode infer --batch 128 --precision fp32,bf16 --placement device,roundtrip --repeats 2 --budget 3s",
+    "run bert-tiny --batch 1,4,16 --seq 32,128,512 --repeats 1 --budget 2s",
+    "run resnet18-cifar --batch 8,32 --repeats 1 --budget 3s",
+    "crossover mlp --threads 1,2 --mode infer --from 1 --to 64 --repeats 1 --budget 1s",
+)
+CHARTS = ("speedup", "time-0", "precision", "scaling-0", "crossover-0", "roof", "beside-0", "course-0")
+VIEWS = {  # name: width, height, dark, the section to look at
+    "report": (1180, 1000, False, None),
+    "report-dark": (1180, 1000, True, "grids"),
+    "report-phone": (390, 844, False, "durations"),
+    "report-courses": (1180, 900, False, "courses"),
+}
+
+
+def main() -> None:
+    """Measure where nothing was measured yet, then draw."""
+    if not STORE.exists():
+        for words in MEASURED:
+            command = [sys.executable, "-m", "mldyno", *words.split(), "--store", str(STORE)]
+            subprocess.run(command, check=True)
+    PICTURES.mkdir(exist_ok=True)
+    api.card(str(PICTURES / "card.png"), store=str(STORE))
+    with tempfile.TemporaryDirectory() as folder:
+        for path in map(Path, api.report(f"{folder}/charts", form="svg", store=str(STORE))):
+            if path.stem in CHARTS:
+                shutil.copyfile(path, PICTURES / path.name)
+        screenshots(Path(api.report(f"{folder}/report.html", store=str(STORE))[0]))
+
+
+def screenshots(report: Path) -> None:
+    """The page as a browser shows it."""
+    from playwright.sync_api import sync_playwright
+
+    browsers = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=next(filter(None, browsers)), args=["--no-sandbox"])
+        for name, (width, height, dark, section) in VIEWS.items():
+            scheme = "dark" if dark else "light"
+            page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+            page.goto(report.as_uri())
+            page.wait_for_selector(".courses[data-ready]", state="attached")
+            if section:
+                page.evaluate("(id) => document.getElementById(id).scrollIntoView({behavior: 'instant'})", section)
+            page.wait_for_timeout(1000)  # until what has come into view is drawn
+            page.screenshot(path=PICTURES / f"{name}.png")
+            page.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

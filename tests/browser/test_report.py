@@ -1,0 +1,251 @@
+"""The report in a real browser."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.browser.conftest import Visit, visit, written
+from tests.report import made_records
+
+from mldyno.records import Case, Software, Warning_, seal
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+PHONE = 390
+SECTIONS = ("verdicts", "machine", "durations", "grids", "precisions", "placements", "scaling", "crossovers", "roofs",
+            "beside", "courses", "cases", "method", "records-section")  # fmt: skip
+HOSTILE = "<script>alert(1)</script>"
+WORSE = "<img src=x onerror=alert(2)>'\"&amp;"
+
+
+def test_every_section_is_there(opened: Visit) -> None:
+    assert tuple(one.get_attribute("id") for one in opened.page.locator("main > section").all()) == SECTIONS
+
+
+def test_every_chart_is_drawn(opened: Visit) -> None:
+    marks = opened.page.evaluate(
+        "() => [...document.querySelectorAll('.chart')].map((one) => one.querySelectorAll('svg path, svg text').length)"
+    )
+    assert len(marks) > 30
+    assert min(marks) > 10
+
+
+def test_charts_are_drawn_only_when_they_come_into_view(browser: Browser, report: Path) -> None:
+    found = visit(browser, report)
+    found.page.wait_for_timeout(200)
+    assert found.page.locator(".chart[data-drawn]").count() < found.page.locator(".chart").count() / 2
+    found.page.context.close()
+
+
+def test_nothing_goes_wrong_and_nothing_is_fetched(opened: Visit, report: Path) -> None:
+    assert opened.errors == []
+    assert opened.requests == [report.as_uri()]
+
+
+def times(page: Page) -> list[float]:
+    cells = page.locator("#all-cases tbody tr td:nth-child(2)").all()
+    return [float(text) for one in cells if (text := one.get_attribute("data-sort")) is not None]
+
+
+def test_tables_are_sorted_by_mouse_and_by_keyboard(browser: Browser, report: Path) -> None:
+    page = visit(browser, report).page
+    head = page.locator("#all-cases thead th").nth(1)
+    head.locator("button").click()
+    page.wait_for_selector("#all-cases th[aria-sort=ascending]")
+    up = times(page)
+    assert len(up) > 50  # those that were folded up are sorted too
+    assert up == sorted(up)
+    head.locator("button").press("Enter")
+    page.wait_for_selector("#all-cases th[aria-sort=descending]")
+    assert times(page) == up[::-1]
+    assert "descending" in str(page.locator("#status").text_content())
+    assert page.locator("#all-cases tbody tr").last.text_content() != ""
+    page.context.close()
+
+
+def test_what_is_folded_up_unfolds_and_can_be_searched(browser: Browser, report: Path) -> None:
+    page = visit(browser, report).page
+    button = page.locator("[data-more=verdict-words]")
+    before = page.locator("#verdict-words li").count()
+    button.click()
+    page.wait_for_function(f"() => document.querySelectorAll('#verdict-words li').length > {before}")
+    assert page.locator("[data-more=verdict-words]").count() == 0
+    page.locator("[data-search=all-cases]").fill("roundtrip fp16")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('#all-cases tbody tr')].filter((r) => !r.hidden).length === 2"
+    )
+    page.locator("[data-courses-search]").fill("drifting")
+    page.wait_for_function("() => document.querySelectorAll('.courses figure').length === 2")
+    assert "drifting" in str(page.locator(".courses .caption").first.text_content())
+    page.context.close()
+
+
+def colours(page: Page) -> tuple[str, str]:
+    """The ground, and the text in a chart."""
+    ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    text = page.evaluate("() => getComputedStyle(document.querySelector('.chart .mark-text text')).fill")
+    return ground, text
+
+
+def test_light_and_dark_are_the_readers_choice_in_charts_too(opened: Visit) -> None:
+    page = opened.page
+    light = colours(page)
+    assert light == ("rgb(255, 255, 255)", "rgb(28, 33, 40)")
+    page.emulate_media(color_scheme="dark")
+    dark = colours(page)
+    assert dark == ("rgb(18, 22, 28)", "rgb(232, 235, 239)")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert colours(page) == light
+    page.emulate_media(media="screen", color_scheme="light")
+
+
+def test_printing_draws_every_chart_first(browser: Browser, report: Path, tmp_path: Path) -> None:
+    found = visit(browser, report, dark=True)
+    found.page.wait_for_selector(".courses[data-ready]", state="attached")
+    found.page.pdf(path=str(tmp_path / "report.pdf"))
+    assert found.page.locator(".chart:not([data-drawn])").count() == 0
+    assert found.errors == []
+    found.page.context.close()
+
+
+def test_a_phone_never_scrolls_sideways(browser: Browser, report: Path) -> None:
+    found = visit(browser, report, PHONE)
+    found.draw_all()
+    assert found.page.evaluate("() => document.documentElement.scrollWidth") <= PHONE
+    wide = found.page.evaluate(
+        "() => Math.max(...[...document.querySelectorAll('.chart svg')].map((s) => s.getBoundingClientRect().right))"
+    )
+    assert wide <= PHONE
+    assert violations(found.page) == []
+    found.page.context.close()
+
+
+def violations(page: Page) -> list[str]:
+    """What axe finds serious or critical."""
+    import axe_playwright_python
+
+    page.evaluate((Path(str(axe_playwright_python.__file__)).parent / "axe.min.js").read_text(encoding="utf-8"))
+    found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['id']}: {one['nodes'][0]['html'][:200]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Browser, report: Path, dark: bool) -> None:
+    found = visit(browser, report, dark=dark)
+    found.draw_all()
+    assert violations(found.page) == []
+    found.page.context.close()
+
+
+def test_a_keyboard_gets_everywhere(browser: Browser, report: Path) -> None:
+    page = visit(browser, report).page
+    page.keyboard.press("Tab")
+    assert page.evaluate("() => document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#main")
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate(
+                "() => document.activeElement.tagName + ' ' + (document.activeElement.closest('section')?.id ?? '')"
+            )
+        )
+    assert {"BUTTON verdicts", "BUTTON grids", "DIV grids"} <= reached
+    page.context.close()
+
+
+def test_a_screen_reader_is_told_what_there_is(opened: Visit) -> None:
+    page = opened.page
+    assert page.locator("html[lang=en]").count() == 1
+    for landmark in ("header", "nav[aria-label]", "main", "footer"):
+        assert page.locator(landmark).count() == 1
+    levels = page.evaluate("() => [...document.querySelectorAll('h1, h2, h3')].map((one) => Number(one.tagName[1]))")
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    labels = page.evaluate(
+        "() => [...document.querySelectorAll('.chart')].map((one) => one.getAttribute('aria-label'))"
+    )
+    assert all(len(one) > 30 for one in labels)
+    assert page.locator("table:not(:has(caption))").count() == 0
+
+
+def hostile_records() -> list[Any]:
+    """Records whose every name and message is markup."""
+    machine = replace(made_records.BENCH, name=f"{HOSTILE} {WORSE}", cpu=HOSTILE, power=HOSTILE, devices=tuple(
+        replace(one, title=f"{WORSE} {HOSTILE}") for one in made_records.DEVICES))  # fmt: skip
+    found = []
+    for number, workload in enumerate((f"{HOSTILE} a", f"{WORSE} b")):
+        for device in ("cpu", "cuda:0"):
+            case = Case(workload, device=device, mode="infer", batch=8)
+            warning = Warning_(f"drifting{HOSTILE}", f"{WORSE} message", f"{HOSTILE} hint")
+            one = made_records.record(case, 1e-3 * (number + 1), machine, warnings=(warning,))
+            software = Software(HOSTILE, WORSE, HOSTILE, {HOSTILE: WORSE}, 8, {HOSTILE: WORSE})
+            found.append(seal(replace(one, software=software)))
+    found.append(made_records.record(Case(f"c {WORSE}", batch=8), None, machine, reason=f"{WORSE} {HOSTILE}"))
+    return found
+
+
+def test_names_from_records_are_shown_as_text_everywhere(browser: Browser, tmp_path: Path) -> None:
+    found = visit(browser, written(tmp_path, hostile_records()))
+    found.draw_all()
+    page = found.page
+    assert found.errors == []
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 6
+    assert HOSTILE in str(page.locator("h1").text_content())
+    assert HOSTILE in page.title()
+    for place in ("#machine", "#cases", "#method", "#verdicts", ".courses"):
+        assert HOSTILE in str(page.locator(place).first.text_content()), place
+        assert WORSE in str(page.locator(place).first.text_content()), place
+    drawn = page.evaluate("() => [...document.querySelectorAll('svg text')].map((one) => one.textContent).join(' ')")
+    assert HOSTILE[:20] in drawn
+    bar = page.locator("[data-chart=speedup] .mark-rect path").first
+    bar.hover()
+    page.wait_for_selector(".tip:not([hidden])")
+    assert HOSTILE in str(page.locator(".tip").text_content())
+    page.context.close()
+
+
+def test_the_records_can_be_saved_from_the_page(opened: Visit, tmp_path: Path) -> None:
+    with opened.page.expect_download() as waiting:
+        opened.page.locator("#save-records").click()
+    waiting.value.save_as(tmp_path / "records.jsonl")
+    lines = (tmp_path / "records.jsonl").read_text().splitlines()
+    assert {json.loads(line)["id"] for line in lines} == {one.id for one in made_records.of_every_section()}
+
+
+def seconds_to_open(browser: Browser, path: Path) -> float:
+    """Time in s until the page is ready and its first chart is drawn."""
+    page = browser.new_page(viewport={"width": 1180, "height": 900})
+    began = time.perf_counter()
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-charts]", state="attached")
+    page.locator(".chart").first.scroll_into_view_if_needed()
+    page.wait_for_selector(".chart[data-drawn]")
+    taken = time.perf_counter() - began
+    page.close()
+    return taken
+
+
+def test_ten_thousand_records_open_fast_and_stay_under_10_mb(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    few = written(tmp_path_factory.mktemp("few"), list(made_records.many(100)))
+    many = written(tmp_path_factory.mktemp("many"), list(made_records.many(10_000)))
+    assert many.stat().st_size < 10_000_000
+    both = [(seconds_to_open(browser, few), seconds_to_open(browser, many)) for _ in range(3)]
+    assert min(b for _, b in both) < 3 * min(a for a, _ in both)
+    text = many.read_text(encoding="utf-8")
+    assert "10,000 records" in text

@@ -1,0 +1,124 @@
+"""The sections of a report, as data: what is in them, what is left out, and that every number has its trust."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.report.made_records import of_every_section, record
+
+from mldyno.analysis.again import command_again
+from mldyno.analysis.courses import course, sample_count
+from mldyno.analysis.headlines import headlines
+from mldyno.analysis.outcomes import outcomes
+from mldyno.records import Case, Record
+from mldyno.store import reference
+from mldyno.views.charts import log_ticks
+from mldyno.views.report.card import wrapped
+from mldyno.views.report.parts import Chart, Courses, Section, Table, Words
+from mldyno.views.report.sections import sections_of
+from mldyno.views.report.subject import Subject
+
+
+def subject(records: Sequence[Record]) -> Subject:
+    return Subject(outcomes(records), outcomes(reference.newest()), "2026-01-02T00:00:00Z", "0.1.0")
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, Section]:
+    return {one.id: one for one in sections_of(subject(of_every_section()))}
+
+
+def part(section: Section, kind: type) -> Any:
+    return next(one for one in section.parts if isinstance(one, kind))
+
+
+def test_every_number_has_its_trust_line(whole: dict[str, Section]) -> None:
+    table = part(whole["cases"], Table)
+    assert len(table.rows) == len(outcomes(of_every_section()))
+    trust = [row[-1].text for row in table.rows]
+    assert all(trust)
+    assert "steady, ±" in trust[0]
+    assert any(one == "oom: scripted: out of memory" for one in trust)
+    rows = part(whole["durations"], Chart).spec["layer"][0]["data"]["values"]
+    assert all(row["trust"] for row in rows)
+
+
+def test_a_grid_has_a_dash_where_memory_ran_out_and_colours_by_speed(whole: dict[str, Section]) -> None:
+    grid = next(
+        one for one in whole["grids"].parts if one.caption.startswith("bert-base training") and "cuda" in one.caption
+    )
+    assert grid.columns == ["batch", "seq 32", "seq 128", "seq 512"]
+    assert [row[0].text for row in grid.rows] == ["1", "4", "16", "64"]
+    last = grid.rows[-1]
+    assert last[3].text == "-"
+    assert last[3].heat is None
+    assert last[1].heat == 9
+    assert grid.rows[0][1].heat == 0
+    assert grid.rows[1][2].doubtful
+    assert grid.notes == ["target-not-reached: not known to the ±2.0 % asked for"]
+
+
+def test_published_machines_are_marked(whole: dict[str, Section]) -> None:
+    chart = part(whole["beside"], Chart)
+    rows = next(layer["data"]["values"] for layer in [chart.spec, *chart.spec["layer"]] if "data" in layer)
+    assert {row["side"] for row in rows} == {"measured", "published"}
+    assert all("(published)" in line for line in part(whole["beside"], Words).lines)
+
+
+def test_what_drifts_comes_first_in_the_courses(whole: dict[str, Section]) -> None:
+    first = part(whole["courses"], Courses).courses[0]
+    assert "two-modes" in first["caption"] or "drifting" in first["caption"]
+    assert {row[1] for row in first["rows"]} == {0, 1}
+
+
+def test_a_section_with_nothing_to_show_is_left_out() -> None:
+    found = [one.id for one in sections_of(subject([record(Case("lstm", batch=8), 1e-3)]))]
+    assert found == ["verdicts", "machine", "durations", "courses", "cases", "method"]
+
+
+def test_without_any_time_the_report_says_so() -> None:
+    found = {one.id: one for one in sections_of(subject([record(Case("lstm", batch=8), None)]))}
+    assert "No case came out with a time" in found["durations"].lead
+    assert part(found["verdicts"], Words).lines == ["lstm/train/torch/cpu/fp32/b8/device: oom: scripted: out of memory"]
+
+
+def test_a_headline_is_the_mean_of_all_cases_that_share_both_sides() -> None:
+    found = headlines(outcomes(of_every_section()))
+    train = next(one for one in found if (one.axis, one.mode) == ("device", "train"))
+    assert len(train.mean.comparisons) == 11
+    assert train.sure
+    low, ratio, high = train.mean.low, train.mean.ratio, train.mean.high
+    assert low is not None
+    assert high is not None
+    assert low < ratio < high
+
+
+def test_a_course_is_thinned_evenly_and_keeps_its_ends() -> None:
+    one = outcomes([record(Case("mlp", batch=8), 1e-3, samples=500)])[0]
+    assert sample_count(one) == 507
+    thin = course(one, 50)
+    assert len(thin) == 50
+    everything = course(one, 10_000)
+    assert (thin[0], thin[-1]) == (everything[0], everything[-1])
+    assert [sample.step for sample in everything][:3] == [1, 5, 9]
+
+
+def test_the_command_to_do_it_again_names_what_is_not_usual() -> None:
+    cases = [Case("mlp", batch=8), Case("mlp", batch=16, device="cuda:0", precision="bf16", mode="infer")]
+    told = command_again(outcomes([record(case, 1e-3) for case in cases]))
+    assert told == "mldyno run mlp --device cpu,cuda:0 --precision fp32,bf16 --batch 8,16"
+    own = Case(":bin:sleep 1", framework="command", mode=None, precision=None, placement=None)
+    assert command_again(outcomes([record(own, 1.0)])) == "mldyno run -- /bin/sleep 1"
+
+
+def test_ticks_of_a_logarithmic_axis_are_few_and_round() -> None:
+    assert log_ticks(0.9, 12) == [1, 2, 5, 10]
+    assert log_ticks(1, 1.6) == [1, 1.5]
+    assert len(log_ticks(1e-6, 1e6)) <= 7
+
+
+def test_text_of_a_card_ends_in_an_ellipsis_where_it_does_not_fit() -> None:
+    assert wrapped("a b", 20, 100, 1) == ["a b"]
+    assert wrapped("long words " * 20, 20, 300, 2)[-1].endswith("…")
