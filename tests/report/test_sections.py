@@ -12,6 +12,7 @@ from mldyno.analysis.again import command_again
 from mldyno.analysis.courses import course, sample_count
 from mldyno.analysis.headlines import headlines
 from mldyno.analysis.outcomes import outcomes
+from mldyno.analysis.verdicts import verdicts
 from mldyno.records import Case, Record
 from mldyno.store import reference
 from mldyno.views.charts import log_ticks
@@ -84,10 +85,11 @@ def test_without_any_time_the_report_says_so() -> None:
     assert part(found["verdicts"], Words).lines == ["lstm/train/torch/cpu/fp32/b8/device: oom: scripted: out of memory"]
 
 
-def test_a_headline_is_the_mean_of_all_cases_that_share_both_sides() -> None:
+def test_a_headline_is_the_number_that_the_verdicts_give() -> None:
     found = headlines(outcomes(of_every_section()))
     train = next(one for one in found if (one.axis, one.mode) == ("device", "train"))
-    assert len(train.mean.comparisons) == 11
+    assert train.mean == verdicts(outcomes(of_every_section())).devices[0]
+    assert [one.other.case.batch for one in train.mean.comparisons] == [64], "the largest that fits on both"
     assert train.sure
     low, ratio, high = train.mean.low, train.mean.ratio, train.mean.high
     assert low is not None

@@ -1,4 +1,8 @@
-"""The few numbers that sum up many: devices, precisions and placements against the first of each, over all work."""
+"""The few numbers that sum up many: devices, precisions and placements against the first of each, over all work.
+
+Of devices and precisions the typical cases tell, as they do in the verdicts: one number for one question, wherever it
+is given.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ from dataclasses import dataclass
 
 from mldyno.analysis.comparisons import Comparison, Mean, along, compare, geometric_mean
 from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.precisions import PLAIN
 from mldyno.analysis.tables import column
+from mldyno.analysis.verdicts import typical
 
 QUESTIONS = ("device", "precision", "placement", "compile", "framework", "machine")
 
@@ -36,12 +42,20 @@ def headlines(outcomes: Sequence[Outcome]) -> list[Headline]:
     """The means of all comparisons, by axis, mode and side."""
     found: dict[tuple[object, ...], list[Comparison]] = {}
     for axis in QUESTIONS:
-        for one in compared_along(outcomes, axis):
+        for one in compared_along(_telling(outcomes, axis), axis):
             where = None if axis == "machine" else one.other.machine
             side = (axis, one.other.case.mode, where, column(one.base, axis), column(one.other, axis))
             found.setdefault(side, []).append(one)
     return [Headline(str(side[0]), several[0].other.case.mode, geometric_mean(several))
             for side, several in found.items()]  # fmt: skip
+
+
+def _telling(outcomes: Sequence[Outcome], axis: str) -> list[Outcome]:
+    """The outcomes that a headline rests on."""
+    good = [one for one in outcomes if one.status == "ok"]
+    if axis == "device":
+        return [one for one in typical(good) if one.case.precision in (PLAIN, None)]
+    return typical(good) if axis == "precision" else good
 
 
 def means_by_work(comparisons: Sequence[Comparison], axis: str) -> list[Mean]:

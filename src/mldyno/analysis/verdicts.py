@@ -1,7 +1,8 @@
 """What outcomes say of a machine as a whole: is the accelerator worth it, does half precision pay, and the like.
 
 Each verdict is a mean of comparisons between cases that differ in one thing only. The typical case of each workload
-counts: its largest size, without copies where that was measured; what smaller ones say, crossovers tell.
+counts: its largest size that all devices did, without copies where that was measured; what smaller ones say,
+crossovers tell.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def verdicts(outcomes: Sequence[Outcome], published: Sequence[Outcome] = ()) -> 
     """All that these outcomes say, each verdict with the comparisons that it rests on."""
     ours = [one for one in outcomes if not one.published and one.status == "ok"]
     names = list(dict.fromkeys(one.case.device for one in ours))
-    shown = _typical(ours)
+    shown = typical(ours)
     in_fp32 = [one for one in shown if one.case.precision == PLAIN]
     devices = [one for one in compared(along(in_fp32, "device")) if one.base.case.device == HOST]
     precisions = [one for one in compared(along(shown, "precision")) if one.base.case.precision == PLAIN]
@@ -58,17 +59,27 @@ def verdicts(outcomes: Sequence[Outcome], published: Sequence[Outcome] = ()) -> 
     )
 
 
-def _typical(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Of the cases of a workload that differ in sizes and placement, those of the largest without copies."""
+def typical(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Of the cases of a workload that differ in sizes and placement: the largest that all devices did, without copies.
 
-    def rank(case: Case) -> tuple[int, int, bool]:
-        return case.batch or 0, case.seq or 0, case.placement == "device"
-
-    best: dict[tuple[Any, ...], tuple[int, int, bool]] = {}
+    Where no size came out well on all devices, that of the most.
+    """
+    devices: dict[tuple[Any, ...], set[str]] = {}
     for one in outcomes:
-        kind = (one.machine, one.case.workload, one.case.mode)
-        best[kind] = max(best.get(kind, rank(one.case)), rank(one.case))
-    return [one for one in outcomes if rank(one.case) == best[one.machine, one.case.workload, one.case.mode]]
+        devices.setdefault((_work(one), _size(one.case)), set()).add(one.case.device)
+    best: dict[tuple[Any, ...], tuple[int, tuple[int, int, bool]]] = {}
+    for one in outcomes:
+        rank = (len(devices[_work(one), _size(one.case)]), _size(one.case))
+        best[_work(one)] = max(best.get(_work(one), rank), rank)
+    return [one for one in outcomes if _size(one.case) == best[_work(one)][1]]
+
+
+def _work(outcome: Outcome) -> tuple[Any, ...]:
+    return outcome.machine, outcome.case.framework, outcome.case.workload, outcome.case.mode
+
+
+def _size(case: Case) -> tuple[int, int, bool]:
+    return case.batch or 0, case.seq or 0, case.placement == "device"
 
 
 def _means(comparisons: Sequence[Comparison], *axes: str) -> tuple[Mean, ...]:

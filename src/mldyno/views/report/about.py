@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from mldyno.analysis.comparisons import DELTA, between_machines
 from mldyno.analysis.headlines import Headline, compared_along
 from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.verdicts import verdicts as judge
 from mldyno.records import Machine, Record
 from mldyno.units import count, show_percent
 from mldyno.views.answers import answer_lines
 from mldyno.views.devices import device_line
 from mldyno.views.report.parts import Cell, Figure, Figures, Part, Section, Table, Words
 from mldyno.views.report.subject import Subject
+from mldyno.views.verdicts import verdict_lines
 from mldyno.views.words import arms, factor, footers, machine_lines, mean_sentence, sentence
 
 MODES = {"train": "training", "infer": "inference"}
@@ -25,7 +27,8 @@ def verdicts(subject: Subject) -> Section:
     told = best_headlines(subject)
     parts: list[Part] = [Figures([figure_of(one, len(subject.machines) > 1) for one in told])] if told else []
     machines = compared_along(subject.outcomes, "machine")
-    lines = [*map(mean_sentence, between_machines(machines)), *answer_lines(subject.answers)]
+    whole = verdict_lines(judge(subject.outcomes, subject.published)) if len(subject.machines) == 1 else []
+    lines = [*whole, *map(mean_sentence, between_machines(machines)), *answer_lines(subject.answers)]
     if not lines:
         lines = [sentence(one) for axis in ("device", "machine") for one in compared_along(subject.outcomes, axis)]
     lines += [*footers(machines), *_failures(subject.outcomes)]
@@ -36,7 +39,7 @@ def verdicts(subject: Subject) -> Section:
         lines.insert(0, REHEARSED)
     if lines:
         parts.append(Words("verdict-words", lines, shown=8))
-    lead = "Each with its 95 % interval. Means are geometric, over all cases that did the same work both ways."
+    lead = "Each with its 95 % interval. Means are geometric; each workload's largest size counts."
     return Section("verdicts", "What the numbers say", lead, parts)
 
 
