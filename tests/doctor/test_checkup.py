@@ -37,11 +37,11 @@ def test_the_time_that_is_left_counts_all_parts_to_come_and_shrinks_with_what_is
     parts = checkup.Parts(wanted, Interrupts(), lambda part, left: told.append((part, left)))
     parts.start, parts.devices, parts.ways = 1.0, 2, 3
     parts.begin("features", "of gpu", 0.5)
-    parts.begin("threads", "3 of 3", 2 / 3)
+    parts.begin("threads", "the last of its sets", 1 - 1 / threads.SETS)
     parts.begin("noise")
     names, (most, some, least) = zip(*told, strict=True)
-    assert names == ("features of gpu", "threads 3 of 3", "noise")
+    assert names == ("features of gpu", "threads the last of its sets", "noise")
     one = 1.0 + threads.WARM_UP + threads.TURNS * threads.TURN  # a process of a set
     assert least == 10.0
     assert some == pytest.approx(10.0 + 3 * one)
-    assert most == pytest.approx(10.0 + 9 * one + checkup.SPIN + 1.0 + checkup.COMPILE)
+    assert most == pytest.approx(10.0 + 3 * threads.SETS * one + checkup.SPIN + 1.0 + checkup.COMPILE)
