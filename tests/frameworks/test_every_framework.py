@@ -97,10 +97,7 @@ def test_torch_runs_the_step_that_a_plain_loop_would(mode: Any, placement: Any) 
     changed = any(not torch.equal(a, b) for a, b in zip(before, program.network.parameters(), strict=True))
     assert changed == (mode == "train")
     assert program.network.training == (mode == "train")
-    if mode == "infer":
-        assert program.output.shape == (4, 2)
-    else:
-        assert program.output is None  # it would leave holes in the heap
+    assert program.output is None  # it would leave holes in the heap, and take the next one out of the cache
     assert program.seen_device() == "cpu"
     assert program.disagreement() is None
 

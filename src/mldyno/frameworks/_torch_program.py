@@ -171,14 +171,14 @@ class TorchProgram:
             return self.recipe.loss(output.detach().to(stored), known)
 
     def _run_inference(self, batches: Iterator[Batch]) -> None:
-        output = self.output  # that stays, after a run of no steps
         forward, moved, copies, returns = self.inferred, self.way.moved, self.copies, self.returns
         with self.torch.inference_mode():
             for inputs, _ in batches:
                 output = forward(moved(inputs) if copies else inputs)
                 if returns:
                     output = output.cpu()
-        self.output = output
+                self.output_on = output.device
+                del output  # one that is still there when the next is made takes it out of the cache
 
     def _run_in_pieces(self, batches: Iterator[Batch]) -> None:
         for batch in batches:
