@@ -15,12 +15,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-VERBS = ("run", "compare", "table", "crossover", "max_batch", "measure")
+VERBS = ("run", "compare", "table", "crossover", "max_batch", "measure", "report")
 
 if TYPE_CHECKING:
-    from mldyno.api import compare, crossover, max_batch, measure, run, table
+    from mldyno.api import compare, crossover, max_batch, measure, report, run, table
 
-__all__ = ["__version__", "compare", "crossover", "max_batch", "measure", "run", "table"]
+__all__ = ["__version__", "compare", "crossover", "max_batch", "measure", "report", "run", "table"]
 
 
 class _Package(ModuleType):

@@ -60,10 +60,15 @@ def plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
+def _worded(part: Any) -> str:
+    """A value of an axis as it is typed: yes, no, fp32."""
+    return {True: "yes", False: "no"}[part] if isinstance(part, bool) else plain(str(part))
+
+
 def _label(name: str, part: Any) -> str:
     if part is None:
         return "unstated"
-    return {"batch": f"b{part}", "seq": f"s{part}"}.get(name, plain(str(part)))
+    return {"batch": f"b{part}", "seq": f"s{part}"}.get(name, _worded(part))
 
 
 def _heads(table: Table) -> list[str]:
@@ -73,7 +78,7 @@ def _heads(table: Table) -> list[str]:
 
 
 def _row_labels(row: Key) -> list[str]:
-    return ["" if part is None else plain(str(part)) for part in row]
+    return ["" if part is None else _worded(part) for part in row]
 
 
 def _notes(table: Table) -> tuple[dict[tuple[Key, Key], str], list[str]]:
