@@ -63,9 +63,13 @@ def visit(browser: Browser, path: Path, width: int = WIDTH, dark: bool = False) 
         if message.type in ("error", "warning"):
             found.errors.append(message.text)
 
+    def refused(dialog: Any) -> None:
+        found.errors.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
     page.on("console", heard)
     page.on("pageerror", lambda error: found.errors.append(str(error)))
-    page.on("dialog", lambda dialog: (found.errors.append(f"dialog: {dialog.message}"), dialog.dismiss())[0])
+    page.on("dialog", refused)
     page.on("request", lambda request: found.requests.append(request.url))
     page.goto(path.as_uri())
     page.wait_for_selector("html[data-charts]", state="attached")

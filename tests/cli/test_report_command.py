@@ -11,7 +11,7 @@ import pytest
 from tests.report import made_records
 
 from mldyno import api
-from mldyno.store import Store
+from mldyno.store import Query, Store
 from mldyno.views.report import page as pages
 
 Mldyno = Callable[..., tuple[int, str, str]]
@@ -33,7 +33,7 @@ def test_a_report_goes_round_through_import(filled: Store, mldyno: Mldyno, tmp_p
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
     other = str(tmp_path / "other.sqlite")
-    there = len(list(filled.texts(api.Query(heads=False, provenances=("measured",)))))
+    there = len(list(filled.texts(Query(heads=False, provenances=("measured",)))))
     code, out, _ = mldyno("import", "report.html", "--store", other)
     assert (code, out) == (0, f"{there} new records taken, 0 there already\n")
     assert mldyno("import", "report.html", "--store", other)[1] == f"0 new records taken, {there} there already\n"

@@ -95,7 +95,12 @@ def _mlp(machine: Machine) -> Iterator[Record]:
                 case = Case("mlp", device=device, mode="infer", precision=precision, batch=128, placement=placement)  # type: ignore[arg-type]
                 step = base / gain + (extra if device != "cpu" else 0.0)
                 odd = {"fp16": (DRIFT,), "bf16": (MODES,)}.get(precision, ()) if placement == "device" else ()
-                facts = {"flops_per_step": 4e9 * base * 50, "roof": 4e11, "bytes_per_step": 2e7, "memory_roof": 2e10}
+                facts: dict[str, Any] = {
+                    "flops_per_step": 4e9 * base * 50,
+                    "roof": 4e11,
+                    "bytes_per_step": 2e7,
+                    "memory_roof": 2e10,
+                }
                 for round_ in range(3):
                     yield record(case, step, machine, round_, warnings=odd, error=error, **facts)
                 yield met(case, step, group, machine)
@@ -116,4 +121,4 @@ def many(count: int) -> Iterator[Record]:
             "seq": (None, 128)[number % 2],
         }  # fmt: skip
         case = Case(f"workload-{number % 40}", **axes)
-        yield record(case, (1 + number % 97) * 1e-4, samples=40)
+        yield record(case, (1 + number % 97) * 1e-4, samples=20)

@@ -13,7 +13,6 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from mldyno.analysis.estimates import step_time
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column, in_order
 from mldyno.errors import MldynoError
@@ -102,7 +101,7 @@ def between_machines(comparisons: Sequence[Comparison]) -> list[Mean]:
 
 def compare(base: Outcome, other: Outcome) -> Comparison | None:
     """The comparison of two outcomes; None where one of them has no time of a step."""
-    first, second = step_time(base.good), step_time(other.good)
+    first, second = base.step, other.step
     if first is None or second is None or min(first.value, second.value) <= 0:
         return None
     found = _paired(base, other)

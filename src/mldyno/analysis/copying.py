@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mldyno.analysis.comparisons import Comparison, alike, compare
-from mldyno.analysis.estimates import step_time
 from mldyno.analysis.outcomes import Outcome
 
 WAYS = (("device", "host", "in"), ("device", "roundtrip", "in and back"), ("host", "roundtrip", "back"))
@@ -43,7 +42,7 @@ class CopyCost:
     @property
     def seconds(self) -> float | None:
         """The share in s, of the step as it took alone."""
-        step = step_time(self.comparison.other.good)
+        step = self.comparison.other.step
         return None if step is None else self.share * step.value
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
 from mldyno.errors import UsageError, unknown
@@ -36,10 +37,15 @@ class Outcome:
         """The machine's name."""
         return self.records[0].machine.name
 
-    @property
+    @cached_property
     def good(self) -> list[Record]:
         """The processes that came out well."""
         return [record for record in self.records if record.status == "ok"]
+
+    @cached_property
+    def step(self) -> Estimate | None:
+        """Time of one step in s; worked out once, since everything asks for it."""
+        return step_time(self.good)
 
     @property
     def status(self) -> str:
@@ -71,7 +77,7 @@ class Outcome:
         """The value asked for; None where this outcome does not have it."""
         if not self.good:
             return None
-        own = {"step": self._step, "throughput": self._throughput, "first_step": self._first_step,
+        own = {"step": lambda: self.step, "throughput": self._throughput, "first_step": self._first_step,
                "roof": self._share_of_roof}  # fmt: skip
         if value in own:
             return own[value]()
@@ -95,16 +101,13 @@ class Outcome:
         rate, throughput = self._rate_of("data"), self._throughput()
         return None if rate is None or throughput is None else min(1.0, throughput.value / rate.value)
 
-    def _step(self) -> Estimate | None:
-        return step_time(self.good)
-
     def _first_step(self) -> Estimate | None:
         found = [record.facts.get("first_step") for record in self.good]
         first = [float(one) for one in found if isinstance(one, int | float)]
         return Estimate(sorted(first)[len(first) // 2], None, "s", len(first)) if first else None
 
     def _throughput(self) -> Estimate | None:
-        step = step_time(self.good)
+        step = self.step
         items = self.good[0].facts.get("items_per_step") or self.case.batch
         if step is None or not isinstance(items, int):
             return None
@@ -112,7 +115,7 @@ class Outcome:
 
     def _share_of_roof(self) -> Estimate | None:
         """Floating-point operations a second, as a share of those in plain products on the same device."""
-        step = step_time(self.good)
+        step = self.step
         flops, roof = (self.good[0].facts.get(name) for name in ("flops_per_step", "roof"))
         if step is None or not isinstance(flops, int | float) or not isinstance(roof, int | float) or not roof:
             return None
@@ -122,7 +125,7 @@ class Outcome:
         loop = of_metric(self.good, "loop_time")
         if loop is not None and self.good[0].facts.get("steps") == steps:
             return loop
-        step = step_time(self.good)
+        step = self.step
         return None if step is None else step.scaled(steps, "s")
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mldyno.analysis.comparisons import OWN_SPEED, SEVERAL, alike, compare
-from mldyno.analysis.estimates import BATCHES, Estimate, step_time
+from mldyno.analysis.estimates import BATCHES, Estimate
 from mldyno.analysis.outcomes import Outcome
 from mldyno.intervals import mean, student_t
 
@@ -76,7 +76,7 @@ def scalings(outcomes: Sequence[Outcome]) -> list[Scaling]:
 
 
 def _time(outcome: Outcome) -> Estimate | None:
-    found = step_time(outcome.good)
+    found = outcome.step
     return found if found is not None and found.value > 0 else None
 
 

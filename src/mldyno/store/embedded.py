@@ -33,7 +33,7 @@ class Packed:
 
 
 def pack(texts: Iterable[str], room: int = ROOM) -> Packed:
-    """Records, given as their texts, packed for a page; the time of packing is not in it."""
+    """Records, given as their texts, packed into about so many B for a page; the time of packing is not in it."""
     squeeze = zlib.compressobj(6, zlib.DEFLATED, 31)  # 31: with gzip's header
     pieces, size, count = [], 0, 0
     for text in texts:
@@ -66,7 +66,7 @@ class _Limited(io.BufferedReader):
     """Lines of packed records; damage and lengths without end are errors of the file."""
 
     def __init__(self, packed: gzip.GzipFile) -> None:
-        super().__init__(packed)  # type: ignore[arg-type]
+        super().__init__(packed)
         self._left = MOST_UNPACKED
 
     def readline(self, size: int | None = -1) -> bytes:

@@ -118,8 +118,10 @@ def _grouped(
         y=altair.Y(field="label", type="nominal", sort=None, title=None, axis=altair.Axis(domain=False, ticks=False)),
         tooltip=_tips(("label", "case"), ("side", "of"), ("shown", "value"), ("trust", "trust")),
     )
-    if len({row["label"] for row in rows}) < len(rows):  # else a group has but one, in the middle
+    slots = len({row["label"] for row in rows})
+    if slots < len(rows):  # else a group has but one, in the middle
         base = base.encode(yOffset=altair.YOffset(field="side", type="nominal", sort=list(sides)))
+        slots = round(slots * (len(sides) + 0.4))
     faded = altair.condition(chosen, altair.value(1), altair.value(0.2))
     x = altair.X(field="value", type="quantitative", title=title, **_scale(rows, kind, line_at))
     if kind == "dots":
@@ -138,7 +140,7 @@ def _grouped(
     if line_at is not None:
         at = altair.Chart(_data([{"at": line_at}])).mark_rule(strokeDash=[4, 3], opacity=0.7)
         layers.append(at.encode(x=altair.X(field="at", type="quantitative")))
-    return {**_finished(altair.layer(*layers), altair.Step(BAR), described), "padding": BEHIND}
+    return {**_finished(altair.layer(*layers), BAR * slots, described), "padding": BEHIND}
 
 
 def _scale(rows: Sequence[Row], kind: str, line_at: float | None) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def trust(outcome: Outcome) -> str:
         return "a published figure, as it was published"
     if not outcome.good:
         return f"no number: {outcome.reason}" if outcome.status == "unsteady" else f"no number: {outcome.status}"
-    estimate = step_time(outcome.good)
+    estimate = outcome.step
     parts = [_steadiness(outcome)]
     if estimate is not None and estimate.half_width is not None:
         shown = show_error(estimate.value, estimate.half_width).strip()
