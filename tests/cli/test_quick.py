@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,8 @@ def test_with_an_accelerator_each_sentence_is_true(mldyno: Mldyno, script: Scrip
     assert said[4].startswith("On your GPU, in mlp inference, copying in and back costs 250 µs a step, 20.0 %")
     assert said[5:] == ["This was a rehearsal: nothing was computed, and no time is real"]
     assert "mlp/infer/fake/gpu/fp32/b1/device: 300 µs a step" in err
+    page = Path(out.strip().splitlines()[-1].removeprefix("Charts and all details: "))
+    assert "4.00x" in page.read_text()
     assert all(name in out for name in ("mlp", "mnist-cnn", "resnet18", "encoder", "bert-tiny", "bert-base"))
 
 
