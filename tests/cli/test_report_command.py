@@ -104,6 +104,6 @@ def test_ctrl_c_leaves_no_half_of_a_file(
 
     monkeypatch.setattr(pages, "page", lambda *_: Interrupting("x"))
     code, _, err = mldyno("report")
-    assert (code, err) == (3, "mldyno: ended by Ctrl-C.\n")
+    assert (code, err.strip()) == (3, "mldyno: ended by Ctrl-C.")
     assert (tmp_path / "report.html").read_text() == "the one before"
     assert not list(tmp_path.glob(".*part"))
