@@ -23,9 +23,9 @@ MEASURED = (
     "run mlp --mode infer --batch 128 --precision fp32,bf16 --placement device,roundtrip --repeats 2 --budget 3s",
     "run bert-tiny --batch 1,4,16 --seq 32,128,512 --repeats 1 --budget 2s",
     "run resnet18-cifar --batch 8,32 --repeats 1 --budget 3s",
-    "crossover mlp --threads 1,2 --mode infer --from 1 --to 64 --repeats 1 --budget 1s",
+    "crossover mlp --threads 1,2 --mode infer --from 1 --to 16 --repeats 1 --budget 1s",
 )
-CHARTS = ("speedup", "time-0", "precision", "scaling-0", "crossover-0", "roof", "beside-0", "course-0")
+CHARTS = ("precision", "scaling-0", "crossover-0", "roof", "beside-0")
 VIEWS = {  # name: width, height, dark, the section to look at
     "report": (1180, 1000, False, None),
     "report-dark": (1180, 1000, True, "grids"),

@@ -1,4 +1,4 @@
-"""The command that measures some outcomes once more."""
+"""The commands that measure some outcomes once more."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from mldyno.records import AXES
 USUAL = {"framework": {"torch"}, "device": {"cpu"}, "precision": {"fp32"}, "placement": {"device"}, "workers": {1},
          "compile": {False}, "mode": {"train", "infer"}}  # fmt: skip
 MANY = 8  # values of an axis that still fit on a line
+
+
+def commands_again(outcomes: Sequence[Outcome]) -> list[str]:
+    """The suite that they come from, or a command for each workload."""
+    works: dict[str, list[Outcome]] = {}
+    for one in outcomes:
+        works.setdefault(one.case.workload, []).append(one)
+    return list(dict.fromkeys(command_again(several) for several in works.values()))
 
 
 def command_again(outcomes: Sequence[Outcome]) -> str:
@@ -25,6 +33,7 @@ def command_again(outcomes: Sequence[Outcome]) -> str:
     for axis in AXES[1:]:
         values = list(dict.fromkeys(getattr(one.case, axis.name) for one in outcomes))
         stated = [value for value in values if value is not None]
+        stated.sort(key=lambda value: value if isinstance(value, int) else 0)
         if stated and set(stated) != USUAL.get(axis.name) and len(stated) <= MANY:
             told = ("yes" if value is True else "no" if value is False else str(value) for value in stated)
             words.append(f"--{axis.name} {','.join(told)}")

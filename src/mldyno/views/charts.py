@@ -26,7 +26,7 @@ FITTED = {"type": "fit-x", "contains": "padding"}  # as wide as its place, label
 BAR = 20  # pixels of a bar with its gap
 WIDE = 25.0  # times the shortest bar: a longer one would leave nothing of it to be seen
 BEHIND = {"left": 2, "right": 58, "top": 4, "bottom": 4}  # pixels around, with room for numbers behind bars
-MOST_TICKS = 7
+MOST_TICKS = 6
 _TEXT = 12
 
 
@@ -113,6 +113,9 @@ def _grouped(
 ) -> Spec:
     import altair
 
+    if kind != "bars":  # a logarithmic scale has no 0, where an interval may end
+        least = min((float(row["value"]) for row in rows if row["value"] > 0), default=1.0) / WIDE
+        rows = [{**row, "low": None if row["low"] is None else max(row["low"], least)} for row in rows]
     chosen = altair.selection_point(fields=["side"], bind="legend", name="chosen")
     base = altair.Chart(_data(rows)).encode(
         y=altair.Y(field="label", type="nominal", sort=None, title=None, axis=altair.Axis(domain=False, ticks=False)),
@@ -129,7 +132,7 @@ def _grouped(
     else:
         mark = base.mark_bar(height={"band": 0.82}, cornerRadius=2).encode(x=x, color=_colour(sides), opacity=faded)
         mark = mark.encode(x2=altair.X2Datum(1)) if kind == "from one" else mark
-    known = altair.datum.low != None  # noqa: E711 (an expression of Vega's, not a comparison)
+    known = altair.datum.high != None  # noqa: E711 (an expression of Vega's, not a comparison)
     interval = base.transform_filter(known).mark_rule(strokeWidth=1.5).encode(
         x=altair.X(field="low", type="quantitative"), x2=altair.X2(field="high")
     )  # fmt: skip

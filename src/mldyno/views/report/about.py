@@ -105,7 +105,7 @@ def method(subject: Subject) -> Section:
         *(f"Software: {one}." for one in software[:8]),
         *([f"Settings that matter: {', '.join(settings[:12])}."] if settings else []),
         *_HOW,
-        f"To measure it once more: {subject.command}",
+        *(f"To measure it once more: {command}" for command in subject.commands),
     ]
     return Section("method", "How it was measured", "", [Words("method-words", lines, shown=40)])
 

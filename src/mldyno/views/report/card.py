@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from mldyno.analysis.again import command_again
 from mldyno.units import show_bytes
 from mldyno.views.charts import LIGHT, for_picture
 from mldyno.views.report.about import best_headlines, figure_of
@@ -18,7 +19,7 @@ from mldyno.views.words import trust
 WIDTH, HEIGHT = 1200, 630
 CHART_WIDTH = 540
 MOST_BARS_HERE = 12
-LETTER = 0.56  # of a letter's size: how wide it is on average
+LETTER = 0.58  # of a letter's size: how wide it is on average
 
 
 def card(subject: Subject) -> bytes:
@@ -36,9 +37,17 @@ def card_svg(subject: Subject) -> str:
     text: str = templates().get_template("card.svg").render(
         width=WIDTH, height=HEIGHT, colours=LIGHT, title=wrapped(title, 46, 1080, 2), facts=_facts(subject),
         figures=[_lines(one) for one in _figures(subject)], chart=_chart(subject),
-        command=wrapped(subject.command, 24, 800, 1)[0], rehearsed=subject.rehearsed,
+        command=wrapped(f"$ {_command(subject)}", 20, 1020, 2), rehearsed=subject.rehearsed,
     )  # fmt: skip
     return text
+
+
+def _command(subject: Subject) -> str:
+    """The command that gives the first headline once more."""
+    told = best_headlines(subject)
+    if not told:
+        return subject.commands[0]
+    return command_again([one for found in told[0].mean.comparisons for one in (found.base, found.other)])
 
 
 def wrapped(text: str, size: int, width: int, most: int) -> list[str]:

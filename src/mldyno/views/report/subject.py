@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from mldyno.analysis.again import command_again
+from mldyno.analysis.again import commands_again
 from mldyno.analysis.answers import Answers, answers
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.headlines import Headline, compared_along, headlines
@@ -54,9 +54,9 @@ class Subject:
         return compared_along(self.outcomes, "device")
 
     @cached_property
-    def command(self) -> str:
-        """The command that measures all this once more."""
-        return command_again(self.outcomes)
+    def commands(self) -> list[str]:
+        """The commands that measure all this once more."""
+        return commands_again(self.outcomes)
 
     @property
     def rehearsed(self) -> bool:
