@@ -62,7 +62,7 @@ def test_what_helps_two_commands_that_can_not_be_told_apart_is_more_runs(store: 
 
 
 def test_a_process_that_waits_for_its_command_is_not_called_contended(store: Store) -> None:
-    (record,) = run(store, "sleep", "0.2", steps=3).records
+    (record,) = run(store, "sleep", "0.8", steps=2).records  # long beside what a start may wait for
     assert "contended" not in [warning.code for warning in record.warnings]
 
 
