@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from mldyno.analysis.comparisons import DELTA, between_machines
 from mldyno.analysis.headlines import Headline, compared_along
@@ -28,7 +29,8 @@ def verdicts(subject: Subject) -> Section:
     parts: list[Part] = [Figures([figure_of(one, len(subject.machines) > 1) for one in told])] if told else []
     machines = compared_along(subject.outcomes, "machine")
     whole = verdict_lines(judge(subject.outcomes, subject.published)) if len(subject.machines) == 1 else []
-    lines = [*whole, *map(mean_sentence, between_machines(machines)), *answer_lines(subject.answers)]
+    told_once = replace(subject.answers, precisions=(), copies=()) if whole else subject.answers
+    lines = [*whole, *map(mean_sentence, between_machines(machines)), *answer_lines(told_once)]
     if not lines:
         lines = [sentence(one) for axis in ("device", "machine") for one in compared_along(subject.outcomes, axis)]
     lines += [*footers(machines), *_failures(subject.outcomes)]

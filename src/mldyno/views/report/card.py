@@ -68,8 +68,8 @@ def _facts(subject: Subject) -> str:
 
 
 def _figures(subject: Subject) -> list[Figure]:
-    """The two headlines that matter most; without any, the time of the first case that has one."""
-    told = [figure_of(one, len(subject.machines) > 1) for one in best_headlines(subject)[:2]]
+    """The two headlines that matter most and are sure; without any, the time of the first case that has one."""
+    told = [figure_of(one, len(subject.machines) > 1) for one in best_headlines(subject)[:2] if one.sure]
     if told:
         return told
     for one in subject.outcomes:
