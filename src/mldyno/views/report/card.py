@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import Any
 
@@ -17,8 +18,9 @@ from mldyno.views.report.subject import Subject, label, work_name
 from mldyno.views.words import trust
 
 WIDTH, HEIGHT = 1200, 630
-CHART_WIDTH = 540
-MOST_BARS_HERE = 12
+ROOM = (560, 335)  # for the chart
+CHART_WIDTH = 400  # as it is drawn; then it is made as large as there is room
+MOST_BARS_HERE = 9
 LETTER = 0.58  # of a letter's size: how wide it is on average
 
 
@@ -83,7 +85,7 @@ def _figures(subject: Subject) -> list[Figure]:
 
 def _lines(figure: Figure) -> dict[str, Any]:
     """The texts of a figure in lines that fit."""
-    return {"number": figure.number, "says": wrapped(figure.says, 26, 520, 1)[0],
+    return {"number": figure.number, "says": wrapped(figure.says, 23, 560, 1)[0],
             "about": wrapped(figure.about, 24, 500, 2), "source": wrapped(figure.source, 18, 500, 1)[0]}  # fmt: skip
 
 
@@ -94,6 +96,9 @@ def _chart(subject: Subject) -> str:
     chart = next(bar_charts(subject, MOST_BARS_HERE), None)
     if chart is None:
         return ""
-    title = {"text": chart.title, "anchor": "start", "color": LIGHT["ink"], "fontSize": 17, "offset": 10}
+    title = {"text": chart.title, "anchor": "start", "color": LIGHT["ink"], "fontSize": 15, "offset": 10}
     svg: str = vl_convert.vegalite_to_svg(for_picture({**chart.spec, "title": title}, CHART_WIDTH))
-    return svg.replace("<svg ", '<svg x="610" y="205" ', 1)
+    width, height = (float(size) for size in re.findall(r' (?:width|height)="([0-9.]+)"', svg)[:2])
+    larger = min(ROOM[0] / width, ROOM[1] / height)
+    sized = f'width="{width * larger}" height="{height * larger}"'
+    return re.sub(r'width="[0-9.]+" height="[0-9.]+"', f'x="590" y="200" {sized}', svg, count=1)
