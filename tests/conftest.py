@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from mldyno import api
+from mldyno.plan import Plan
+from mldyno.records import Record
+from mldyno.runner.events import Listener
 from mldyno.store import Store
 
 
@@ -48,5 +51,29 @@ def rehearse(store: Store) -> Callable[..., api.Results]:
     def run(*targets: str, **options: Any) -> api.Results:
         options.setdefault("repeats", 1)
         return api.run(*(targets or ("mlp",)), framework="fake", store=store, **options)
+
+    return run
+
+
+@pytest.fixture
+def cut_short(store: Store) -> Callable[[Plan, int], None]:
+    """Runs a plan into the test's store until so many cases have ended, then drops it in the middle."""
+
+    class Cut(Exception):
+        pass
+
+    class CutAfter(Listener):
+        def __init__(self, most: int) -> None:
+            self.left = most
+
+        def case_ended(self, record: Record) -> None:
+            self.left -= 1
+            if self.left == 0:
+                raise Cut
+
+    def run(plan: Plan, most: int) -> None:
+        with pytest.raises(Cut):
+            api.run_plan(plan, store, CutAfter(most))
+        store.close()
 
     return run

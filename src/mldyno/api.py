@@ -266,14 +266,11 @@ def table(
     value = value or ("speedup" if by else "step")
     records = of_several([select(one, kept) for one in targets]) if targets else kept.select(Query())
     check_value(value, {series.metric for record in records for series in record.series})
-    names = [[axis_named(word, ("machine",)) for word in words] for words in (rows, cols)]
-    if set(names[0]) & set(names[1]):
-        raise UsageError(f"an axis can't be both a row and a column: {', '.join(set(names[0]) & set(names[1]))}.")
     found = outcomes(records)
+    laid = Table.laid(found, rows, cols, value, by, warnings_too=True)
     if not found:
         raise nothing_for(targets)
-    along = axis_named(by, ("machine",)) if by else None
-    return Table.of(laying.lay_out(found, names[0], names[1], value, by=along))
+    return laid
 
 
 def show(text: str, store: Store | str | None = None) -> list[Record]:
@@ -318,7 +315,11 @@ def import_(paths: Sequence[str], store: Store | str | None = None) -> tuple[int
 
 def verdicts(results: Results, store: Store) -> Verdicts:
     """What a run says of this machine as a whole, beside published figures of the same work."""
-    return judge(results.outcomes, outcomes(store.select(Query(provenances=("published",)))))
+    return judge(results.outcomes, _published(store))
+
+
+def _published(store: Store) -> list[Outcome]:
+    return outcomes(store.select(Query(provenances=("published",))))
 
 
 def report(
@@ -362,7 +363,7 @@ def placed(results: Results, store: Store) -> laying.Table | None:
     """A suite's run among the published figures of the same work; None where there are none, or no suite was run."""
     if all(record.run.suite is None for record in results.records):
         return None
-    return beside.place(results.outcomes, outcomes(store.select(Query(provenances=("published",)))))
+    return beside.place(results.outcomes, _published(store))
 
 
 def selftest(

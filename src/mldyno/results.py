@@ -43,6 +43,23 @@ class Table(laying.Table):
         """A table as analysis lays it out."""
         return cls(**vars(table))
 
+    @classmethod
+    def laid(
+        cls,
+        found: Sequence[Outcome],
+        rows: Sequence[str],
+        cols: Sequence[str],
+        value: str,
+        by: str | None,
+        warnings_too: bool,
+    ) -> Table:
+        """Outcomes laid out on axes as a user names them; raises where these make no table."""
+        down, across = ([axis_named(word, ("machine",)) for word in words] for words in (rows, cols))
+        if both := set(down) & set(across):
+            raise UsageError(f"an axis can't be both a row and a column: {', '.join(both)}.")
+        along = axis_named(by, ("machine",)) if by else None
+        return cls.of(laying.lay_out(found, down, across, value, warnings_too=warnings_too, by=along))
+
     def to(self, form: str) -> str:
         """As text: terminal, markdown, csv, json or latex."""
         from mldyno.errors import unknown
@@ -100,11 +117,7 @@ class Results:
         """The cases laid out on axes; what their warnings say is for the trust lines."""
         wanted = value or ("speedup" if by else "step")
         check_value(wanted, {series.metric for record in self.records for series in record.series})
-        names = [[axis_named(word, ("machine",)) for word in words] for words in (rows, cols)]
-        if set(names[0]) & set(names[1]):
-            raise UsageError("an axis can't be both a row and a column.")
-        along = axis_named(by, ("machine",)) if by else None
-        return Table.of(laying.lay_out(self.outcomes, names[0], names[1], wanted, warnings_too=False, by=along))
+        return Table.laid(self.outcomes, rows, cols, wanted, by, warnings_too=False)
 
     def report(self, path: str = "report.html") -> str:
         """Write the report of this run, one page that works offline; gives its path."""

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from mldyno import api
-from mldyno.records import Record
-from mldyno.runner.events import Listener
+from mldyno.plan import Plan
 from mldyno.store import Query, Store
 
 Mldyno = Callable[..., tuple[int, str, str]]
@@ -89,24 +88,12 @@ def test_two_precisions_cross_over_the_length_too(mldyno: Mldyno, script: Script
     assert "the time of a step grows with seq to the power of" in out, "all answers that the axes allow are there"
 
 
-def test_a_sweep_that_was_cut_short_goes_on(mldyno: Mldyno, store: Store) -> None:
+def test_a_sweep_that_was_cut_short_goes_on(
+    mldyno: Mldyno, store: Store, cut_short: Callable[[Plan, int], None]
+) -> None:
     axes: dict[str, Any] = {"framework": "fake", "device": ["cpu", "gpu"], "mode": "infer"}
     plan = api.crossover_plan("mlp", axes, "batch", 2, 8, settings={"repeats": 1})
-
-    class Cut(Exception):
-        pass
-
-    class CutAfterThree(Listener):
-        ended = 0
-
-        def case_ended(self, record: Record) -> None:
-            self.ended += 1
-            if self.ended == 3:
-                raise Cut
-
-    with pytest.raises(Cut):
-        api.run_plan(plan, store, CutAfterThree())
-    store.close()
+    cut_short(plan, 3)
     code, out, err = mldyno(*SWEEP, "--from", "2", "--to", "8", "--resume")
     assert code == 0
     assert err.count(" a step") == 4, "two of six were there"

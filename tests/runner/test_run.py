@@ -14,7 +14,8 @@ import pytest
 from mldyno import api
 from mldyno.analysis.outcomes import Outcome
 from mldyno.machine._facts import Told
-from mldyno.records import Case, Record
+from mldyno.plan import Plan
+from mldyno.records import Case
 from mldyno.runner.events import Listener
 from mldyno.runner.interrupts import Interrupts
 from mldyno.store import Query, Store
@@ -117,23 +118,11 @@ def test_no_process_is_left_behind(rehearse: Rehearse, script: Script) -> None:
     assert psutil.Process(os.getpid()).children(recursive=True) == []
 
 
-def test_a_resumed_run_does_only_what_is_missing(store: Store, script: Script) -> None:
+def test_a_resumed_run_does_only_what_is_missing(
+    store: Store, script: Script, cut_short: Callable[[Plan, int], None]
+) -> None:
     plan = api.make_plan(["mlp"], {"framework": "fake", "batch": ["8", "16"], "mode": "infer"}, {"repeats": 2})
-
-    class Cut(Exception):
-        pass
-
-    class CutAfterThree(Listener):
-        ended = 0
-
-        def case_ended(self, record: Record) -> None:
-            self.ended += 1
-            if self.ended == 3:
-                raise Cut
-
-    with pytest.raises(Cut):
-        api.run_plan(plan, store, CutAfterThree())
-    store.close()
+    cut_short(plan, 3)
     run_id, found = api.unfinished(store, plan)
     assert found == plan
     results = api.run_plan(plan, store, resume=run_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mldyno.analysis.comparisons import Comparison, Mean, along, compare, geometric_mean
+from mldyno.analysis.comparisons import Comparison, Mean, along, compared, geometric_mean
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.precisions import PLAIN
 from mldyno.analysis.tables import column
@@ -34,8 +34,7 @@ class Headline:
 
 def compared_along(outcomes: Sequence[Outcome], axis: str) -> list[Comparison]:
     """All comparisons along an axis, each with the first value of that axis as base."""
-    good = [one for one in outcomes if one.status == "ok"]
-    return [found for base, other in along(good, axis) if (found := compare(base, other)) is not None]
+    return compared(along([one for one in outcomes if one.status == "ok"], axis))
 
 
 def headlines(outcomes: Sequence[Outcome]) -> list[Headline]:

@@ -315,7 +315,8 @@ class TorchProgram:
         with self.way.steps(), self.torch.no_grad():
             if self.recipe.proofs is not None:
                 return self.recipe.proofs(self.network)
-            return {"loss": float(self._exact(self._pass(self.network)(*self.fixed)[0], self.fixed[1]))}
+            inputs, targets = self.fixed
+            return {"loss": float(self._exact(self.way.around(self.network)(inputs), targets))}
 
     def learn(self) -> None:
         """One training step on the fixed batch, with the optimiser's step in any case."""

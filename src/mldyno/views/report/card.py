@@ -7,7 +7,7 @@ import textwrap
 from typing import Any
 
 from mldyno.analysis.again import command_again
-from mldyno.units import show_bytes
+from mldyno.units import count, show_bytes
 from mldyno.views.charts import LIGHT, for_picture
 from mldyno.views.report.about import best_headlines, figure_of
 from mldyno.views.report.page import templates
@@ -64,7 +64,8 @@ def _facts(subject: Subject) -> str:
         return f"{len(subject.machines)} machines"
     software = next((one.records[0].software.versions for one in subject.outcomes), {})
     parts = [f"{machine.system} {machine.arch}" if machine.system != "unknown" else "",
-             f"{machine.cores} cores" if machine.cores else "", show_bytes(machine.memory) if machine.memory else "",
+             count(machine.cores, "core") if machine.cores else "",
+             show_bytes(machine.memory) if machine.memory else "",
              *(f"{name} {version}" for name, version in list(software.items())[:2])]  # fmt: skip
     return ", ".join(filter(None, parts))
 
