@@ -49,7 +49,7 @@ def newest_run(path: Path) -> list[Record]:
 
 
 def _run(work: Work) -> list[Record]:
-    """The suite with its own settings; a quick run rehearses it, in a virtual time."""
+    """The suite with its own settings; a quick run rehearses it, in a fake time."""
     axes: dict[str, Any] = {"framework": "fake", "device": "cpu"} if work.quick else {}
     say(f"  running {SUITE}" + ("" if work.quick else ", which takes a while"))
     return api.run(SUITE, store=str(work.folder / "bert.sqlite"), **axes).everything
@@ -57,7 +57,7 @@ def _run(work: Work) -> list[Record]:
 
 def wall_time(cell: Outcome) -> float:
     """Time in s that mldyno took for a case, with import, build, warm-up and checks."""
-    return sum(float(record.facts.get("wall_time") or 0.0) for record in (*cell.records, *cell.meetings))
+    return sum(float(record.facts.get("wall_time") or 0.0) for record in (*cell.records, *cell.pairings))
 
 
 def _steps(cell: Outcome) -> float:

@@ -1,6 +1,6 @@
 """Made-up histories of a realistic shape: 20 machines, 50 cases each, measured over and over.
 
-Every record is that of a rehearsal run with another machine, case, time, run and values. A million
+Every record is that of the fake framework run with another machine, case, time, run and values. A million
 of them must not take an hour, so each is its kind's canonical text with what varies put in its
 place; its id is right, as every import proves.
 """
@@ -11,12 +11,12 @@ import hashlib
 import itertools
 import random
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from mldyno import api
-from mldyno.records import Case, Record, Run, Series, canonical
+from mldyno.records import Case, Record, Run, Series, canonical, content_of
 from mldyno.store import Store
 
 MACHINES = tuple(f"Bench machine {number:02}" for number in range(1, 21))
@@ -32,7 +32,7 @@ _CREATED, _RUN, _ID = "@created@", "@run@", '"id":"",'
 
 
 def template(folder: Path) -> Record:
-    """The record of a rehearsal run."""
+    """The record of the fake framework run."""
     found = api.run("mlp", framework="fake", mode="infer", repeats=1, store=str(folder / "template.sqlite")).records
     assert found[0].status == "ok"
     return found[0]
@@ -60,17 +60,17 @@ class Kind:
             record, id="", created=_CREATED, run=Run(_RUN), case=case,
             machine=replace(record.machine, name=machine), series=_places(len(sizes)) + _others(record),
         )  # fmt: skip
-        self.before, self.after = canonical(asdict(self.record)).split(_ID)
+        self.before, self.after = canonical(content_of(self.record)).split(_ID)
 
-    def make(self, created: str, run: str) -> tuple[Record, str]:
-        """One record and its text; the text alone has the values."""
+    def make(self, created: str, run: str) -> Record:
+        """One record; its text alone has the values."""
         before = self.before.replace(_CREATED, created)
         after = self.after.replace(_RUN, run)
         for place, size in enumerate(self.sizes):
             start = self.random.randrange(len(self.pool) - size)
             after = after.replace(f"[{_place(place)}]", f"[{','.join(self.pool[start : start + size])}]")
         name = hashlib.sha256((before + after).encode()).hexdigest()[:32]
-        return replace(self.record, id=name, created=created, run=Run(run)), f'{before}"id":"{name}",{after}'
+        return replace(self.record, id=name, created=created, run=Run(run), text=f'{before}"id":"{name}",{after}')
 
 
 def _place(number: int) -> str:
@@ -81,8 +81,8 @@ def _place(number: int) -> str:
 def _places(count: int) -> tuple[Series, ...]:
     phases = ["first", "warmup", *["steady"] * (count - 2)]
     return tuple(
-        Series("step_time", "s", (float(_place(place)),), phase, turn=place - 2 if place > 1 else None)
-        for place, phase in enumerate(phases)
+        Series("step_time", "s", (float(_place(place)),), stage, turn=place - 2 if place > 1 else None)
+        for place, stage in enumerate(phases)
     )
 
 
@@ -90,8 +90,8 @@ def _others(record: Record) -> tuple[Series, ...]:
     return tuple(series for series in record.series if series.metric != "step_time")
 
 
-def make(record: Record, count: int, sizes: tuple[int, ...]) -> Iterator[tuple[Record, str]]:
-    """So many records with their texts, oldest first: runs of all cases, machine after machine."""
+def make(record: Record, count: int, sizes: tuple[int, ...]) -> Iterator[Record]:
+    """So many records, oldest first: runs of all cases, machine after machine."""
     kinds = [Kind(record, machine, case, sizes) for machine in MACHINES for case in cases()]
     for number in range(count):
         created = (BEGAN + timedelta(seconds=PACE * number)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
@@ -101,8 +101,8 @@ def make(record: Record, count: int, sizes: tuple[int, ...]) -> Iterator[tuple[R
 def make_file(record: Record, count: int, path: Path) -> int:
     """A file of JSON lines with so many records of about 60 values each; gives its size in B."""
     with path.open("w", encoding="ascii") as out:
-        for _, text in make(record, count, MANY):
-            out.write(text + "\n")
+        for made in make(record, count, MANY):
+            out.write(made.text + "\n")
     return path.stat().st_size
 
 
@@ -114,6 +114,6 @@ def make_store(record: Record, count: int, path: Path) -> Path:
     rows = make(record, count, FEW)
     for first in range(0, count, CHUNK):
         chunk = list(itertools.islice(rows, min(CHUNK, count - first)))
-        assert store.append_rows(chunk) == len(chunk)
+        assert store.append(chunk) == len(chunk)
     store.close()
     return path

@@ -14,16 +14,16 @@ from bench.results import Chapter, Figure
 from bench.work import Work, say
 
 from mldyno import plugins
-from mldyno.intervals import median, paired
 from mldyno.records import Case
+from mldyno.stats.intervals import median, paired
 from mldyno.units import show_seconds
-from mldyno.worker.opened import OpenCase, open_case
+from mldyno.worker.session import CaseSession, open_case
 
 LEAST, MOST = 0.99, 1.01  # a harness that seems faster than the loop is as wrong as a slower one
 THREADS = 1
 PORTION = 0.02  # s of steps that each side does in a round, or one block where that takes longer
 # In so short a portion, two of mldyno's blocks find cold caches: the first one, and the one after the first look at
-# meters and yardstick. In a run these come once in a lap, and no median sees them. They are left out on both sides.
+# meters and reference kernel. In a run these come once in a window, and no median sees them. Both sides omit them.
 COLD = 2
 KNOWN = 0.004  # relative half-width at which a ratio is known well enough
 SEED = 20240229
@@ -72,7 +72,7 @@ def measure(work: Work) -> Chapter:
     chapter = Chapter("8. A step as mldyno reports it, over a hand-written loop's")
     chapter.notes.append(
         f"One process, {THREADS} thread, fp32, the CPU. A case is opened and warmed up as in a worker, and measured by"
-        " `OpenCase.turn`, with meters and yardstick. Beside it stands a loop around the same model, its optimiser and"
+        " `CaseSession.turn`, with meters and reference kernel; beside it a loop around the same model, its optimiser,"
         " its batches, with a clock around it. In each round both do as many steps in blocks of the same size, in"
         f" random order, for about {PORTION * 1e3:.0f} ms or one block each; the medians of their blocks are paired."
         f" Where there are several, {COLD} more go before, on both sides, which do not count: right after other work a"
@@ -115,7 +115,7 @@ def _compare(case: Case, effort: Effort) -> Ratio:
         gc.collect()
 
 
-def _paired(opened: OpenCase, loop: Loop, effort: Effort) -> Ratio:
+def _paired(opened: CaseSession, loop: Loop, effort: Effort) -> Ratio:
     """Rounds of both, until their ratio is known well enough or they took long enough."""
     size = opened.blocks.size
     count = max(1, round(PORTION * 1e9 / opened.blocks.time(size)))
@@ -138,7 +138,7 @@ def _paired(opened: OpenCase, loop: Loop, effort: Effort) -> Ratio:
     return Ratio(value, value * half, median(found[0]), median(found[1]), len(logs), count * size)
 
 
-def _by_mldyno(opened: OpenCase, steps: int) -> list[float]:
+def _by_mldyno(opened: CaseSession, steps: int) -> list[float]:
     """Times of a step in s, one for each block, as a record would hold them."""
     series = opened.turn(0.0, steps, lambda step: None)["series"]
     return [value for one in series if one["metric"] == "step_time" for value in one["values"]]
@@ -163,7 +163,7 @@ def by_hand(program: Any) -> Loop:
     Not around a second model: two that share a heap take each other's freed memory, and the page faults of that
     made the first of two equal ones 1.5 times as slow.
     """
-    if program.recipe.pieces:
+    if program.recipe.phases:
         return _in_pieces(program)
     return _training(program) if program.training else _inference(program)
 
@@ -198,18 +198,18 @@ def _inference(program: Any) -> Loop:
 
 
 def _in_pieces(program: Any) -> Loop:
-    """A step that is more than a pass: its pieces, one after the other."""
+    """A step that is more than a pass: its phases, one after the other."""
     import torch
 
     network, batches, training = program.network, program.batches, program.training
-    pieces = [piece.run for piece in program.recipe.pieces.values()]
+    phases = [phase.run for phase in program.recipe.phases.values()]
 
     def loop(steps: int) -> None:
         with torch.inference_mode(not training):
             for _ in range(steps):
                 x, _ = next(batches)
                 given = None
-                for piece in pieces:
-                    given = piece(network, x, given)
+                for phase in phases:
+                    given = phase(network, x, given)
 
     return loop

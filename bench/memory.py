@@ -16,8 +16,8 @@ from bench.results import Chapter, Figure
 from bench.work import Work, say
 
 from mldyno import api
-from mldyno.intervals import median
 from mldyno.records import Record
+from mldyno.stats.intervals import median
 from mldyno.units import show_bytes
 
 MORE = 1.02  # the worker's peak over the script's, at most

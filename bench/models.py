@@ -14,11 +14,11 @@ from bench.results import Chapter, Figure
 from bench.work import Work, say
 
 from mldyno import plugins
-from mldyno.intervals import median, paired
-from mldyno.measure import clock
-from mldyno.measure.blocks import Blocks
-from mldyno.measure.rounds import rounds
 from mldyno.records import Case
+from mldyno.stats.intervals import median, paired
+from mldyno.timing import clock
+from mldyno.timing.blocks import Blocks
+from mldyno.timing.rounds import rounds
 from mldyno.units import show_seconds
 from mldyno.workloads import Recipe, bert_base, gpt2
 
@@ -171,19 +171,19 @@ def _training(recipe: Recipe, theirs: Any) -> tuple[Step, Step]:
 
 
 def _inference(recipe: Recipe, theirs: Any) -> tuple[Step, Step]:
-    """A step of each: a pass, or the pieces of the recipe and the same done with transformers."""
+    """A step of each: a pass, or the phases of the recipe and the same done with transformers."""
     import torch
 
     def ours(inputs: Any, _: Any) -> Any:
-        if not recipe.pieces:
+        if not recipe.phases:
             return recipe.network(inputs)
         given = None
-        for piece in recipe.pieces.values():
-            given = piece.run(recipe.network, inputs, given)
+        for phase in recipe.phases.values():
+            given = phase.run(recipe.network, inputs, given)
         return given
 
     def other(inputs: Any, _: Any) -> Any:
-        return _generated(theirs, inputs) if recipe.pieces else theirs(inputs).logits
+        return _generated(theirs, inputs) if recipe.phases else theirs(inputs).logits
 
     recipe.network.eval()
     theirs.eval()

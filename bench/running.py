@@ -15,11 +15,11 @@ from bench.results import Chapter, Figure
 from bench.work import Work, say
 
 from mldyno import api
-from mldyno.intervals import mean, median
 from mldyno.records import Case, Record
 from mldyno.runner.events import Listener
+from mldyno.stats.intervals import mean, median
 from mldyno.store.codec import decode_stored
-from mldyno.worker.opened import DRAINS
+from mldyno.worker.session import DRAINS
 
 OVERHEAD = 1.0  # s
 SHARE = 1.0  # % of a core

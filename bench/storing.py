@@ -16,7 +16,7 @@ from bench.results import Chapter, Figure
 from bench.work import Work, say
 
 from mldyno import api
-from mldyno.intervals import median
+from mldyno.stats.intervals import median
 from mldyno.units import show_bytes
 
 IMPORT_RATIO, READ_RATIO, PEAK_RATIO = 0.2, 3.0, 1.1
@@ -93,7 +93,7 @@ class Read:
 
 
 def _reads(work: Work) -> list[Read]:
-    early = [record.id for record, _ in histories.make(work.template, histories.PER_RUN, histories.FEW)]
+    early = [record.id for record in histories.make(work.template, histories.PER_RUN, histories.FEW)]
     first, second = early[0], early[2 * len(histories.BATCHES)]  # the same case on another device, in both stores
     return [
         Read("table", ["table"], lambda store: len(api.table(None, store=store).cells)),

@@ -11,7 +11,7 @@ from bench.work import Work, say
 
 from mldyno import api
 from mldyno.cli.progress import PlainLines
-from mldyno.records import Case, Company, Record
+from mldyno.records import Case, Pairing, Record
 from mldyno.runner.time_left import TimeLeft
 
 WHOLE = 180.0  # s
@@ -39,9 +39,9 @@ class Logged(PlainLines):
         super().case_started(case, number)
         self.note()
 
-    def meeting_started(self, cases: Sequence[Case], number: int, company: Company) -> None:
-        """A meeting begins."""
-        super().meeting_started(cases, number, company)
+    def pairing_started(self, cases: Sequence[Case], number: int, pairing: Pairing) -> None:
+        """A paired comparison begins."""
+        super().pairing_started(cases, number, pairing)
         self.note()
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:

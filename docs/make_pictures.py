@@ -25,12 +25,12 @@ MEASURED = (
     "run resnet18-cifar --batch 8,32 --repeats 1 --budget 3s",
     "crossover mlp --threads 1,2 --mode infer --from 1 --to 16 --repeats 1 --budget 1s",
 )
-CHARTS = ("precision", "scaling-0", "crossover-0", "roof", "beside-0")
+CHARTS = ("precision", "scaling-0", "crossover-0", "peak_flops", "beside-0")
 VIEWS = {  # name: width, height, dark, the section to look at
     "report": (1180, 1000, False, None),
     "report-dark": (1180, 1000, True, "grids"),
     "report-phone": (390, 844, False, "durations"),
-    "report-courses": (1180, 900, False, "courses"),
+    "report-traces": (1180, 900, False, "traces"),
 }
 
 
@@ -60,7 +60,7 @@ def screenshots(report: Path) -> None:
             scheme = "dark" if dark else "light"
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
             page.goto(report.as_uri())
-            page.wait_for_selector(".courses[data-ready]", state="attached")
+            page.wait_for_selector(".traces[data-ready]", state="attached")
             if section:
                 page.evaluate("(id) => document.getElementById(id).scrollIntoView({behavior: 'instant'})", section)
             page.wait_for_timeout(1000)  # until what has come into view is drawn

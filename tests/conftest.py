@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: a store of its own, and runs of the rehearsal framework."""
+"""Fixtures that every test may use: a store of its own, and runs of the fake framework."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Script = Callable[..., None]
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Script:
-    """Scripts the rehearsal framework: script({"match": "*", "step": 0.002}, ...)."""
+    """Scripts the fake framework: script({"match": "*", "step": 0.002}, ...)."""
 
     def set_rules(*rules: dict[str, Any]) -> None:
         monkeypatch.setenv("MLDYNO_FAKE", json.dumps(rules))
@@ -45,8 +45,8 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
 
 
 @pytest.fixture
-def rehearse(store: Store) -> Callable[..., api.Results]:
-    """Runs workloads on the rehearsal framework into the test's store, in one round if nothing else is asked for."""
+def fake_run(store: Store) -> Callable[..., api.Results]:
+    """Runs workloads on the fake framework into the test's store, in one round if nothing else is asked for."""
 
     def run(*targets: str, **options: Any) -> api.Results:
         options.setdefault("repeats", 1)

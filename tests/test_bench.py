@@ -15,7 +15,7 @@ from bench.results import Chapter, Circumstances, Figure, Measured, keep, page, 
 from bench.work import Work
 
 from mldyno import plugins
-from mldyno.worker.opened import open_case
+from mldyno.worker.session import open_case
 from mldyno.workloads import gpt2
 
 ROOT = Path(__file__).parent.parent
@@ -137,11 +137,11 @@ def test_tokens_decoded_with_transformers_are_those_that_it_generates_itself() -
 
 
 def test_the_suite_is_held_against_100_steps_of_each_case(
-    rehearse: Callable[..., Any], script: Callable[..., None], tmp_path: Path
+    fake_run: Callable[..., Any], script: Callable[..., None], tmp_path: Path
 ) -> None:
     script({"match": "*/infer/*", "step": 0.5}, {"match": "*/b256/s512/*", "fail": "oom"}, {"match": "*", "step": 2.0})
-    rehearse(bert_suite.SUITE, device="cpu")
-    rehearse("mlp")
+    fake_run(bert_suite.SUITE, device="cpu")
+    fake_run("mlp")
     chapter = bert_suite.measure(Work(tmp_path, quick=False, bert_store=tmp_path / "records.sqlite"))
     records = bert_suite.newest_run(tmp_path / "records.sqlite")
     assert len(chapter.figures) == 11 + 1  # train b256 s512 ran out of memory
@@ -152,8 +152,8 @@ def test_the_suite_is_held_against_100_steps_of_each_case(
     assert "train, batch 256, sequence 512, cpu: oom" in chapter.notes[0]
 
 
-def test_the_steps_of_a_record_are_those_of_all_its_phases(rehearse: Callable[..., Any]) -> None:
-    (record,) = rehearse("mlp", mode="train", steps=7).records
-    early = [one for one in record.series if one.metric == "step_time" and one.phase != "steady"]
+def test_the_steps_of_a_record_are_those_of_all_its_phases(fake_run: Callable[..., Any]) -> None:
+    (record,) = fake_run("mlp", mode="train", steps=7).records
+    early = [one for one in record.series if one.metric == "step_time" and one.stage != "steady"]
     assert memory.trained(record) == 7 + sum(one.block * len(one.values) for one in early)
-    assert {one.phase for one in early} == {"first", "warmup"}
+    assert {one.stage for one in early} == {"first", "warmup"}

@@ -130,8 +130,8 @@ def test_a_tool_that_fails_says_why(tmp_path: Path) -> None:
 
 def test_the_headline_of_a_record_is_the_median_of_its_steady_blocks() -> None:
     series = [
-        {"metric": "step_time", "phase": phase, "values": values}
-        for phase, values in (("warmup", [9.0]), ("steady", [1.0, 2.0]), ("steady", [6.0]))
+        {"metric": "step_time", "stage": stage, "values": values}
+        for stage, values in (("warmup", [9.0]), ("steady", [1.0, 2.0]), ("steady", [6.0]))
     ]
     warning = {"code": "target-not-reached", "message": "no", "hint": ""}
     standing = {"code": "virtualised", "message": "yes", "hint": ""}

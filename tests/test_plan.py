@@ -131,7 +131,7 @@ def test_an_exclude_that_is_a_typo_or_leaves_nothing_is_refused(exclude: str, sa
         expand([own(tmp_path, f"{MLP}[[exclude]]\n{exclude}\n")], {})
 
 
-def test_an_exclude_whose_values_never_meet_is_refused(tmp_path: Path) -> None:
+def test_an_exclude_whose_values_never_are_paired_is_refused(tmp_path: Path) -> None:
     text = f"{MLP}mode = 'train'\n[[cases]]\nworkload = 'mlp'\nbatch = 3\nmode = 'infer'\n"
     with pytest.raises(UsageError, match="drops nothing: no case has mode infer, batch 1 or 2 at once"):
         expand([own(tmp_path, f"{text}[[exclude]]\nmode = 'infer'\nbatch = [1, 2]\n")], {})
@@ -227,7 +227,7 @@ def test_a_framework_that_is_still_to_come_can_be_planned(framework: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", suites.names())
-def test_a_shipped_suite_can_be_rehearsed_on_any_devices(name: str) -> None:
+def test_a_shipped_suite_can_be_faked_on_any_devices(name: str) -> None:
     plan = expand([name], {"framework": ["fake"], "device": ["all"]}, here=lambda framework: ["cpu", "gpu"])
     by_device = [{replace(case, device="") for case in plan.cases if case.device == kind} for kind in ("cpu", "gpu")]
     assert by_device[0] == by_device[1] != set()

@@ -12,8 +12,8 @@ import pytest
 
 import mldyno
 from mldyno.errors import MldynoError, UsageError
-from mldyno.measure import clock
 from mldyno.store import Store
+from mldyno.timing import clock
 
 Script = Callable[..., None]
 

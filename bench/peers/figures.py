@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.peers.rounds import Turn
 
-from mldyno.intervals import half_width, mean, median, spread
+from mldyno.stats.intervals import half_width, mean, median, spread
 
 NEAR, SHARE = 0.01, 0.5  # goals: distance from the bare loop; share of the best peer's spread
 

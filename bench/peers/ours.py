@@ -61,7 +61,7 @@ class Ours:
 def _steady(series: list[dict[str, object]]) -> list[float]:
     found: list[float] = []
     for one in series:
-        if one["metric"] == "step_time" and one["phase"] == "steady":
+        if one["metric"] == "step_time" and one["stage"] == "steady":
             values = one["values"]
             assert isinstance(values, list)
             found += values

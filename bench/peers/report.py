@@ -17,7 +17,7 @@ from bench.peers.rounds import OURS, REFERENCES, TOOLS, Turn
 from bench.peers.tools import ROOT, Tool
 
 from mldyno import machine
-from mldyno.intervals import median
+from mldyno.stats.intervals import median
 
 _ORDER = {tool.name: place for place, tool in enumerate(TOOLS)}
 _HEAD = (

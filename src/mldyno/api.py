@@ -14,14 +14,14 @@ from typing import Any
 from mldyno import machine as machines
 from mldyno import plan as plans
 from mldyno import plugins
-from mldyno.analysis import beside
 from mldyno.analysis import comparisons as comparing
+from mldyno.analysis import published as placing
 from mldyno.analysis import tables as laying
 from mldyno.analysis.answers import Answers, answers
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.crossover import Crossover
 from mldyno.analysis.findings import of as findings
-from mldyno.analysis.outcomes import Outcome, check_value, outcomes
+from mldyno.analysis.outcomes import Outcome, known_value, outcomes
 from mldyno.analysis.symptoms import Checkup
 from mldyno.analysis.verdicts import Verdicts
 from mldyno.analysis.verdicts import verdicts as judge
@@ -168,7 +168,7 @@ def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
     raise MldynoError("no unfinished run to resume" + (" with these cases" if plan else "") + "; leave --resume away.")
 
 
-def foretell(plan: Plan, store: Store, tell: Callable[[int, int], None] = lambda done, total: None) -> list[Forecast]:
+def dry_run(plan: Plan, store: Store, tell: Callable[[int, int], None] = lambda done, total: None) -> list[Forecast]:
     """The expected time and memory of each case, for a dry run: what is not known from before is looked into."""
     return forecast(plan, store, _python(), tell)
 
@@ -221,7 +221,7 @@ def compare(
     if _one_published(left) != _one_published(right):
         text, theirs = (b, left) if _one_published(left) else (a, right)
         if not comparing.compared(comparing.pairs(outcomes(left), outcomes(right), allowed, one_free)[0]):
-            raise MldynoError(beside.nothing_shared(text, outcomes(theirs), plugins.names("workloads")))
+            raise MldynoError(placing.nothing_shared(text, outcomes(theirs), plugins.names("workloads")))
     pairs = comparing.match(_with_time(left, a), _with_time(right, b), allowed, one_free)
     return Comparisons(comparing.compared(pairs))
 
@@ -265,7 +265,7 @@ def table(
         raise UsageError(f"--by is the axis along which a speed-up is taken; leave --value {value} away.")
     value = value or ("speedup" if by else "step")
     records = of_several([select(one, kept) for one in targets]) if targets else kept.select(Query())
-    check_value(value, {series.metric for record in records for series in record.series})
+    value = known_value(value, {series.metric for record in records for series in record.series})
     found = outcomes(records)
     laid = Table.laid(found, rows, cols, value, by, warnings_too=True)
     if not found:
@@ -274,7 +274,7 @@ def table(
 
 
 def show(text: str, store: Store | str | None = None) -> list[Record]:
-    """The newest records of a case, or the one with an id; meetings are shown by their ids only."""
+    """The newest records of a case, or the one with an id; paired comparisons are shown by their ids only."""
     found, pinned = select(text, opened(store))
     if "id" not in pinned:
         found = [record for record in found if record.alone]
@@ -302,15 +302,14 @@ def import_(paths: Sequence[str], store: Store | str | None = None) -> tuple[int
     kept = opened(store)
     seen = 0
 
-    def rows() -> Any:
+    def records() -> Iterator[Record]:
         nonlocal seen
         for path in paths:
-            for row in transfer.read(path):
+            for record in transfer.read(path):
                 seen += 1
-                yield row
+                yield record
 
-    new = kept.append_rows(rows())
-    return new, seen
+    return kept.append(records()), seen
 
 
 def verdicts(results: Results, store: Store) -> Verdicts:
@@ -363,7 +362,7 @@ def placed(results: Results, store: Store) -> laying.Table | None:
     """A suite's run among the published figures of the same work; None where there are none, or no suite was run."""
     if all(record.run.suite is None for record in results.records):
         return None
-    return beside.place(results.outcomes, _published(store))
+    return placing.place(results.outcomes, _published(store))
 
 
 def selftest(
@@ -462,8 +461,46 @@ def measure(
     return Measurement(timed(step, sync, name or str(getattr(step, "__name__", "step")), target, budget))
 
 
-__all__ = ["Answers", "Attempt", "Checkup", "Chosen", "Comparison", "Comparisons", "Crossover", "Forecast",
-           "Measurement", "Results", "Search", "Table", "Verdicts", "card", "command_plan", "compare", "compare_along",
-           "crossover", "crossover_plan", "doctor", "export", "findings", "forecast", "foretell", "history", "import_",
-           "make_plan", "max_batch", "measure", "opened", "placed", "probe", "quick_plan", "report", "run", "run_plan",
-           "selftest", "show", "table", "this_machine", "verdicts"]  # fmt: skip
+__all__ = [
+    "Answers",
+    "Attempt",
+    "Checkup",
+    "Chosen",
+    "Comparison",
+    "Comparisons",
+    "Crossover",
+    "Forecast",
+    "Measurement",
+    "Results",
+    "Search",
+    "Table",
+    "Verdicts",
+    "card",
+    "command_plan",
+    "compare",
+    "compare_along",
+    "crossover",
+    "crossover_plan",
+    "doctor",
+    "dry_run",
+    "export",
+    "findings",
+    "forecast",
+    "history",
+    "import_",
+    "make_plan",
+    "max_batch",
+    "measure",
+    "opened",
+    "placed",
+    "probe",
+    "quick_plan",
+    "report",
+    "run",
+    "run_plan",
+    "selftest",
+    "show",
+    "table",
+    "this_machine",
+    "verdicts",
+]  # fmt: skip

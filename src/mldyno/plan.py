@@ -21,7 +21,7 @@ from mldyno.suites.reader import ALL, DATA, Suite, Values
 
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "framework": ("torch",), "device": ("cpu",), "mode": ("train", "infer"), "precision": ("fp32",),
-    "batch": (None,), "seq": (None,), "placement": ("device",), "workers": (1,), "compile": (False,),
+    "batch": (None,), "seq": (None,), "placement": ("device",), "ranks": (1,), "compile": (False,),
     "threads": (None,),
 }  # fmt: skip
 SMALLEST = {"batch": 1, "seq": 8}  # where a sweep over sizes begins, if nothing is said
@@ -69,9 +69,7 @@ def from_text(text: str) -> Plan:
 
 def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None) -> Plan:
     """The plan that times a command of the user's, whole: every run is a process of its own already."""
-    case = Case(
-        name_of(shlex.join(words)), framework="command", mode=None, precision=None, placement=None, workers=None
-    )
+    case = Case(name_of(shlex.join(words)), framework="command", mode=None, precision=None, placement=None, ranks=None)
     given = {key: value for key, value in (settings or {}).items() if value is not None}
     return _checked(Plan((case,), command=tuple(words), **{"repeats": 1, **given}))
 
@@ -97,7 +95,7 @@ def expand(
     cases: list[Case] = []
     kept: dict[str, Any] = {}
     suite = None
-    for target in targets:
+    for target in (suites.RENAMED.get(word, word) for word in targets):
         if target in suites.names() or target.endswith(".toml"):
             content = reader.read(target)
             suite = Path(target).stem

@@ -20,7 +20,7 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16", "fp6
 Placement = Literal["device", "host", "roundtrip", "loader"]
 Status = Literal["ok", "oom", "timeout", "failed", "unsupported", "wrong", "unsteady"]
 Provenance = Literal["measured", "imported", "published"]
-Company = Literal["alone", "together", "turns", "alternating"]
+Pairing = Literal["alone", "interleaved", "live-processes", "alternating-processes"]
 Unit = Literal["s", "B", "J", "W", "1/s", "1"]
 
 MODES: tuple[str, ...] = get_args(Mode)
@@ -45,7 +45,7 @@ class Case:
     batch: int | None = None
     seq: int | None = None
     placement: Placement | None = "device"
-    workers: int | None = 1
+    ranks: int | None = 1
     compile: bool = False
     threads: int | None = None
 
@@ -61,7 +61,7 @@ class Case:
             self.batch and f"b{self.batch}",
             self.seq and f"s{self.seq}",
             self.placement,
-            f"w{self.workers}" if self.workers and self.workers > 1 else None,
+            f"r{self.ranks}" if self.ranks and self.ranks > 1 else None,
             "compile" if self.compile else None,
             self.threads and f"t{self.threads}",
         ]
@@ -111,14 +111,14 @@ _YES_NO = {"yes": True, "true": True, "on": True, "no": False, "false": False, "
 
 AXES: tuple[Axis, ...] = (
     Axis("workload", "what is computed"),
-    Axis("framework", "torch, or fake for a rehearsal"),
+    Axis("framework", "torch, or fake for the fake framework"),
     Axis("device", "cpu, mps, cuda:0, xpu, gpu (the accelerator), all"),
     Axis("mode", "train, infer", MODES, words={"training": "train", "inference": "infer"}),
     Axis("precision", ", ".join(PRECISIONS), PRECISIONS),
     Axis("batch", "items per step", number=True, aliases=("batch-size", "batch_size")),
     Axis("seq", "tokens per item", number=True, aliases=("seq-len", "sequence_length")),
     Axis("placement", "device, host (copied in each step), roundtrip (and back), loader", PLACEMENTS),
-    Axis("workers", "processes that train together", number=True),
+    Axis("ranks", "processes that train together", number=True, aliases=("workers",)),
     Axis("compile", "yes, no: compile the model first"),
     Axis("threads", "CPU threads of the framework", number=True),
 )
@@ -143,7 +143,7 @@ class Series:
     metric: str
     unit: Unit
     values: tuple[float, ...]
-    phase: str = "steady"
+    stage: str = "steady"
     block: int = 1
     turn: int | None = None
 
@@ -161,17 +161,17 @@ class Warning_:
 class Run:
     """Which run a record comes from.
 
-    `round` counts fresh processes per case and `process` all of the run. `company` says how the case
-    was measured: alone; together with others in one process; by turns with other live processes; or
-    alternating with other whole processes. Cases of one `group` were measured against each other.
+    `repeat` counts fresh processes per case and `process` all of the run. `pairing` says how the case
+    was measured: alone; interleaved with others in one process; by turns with other live processes; or
+    alternating with other processes. Cases of one `group` were measured against each other.
     """
 
     id: str
     suite: str | None = None
-    round: int = 0
+    repeat: int = 0
     process: int = 0
     group: int = 0
-    company: Company = "alone"
+    pairing: Pairing = "alone"
 
 
 @dataclass(frozen=True)
@@ -241,31 +241,75 @@ class Record:
     facts: dict[str, Fact] = field(default_factory=dict)
     checks: Checks = field(default_factory=Checks)
     warnings: tuple[Warning_, ...] = ()
+    text: str = field(default="", compare=False, repr=False)
+    """What it was written as, and is passed on as: `id` is the hash of this, whatever schema it is of."""
 
     @property
     def alone(self) -> bool:
         """Whether the case was alone in its process; else the record holds times for ratios only."""
-        return self.run.company == "alone"
+        return self.run.pairing == "alone"
 
     @property
     def interrupted(self) -> bool:
         """Whether the run was ended by the user within this case, so that a resumed run repeats it."""
         return any(warning.code == "interrupted" for warning in self.warnings)
 
-    def values(self, metric: str, phase: str | None = "steady") -> list[float]:
+    def values(self, metric: str, stage: str | None = "steady") -> list[float]:
         """All values of a metric in order; phase None takes every phase."""
         return [
             value
             for series in self.series
-            if series.metric == metric and (phase is None or series.phase == phase)
+            if series.metric == metric and (stage is None or series.stage == stage)
             for value in series.values
         ]
 
 
-SCHEMA = 1
-# Schema history. 1: the first; a device's facts came later, and may be missing in it. A change of shape raises
-# SCHEMA and adds `UPGRADES[old]`, a function from the old shape's dictionary to the next one's.
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+SCHEMA = 2
+# A change of shape raises SCHEMA and adds `UPGRADES[old]`: from the old shape's dictionary to the next one's.
+
+_NAMES_OF_1 = {  # what schema 1 called metrics, stages, facts and pairings
+    "metric": {"yardstick": "reference_time", "lap_time": "window_time"},
+    "stage": {"lap": "window"},
+    "fact": {
+        "roof": "peak_flops", "memory_roof": "peak_bandwidth", "copy_roof": "peak_copy_bandwidth",
+        "virtual_time": "fake_time", "whole_processes": "end_to_end", "step_per_yardstick": "step_per_reference",
+        "pieces": "phases", "host_reads_per_step": "host_syncs_per_step",
+    },
+    "pairing": {"together": "interleaved", "turns": "live-processes", "alternating": "alternating-processes"},
+    "suite": {"roof": "roofline"},
+}  # fmt: skip
+
+
+def _from_1(content: dict[str, Any]) -> dict[str, Any]:
+    """Schema 2 renames keys: run.round and company, case.workers, a series' phase; and some metrics and facts."""
+
+    def renamed(part: Any, **keys: str) -> Any:
+        return {keys.get(key, key): value for key, value in part.items()} if isinstance(part, dict) else part
+
+    def new_value(part: Any, key: str, kind: str) -> None:
+        if isinstance(part, dict) and isinstance(part.get(key), str):
+            part[key] = _NAMES_OF_1[kind].get(part[key], part[key])
+
+    run = renamed(content.get("run"), round="repeat", company="pairing")
+    new_value(run, "pairing", "pairing")
+    new_value(run, "suite", "suite")
+    series = content.get("series", ())
+    if isinstance(series, list):
+        series = [renamed(part, phase="stage") for part in series]
+        for part in series:
+            new_value(part, "metric", "metric")
+            new_value(part, "stage", "stage")
+    return {
+        **content,
+        "schema": 2,
+        "run": run,
+        "case": renamed(content.get("case"), workers="ranks"),
+        "series": series,
+        "facts": renamed(content.get("facts", {}), **_NAMES_OF_1["fact"]),
+    }
+
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
 
 
 _plain_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -285,11 +329,12 @@ def content_id(content: Mapping[str, Any]) -> str:
 def content_of(record: Record) -> dict[str, Any]:
     """The record as plain dictionaries and lists; its samples are not copied."""
     machine = record.machine
+    own = {name: value for name, value in vars(record).items() if name != "text"}
     return {
-        **vars(record),
+        **own,
         "run": vars(record.run),
         "case": vars(record.case),
-        "machine": {**vars(machine), "devices": [_content_of_device(device) for device in machine.devices]},
+        "machine": {**vars(machine), "devices": [vars(device) for device in machine.devices]},
         "software": vars(record.software),
         "series": [vars(series) for series in record.series],
         "checks": vars(record.checks),
@@ -297,17 +342,11 @@ def content_of(record: Record) -> dict[str, Any]:
     }
 
 
-def _content_of_device(device: Device) -> dict[str, Any]:
-    """A device as a plain dictionary, without its facts where there are none.
-
-    Records were sealed before devices had facts: so they keep their text, and with it their id.
-    """
-    return {name: value for name, value in vars(device).items() if name != "facts" or value}
-
-
 def seal(record: Record) -> Record:
-    """The record with the id of its content."""
-    return replace(record, id=content_id(content_of(record)))
+    """The record with the id of its content, and its text."""
+    content = content_of(record)
+    content["id"] = content_id(content)
+    return replace(record, id=content["id"], text=canonical(content))
 
 
 def upgrade(content: dict[str, Any]) -> dict[str, Any]:
@@ -321,5 +360,5 @@ def upgrade(content: dict[str, Any]) -> dict[str, Any]:
         if schema not in UPGRADES:
             raise MldynoError(f"schema {schema} is unknown; this mldyno reads up to schema {SCHEMA}")
         content = UPGRADES[schema](content)
-        schema += 1
+        schema = content["schema"]
     return content

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 def write_page(records: Sequence[Record], path: str) -> str:
     """One page that works offline, with the records in it; gives its path."""
-    from mldyno.store.codec import encode
     from mldyno.views.report.page import page
 
-    text = page(_subject(records), [encode(record) for record in records])
-    with transfer.whole_file(path) as out:
+    text = page(_subject(records), [record.text for record in records])
+    with transfer.atomic_file(path) as out:
         out.write(text.encode())
     return path
 
@@ -34,7 +33,7 @@ def write_pictures(records: Sequence[Record], folder: str, form: str) -> list[st
     paths = []
     for name, spec in charts_of(sections_of(_subject(records))):
         paths.append(os.path.join(place, f"{name}.{form}"))
-        with transfer.whole_file(paths[-1]) as out:
+        with transfer.atomic_file(paths[-1]) as out:
             out.write(drawn(spec, form))
     return paths
 
@@ -44,7 +43,7 @@ def write_card(records: Sequence[Record], path: str) -> str:
     from mldyno.views.report.card import card
 
     drawn = card(_subject(records))
-    with transfer.whole_file(path) as out:
+    with transfer.atomic_file(path) as out:
         out.write(drawn)
     return path
 

@@ -14,7 +14,7 @@ from mldyno.analysis import tables as laying
 from mldyno.analysis.answers import Answers, answers
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.estimates import Estimate
-from mldyno.analysis.outcomes import Outcome, check_value, outcomes
+from mldyno.analysis.outcomes import Outcome, known_value, outcomes
 from mldyno.errors import MldynoError, UsageError
 from mldyno.records import AXES, Case, Record, axis_named
 
@@ -25,7 +25,7 @@ class Comparisons(list[Comparison]):
     """Comparisons, one a line."""
 
     def __str__(self) -> str:
-        from mldyno.views.words import footers, sentence
+        from mldyno.views.sentences import footers, sentence
 
         return "\n".join([*map(sentence, self), *footers(self)])
 
@@ -116,7 +116,7 @@ class Results:
     ) -> Table:
         """The cases laid out on axes; what their warnings say is for the trust lines."""
         wanted = value or ("speedup" if by else "step")
-        check_value(wanted, {series.metric for record in self.records for series in record.series})
+        wanted = known_value(wanted, {series.metric for record in self.records for series in record.series})
         return Table.laid(self.outcomes, rows, cols, wanted, by, warnings_too=False)
 
     def report(self, path: str = "report.html") -> str:
@@ -134,7 +134,7 @@ class Results:
         return pandas.DataFrame([_row(one) for one in self.outcomes])
 
     def __str__(self) -> str:
-        from mldyno.views.words import trust_lines
+        from mldyno.views.sentences import trust_lines
 
         return "\n".join([str(self.table()), "", *trust_lines(self.outcomes)]) if self.everything else "no results"
 
@@ -181,7 +181,7 @@ class Measurement:
         return comparing.compare(self.outcome, other.outcome)
 
     def __str__(self) -> str:
-        from mldyno.views.words import headline, trust
+        from mldyno.views.sentences import headline, trust
 
         return f"{self.record.case.workload}: {headline(self.record)} ({trust(self.outcome)})"
 

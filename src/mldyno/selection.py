@@ -51,7 +51,7 @@ def pinned_by(text: str, store: Store) -> dict[str, Any]:
 def select(text: str, store: Store, heads: bool = True) -> tuple[list[Record], dict[str, Any]]:
     """The records that a word means (a file, an id, a machine, a filter), and what it pins."""
     if os.path.isfile(text):
-        return [record for record, _ in transfer.read(text)], {"file": text}
+        return list(transfer.read(text)), {"file": text}
     if _is_id(text):
         found = store.select(Query(ids=(text,), heads=False))
         if not found:

@@ -1,4 +1,4 @@
-"""Outcomes that are made, not measured: their times, intervals and meetings are what a test says they are."""
+"""Outcomes that are made, not measured: their times, intervals and paired comparisons are what a test says they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mldyno.analysis.outcomes import Outcome
-from mldyno.records import Case, Checks, Machine, Record, Run, Series, Software, Status, seal
+from mldyno.records import SCHEMA, Case, Checks, Machine, Record, Run, Series, Software, Status, seal
 
 ROUNDS = 48
 
@@ -29,7 +29,7 @@ def outcome(
         level = step * (1 + apart * (number - (processes - 1) / 2))
         series = (Series("step_time", "s", (level,) * blocks, turn=0),) if status == "ok" else ()
         record = Record(
-            1, "", "2026-01-01T00:00:00Z", "measured", Run("r", round=number), case, status, reason, Machine("m"),
+            SCHEMA, "", "2026-01-01T00:00:00Z", "measured", Run("r", repeat=number), case, status, reason, Machine("m"),
             software=Software(versions={"torch": "2"}, threads=2), series=series, checks=Checks(error=error),
         )  # fmt: skip
         records.append(seal(record))
@@ -37,7 +37,7 @@ def outcome(
 
 
 def met(*sides: Outcome, noise: float = 0.004, group: int = 1) -> list[Outcome]:
-    """The same outcomes after a meeting in one process; the first one's rounds are off by so much, up and down."""
+    """The same outcomes after a paired comparison in one process; the first one's rounds are off by so much."""
     found = []
     for place, side in enumerate(sides):
         step = side.records[len(side.records) // 2].values("step_time")[0]
@@ -46,8 +46,8 @@ def met(*sides: Outcome, noise: float = 0.004, group: int = 1) -> list[Outcome]:
         first = side.records[0]
         met_others = replace(
             first,
-            run=replace(first.run, company="together", group=group),
-            series=(Series("step_time", "s", times, phase="paired"),),
+            run=replace(first.run, pairing="interleaved", group=group),
+            series=(Series("step_time", "s", times, stage="paired"),),
         )
-        found.append(Outcome(side.records, (*side.meetings, seal(met_others))))
+        found.append(Outcome(side.records, (*side.pairings, seal(met_others))))
     return found

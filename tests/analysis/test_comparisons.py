@@ -11,7 +11,7 @@ import pytest
 from mldyno.analysis.comparisons import Comparison, along, between_machines, compare, differences, geometric_mean, match
 from mldyno.analysis.outcomes import Outcome
 from mldyno.errors import MldynoError
-from mldyno.records import Case, Company, Machine, Record, Run, Series, Software, seal
+from mldyno.records import SCHEMA, Case, Machine, Pairing, Record, Run, Series, Software, seal
 from mldyno.store.reference import published
 
 ROUNDS = 96
@@ -22,39 +22,40 @@ def a_record(level: float, seed: int, device: str = "cpu", run: str = "r", numbe
     own = random.Random(seed)
     values = tuple(level * (1 + own.gauss(0, 0.01)) for _ in range(100))
     plain = Record(
-        1, "", "2026-01-01T00:00:00Z", "measured", Run(run, round=number), Case("mlp", batch=8, device=device), "ok",
+        SCHEMA, "", "2026-01-01T00:00:00Z", "measured",
+        Run(run, repeat=number), Case("mlp", batch=8, device=device), "ok",
         "", Machine("m"), software=Software(versions={"torch": "2"}, threads=2),
         series=(Series("step_time", "s", values, turn=0),),
     )  # fmt: skip
     return seal(replace(plain, **changes))
 
 
-def in_company(alone: Record, company: Company, group: int, seed: int, pace: float = 1.0) -> Record:
-    """The same case in a meeting: the noise of a round is the machine's, shared by all that are in it."""
+def in_company(alone: Record, pairing: Pairing, group: int, seed: int, pace: float = 1.0) -> Record:
+    """The same case in a paired comparison: the noise of a round is the machine's, shared by all that are in it."""
     level, noise, own = alone.values("step_time")[0] * pace, random.Random(group), random.Random(seed)
     level = round(level, 2)
     times = [level * (1 + 0.3 * noise.random()) * (1 + own.gauss(0, 0.01)) for _ in range(ROUNDS)]
-    if company == "together":
-        series: tuple[Series, ...] = (Series("step_time", "s", tuple(times), phase="paired"),)
+    if pairing == "interleaved":
+        series: tuple[Series, ...] = (Series("step_time", "s", tuple(times), stage="paired"),)
     else:
         series = tuple(
-            Series("step_time", "s", tuple(times[8 * n : 8 * n + 8]), phase="paired", turn=n) for n in range(12)
+            Series("step_time", "s", tuple(times[8 * n : 8 * n + 8]), stage="paired", turn=n) for n in range(12)
         )
-    return seal(replace(alone, run=replace(alone.run, group=group, company=company), series=series))
+    return seal(replace(alone, run=replace(alone.run, group=group, pairing=pairing), series=series))
 
 
 def met(
-    first: float, second: float, company: Company = "together", times: int = 1, own: float = 0.0
+    first: float, second: float, pairing: Pairing = "interleaved", times: int = 1, own: float = 0.0
 ) -> tuple[Outcome, Outcome]:
     """Two outcomes that met so many times; `own` is how far a process is off by itself."""
-    chance = random.Random(f"{first} {second} {company}")
+    chance = random.Random(f"{first} {second} {pairing}")
     sides = [a_record(first, 1), a_record(second, 2, "mps")]
-    meetings: list[list[Record]] = [[], []]
+    pairings: list[list[Record]] = [[], []]
     for group in range(times):
         for place, side in enumerate(sides):
             pace = (first, second)[place] / round(side.values("step_time")[0], 2) * (1 + chance.gauss(0, own))
-            meetings[place].append(in_company(side, company, group, 10 * group + place, pace))
-    return Outcome((sides[0],), tuple(meetings[0])), Outcome((sides[1],), tuple(meetings[1]))
+            pairings[place].append(in_company(side, pairing, group, 10 * group + place, pace))
+    return Outcome((sides[0],), tuple(pairings[0])), Outcome((sides[1],), tuple(pairings[1]))
 
 
 def compared(base: Outcome, other: Outcome) -> Comparison:
@@ -84,22 +85,22 @@ def test_several_processes_give_the_interval_between_them() -> None:
 
 
 def test_pairs_of_processes_count_one_by_one_since_each_has_a_speed_of_its_own() -> None:
-    steady = compared(*met(100.0, 80.0, "turns", times=5, own=0.03))
+    steady = compared(*met(100.0, 80.0, "live-processes", times=5, own=0.03))
     assert steady.how == "paired, 5 fresh pairs of processes taking turns"
     assert steady.verdict == "faster"
-    close = compared(*met(100.0, 99.0, "turns", times=5, own=0.05))
+    close = compared(*met(100.0, 99.0, "live-processes", times=5, own=0.05))
     assert close.verdict == "inconclusive"
     assert "--repeats" in close.advice
 
 
 def test_whole_processes_in_alternation_give_one_value_each() -> None:
-    found = compared(*met(100.0, 50.0, "alternating", times=5, own=0.03))
+    found = compared(*met(100.0, 50.0, "alternating-processes", times=5, own=0.03))
     assert found.how == "paired, 5 fresh pairs of processes in alternation"
     assert found.ratio == pytest.approx(2.0, rel=0.1)
 
 
 def test_one_pair_of_processes_is_no_pair() -> None:
-    assert compared(*met(100.0, 50.0, "turns", times=1)).how == "archived"
+    assert compared(*met(100.0, 50.0, "live-processes", times=1)).how == "archived"
 
 
 def test_what_would_make_it_conclusive_is_said_with_how_much() -> None:

@@ -12,7 +12,7 @@ from tests.analysis.made import met, outcome
 
 from mldyno.analysis.crossover import Crossing, Crossover, Point, crossings, crossovers
 from mldyno.analysis.outcomes import Outcome
-from mldyno.intervals import half_width, mean
+from mldyno.stats.intervals import half_width, mean
 
 SIZES = [2**n for n in range(9)]
 
@@ -106,7 +106,7 @@ def test_the_interval_holds_the_truth_at_least_as_often_as_it_says(noise: float)
 
 
 def sweep(steps: dict[int, tuple[float, float]], **axes: Any) -> list[Outcome]:
-    """The CPU and an accelerator at sizes, each pair in a meeting."""
+    """The CPU and an accelerator at sizes, each pair in a paired comparison."""
     found = []
     for group, (size, times) in enumerate(steps.items()):
         sides = [

@@ -8,15 +8,16 @@ from dataclasses import replace
 import pytest
 
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
-from mldyno.analysis.outcomes import Outcome, check_value, outcomes
+from mldyno.analysis.outcomes import Outcome, known_value, outcomes
 from mldyno.errors import UsageError
-from mldyno.records import Case, Machine, Record, Run, Series, seal
+from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series, seal
 from mldyno.store.reference import published
 
 
 def a_record(values: list[float], number: int = 0, **changes: object) -> Record:
     plain = Record(
-        1, "", "2026-01-01T00:00:00Z", "measured", Run("r", round=number), Case("mlp", batch=8), "ok", "", Machine("m"),
+        SCHEMA, "", "2026-01-01T00:00:00Z", "measured",
+        Run("r", repeat=number), Case("mlp", batch=8), "ok", "", Machine("m"),
         series=(Series("step_time", "s", tuple(values)),), facts={"steps": len(values), "items_per_step": 8},
     )  # fmt: skip
     return seal(replace(plain, **changes))  # type: ignore[arg-type]
@@ -98,5 +99,5 @@ def test_records_of_one_case_and_run_are_one_outcome() -> None:
 @pytest.mark.parametrize("value", ["stpe", "time:steps", "time:0steps", "time:100", "energy"])
 def test_an_unknown_value_is_refused(value: str) -> None:
     with pytest.raises(UsageError):
-        check_value(value, ["peak_power"])
-    check_value("peak_power", ["peak_power"])
+        known_value(value, ["peak_power"])
+    known_value("peak_power", ["peak_power"])

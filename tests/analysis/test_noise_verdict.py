@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from mldyno.analysis.noise import judge
-from mldyno.intervals import paired
+from mldyno.stats.intervals import paired
 
 BLOCKS = 4000
 
@@ -17,8 +17,8 @@ def series(slow: float, fast: float = 0.002, rise: float = 0.0) -> list[float]:
     """Times of 1 ms with noise of their own, and a level of 40 blocks each that varies too."""
     chance = random.Random(7)
     found: list[float] = []
-    for piece in range(BLOCKS // 40):
-        level = 1e-3 * max(0.2, chance.gauss(1.0, slow)) * (1 + rise * piece * 40 / BLOCKS)
+    for phase in range(BLOCKS // 40):
+        level = 1e-3 * max(0.2, chance.gauss(1.0, slow)) * (1 + rise * phase * 40 / BLOCKS)
         found += [level * max(0.2, chance.gauss(1.0, fast)) for _ in range(40)]
     return found
 

@@ -13,7 +13,7 @@ from mldyno import api
 from mldyno.store import Store
 from mldyno.views.tables import cell_text, render
 
-Rehearse = Callable[..., api.Results]
+FakeRun = Callable[..., api.Results]
 Script = Callable[..., None]
 
 
@@ -29,44 +29,44 @@ def test_the_published_table_is_there_on_the_first_day(store: Store) -> None:
     assert "supersedes the May row" in withdrawn_then_measured_again.notes[0]
 
 
-def test_axes_that_vary_without_being_asked_for_become_rows(rehearse: Rehearse) -> None:
-    table = rehearse(device=["cpu", "gpu"], mode="infer").table(rows=["mode"], cols=[])
+def test_axes_that_vary_without_being_asked_for_become_rows(fake_run: FakeRun) -> None:
+    table = fake_run(device=["cpu", "gpu"], mode="infer").table(rows=["mode"], cols=[])
     assert table.rows == ("mode", "device")
     assert len(table.cells) == 2
 
 
-def test_a_time_of_steps_says_from_how_many_it_is_projected(rehearse: Rehearse, script: Script) -> None:
+def test_a_time_of_steps_says_from_how_many_it_is_projected(fake_run: FakeRun, script: Script) -> None:
     script({"step": 0.01, "noise": 0.01})
-    results = rehearse(mode="infer")
+    results = fake_run(mode="infer")
     cell = next(iter(results.table(value="time:100000steps").cells.values()))
     assert cell.figure is not None
     assert cell.figure.value == pytest.approx(1000, rel=0.01)
     assert f"projected from {results.records[0].facts['steps']:,} steps" in cell.notes
 
 
-def test_steps_that_were_all_run_are_not_called_projected(rehearse: Rehearse) -> None:
-    cell = next(iter(rehearse(mode="infer", steps=100).table(value="time:100steps").cells.values()))
+def test_steps_that_were_all_run_are_not_called_projected(fake_run: FakeRun) -> None:
+    cell = next(iter(fake_run(mode="infer", steps=100).table(value="time:100steps").cells.values()))
     assert not any("projected" in note for note in cell.notes)
 
 
-def test_a_speed_up_is_over_the_first_column(rehearse: Rehearse, script: Script) -> None:
+def test_a_speed_up_is_over_the_first_column(fake_run: FakeRun, script: Script) -> None:
     script({"match": "*/gpu/*", "step": 0.001}, {"step": 0.004})
-    table = rehearse(mode="infer", device=["cpu", "gpu"]).table(cols=["device"], value="speedup")
+    table = fake_run(mode="infer", device=["cpu", "gpu"]).table(cols=["device"], value="speedup")
     assert table.base == "device cpu"
     figures = {col[0]: cell.figure for (_, col), cell in table.cells.items()}
     assert figures["gpu"] is not None
     assert figures["gpu"].value == pytest.approx(4.0, rel=0.01)
 
 
-def test_what_failed_stands_in_its_cell_with_the_reason(rehearse: Rehearse, script: Script) -> None:
+def test_what_failed_stands_in_its_cell_with_the_reason(fake_run: FakeRun, script: Script) -> None:
     script({"match": "*/b32/*", "fail": "oom"}, {"match": "*/b16/*", "fail": "exception"})
-    text = render(rehearse(mode="infer", batch=[8, 16, 32]).table(rows=["batch"]), "terminal")
+    text = render(fake_run(mode="infer", batch=[8, 16, 32]).table(rows=["batch"]), "terminal")
     assert " - " in text
-    assert "failed: RuntimeError: scripted failure" in text
+    assert "failed: RuntimeError: fake failure" in text
 
 
-def test_every_format_says_the_same(rehearse: Rehearse) -> None:
-    table = rehearse(mode="infer", batch=[8, 16]).table(rows=["batch"], cols=["device"])
+def test_every_format_says_the_same(fake_run: FakeRun) -> None:
+    table = fake_run(mode="infer", batch=[8, 16]).table(rows=["batch"], cols=["device"])
     cells = json.loads(render(table, "json"))["cells"]
     assert {cell["batch"] for cell in cells} == {8, 16}
     assert all(cell["unit"] == "s" and cell["status"] == "ok" for cell in cells)

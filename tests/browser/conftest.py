@@ -46,7 +46,7 @@ class Visit:
 
     def draw_all(self) -> None:
         """Go through the page, as a reader does, until every chart is drawn."""
-        self.page.wait_for_selector(".courses[data-ready]", state="attached")
+        self.page.wait_for_selector(".traces[data-ready]", state="attached")
         for place in self.page.locator(".chart").all():
             place.scroll_into_view_if_needed()
         self.page.wait_for_function("() => [...document.querySelectorAll('.chart')].every((one) => one.dataset.drawn)")

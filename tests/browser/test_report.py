@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PHONE = 390
-SECTIONS = ("verdicts", "machine", "durations", "grids", "precisions", "placements", "scaling", "crossovers", "roofs",
-            "beside", "courses", "cases", "method", "records-section")  # fmt: skip
+SECTIONS = ("verdicts", "machine", "durations", "grids", "precisions", "placements", "scaling", "crossovers", "peaks",
+            "beside", "traces", "cases", "method", "records-section")  # fmt: skip
 HOSTILE = "<script>alert(1)</script>"
 WORSE = "<img src=x onerror=alert(2)>'\"&amp;"
 
@@ -81,9 +81,9 @@ def test_what_is_folded_up_unfolds_and_can_be_searched(browser: Browser, report:
     page.wait_for_function(
         "() => [...document.querySelectorAll('#all-cases tbody tr')].filter((r) => !r.hidden).length === 2"
     )
-    page.locator("[data-courses-search]").fill("drifting")
-    page.wait_for_function("() => document.querySelectorAll('.courses figure').length === 2")
-    assert "drifting" in str(page.locator(".courses .caption").first.text_content())
+    page.locator("[data-traces-search]").fill("drifting")
+    page.wait_for_function("() => document.querySelectorAll('.traces figure').length === 2")
+    assert "drifting" in str(page.locator(".traces .caption").first.text_content())
     page.context.close()
 
 
@@ -108,7 +108,7 @@ def test_light_and_dark_are_the_readers_choice_in_charts_too(opened: Visit) -> N
 
 def test_printing_draws_every_chart_first(browser: Browser, report: Path, tmp_path: Path) -> None:
     found = visit(browser, report, dark=True)
-    found.page.wait_for_selector(".courses[data-ready]", state="attached")
+    found.page.wait_for_selector(".traces[data-ready]", state="attached")
     found.page.pdf(path=str(tmp_path / "report.pdf"))
     assert found.page.locator(".chart:not([data-drawn])").count() == 0
     assert found.errors == []
@@ -205,7 +205,7 @@ def test_names_from_records_are_shown_as_text_everywhere(browser: Browser, tmp_p
     assert page.locator("script").count() == 6
     assert HOSTILE in str(page.locator("h1").text_content())
     assert HOSTILE in page.title()
-    for place in ("#machine", "#cases", "#method", "#verdicts", ".courses"):
+    for place in ("#machine", "#cases", "#method", "#verdicts", ".traces"):
         assert HOSTILE in str(page.locator(place).first.text_content()), place
         assert WORSE in str(page.locator(place).first.text_content()), place
     drawn = page.evaluate("() => [...document.querySelectorAll('svg text')].map((one) => one.textContent).join(' ')")

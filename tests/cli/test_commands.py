@@ -88,7 +88,7 @@ def test_a_case_that_fails_means_exit_code_three(mldyno: Mldyno, script: Script)
     script({"match": "*/infer/*", "fail": "exception"})
     code, out, _ = mldyno("run", "mlp", *FAKE)
     assert code == 3
-    assert "scripted failure" in out
+    assert "fake failure" in out
 
 
 def test_show_tells_all_of_a_case_and_of_a_record(mldyno: Mldyno) -> None:

@@ -1,4 +1,4 @@
-"""`mldyno crossover` on the rehearsal framework, whose devices cross at a known size; and what runs say at the end."""
+"""`mldyno crossover` on the fake framework, whose devices cross at a known size; and what runs say at the end."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_run_with_several_precisions_says_which_pays(mldyno: Mldyno, script: S
     code, out, _ = mldyno(*RUN, *words)
     assert code == 3
     assert "bf16 pays: it is 1.50x (1.50-1.50) faster than fp32; its results are 0.80 % off [paired" in out
-    assert "tf32 is unsupported: scripted: this device can't do that" in out
+    assert "tf32 is unsupported: fake: this device can't do that" in out
     assert mldyno("compare", "mlp/fake", "--by", "precision")[1].count("bf16 pays") == 1
 
 

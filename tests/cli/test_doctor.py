@@ -35,9 +35,9 @@ def test_the_report_has_facts_features_and_findings_within_80_columns(mldyno: Ml
     code, out, err = mldyno(*REHEARSAL)
     assert code == 0, "a report with findings is a report"
     assert all(len(line) <= 80 or len(line.split()) <= 2 for line in out.splitlines()), "only a path may be longer"
-    for words in ("test bench", "fake on gpu", "[crashes]", "[wrong-numbers]", "rehearsal accelerator", "Cure: "):
+    for words in ("test bench", "fake on gpu", "[crashes]", "[wrong-numbers]", "fake accelerator", "Cure: "):
         assert words in out
-    assert "not supported  fp64: scripted: this device can't do that" in out
+    assert "not supported  fp64: fake: this device can't do that" in out
     assert "left)" in err
 
 

@@ -24,7 +24,7 @@ SUSPECT = f"suspect: M1 Mac mini, {RESNET}: the same author measured 44 s on an 
 
 @pytest.fixture
 def measured(script: Script, store: Store, tmp_path: Path) -> Measured:
-    """Puts a rehearsal into the store as if torch had been measured here: mlp and resnet50 at 1/2 and 4 M1 minis."""
+    """Puts the fake framework into the store as if torch was measured here: mlp and resnet50 at 1/2 and 4 M1 minis."""
 
     def measure(*targets: str, pace: float = 1.0, **axes: Any) -> None:
         script({"match": "mlp/*", "step": 0.00252 / pace}, {"match": "resnet50/*", "step": 1.03 / pace})

@@ -1,4 +1,4 @@
-"""`mldyno quick` on the rehearsal framework, whose truth is scripted: every sentence must be the true one."""
+"""`mldyno quick` on the fake framework, whose truth is fake: every sentence must be the true one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_with_an_accelerator_each_sentence_is_true(mldyno: Mldyno, script: Scrip
         "batch 128: your GPU is 2.00x (2.00-2.00) faster; it turns between 1 and 128 [paired"
     )
     assert said[4].startswith("On your GPU, in mlp inference, copying in and back costs 250 µs a step, 20.0 %")
-    assert said[5:] == ["This was a rehearsal: nothing was computed, and no time is real"]
+    assert said[5:] == ["This was the fake framework: nothing was computed, and no time is real"]
     assert "mlp/infer/fake/gpu/fp32/b1/device: 300 µs a step" in err
     page = Path(out.strip().splitlines()[-1].removeprefix("Charts and all details: "))
     assert "4.00x" in page.read_text()

@@ -41,10 +41,10 @@ def test_a_report_goes_round_through_import(filled: Store, mldyno: Mldyno, tmp_p
     assert "bf16" in out
 
 
-def test_a_rehearsal_says_that_it_is_one(rehearse: Callable[..., api.Results], tmp_path: Path) -> None:
-    path = rehearse("mlp", device=["cpu", "gpu"], mode="infer").report(str(tmp_path / "own.html"))
+def test_a_fake_run_says_that_it_is_one(fake_run: Callable[..., api.Results], tmp_path: Path) -> None:
+    path = fake_run("mlp", device=["cpu", "gpu"], mode="infer").report(str(tmp_path / "own.html"))
     text = Path(path).read_text(encoding="utf-8")
-    assert "This was a rehearsal" in text
+    assert "This was the fake framework" in text
     assert "gpu against cpu" in text
 
 

@@ -37,9 +37,9 @@ def test_what_works_comes_with_its_error() -> None:
 
 @pytest.mark.parametrize(
     ("fail", "outcome", "reason"),
-    [("exception", "unsupported", "RuntimeError: scripted failure"),
-     ("unsupported", "unsupported", "scripted: this device can't do that"),
-     ("oom", "failed", "scripted: out of memory, tried to allocate 64 GiB"),
+    [("exception", "unsupported", "RuntimeError: fake failure"),
+     ("unsupported", "unsupported", "fake: this device can't do that"),
+     ("oom", "failed", "fake: out of memory, tried to allocate 64 GiB"),
      ("kill", "crashed", "the worker was ended by SIGKILL"),
      ("segv", "crashed", "the worker was ended by SIGSEGV"),
      ("half", "crashed", "the worker's answer can't be read"),
@@ -71,7 +71,7 @@ def test_what_works_only_with_the_cpus_help_is_told_from_what_does_not_work(
     monkeypatch.setenv("FAKE_ENABLE_FALLBACK", "1")  # the user's own setting must not hide it
     found = examined()
     assert outcomes(found) == {"fp32": "works", "fp16": "works", "fp64": "unsupported", "svd": "fallback"}
-    assert found["svd"].reason == "scripted::operator, only with FAKE_ENABLE_FALLBACK=1"
+    assert found["svd"].reason == "fake::operator, only with FAKE_ENABLE_FALLBACK=1"
     assert os.environ["FAKE_ENABLE_FALLBACK"] == "1"
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from mldyno.doctor.noise import listen
-from mldyno.frameworks.fake import VirtualClock
+from mldyno.frameworks.fake import FakeClock
 from mldyno.runner.interrupts import Interrupted
 
 
 class Steady:
     """Work that takes exactly 0.5 ms, and every so often twice that."""
 
-    def __init__(self, clock: VirtualClock, slow: int = 0) -> None:
+    def __init__(self, clock: FakeClock, slow: int = 0) -> None:
         self.clock, self.slow, self.done = clock, slow, 0
 
     def run(self, steps: int) -> None:
@@ -26,7 +26,7 @@ class Steady:
 
 
 def test_steady_work_means_a_quiet_machine() -> None:
-    clock, looks = VirtualClock(), []
+    clock, looks = FakeClock(), []
     found = listen(10.0, lambda: looks.append(clock.now), Steady(clock), clock)
     assert clock.now / 1e9 == pytest.approx(10.0, rel=0.02)
     assert found.variation == pytest.approx(0.0, abs=1e-3)
@@ -36,7 +36,7 @@ def test_steady_work_means_a_quiet_machine() -> None:
 
 
 def test_a_machine_with_two_speeds_is_noisy() -> None:
-    clock = VirtualClock()
+    clock = FakeClock()
     found = listen(10.0, lambda: None, Steady(clock, slow=1000), clock)
     assert found.verdict == "noisy"
     assert found.two_speeds == pytest.approx(1.0, rel=0.05)

@@ -12,7 +12,7 @@ from mldyno.doctor.threads import measure, worth_trying
 
 
 def steps(seconds: float, **more: object) -> dict[str, str]:
-    """A setting under which the rehearsal's step takes so many s."""
+    """A setting under which the fake framework's step takes so many s."""
     return {"MLDYNO_FAKE": json.dumps([{"step": seconds, **more}])}
 
 

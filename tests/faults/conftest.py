@@ -59,7 +59,7 @@ class Dyno:
     started: list[Process] = field(default_factory=list)
 
     def environment(self, rules: tuple[Rule, ...] = (), **more: str) -> dict[str, str]:
-        """This process's environment with the mark, the store and the script of the rehearsal framework."""
+        """This process's environment with the mark, the store and the script of the fake framework."""
         own = {MARK: self.mark, "MLDYNO_STORE": str(self.store), "MLDYNO_FAKE": json.dumps(rules)}
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
         return {**kept, "TMPDIR": str(self.folder), **own, **more}
@@ -100,7 +100,7 @@ class Dyno:
         return self.finish(self.start(*arguments, rules=rules, before=None, **more))
 
     def measure(self, *arguments: str, rules: tuple[Rule, ...] = (), **more: str) -> tuple[int, dict[str, Record]]:
-        """Run `mldyno run` on the rehearsal framework: exit code, and the new records by the id of their case.
+        """Run `mldyno run` on the fake framework: exit code, and the new records by the id of their case.
 
         Each has its one line on standard error, with its status and reason where it is not ok.
         """

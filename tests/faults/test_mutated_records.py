@@ -28,9 +28,9 @@ from mldyno.records import Record, content_id
 from mldyno.store import Query, Store, transfer
 from mldyno.store.codec import BadRecord, decode, json_schema
 from mldyno.store.reference import FILE as PUBLISHED
-from mldyno.views.story import story
+from mldyno.views.record_text import record_text
+from mldyno.views.sentences import comparison_json, sentence
 from mldyno.views.tables import FORMATS, render
-from mldyno.views.words import comparison_json, sentence
 
 many_times = settings(max_examples=1000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
@@ -50,7 +50,7 @@ class Ground:
 
     def __post_init__(self) -> None:
         self.store = Store(self.folder / "kept.sqlite")
-        self.store.append_rows([(decode(self.line), self.line)])
+        self.store.append([decode(self.line)])
         Store(self.folder / "empty.sqlite").prepare()
         self.numbers = itertools.count()
 
@@ -80,21 +80,21 @@ def refused_or_sound(ground: Ground, data: bytes, ending: str) -> None:
     path = ground.put(data, ending)
     before = ground.store.path.read_bytes()
     try:
-        expected = [record for record, _ in transfer.read(str(path))]
+        expected = list(transfer.read(str(path)))
     except ImportFileError as error:
         ground.seen["refused"] += 1
         told = str(error)
         assert told.startswith(f"{path}: ")
         assert told.isprintable(), "one line, without control characters"
         with pytest.raises(ImportFileError):
-            ground.store.append_rows(transfer.read(str(path)))
+            ground.store.append(transfer.read(str(path)))
         assert [record.id for record in ground.store.stream(Query(heads=False))] == [json.loads(ground.line)["id"]]
         assert len(before) == ground.store.path.stat().st_size
         return
     ground.seen["taken"] += 1
     here, there = ground.fresh(), ground.fresh()
     try:
-        assert here.append_rows(transfer.read(str(path))) == len({record.id for record in expected})
+        assert here.append(transfer.read(str(path))) == len({record.id for record in expected})
         check_readers(ground, here, there, expected)
     finally:
         for store in (here, there):
@@ -114,7 +114,7 @@ def check_readers(ground: Ground, here: Store, there: Store, expected: list[Reco
         VALIDATOR.validate(json.loads(line))
     assert api.export(str(ground.folder / "exported.csv"), "csv", store=here) == len(found)
     for record in found:
-        story(record).encode()
+        record_text(record).encode()
     for record in api.history(store=here):
         assert record in found
     if all(record.interrupted for record in found):  # kept, but nothing to show in a table

@@ -68,7 +68,7 @@ def suite(tmp_path: Path) -> str:
 
 def outcomes(dyno: Dyno) -> Counter[tuple[str, int]]:
     """How many records each case has in each round, interrupted ones apart."""
-    return Counter((record.case.id, record.run.round) for record in dyno.records() if not record.interrupted)
+    return Counter((record.case.id, record.run.repeat) for record in dyno.records() if not record.interrupted)
 
 
 def resume(dyno: Dyno, *arguments: str) -> None:
@@ -137,7 +137,9 @@ MEETING = ("run", "mlp", "--framework", "fake", "--mode", "infer", "--placement"
 
 
 @polite
-def test_a_signal_within_a_meeting_keeps_the_cases_and_what_the_meeting_had(dyno: Dyno, number: signal.Signals) -> None:
+def test_a_signal_within_a_paired_comparison_keeps_the_cases_and_what_the_paired_comparison_had(
+    dyno: Dyno, number: signal.Signals
+) -> None:
     hangs: Rule = {**NOISY, "match": "*/roundtrip", "fail": "hang", "after": 8_000}  # later than it gets alone
     process = dyno.start(*MEETING, rules=(hangs, NOISY))
     dyno.wait_until_stuck(process, records=2, workers=1)
@@ -146,14 +148,14 @@ def test_a_signal_within_a_meeting_keeps_the_cases_and_what_the_meeting_had(dyno
     assert done.code == 3
     assert "all that was measured is kept" in done.lines[-1]
     partial = dyno.records()[2:]
-    assert [record.run.company for record in partial] == ["together", "together"]
+    assert [record.run.pairing for record in partial] == ["interleaved", "interleaved"]
     assert all(record.interrupted and record.values("step_time", "paired") for record in partial)
     assert dyno("run", "--resume", rules=(NOISY,)).code == 0
-    whole = [record.run.company for record in dyno.records() if not record.interrupted]
-    assert whole == ["alone", "alone", "together", "together"]
+    whole = [record.run.pairing for record in dyno.records() if not record.interrupted]
+    assert whole == ["alone", "alone", "interleaved", "interleaved"]
 
 
-def test_a_worker_that_dies_within_a_meeting_spoils_no_case(dyno: Dyno) -> None:
+def test_a_worker_that_dies_within_a_paired_comparison_spoils_no_case(dyno: Dyno) -> None:
     dies: Rule = {**NOISY, "match": "*/roundtrip", "fail": "segv", "after": 8_000}
     done = dyno(*MEETING, "--by", "placement", rules=(dies, NOISY))
     assert done.code == 0
@@ -162,7 +164,7 @@ def test_a_worker_that_dies_within_a_meeting_spoils_no_case(dyno: Dyno) -> None:
     assert [record.status for record in dyno.records()] == ["ok", "ok", "failed", "failed"]
 
 
-def test_a_meeting_that_runs_out_of_memory_goes_on_in_alternation(dyno: Dyno) -> None:
+def test_a_paired_comparison_that_runs_out_of_memory_goes_on_in_alternation(dyno: Dyno) -> None:
     crowded: Rule = {**NOISY, "match": "*/roundtrip", "fail": "oom", "after": 8_000}
     done = dyno(*MEETING, "--by", "placement", rules=(crowded, NOISY))
     assert done.code == 0
@@ -218,7 +220,7 @@ def test_two_runs_at_once_on_one_store_both_come_out_whole(dyno: Dyno, suite: st
         assert len(done.lines) == sum(ALL.values())
     runs = {record.run.id for record in dyno.records()}
     assert len(runs) == 2
-    found = Counter((record.run.id, record.case.id, record.run.round) for record in dyno.records())
+    found = Counter((record.run.id, record.case.id, record.run.repeat) for record in dyno.records())
     assert found == Counter({(run, *one): 1 for run in runs for one in ALL})
 
 

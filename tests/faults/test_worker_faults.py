@@ -48,7 +48,7 @@ def run_with(dyno: Dyno, rule: Rule, *arguments: str, **environment: str) -> Rec
 @moments
 def test_an_exception_becomes_a_record(dyno: Dyno, after: int) -> None:
     record = run_with(dyno, faulty("exception", after=after))
-    assert (record.status, record.reason) == ("failed", "RuntimeError: scripted failure")
+    assert (record.status, record.reason) == ("failed", "RuntimeError: fake failure")
 
 
 @moments
@@ -73,7 +73,7 @@ def test_a_worker_that_hangs_is_ended_and_becomes_a_record(dyno: Dyno, after: in
 
 
 def test_a_worker_that_talks_all_the_time_is_ended_on_time_too(dyno: Dyno) -> None:
-    talks = {"match": "*/b8/*", "step": 1, "noise": 0.1}  # virtual time flies, and every step of it is progress
+    talks = {"match": "*/b8/*", "step": 1, "noise": 0.1}  # fake time flies, and every step of it is progress
     record = run_with(dyno, talks, "--target", "0.0001%", "--budget", "1e9s", "--timeout", "2s")
     assert record.status == "timeout"
     assert 2 <= float(record.facts["wall_time"] or 0) < 5
@@ -82,7 +82,7 @@ def test_a_worker_that_talks_all_the_time_is_ended_on_time_too(dyno: Dyno) -> No
 @moments
 def test_a_framework_out_of_memory_becomes_a_record(dyno: Dyno, after: int) -> None:
     record = run_with(dyno, faulty("oom", after=after))
-    assert (record.status, record.reason) == ("oom", "scripted: out of memory, tried to allocate 64 GiB")
+    assert (record.status, record.reason) == ("oom", "fake: out of memory, tried to allocate 64 GiB")
 
 
 @moments
@@ -95,7 +95,7 @@ def test_a_memory_hog_is_ended_before_it_takes_the_machine(dyno: Dyno, after: in
 @moments
 def test_an_unsupported_case_becomes_a_record(dyno: Dyno, after: int) -> None:
     record = run_with(dyno, faulty("unsupported", after=after))
-    assert (record.status, record.reason) == ("unsupported", "scripted: this device can't do that")
+    assert (record.status, record.reason) == ("unsupported", "fake: this device can't do that")
 
 
 @moments

@@ -11,9 +11,9 @@ import torch
 
 from mldyno import plugins
 from mldyno.frameworks import Framework, Unsupported
-from mldyno.measure import clock
-from mldyno.measure.blocks import Blocks
 from mldyno.records import Case
+from mldyno.timing import clock
+from mldyno.timing.blocks import Blocks
 from mldyno.workloads import Recipe
 
 NAMES = plugins.names("frameworks")
@@ -117,12 +117,12 @@ def test_torch_knows_a_memory_error_by_its_words_where_it_has_no_type() -> None:
 
 def test_what_torch_can_not_measure_yet_is_unsupported_with_a_reason() -> None:
     with pytest.raises(Unsupported, match="yet"):
-        started("torch").open(Case("mlp", batch=2, workers=2), plugins.workload("mlp").build["torch"])
+        started("torch").open(Case("mlp", batch=2, ranks=2), plugins.workload("mlp").build["torch"])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_memory_that_is_not_there_is_refused_and_told_as_what_it_is(name: str) -> None:
     framework = started(name)
     with pytest.raises(Exception, match="memory") as refused:
-        framework.hold(Case("mlp", framework=name), 1 << 60)
+        framework.allocate(Case("mlp", framework=name), 1 << 60)
     assert framework.explain(refused.value)[0] == ("unsupported" if name == "command" else "oom")

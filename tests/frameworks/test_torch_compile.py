@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from mldyno.records import Case
-from mldyno.worker.opened import OpenCase, open_case
+from mldyno.worker.session import CaseSession, open_case
 
 COMPILED = Case("mnist-mlp", mode="infer", batch=4, compile=True)
 
@@ -28,7 +28,7 @@ def nothing_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     torch._dynamo.reset()
 
 
-def measured(case: OpenCase) -> dict[str, Any]:
+def measured(case: CaseSession) -> dict[str, Any]:
     case.warm_up(0.1, lambda step: None)
     case.turn(0.0, 2, lambda step: None)
     return case.close()

@@ -11,20 +11,20 @@ import torch
 
 from mldyno import plugins
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._torch_precision import TOLERANCE, Way, products
+from mldyno.frameworks._torch_precision import TOLERANCE, PrecisionPolicy, products
 from mldyno.records import PRECISIONS, Case
-from mldyno.worker.opened import OpenCase, Wrong, failure, open_case
+from mldyno.worker.session import CaseSession, Wrong, failure, open_case
 
 TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "amp-fp16": "float16", "amp-bf16": "bfloat16",
          "fp64": "float64"}  # fmt: skip
 ON_CPU = tuple(TYPES)
 
 
-def opened(workload: str, precision: str, mode: str = "infer", **axes: Any) -> OpenCase:
+def opened(workload: str, precision: str, mode: str = "infer", **axes: Any) -> CaseSession:
     return open_case(asdict(Case(workload, mode=mode, precision=precision, **axes)))  # type: ignore[arg-type]
 
 
-def measured(case: OpenCase) -> dict[str, Any]:
+def measured(case: CaseSession) -> dict[str, Any]:
     """What a worker says of a case, after a few steps."""
     case.warm_up(0.1, lambda step: None)
     case.turn(0.0, 2, lambda step: None)
@@ -82,8 +82,8 @@ def test_results_that_are_those_of_fp32_to_the_last_bit_are_no_result(monkeypatc
 
 def test_results_too_far_from_fp32_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     case = opened("mlp", "fp16", batch=4)
-    monkeypatch.setattr(Way, "ready", lambda way, tensor: tensor)
-    monkeypatch.setattr(Way, "moved", lambda way, tensor: torch.ones_like(tensor, dtype=way.stored))
+    monkeypatch.setattr(PrecisionPolicy, "ready", lambda policy, tensor: tensor)
+    monkeypatch.setattr(PrecisionPolicy, "moved", lambda policy, tensor: torch.ones_like(tensor, dtype=policy.stored))
     with pytest.raises(Wrong, match=r"results differ from fp32 on the CPU by .*; at most 0.02 is allowed in fp16"):
         measured(case)
 
@@ -101,7 +101,7 @@ def test_what_autocast_leaves_in_fp32_is_counted_apart() -> None:
 
 
 def test_a_gradient_scaler_that_leaves_steps_out_does_not_make_a_case_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Way, "scaler", lambda way: torch.amp.GradScaler("cpu", init_scale=2.0**24))
+    monkeypatch.setattr(PrecisionPolicy, "scaler", lambda policy: torch.amp.GradScaler("cpu", init_scale=2.0**24))
     case = opened("mlp", "amp-fp16", "train", batch=8)
     case.program.run(1)
     assert case.program.scaler.get_scale() < 2.0**24  # type: ignore[attr-defined]
@@ -110,9 +110,9 @@ def test_a_gradient_scaler_that_leaves_steps_out_does_not_make_a_case_wrong(monk
 
 
 def test_tf32_is_on_within_steps_only() -> None:
-    way = Way(torch, Case("mlp", precision="tf32"), torch.device("cuda:0"))
+    policy = PrecisionPolicy(torch, Case("mlp", precision="tf32"), torch.device("cuda:0"))
     settings = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    with way.steps():
+    with policy.steps():
         assert [one.allow_tf32 for one in settings] == [True, True]
     assert [one.allow_tf32 for one in settings] == [False, False]
 
@@ -127,13 +127,13 @@ def test_what_multiplies_nothing_has_no_other_precision_than_fp32() -> None:
         measured(opened("copy", "bf16", batch=1))
 
 
-def test_pieces_with_optimisers_of_their_own_can_have_no_gradient_scaler() -> None:
+def test_phases_with_optimisers_of_their_own_can_have_no_gradient_scaler() -> None:
     with pytest.raises(Unsupported, match=r"environment, policy.* which no gradient scaler serves"):
         opened("venv-ppo", "amp-fp16", "train", batch=16)
 
 
-def test_a_step_in_pieces_is_not_compiled() -> None:
-    with pytest.raises(Unsupported, match=r"pieces \(prefill, decode\) of changing shapes"):
+def test_a_step_in_phases_is_not_compiled() -> None:
+    with pytest.raises(Unsupported, match=r"phases \(prefill, decode\) of changing shapes"):
         opened("gpt2", "fp32", batch=1, seq=8, compile=True)
 
 
@@ -148,7 +148,7 @@ def test_a_type_that_a_device_lacks_is_unsupported_in_the_frameworks_own_words(w
     assert failure("torch", RuntimeError(words)) == ("unsupported", words)
 
 
-def test_products_of_the_roof_are_in_the_precision_of_the_case() -> None:
+def test_products_of_the_peak_are_in_the_precision_of_the_case() -> None:
     framework: Any = plugins.framework("torch")
     framework.start()
     for precision, name in TYPES.items():
@@ -164,7 +164,7 @@ def test_memory_is_foreseen_by_the_size_of_the_numbers() -> None:
 
     def foreseen(precision: str, device: str) -> int:
         case = Case("mlp", mode="infer", batch=8, device=device, precision=precision)  # type: ignore[arg-type]
-        return int(framework.foresee(case, build))
+        return int(framework.forecast_memory(case, build))
 
     on_device = {precision: foreseen(precision, "cuda:0") for precision in ("fp64", "fp32", "bf16")}
     assert on_device["fp64"] == pytest.approx(2 * on_device["fp32"], rel=0.01)

@@ -1,4 +1,4 @@
-"""A PyTorch program beyond the plain step: pieces, batches from disk, counted kernels, foreseen memory."""
+"""A PyTorch program beyond the plain step: phases, batches from disk, counted kernels, foreseen memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mldyno import datasets, plugins
 from mldyno.frameworks import Unsupported
 from mldyno.frameworks._torch_counts import count_operations
 from mldyno.records import Case
-from mldyno.worker.opened import open_case
-from mldyno.workloads import Piece, Recipe
+from mldyno.worker.session import open_case
+from mldyno.workloads import Phase, Recipe
 
 CPU = torch.device("cpu")
 
@@ -61,8 +61,8 @@ def test_an_epoch_takes_every_item_once_and_ends_with_an_evaluation(monkeypatch:
         return train(inputs, targets, update)
 
     monkeypatch.setattr(opened, "_train", seen_to_train)
-    assert opened.pieces == {"data": 20 * 16, "epoch": 170}
-    opened.run_piece("epoch")
+    assert opened.phases == {"data": 20 * 16, "epoch": 170}
+    opened.run_phase("epoch")
     assert seen == [16] * 8 + [2]
     assert 0 <= opened.facts["accuracy"] <= 1
     assert opened.network.training
@@ -70,7 +70,7 @@ def test_an_epoch_takes_every_item_once_and_ends_with_an_evaluation(monkeypatch:
 
 def test_inference_reads_the_held_out_items() -> None:
     opened = program(Case("mnist-cnn", mode="infer", batch=16, placement="loader"), data=DATA)
-    assert opened.pieces["epoch"] == 40
+    assert opened.phases["epoch"] == 40
     shapes = []
 
     def forward(inputs: Any) -> Any:
@@ -94,19 +94,19 @@ def in_two_pieces(module: Any, case: Case) -> Recipe:
         draw=lambda: (torch.rand(case.batch or 1, 2), torch.rand(case.batch or 1, 2)),
         loss=torch.nn.functional.mse_loss,
         optimiser=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
-        pieces={
-            "double": Piece(lambda network, inputs, before: 2 * inputs, 3),
-            "add": Piece(lambda network, inputs, before: before + 1, 4),
+        phases={
+            "double": Phase(lambda network, inputs, before: 2 * inputs, 3),
+            "add": Phase(lambda network, inputs, before: before + 1, 4),
         },
     )
 
 
 @pytest.mark.parametrize("placement", ["device", "roundtrip"])
-def test_a_step_in_pieces_hands_on_what_each_gave(placement: Any) -> None:
+def test_a_step_in_phases_hands_on_what_each_gave(placement: Any) -> None:
     opened = program(Case("mlp", mode="infer", batch=1, placement=placement), in_two_pieces)
-    assert opened.pieces == {"double": 3, "add": 4}
-    for name in opened.pieces:
-        opened.run_piece(name)
+    assert opened.phases == {"double": 3, "add": 4}
+    for name in opened.phases:
+        opened.run_phase(name)
     assert torch.equal(opened.output, 2 * opened.fixed[0] + 1)
     opened.run(2)
     assert opened.output.shape == (1, 2)
@@ -117,7 +117,7 @@ def test_forward_and_backward_alone_change_no_weight_but_a_lesson_does() -> None
     before = [one.clone() for one in opened.network.parameters()]
     opened.run(2)
     assert all(torch.equal(a, b) for a, b in zip(before, opened.network.parameters(), strict=True))
-    opened.learn()
+    opened.check_step()
     assert not all(torch.equal(a, b) for a, b in zip(before, opened.network.parameters(), strict=True))
 
 
@@ -135,7 +135,7 @@ def test_kernels_and_host_reads_are_counted() -> None:
 def test_what_an_optimiser_reads_of_its_own_counters_is_no_host_read() -> None:
     opened = program(Case("bert-tiny", mode="train", batch=2, seq=8))
     counts = opened.counts()
-    assert counts["host_reads_per_step"] == 0
+    assert counts["host_syncs_per_step"] == 0
     assert counts["kernels_per_step"] > 100
 
 
@@ -150,7 +150,7 @@ def test_memory_is_foreseen_without_taking_it(mode: Any, expected: float) -> Non
     framework = plugins.framework("torch")
     framework.start()
     case = Case("mlp", mode=mode, batch=4096)
-    foreseen = (framework.foresee(case, plugins.workload("mlp").build["torch"]) or 0) / 2**20
+    foreseen = (framework.forecast_memory(case, plugins.workload("mlp").build["torch"]) or 0) / 2**20
     assert expected <= foreseen <= expected + 5 * 8  # activations of 8 MiB a layer
 
 
@@ -158,21 +158,21 @@ def test_a_whole_run_learns_from_its_data_set_and_fetches_it_only_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
-    from mldyno.worker import whole
+    from mldyno.worker import end_to_end
 
     def prepare(name: str, source: str, folder: str, progress: Any) -> None:
         made.append(folder)
 
-    monkeypatch.setattr(whole, "prepare", prepare)
-    monkeypatch.setattr("mldyno.worker.opened.open_set", lambda **data: DATA)
+    monkeypatch.setattr(end_to_end, "prepare", prepare)
+    monkeypatch.setattr("mldyno.worker.session.open_set", lambda **data: DATA)
     case = {"workload": "mnist-cnn", "mode": "train", "batch": 10, "placement": "loader"}
     wish = {"case": case, "epochs": 2, "data": {"name": "few", "source": "synthetic", "folder": str(tmp_path)}}
-    assert whole.train(wish) == 0
+    assert end_to_end.train(wish) == 0
     assert made == [str(tmp_path)]
 
 
 def test_a_record_says_which_data_it_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mldyno.worker.opened.open_set", lambda **data: DATA)
+    monkeypatch.setattr("mldyno.worker.session.open_set", lambda **data: DATA)
     content = {"workload": "mnist-cnn", "mode": "train", "batch": 10, "placement": "loader"}
     where = {"name": "few", "source": "synthetic", "folder": ""}
     assert open_case(content, where).facts["data"] == "synthetic"

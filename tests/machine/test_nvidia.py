@@ -13,7 +13,7 @@ import pytest
 from tests.machine.conftest import Tool
 from tests.machine.trees import RECORDED, recorded
 
-from mldyno import tools
+from mldyno import system_queries
 from mldyno.machine import _nvidia, _nvml
 from mldyno.machine._facts import Facts, Told
 from mldyno.machine._nvidia import Driver
@@ -182,7 +182,7 @@ def test_a_library_that_fails_takes_nothing_with_it_and_the_tool_is_asked(
 ) -> None:
     library(tmp_path, STUB.format(fault), monkeypatch)
     tool("nvidia-smi", f"cat {RECORDED}/nvidia-smi.csv")
-    monkeypatch.setattr(tools, "PATIENCE", 1.0)
+    monkeypatch.setattr(system_queries, "PATIENCE", 1.0)
     began = time.monotonic()
     assert _nvidia.cards()[0] == T4
     assert time.monotonic() - began < 4
@@ -227,7 +227,7 @@ MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 def test_a_driver_that_fails_is_told_in_its_own_words(
     script: str, fault: str, tool: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tools, "PATIENCE", 0.3)
+    monkeypatch.setattr(system_queries, "PATIENCE", 0.3)
     monkeypatch.setattr(_nvidia, "KERNELS_OWN", f"{RECORDED}/nvidia-version-470.txt")
     tool("nvidia-smi", script)
     found = _nvidia.driver()

@@ -10,7 +10,7 @@ import pytest
 from tests.machine.conftest import Tool
 from tests.machine.trees import RECORDED, grown
 
-from mldyno import machine, tools
+from mldyno import machine, system_queries
 from mldyno.machine import Vendors, _linux
 from mldyno.records import Device, Fact
 
@@ -27,7 +27,7 @@ MPS = Device("mps", "torch", memory=96 << 30)
 def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only tools are asked here."""
     monkeypatch.setattr("mldyno.machine._nvidia._of_library", list)
-    monkeypatch.setattr(tools, "PATIENCE", 0.5)
+    monkeypatch.setattr(system_queries, "PATIENCE", 0.5)
 
 
 def test_the_cpu_is_this_machines() -> None:
@@ -37,8 +37,8 @@ def test_the_cpu_is_this_machines() -> None:
     assert int(cpu.facts["threads"] or 0) >= int(cpu.facts["cores"] or 0) >= 1
 
 
-def test_a_rehearsals_devices_and_those_of_unknown_kinds_stay_as_they_are() -> None:
-    devices = (Device("cpu", "fake", "rehearsal CPU"), Device("gpu", "fake", "rehearsal accelerator", 8 << 30),
+def test_a_fake_runs_devices_and_those_of_unknown_kinds_stay_as_they_are() -> None:
+    devices = (Device("cpu", "fake", "fake CPU"), Device("gpu", "fake", "fake accelerator", 8 << 30),
                Device("sim", "torch", "simulated accelerator", 1 << 30))  # fmt: skip
     assert Vendors().describe(devices) == devices
 

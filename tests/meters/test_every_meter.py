@@ -21,12 +21,12 @@ def test_every_meter_gives_series_in_si_units_and_never_a_negative_value() -> No
     assert len(meters) == len(plugins.names("meters"))
     for meter in meters:
         meter.start()
-        meter.begin_lap()
-        meter.end_lap()
-        meter.end_lap()
+        meter.begin_window()
+        meter.end_window()
+        meter.end_window()
         for series in meter.stop():
-            assert series.phase in ("lap", "process")
-            assert len(series.values) == {"lap": 2, "process": 1}[series.phase]
+            assert series.stage in ("window", "process")
+            assert len(series.values) == {"window": 2, "process": 1}[series.stage]
             assert series.unit in get_args(Unit)
             assert all(value >= 0 for value in series.values)
 
@@ -44,11 +44,11 @@ def test_the_peak_of_memory_is_seen_even_when_it_has_gone_again() -> None:
 def spin(seconds: float) -> list[Series]:
     meter = Contention()
     meter.start()
-    meter.begin_lap()
+    meter.begin_window()
     ends = time.process_time() + seconds
     while time.process_time() < ends:
         pass
-    meter.end_lap()
+    meter.end_window()
     return meter.stop()
 
 

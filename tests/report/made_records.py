@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from mldyno.records import Case, Checks, Device, Machine, Record, Run, Series, Software, Warning_, seal
+from mldyno.records import SCHEMA, Case, Checks, Device, Machine, Record, Run, Series, Software, Warning_, seal
 
 DEVICES = (
     Device("cpu", "torch", "Example CPU"),
@@ -25,7 +25,7 @@ def record(
     round_: int = 0,
     samples: int = 60,
     warnings: tuple[Warning_, ...] = (),
-    reason: str = "scripted: out of memory",
+    reason: str = "fake: out of memory",
     error: float | None = None,
     **facts: Any,
 ) -> Record:
@@ -40,16 +40,17 @@ def record(
         if MODES in warnings:
             times = [time * (1.4 if dice.random() < 0.3 else 1.0) for time in times]
         series = (
-            Series("step_time", "s", (10 * step,), phase="first"),
-            Series("step_time", "s", tuple(level * (1 + 2 / n) for n in range(1, 8)), phase="warmup", block=4),
+            Series("step_time", "s", (10 * step,), stage="first"),
+            Series("step_time", "s", tuple(level * (1 + 2 / n) for n in range(1, 8)), stage="warmup", block=4),
             Series("step_time", "s", tuple(times), block=4, turn=0),
-            Series("peak_memory", "B", (3e8,), phase="process"),
+            Series("peak_memory", "B", (3e8,), stage="process"),
         )
         facts = {"steps": 4 * samples, "items_per_step": case.batch or 1, "first_step": 10 * step,
                  "warmup_steady": True, **facts}  # fmt: skip
     return seal(
         Record(
-            1, "", "2026-01-01T00:00:00Z", "measured", Run("r1", round=round_), case, "oom" if step is None else "ok",
+            SCHEMA, "", "2026-01-01T00:00:00Z", "measured",
+            Run("r1", repeat=round_), case, "oom" if step is None else "ok",
             reason if step is None else "", machine, Software("0.1.0", "3.11", "torch", {"torch": "2.13"}, 8),
             series, facts, Checks(error=error), warnings,
         )
@@ -57,19 +58,20 @@ def record(
 
 
 def met(case: Case, step: float, group: int, machine: Machine = BENCH) -> Record:
-    """The same case in a meeting with others of its group, 24 rounds in one process."""
+    """The same case in a paired comparison with others of its group, 24 rounds in one process."""
     dice = random.Random(f"{case.id} met")
     times = tuple(step * (1 + dice.gauss(0, 0.004)) for _ in range(24))
     return seal(
         Record(
-            1, "", "2026-01-01T00:00:00Z", "measured", Run("r1", group=group, company="together"), case, "ok", "",
-            machine, series=(Series("step_time", "s", times, phase="paired"),),
+            SCHEMA, "", "2026-01-01T00:00:00Z", "measured",
+            Run("r1", group=group, pairing="interleaved"), case, "ok", "",
+            machine, series=(Series("step_time", "s", times, stage="paired"),),
         )
     )  # fmt: skip
 
 
 def of_every_section(machine: Machine = BENCH) -> list[Record]:
-    """Two devices, modes, batches and lengths, precisions, placements, roofs, published work, drift and two speeds."""
+    """Two devices, modes, batches and lengths, precisions, placements, peaks, published work, drift and two speeds."""
     return [*_bert(machine), *_mlp(machine), *_published_work(machine)]
 
 
@@ -97,9 +99,9 @@ def _mlp(machine: Machine) -> Iterator[Record]:
                 odd = {"fp16": (DRIFT,), "bf16": (MODES,)}.get(precision, ()) if placement == "device" else ()
                 facts: dict[str, Any] = {
                     "flops_per_step": 4e9 * base * 50,
-                    "roof": 4e11,
+                    "peak_flops": 4e11,
                     "bytes_per_step": 2e7,
-                    "memory_roof": 2e10,
+                    "peak_bandwidth": 2e10,
                 }
                 for round_ in range(3):
                     yield record(case, step, machine, round_, warnings=odd, error=error, **facts)

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from tests.report.made_records import of_every_section, record
 
-from mldyno.analysis.again import command_again, commands_again
-from mldyno.analysis.courses import course, sample_count
 from mldyno.analysis.headlines import headlines
 from mldyno.analysis.outcomes import outcomes
+from mldyno.analysis.rerun import rerun_command, rerun_commands
+from mldyno.analysis.traces import sample_count, trace
 from mldyno.analysis.verdicts import verdicts
 from mldyno.records import Case, Record
 from mldyno.store import reference
 from mldyno.views.charts import log_ticks
 from mldyno.views.report.card import wrapped
-from mldyno.views.report.parts import Chart, Courses, Section, Table, Words
+from mldyno.views.report.parts import Chart, Section, Table, Traces, Words
 from mldyno.views.report.sections import sections_of
 from mldyno.views.report.subject import Subject
 
@@ -41,7 +41,7 @@ def test_every_number_has_its_trust_line(whole: dict[str, Section]) -> None:
     trust = [row[-1].text for row in table.rows]
     assert all(trust)
     assert "steady, ±" in trust[0]
-    assert any(one == "oom: scripted: out of memory" for one in trust)
+    assert any(one == "oom: fake: out of memory" for one in trust)
     rows = part(whole["durations"], Chart).spec["layer"][0]["data"]["values"]
     assert all(row["trust"] for row in rows)
 
@@ -67,21 +67,21 @@ def test_published_machines_are_marked(whole: dict[str, Section]) -> None:
     assert all("(published)" in line for line in part(whole["beside"], Words).lines)
 
 
-def test_what_drifts_comes_first_in_the_courses(whole: dict[str, Section]) -> None:
-    first = part(whole["courses"], Courses).courses[0]
+def test_what_drifts_comes_first_in_the_traces(whole: dict[str, Section]) -> None:
+    first = part(whole["traces"], Traces).traces[0]
     assert "two-modes" in first["caption"] or "drifting" in first["caption"]
     assert {row[1] for row in first["rows"]} == {0, 1}
 
 
 def test_a_section_with_nothing_to_show_is_left_out() -> None:
     found = [one.id for one in sections_of(subject([record(Case("lstm", batch=8), 1e-3)]))]
-    assert found == ["verdicts", "machine", "durations", "courses", "cases", "method"]
+    assert found == ["verdicts", "machine", "durations", "traces", "cases", "method"]
 
 
 def test_without_any_time_the_report_says_so() -> None:
     found = {one.id: one for one in sections_of(subject([record(Case("lstm", batch=8), None)]))}
     assert "No case came out with a time" in found["durations"].lead
-    assert part(found["verdicts"], Words).lines == ["lstm/train/torch/cpu/fp32/b8/device: oom: scripted: out of memory"]
+    assert part(found["verdicts"], Words).lines == ["lstm/train/torch/cpu/fp32/b8/device: oom: fake: out of memory"]
 
 
 def test_a_headline_is_the_number_that_the_verdicts_give() -> None:
@@ -99,21 +99,21 @@ def test_a_headline_is_the_number_that_the_verdicts_give() -> None:
 def test_a_course_is_thinned_evenly_and_keeps_its_ends() -> None:
     one = outcomes([record(Case("mlp", batch=8), 1e-3, samples=500)])[0]
     assert sample_count(one) == 507
-    thin = course(one, 50)
+    thin = trace(one, 50)
     assert len(thin) == 50
-    everything = course(one, 10_000)
+    everything = trace(one, 10_000)
     assert (thin[0], thin[-1]) == (everything[0], everything[-1])
     assert [sample.step for sample in everything][:3] == [1, 5, 9]
 
 
 def test_the_command_to_do_it_again_names_what_is_not_usual() -> None:
     cases = [Case("mlp", batch=8), Case("mlp", batch=16, device="cuda:0", precision="bf16", mode="infer")]
-    told = command_again(outcomes([record(case, 1e-3) for case in cases]))
+    told = rerun_command(outcomes([record(case, 1e-3) for case in cases]))
     assert told == "mldyno run mlp --device cpu,cuda:0 --precision fp32,bf16 --batch 8,16"
     both = outcomes([record(Case(name, batch=8), 1e-3) for name in ("mlp", "lstm")])
-    assert commands_again(both) == ["mldyno run mlp --mode train --batch 8", "mldyno run lstm --mode train --batch 8"]
+    assert rerun_commands(both) == ["mldyno run mlp --mode train --batch 8", "mldyno run lstm --mode train --batch 8"]
     own = Case(":bin:sleep 1", framework="command", mode=None, precision=None, placement=None)
-    assert command_again(outcomes([record(own, 1.0)])) == "mldyno run -- /bin/sleep 1"
+    assert rerun_command(outcomes([record(own, 1.0)])) == "mldyno run -- /bin/sleep 1"
 
 
 def test_ticks_of_a_logarithmic_axis_are_few_and_round() -> None:

@@ -52,7 +52,7 @@ def test_it_comes_as_json_too(script: Script) -> None:
 
 def test_the_memory_of_a_real_case_is_foreseen_about_right(store: Store) -> None:
     plan = api.make_plan(["bert-tiny"], {"mode": ["train"], "batch": ["64"], "seq": ["128"]}, {"repeats": 1})
-    (expected,) = api.foretell(plan, store)
+    (expected,) = api.dry_run(plan, store)
     (record,) = api.run("bert-tiny", mode="train", batch=64, seq=128, repeats=1, steps=2, store=store).records
     assert record.status == "ok"
     assert expected.memory == pytest.approx(record.values("peak_memory", "process")[0], rel=0.35)

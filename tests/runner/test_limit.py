@@ -11,7 +11,7 @@ from mldyno import api
 from mldyno.runner import run as running
 from mldyno.store import Store
 
-Rehearse = Callable[..., api.Results]
+FakeRun = Callable[..., api.Results]
 Script = Callable[..., None]
 
 
@@ -29,12 +29,12 @@ def test_after_the_limit_nothing_is_begun_and_a_resumed_run_goes_on(store: Store
 
 
 def test_what_hangs_is_ended_soon_after_the_limit_and_says_so(
-    rehearse: Rehearse, script: Script, monkeypatch: pytest.MonkeyPatch
+    fake_run: FakeRun, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "GRACE", 0.5)
     script({"fail": "hang"})
     began = time.monotonic()
-    results = rehearse(mode="infer", batch=[8, 16], limit=0.3)
+    results = fake_run(mode="infer", batch=[8, 16], limit=0.3)
     assert time.monotonic() - began < 5
     (record,) = results.records
     assert (record.status, record.reason) == (

@@ -63,8 +63,8 @@ def test_it_is_found_in_both_modes_and_told(script: Script) -> None:
     assert (found["train"]["batch"], found["infer"]["batch"]) == (5, 9)
     assert found["train"]["peak"] == 5000
     said = CliRunner().invoke(cli, [*words, "--mode", "train"])
-    assert "mlp train: batch 128 does not fit (oom: scripted: out of memory" in said.output
-    assert " 5   4.88 KiB   6: oom: scripted" in said.output
+    assert "mlp train: batch 128 does not fit (oom: fake: out of memory" in said.output
+    assert " 5   4.88 KiB   6: oom: fake" in said.output
 
 
 def test_a_workload_with_one_mode_is_searched_in_that_one(script: Script) -> None:
@@ -82,7 +82,7 @@ def test_several_values_of_an_axis_are_refused_before_anything_is_tried() -> Non
 
 def test_a_batch_that_fails_for_another_reason_is_one_clear_line(script: Script) -> None:
     script({"match": "*", "fail": "exception"})
-    with pytest.raises(MldynoError, match="failed: RuntimeError: scripted failure"):
+    with pytest.raises(MldynoError, match="failed: RuntimeError: fake failure"):
         api.max_batch("mlp", framework="fake")
 
 

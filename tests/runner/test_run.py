@@ -1,4 +1,4 @@
-"""Whole runs of the rehearsal framework: exact, since time is virtual."""
+"""Whole runs of the fake framework: exact, since time is virtual."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from mldyno.records import Case
 from mldyno.runner.events import Listener
 from mldyno.runner.interrupts import Interrupts
 from mldyno.store import Query, Store
-from mldyno.views.words import trust
+from mldyno.views.sentences import trust
 
-Rehearse = Callable[..., api.Results]
+FakeRun = Callable[..., api.Results]
 Script = Callable[..., None]
 
 
-def test_the_known_time_of_a_step_is_reported(rehearse: Rehearse, script: Script) -> None:
+def test_the_known_time_of_a_step_is_reported(fake_run: FakeRun, script: Script) -> None:
     script({"step": 0.002, "noise": 0.02})
-    outcome = rehearse(mode="infer").outcomes[0]
+    outcome = fake_run(mode="infer").outcomes[0]
     figure = outcome.figure("step")
     assert figure is not None
     assert figure.value == pytest.approx(0.002, rel=0.005)
@@ -35,35 +35,35 @@ def test_the_known_time_of_a_step_is_reported(rehearse: Rehearse, script: Script
     assert figure.half_width / figure.value < 0.02
 
 
-def test_a_quiet_case_stops_early_and_a_noisy_one_takes_longer(rehearse: Rehearse, script: Script) -> None:
+def test_a_quiet_case_stops_early_and_a_noisy_one_takes_longer(fake_run: FakeRun, script: Script) -> None:
     script({"match": "*/infer/*", "step": 0.002, "noise": 0.001}, {"match": "*", "step": 0.002, "noise": 0.4})
-    quiet, noisy = (sum(rehearse(mode=mode).records[0].values("step_time")) for mode in ("infer", "train"))
+    quiet, noisy = (sum(fake_run(mode=mode).records[0].values("step_time")) for mode in ("infer", "train"))
     assert noisy > 1.5 * quiet
 
 
-def test_a_target_that_was_not_reached_is_said(rehearse: Rehearse, script: Script) -> None:
+def test_a_target_that_was_not_reached_is_said(fake_run: FakeRun, script: Script) -> None:
     script({"step": 0.05, "noise": 0.5})
-    record = rehearse(mode="infer", budget=1.0, target=0.01).records[0]
+    record = fake_run(mode="infer", budget=1.0, target=0.01).records[0]
     assert [warning.code for warning in record.warnings] == ["target-not-reached"]
     assert "--budget" in record.warnings[0].hint
 
 
-def test_steps_are_run_to_the_last_one(rehearse: Rehearse) -> None:
-    for record in rehearse(steps=100, device=["cpu", "gpu"]).records:
+def test_steps_are_run_to_the_last_one(fake_run: FakeRun) -> None:
+    for record in fake_run(steps=100, device=["cpu", "gpu"]).records:
         assert record.facts["steps"] == 100
-        steady = [series for series in record.series if series.metric == "step_time" and series.phase == "steady"]
+        steady = [series for series in record.series if series.metric == "step_time" and series.stage == "steady"]
         assert sum(series.block * len(series.values) for series in steady) == 100
 
 
-def test_repeats_are_fresh_processes_and_rounds(rehearse: Rehearse) -> None:
-    records = rehearse(mode="infer", device=["cpu", "gpu"], repeats=3).records
-    assert sorted((r.case.device, r.run.round) for r in records) == [(d, n) for d in ("cpu", "gpu") for n in range(3)]
+def test_repeats_are_fresh_processes_and_rounds(fake_run: FakeRun) -> None:
+    records = fake_run(mode="infer", device=["cpu", "gpu"], repeats=3).records
+    assert sorted((r.case.device, r.run.repeat) for r in records) == [(d, n) for d in ("cpu", "gpu") for n in range(3)]
     assert len({record.run.process for record in records}) == 6
-    assert {record.run.company for record in records} == {"alone"}
+    assert {record.run.pairing for record in records} == {"alone"}
 
 
-def test_a_record_says_what_it_was_measured_on_and_with(rehearse: Rehearse) -> None:
-    record = rehearse(mode="train", device="gpu").records[0]
+def test_a_record_says_what_it_was_measured_on_and_with(fake_run: FakeRun) -> None:
+    record = fake_run(mode="train", device="gpu").records[0]
     assert record.machine.name == "test bench"
     assert record.machine.cores is not None
     assert [device.name for device in record.machine.devices] == ["cpu", "gpu"]
@@ -75,9 +75,9 @@ def test_a_record_says_what_it_was_measured_on_and_with(rehearse: Rehearse) -> N
     assert record.values("peak_memory", "process")[0] > 1e6
 
 
-def test_a_sweep_goes_on_after_a_case_that_fails(rehearse: Rehearse, script: Script) -> None:
+def test_a_sweep_goes_on_after_a_case_that_fails(fake_run: FakeRun, script: Script) -> None:
     script({"match": "*/b64/*", "fail": "kill"}, {"match": "*/b32/*", "fail": "exception", "after": 300})
-    results = rehearse(mode="infer", batch=[16, 32, 64, 128])
+    results = fake_run(mode="infer", batch=[16, 32, 64, 128])
     assert {r.case.batch: r.status for r in results.records} == {16: "ok", 32: "failed", 64: "failed", 128: "ok"}
     assert not results.all_ok
 
@@ -112,9 +112,9 @@ def test_the_parent_takes_under_a_percent_of_a_core_while_it_measures(devices: i
     assert (cpu_end - cpu) / (wall_end - wall) < 0.01
 
 
-def test_no_process_is_left_behind(rehearse: Rehearse, script: Script) -> None:
+def test_no_process_is_left_behind(fake_run: FakeRun, script: Script) -> None:
     script({"match": "*/b32/*", "fail": "hang", "after": 300})
-    rehearse(mode="infer", batch=[16, 32], timeout=1.5)
+    fake_run(mode="infer", batch=[16, 32], timeout=1.5)
     assert psutil.Process(os.getpid()).children(recursive=True) == []
 
 
@@ -126,7 +126,7 @@ def test_a_resumed_run_does_only_what_is_missing(
     run_id, found = api.unfinished(store, plan)
     assert found == plan
     results = api.run_plan(plan, store, resume=run_id)
-    assert sorted((r.case.batch, r.run.round) for r in results.records) == [(8, 0), (8, 1), (16, 0), (16, 1)]
+    assert sorted((r.case.batch, r.run.repeat) for r in results.records) == [(8, 0), (8, 1), (16, 0), (16, 1)]
     assert len(list(store.stream(Query(heads=False)))) == 4
     assert len({record.run.process for record in results.records}) == 4
 
@@ -142,14 +142,14 @@ def test_a_signal_that_was_ignored_from_the_start_stays_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_slow_start_that_outlasted_the_warm_up_does_not_count(rehearse: Rehearse, script: Script) -> None:
+def test_a_slow_start_that_outlasted_the_warm_up_does_not_count(fake_run: FakeRun, script: Script) -> None:
     script({"step": 0.001, "noise": 0.01, "slow": (2000, 1.5)})
-    record = rehearse(mode="infer", target=1e-5, budget=6.0).records[0]
+    record = fake_run(mode="infer", target=1e-5, budget=6.0).records[0]
     steady = record.values("step_time")
     assert record.status == "ok"
     assert max(steady[:20]) < 1.2e-3
     assert sum(value > 1.3e-3 for value in record.values("step_time", "warmup")) > 100
-    assert record.facts["step_per_yardstick"] == pytest.approx(50, rel=0.05)
+    assert record.facts["step_per_reference"] == pytest.approx(50, rel=0.05)
 
 
 def test_a_process_that_did_not_come_out_well_is_in_the_trust_line(store: Store, script: Script) -> None:

@@ -15,14 +15,14 @@ from mldyno.records import Case
 from mldyno.runner.run import no_smaller
 from mldyno.store import Store
 
-Rehearse = Callable[..., api.Results]
+FakeRun = Callable[..., api.Results]
 
 
 def test_a_batch_that_ran_out_of_memory_skips_larger_ones_of_the_same_kind(
-    rehearse: Rehearse, script: Callable[..., None]
+    fake_run: FakeRun, script: Callable[..., None]
 ) -> None:
     script({"match": "mlp/train/*/b64/*", "fail": "oom"})
-    results = rehearse("mlp", batch=[8, 64, 128, 256], mode=["train", "infer"])
+    results = fake_run("mlp", batch=[8, 64, 128, 256], mode=["train", "infer"])
     found = {(record.case.mode, record.case.batch): record for record in results.records}
     assert {size: found["train", size].status for size in (8, 64, 128, 256)} == {
         8: "ok", 64: "oom", 128: "oom", 256: "oom",
@@ -33,11 +33,11 @@ def test_a_batch_that_ran_out_of_memory_skips_larger_ones_of_the_same_kind(
 
 
 def test_what_ran_out_of_memory_is_not_tried_again_in_the_next_round(
-    rehearse: Rehearse, script: Callable[..., None]
+    fake_run: FakeRun, script: Callable[..., None]
 ) -> None:
     script({"match": "*", "fail": "oom"})
-    first, second = rehearse("mlp", mode="infer", repeats=2).records
-    assert first.reason.startswith("scripted")
+    first, second = fake_run("mlp", mode="infer", repeats=2).records
+    assert first.reason.startswith("fake")
     assert second.reason.startswith("not run: it ran out of memory before")
 
 
@@ -59,20 +59,20 @@ def test_only_cases_of_the_same_kind_and_no_smaller_are_held_back(changes: dict[
     assert no_smaller(Case(**{**ran_out, **changes}), Case(**ran_out)) is expected  # type: ignore[arg-type]
 
 
-def test_pieces_are_timed_apart_and_have_rates(rehearse: Rehearse, script: Callable[..., None]) -> None:
-    script({"match": "*", "pieces": {"prefill": 0.02, "decode": 0.05}})
-    (outcome,) = rehearse("mlp", mode="infer", batch=100).outcomes
+def test_phases_are_timed_apart_and_have_rates(fake_run: FakeRun, script: Callable[..., None]) -> None:
+    script({"match": "*", "phases": {"prefill": 0.02, "decode": 0.05}})
+    (outcome,) = fake_run("mlp", mode="infer", batch=100).outcomes
     prefill, decode = outcome.figure("throughput:prefill"), outcome.figure("throughput:decode")
     assert prefill is not None
     assert decode is not None
     assert prefill.value == pytest.approx(5000, rel=1e-3)
     assert decode.value == pytest.approx(2000, rel=1e-3)
-    assert outcome.pieces == ["prefill", "decode"]
+    assert outcome.phases == ["prefill", "decode"]
 
 
 @pytest.mark.parametrize("suite", ["apple-silicon-bert", "m4-gpu"])
-def test_a_published_suite_can_be_rehearsed_and_all_comes_out_well(suite: str, rehearse: Rehearse) -> None:
-    results = rehearse(suite, device="gpu", steps=2)
+def test_a_published_suite_can_be_faked_and_all_comes_out_well(suite: str, fake_run: FakeRun) -> None:
+    results = fake_run(suite, device="gpu", steps=2)
     assert {record.status for record in results.records} == {"ok"}
 
 

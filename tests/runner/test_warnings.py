@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mldyno.measure.stopping import Stopping
 from mldyno.records import Case, Machine, Series
 from mldyno.runner.warnings import CODES, INTERRUPTED, Seen, of_measurement
+from mldyno.timing.stopping import Stopping
 
 
 def steps(level: Any = lambda place: 1.0) -> Series:
@@ -19,22 +19,23 @@ def steps(level: Any = lambda place: 1.0) -> Series:
     return Series("step_time", "s", tuple(1e-3 * level(n / 200) * (1 + chance.gauss(0, 0.01)) for n in range(200)))
 
 
-def laps(**gained: float) -> list[Series]:
-    """Ten laps of 20 ms in which each counter gained so much."""
-    counted = {"lap_time": 0.02, "cpu_time": 0.02, **gained}
-    return [Series(name, "s", (value,) * 10, phase="lap") for name, value in counted.items()]
+def windows(**gained: float) -> list[Series]:
+    """Ten windows of 20 ms in which each counter gained so much."""
+    counted = {"window_time": 0.02, "cpu_time": 0.02, **gained}
+    return [Series(name, "s", (value,) * 10, stage="window") for name, value in counted.items()]
 
 
 def process(**values: float) -> list[Series]:
-    return [Series(name, "1", (value,), phase="process") for name, value in values.items()]
+    return [Series(name, "1", (value,), stage="process") for name, value in values.items()]
 
 
 QUIET = Seen(
-    Case("mlp", batch=8), [steps(), *laps(run_delay=0.0, stolen_time=0.0)], {"late_changes": 0, "drained_share": 1.0},
+    Case("mlp", batch=8), [steps(), *windows(run_delay=0.0, stolen_time=0.0)],
+    {"late_changes": 0, "drained_share": 1.0},
     Machine("m", cores=4, power="mains", virtualised=False), 1, Stopping(), 0.01,
 )  # fmt: skip
 GPU = replace(QUIET, case=Case("mlp", batch=8, device="mps"), facts={"drained_share": 0.2, "events_share": 1.0})
-GROWING = Series("resident_memory", "B", tuple(1e9 + 2e7 * n for n in range(40)), phase="lap")
+GROWING = Series("resident_memory", "B", tuple(1e9 + 2e7 * n for n in range(40)), stage="window")
 
 CAUSES: dict[str, Seen] = {
     "target-not-reached": replace(QUIET, half_width=0.05),
@@ -43,8 +44,8 @@ CAUSES: dict[str, Seen] = {
     "drifting": replace(QUIET, series=[steps(lambda place: 1 + 0.1 * place)]),
     "two-modes": replace(QUIET, series=[steps(lambda place: 1.5 if int(place * 200) % 3 == 0 else 1.0)]),
     "host-bound": replace(GPU, facts={"drained_share": 0.97, "events_share": 1.0}),
-    "contended": replace(QUIET, series=[steps(), *laps(run_delay=0.01)]),
-    "oversubscribed": replace(QUIET, series=[steps(), *laps(run_delay=0.01)], threads=2),
+    "contended": replace(QUIET, series=[steps(), *windows(run_delay=0.01)]),
+    "oversubscribed": replace(QUIET, series=[steps(), *windows(run_delay=0.01)], threads=2),
     "throttled": replace(QUIET, series=[steps(), *process(throttle_events=3.0)]),
     "swapping": replace(QUIET, series=[steps(), *process(swapped_memory=float(64 << 20))]),
     "leaking": replace(QUIET, series=[steps(), GROWING]),
@@ -86,12 +87,12 @@ def test_a_drift_comes_with_its_size_and_a_jump_with_its_place() -> None:
 
 
 def test_a_host_that_takes_time_from_a_virtual_machine_is_named() -> None:
-    (warning,) = of_measurement(replace(QUIET, series=[steps(), *laps(run_delay=0.0, stolen_time=0.02)]))
+    (warning,) = of_measurement(replace(QUIET, series=[steps(), *windows(run_delay=0.0, stolen_time=0.02)]))
     assert "host" in warning.message
 
 
 def test_one_thread_that_does_not_always_run_tells_where_nothing_is_counted() -> None:
-    assert codes(replace(QUIET, series=[steps(), *laps(cpu_time=0.015)])) == ["contended"]
+    assert codes(replace(QUIET, series=[steps(), *windows(cpu_time=0.015)])) == ["contended"]
 
 
 def test_threads_that_wait_asleep_are_not_called_oversubscribed() -> None:
@@ -109,4 +110,4 @@ def test_events_that_disagree_with_the_host_make_a_case_host_bound() -> None:
 
 def test_nobody_gets_in_the_way_of_virtual_time() -> None:
     crowded = CAUSES["oversubscribed"]
-    assert codes(replace(crowded, facts={**crowded.facts, "virtual_time": True})) == []
+    assert codes(replace(crowded, facts={**crowded.facts, "fake_time": True})) == []

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from mldyno import intervals, shapes
-from mldyno.measure import stopping, warmup
 from mldyno.selftest import on_series
 from mldyno.selftest.measures import Measure
+from mldyno.stats import intervals, shapes
+from mldyno.timing import stopping, warmup
 
 SEED = 7
 

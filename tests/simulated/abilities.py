@@ -18,13 +18,13 @@ from simulated_state import SIM  # type: ignore[import-not-found]
 
 from mldyno import plugins
 from mldyno.doctor.features import names
-from mldyno.intervals import median
-from mldyno.measure import clock
-from mldyno.measure.blocks import Blocks
 from mldyno.records import PRECISIONS, Case
 from mldyno.selftest.in_device_child import Wish, tidy, wait
+from mldyno.stats.intervals import median
+from mldyno.timing import clock
+from mldyno.timing.blocks import Blocks
 from mldyno.worker.examine import examine
-from mldyno.worker.opened import failure, open_case
+from mldyno.worker.session import failure, open_case
 
 MODES = ("infer", "train")
 SLOW = {"kernel": 5e-3, "rate": 5e9}  # of these few steps fill a second: a CPU without fp16 is slow to compute them

@@ -12,7 +12,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ISSUE = 10e-6
-ROOM = 16 << 20  # B: the model and small products; those that would tell a real device's roof do not fit
+ROOM = 16 << 20  # B: the model and small products; those that would tell a real device's peak do not fit
 
 Simulated = Callable[[dict[str, Any]], None]
 

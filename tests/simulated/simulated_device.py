@@ -10,8 +10,8 @@ Settings are JSON in MLDYNO_SIM. A rate of 0 holds nothing up.
   bandwidth   B/s of the tensors that go in and come out, whichever takes longer
   half        how many times as fast it multiplies numbers of 16 bits
   transfer    B/s between host and device
-  issue       s that the host takes to issue an operation (virtual time)
-  cpu         {"kernel": s, "rate": ..., "half": ..., "bandwidth": ...} for operations on the CPU (virtual time).
+  issue       s that the host takes to issue an operation (fake time)
+  cpu         {"kernel": s, "rate": ..., "half": ..., "bandwidth": ...} for operations on the CPU (fake time).
               Both sides of a comparison are on one clock then, and where they cross is known.
   virtual     true: time is virtual, and exact
   devices     how many there are; 0: none
@@ -177,7 +177,7 @@ def _copy(func: Any, target: Any, source: Any, non_blocking: bool = False) -> An
 
 
 class HostCosts(TorchDispatchMode):  # type: ignore[misc]
-    """Lets virtual time pass for what is computed on the CPU."""
+    """Lets fake time pass for what is computed on the CPU."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -79,7 +79,7 @@ class Simulation:
         return self.virtual_now if self.virtual else time.perf_counter()
 
     def now_ns(self) -> int:
-        """The virtual clock as the harness sees it: a look costs 40 ns."""
+        """The fake clock as the harness sees it: a look costs 40 ns."""
         self.virtual_now += 40e-9
         return round(self.virtual_now * 1e9)
 

@@ -13,11 +13,11 @@ from tests.simulated.conftest import HERE, ISSUE
 
 from mldyno.analysis.bounds import bound, shares
 from mldyno.frameworks._torch_precision import TOLERANCE
-from mldyno.measure.stopping import Stopping
-from mldyno.records import Case, Machine, Record, Run, Series
+from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series
 from mldyno.runner.warnings import Seen, of_measurement
 from mldyno.selftest import on_device
 from mldyno.selftest.contract import Heard
+from mldyno.timing.stopping import Stopping
 
 KERNEL = 1e-3
 ROOM, RATE = 64 << 20, 2e10
@@ -98,7 +98,8 @@ def record_of(found: dict[str, Any]) -> Record:
     facts = {name: value for name, value in found.items() if name != "checks"}
     warnings = of_measurement(Seen(case, series, facts, Machine("m"), 1, Stopping(steps=20), None))
     return Record(
-        1, "", "2026-01-01T00:00:00Z", "measured", Run("r"), case, "ok", "", Machine("m"), series=series, facts=facts,
+        SCHEMA, "", "2026-01-01T00:00:00Z", "measured",
+        Run("r"), case, "ok", "", Machine("m"), series=series, facts=facts,
         warnings=tuple(warnings),
     )  # fmt: skip
 

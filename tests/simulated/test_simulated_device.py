@@ -12,11 +12,11 @@ import pytest
 from tests.simulated.conftest import ISSUE, ROOM, Simulated
 
 from mldyno import api
-from mldyno.intervals import median
 from mldyno.records import Record
+from mldyno.stats.intervals import median
 from mldyno.store import Store
 from mldyno.units import show_bytes, show_percent
-from mldyno.views.story import story
+from mldyno.views.record_text import record_text
 
 KERNELS = 7  # of a forward step of mlp: four products and three ReLUs
 PER_ITEM = 2 * (1024 * 512 + 2 * 512 * 512 + 512 * 2)  # operations of such a step
@@ -48,7 +48,7 @@ def test_a_run_reports_the_known_truth_and_tells_what_copies_cost(simulated: Sim
         {"in": 1 - known["device"] / known["host"], "back": 1 - known["host"] / known["roundtrip"],
          "in and back": 1 - known["device"] / known["roundtrip"]}, abs=0.005,
     )  # fmt: skip
-    told = story(found["host"])
+    told = record_text(found["host"])
     assert "copy-bound: 67 % of a step is copying between host and device" in told
     (peak,) = found["host"].values("peak_device_memory", "process")
     assert f"peak device memory  {show_bytes(peak)} of 16.0 MiB, {show_percent(peak / ROOM)}" in told
@@ -76,7 +76,7 @@ def test_the_largest_batch_on_a_device_is_the_one_that_its_memory_holds(simulate
 def test_memory_on_a_device_is_foreseen_and_held_against_what_it_has(simulated: Simulated, store: Store) -> None:
     simulated({"kernel": 1e-6, "rate": 1e10, "virtual": True, "capacity": 64 << 20})
     plan = api.make_plan(["mlp"], {"device": ["sim"], "mode": ["infer"], "batch": ["256", "8192"]})
-    small, large = api.foretell(plan, store)
+    small, large = api.dry_run(plan, store)
     assert (small.fits, large.fits, large.note) == (True, False, "won't fit")
     record = api.run("mlp", device="sim", mode="infer", batch=256, steps=10, repeats=1, store=store).records[0]
     assert small.memory == pytest.approx(record.values("peak_device_memory", "process")[0], rel=0.2)
@@ -92,7 +92,7 @@ def test_a_device_reads_batches_from_disk_and_has_its_kernels_counted(
     assert (record.status, record.reason) == ("ok", "")
     assert record.facts["data"] == "synthetic"
     assert record.checks.agrees is True
-    assert record.facts["host_reads_per_step"] == 0
+    assert record.facts["host_syncs_per_step"] == 0
     assert 0 < int(record.facts["kernels_per_step"] or 0) < 40
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mldyno.errors import StoreError
-from mldyno.records import Case, Machine, Record, Run, Series, Warning_, seal
+from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series, Warning_, seal
 from mldyno.store import Query, Store
 
 
@@ -22,7 +23,8 @@ def a_record(
     warnings: tuple[Warning_, ...] = (),
 ) -> Record:
     return seal(
-        Record(1, "", f"2026-01-{day:02}T00:00:00Z", "measured", Run(run, round=number), Case("mlp", batch=batch), "ok",
+        Record(SCHEMA, "", f"2026-01-{day:02}T00:00:00Z", "measured",
+            Run(run, repeat=number), Case("mlp", batch=batch), "ok",
                "", Machine(machine), series=(Series("step_time", "s", (0.1, 0.2)),), warnings=warnings)
     )  # fmt: skip
 
@@ -43,13 +45,13 @@ def test_appending_again_changes_nothing(store: Store) -> None:
 
 
 def test_an_error_halfway_leaves_nothing_behind(store: Store) -> None:
-    def rows() -> object:
-        yield a_record(), "{}"
+    def records() -> Iterator[Record]:
+        yield a_record()
         raise RuntimeError("halfway")
 
     store.prepare()
     with pytest.raises(RuntimeError):
-        store.append_rows(rows())  # type: ignore[arg-type]
+        store.append(records())
     assert list(store.stream(Query())) == []
 
 

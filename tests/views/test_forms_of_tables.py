@@ -16,7 +16,6 @@ from mldyno.analysis.comparisons import compared
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Table, lay_out
 from mldyno.errors import MldynoError
-from mldyno.store.codec import encode
 from mldyno.views import tables as views
 from mldyno.views.notebook import comparisons_html, table_html
 from mldyno.views.tables import FORMATS, latex_text, markdown_text, render
@@ -112,7 +111,7 @@ def exported(folder: Path, name: str, *found: Outcome) -> str:
     path = folder / name
     from mldyno.records import seal
 
-    path.write_text("".join(encode(seal(record)) + "\n" for one in found for record in one.records))
+    path.write_text("".join(seal(record).text + "\n" for one in found for record in one.records))
     return str(path)
 
 

@@ -82,15 +82,15 @@ def test_rounds_give_one_block_of_every_case_each(talk: Talk) -> None:
         talk.ask(do="open", key=key, case={**FAKE, "device": device}, warmup=1.0)
     series = talk.ask(do="rounds", key=0, keys=[1, 2, 3], seconds=0.0, least=30, seed=0.5)["series"]
     assert [len(one["values"]) for one in series] == [30, 30, 30]
-    assert {one["phase"] for one in series} == {"paired"}
+    assert {one["stage"] for one in series} == {"paired"}
     assert series[0]["values"] == pytest.approx(series[2]["values"])
     assert series[0]["values"][0] > 3 * series[1]["values"][0]
 
 
-def test_a_yardstick_stands_among_the_steps(talk: Talk) -> None:
+def test_a_reference_kernel_stands_among_the_steps(talk: Talk) -> None:
     talk.ask(do="open", key=1, case=FAKE, warmup=1.0)
     steps, sticks = talk.ask(do="turn", key=1, seconds=0.5, steps=None)["series"]
-    assert (steps["metric"], sticks["metric"]) == ("step_time", "yardstick")
+    assert (steps["metric"], sticks["metric"]) == ("step_time", "reference_time")
     assert sticks["values"] == pytest.approx([2e-5] * len(sticks["values"]), rel=0.01)
     in_steps, in_sticks = (sum(one["values"]) * one["block"] for one in (steps, sticks))
     assert in_sticks < 0.25 * in_steps

@@ -112,11 +112,11 @@ def test_gpt2_generates_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None
     prompt = torch.randint(shape.vocabulary, (3, 6))
     given: Any = None
     with torch.inference_mode():
-        for piece in recipe.pieces.values():
-            given = piece.run(recipe.network.eval(), prompt, given)
-        whole = theirs.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=33, do_sample=False)
-    assert whole.shape == (3, 6 + 33)
-    assert torch.equal(given, whole[:, 7:])  # the first after the prompt is prefill's
+        for phase in recipe.phases.values():
+            given = phase.run(recipe.network.eval(), prompt, given)
+        end_to_end = theirs.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=33, do_sample=False)
+    assert end_to_end.shape == (3, 6 + 33)
+    assert torch.equal(given, end_to_end[:, 7:])  # the first after the prompt is prefill's
     assert len(set(given.flatten().tolist())) > 10
 
 

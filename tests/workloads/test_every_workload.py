@@ -18,7 +18,7 @@ SMALL: dict[str, tuple[int, int | None]] = {
     "matmul": (16, None), "copy": (2, None),
 }  # fmt: skip
 # Steps after which it must have learned: few where a step takes seconds, or where batch norm over two images is wild.
-LESSONS = {"bert-base": 3, "bert-large": 1, "gpt2": 3, "resnet50": 2}
+CHECK_STEPS = {"bert-base": 3, "bert-large": 1, "gpt2": 3, "resnet50": 2}
 BATCH_DIMENSION = {"lstm": 1}  # else 0
 DECODED = {("gpt2", "infer"): 32}  # tokens of a sequence beyond those given
 NAMES = plugins.names("workloads")
@@ -44,10 +44,10 @@ def built(name: str, case: Case) -> tuple[Workload, Recipe]:
 def step(recipe: Recipe, mode: str, inputs: Any, targets: Any) -> None:
     """A step without the optimiser's."""
     recipe.network.train(mode == "train")
-    if recipe.pieces:
+    if recipe.phases:
         given = None
-        for piece in recipe.pieces.values():
-            given = piece.run(recipe.network, inputs, given)
+        for phase in recipe.phases.values():
+            given = phase.run(recipe.network, inputs, given)
         return
     output = recipe.network(inputs)
     if mode == "train":
@@ -102,7 +102,7 @@ def test_it_learns_a_batch(name: str) -> None:
         return recipe.loss(recipe.network.train()(inputs), targets)
 
     losses = []
-    for _ in range(LESSONS.get(name, 6)):
+    for _ in range(CHECK_STEPS.get(name, 6)):
         found = loss()
         losses.append(float(found.detach()))
         found.backward()
@@ -136,15 +136,15 @@ def test_its_items_are_those_of_a_step(name: str, mode: str) -> None:
         workload, recipe = built(name, case)
     each = {"token": (case.seq or 0) + DECODED.get((name, mode), 0), "B": 2**20}.get(workload.item, 1)
     assert workload.items(case) == case.batch * each
-    assert not recipe.pieces or sum(piece.items for piece in recipe.pieces.values()) == workload.items(case)
+    assert not recipe.phases or sum(phase.items for phase in recipe.phases.values()) == workload.items(case)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in IN_TORCH])
 def test_a_whole_run_is_that_of_a_workload_with_a_data_set(name: str) -> None:
     workload = plugins.workload(name)
     assert workload.frameworks == ("command",)
-    assert workload.whole is not None
-    trained = plugins.workload(workload.whole.workload)
+    assert workload.end_to_end is not None
+    trained = plugins.workload(workload.end_to_end.workload)
     assert (workload.data, workload.params, workload.batch) == (trained.data, trained.params, trained.batch)
     assert workload.placement == "loader"
     assert workload.items(Case(name)) == 1

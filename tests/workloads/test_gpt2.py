@@ -56,18 +56,18 @@ def test_the_cache_is_allocated_once_for_all_tokens() -> None:
     assert values[0, 0, :, 0].tolist() == [1, 1, 1, 3]
 
 
-def test_its_pieces_generate_what_whole_passes_generate(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_phases_generate_what_whole_passes_generate(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpt2, "SHAPE", TINY)
     recipe = gpt2.torch(torch, Case("gpt2", mode="infer", batch=2, seq=5))
     prompt = torch.randint(50, (2, 5))
     with torch.inference_mode():
         given = None
-        for piece in recipe.pieces.values():
-            given = piece.run(network, prompt, given)
+        for phase in recipe.phases.values():
+            given = phase.run(network, prompt, given)
         ids = prompt
         for _ in range(33):
             ids = torch.cat((ids, network(ids)[:, -1].argmax(1, keepdim=True)), 1)
-    assert list(recipe.pieces) == ["prefill", "decode"]
+    assert list(recipe.phases) == ["prefill", "decode"]
     assert torch.equal(given, ids[:, 6:])  # the token before them is prefill's
 
 
@@ -77,8 +77,8 @@ def test_generating_reads_nothing_back_to_the_host(monkeypatch: pytest.MonkeyPat
         recipe = gpt2.torch(torch, Case("gpt2", mode="infer", batch=2, seq=4))
         prompt, _ = recipe.draw()
         given: Any = None
-        for piece in recipe.pieces.values():
-            given = piece.run(recipe.network, prompt, given)
+        for phase in recipe.phases.values():
+            given = phase.run(recipe.network, prompt, given)
     assert (given.shape, given.device.type) == ((2, 32), "meta")
 
 

@@ -1,4 +1,4 @@
-"""The virtual environment, the discriminator and the policy of `venv-ppo` learn, each by its own piece."""
+"""The virtual environment, the discriminator and the policy of `venv-ppo` learn, each by its own phase."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def built(batch: int, seed: int = 1) -> Recipe:
 
 
 def step(recipe: Recipe) -> None:
-    for piece in recipe.pieces.values():
-        piece.run(recipe.network, None, None)
+    for phase in recipe.phases.values():
+        phase.run(recipe.network, None, None)
 
 
-def counted(recipe: Recipe, piece: str) -> int:
-    """Operations of a piece, as torch counts them."""
+def counted(recipe: Recipe, phase: str) -> int:
+    """Operations of a phase, as torch counts them."""
     with FlopCounterMode(display=False) as counter:
-        recipe.pieces[piece].run(recipe.network, None, None)
+        recipe.phases[phase].run(recipe.network, None, None)
     return int(counter.get_total_flops())
 
 
@@ -75,7 +75,7 @@ class Run:
     """What the whole run came to."""
 
     flops: dict[str, int]
-    """Of each piece of its first step."""
+    """Of each phase of its first step."""
     start: dict[str, float]
     first: dict[str, float]
     """After one step."""
@@ -87,18 +87,18 @@ class Run:
 @pytest.fixture(scope="module")
 def whole() -> Run:
     recipe = built(QUICK)
-    assert recipe.proofs is not None
+    assert recipe.checks is not None
 
-    def proofs() -> dict[str, float]:
-        return dict(recipe.proofs(recipe.network))  # type: ignore[misc]
+    def checks() -> dict[str, float]:
+        return dict(recipe.checks(recipe.network))  # type: ignore[misc]
 
-    fresh, start = copy.deepcopy(recipe.network), proofs()
-    flops, first = {piece: counted(recipe, piece) for piece in recipe.pieces}, proofs()
+    fresh, start = copy.deepcopy(recipe.network), checks()
+    flops, first = {phase: counted(recipe, phase) for phase in recipe.phases}, checks()
     for _ in range(STEPS - 1):
         step(recipe)
     pairs = ((fresh, fresh), (recipe.network, fresh), (recipe.network, recipe.network))
     before, untrained, own = (cross_entropy(ours.discriminator, theirs) for ours, theirs in pairs)
-    return Run(flops, start, first, proofs(), (before, untrained, own))
+    return Run(flops, start, first, checks(), (before, untrained, own))
 
 
 def test_one_step_already_lowers_all_that_must_fall(whole: Run) -> None:
@@ -126,16 +126,16 @@ def test_the_policy_costs_a_fraction_of_the_untrained_one_in_the_virtual_environ
 
 def test_its_stated_operations_are_those_that_torch_counts(whole: Run) -> None:
     assert sum(whole.flops.values()) == WORKLOAD.flops(Case("venv-ppo", batch=QUICK))
-    for batch in (7, WORKLOAD.batch):  # on which the policy's piece does not depend
+    for batch in (7, WORKLOAD.batch):  # on which the policy's phase does not depend
         counts = counted(built(batch), "environment") + whole.flops["policy"]
         assert counts == WORKLOAD.flops(Case("venv-ppo", batch=batch))
     assert WORKLOAD.flops(Case("venv-ppo")) == WORKLOAD.flops(Case("venv-ppo", batch=1024))
 
 
 def test_its_items_are_the_transitions_of_its_rollouts() -> None:
-    pieces = built(64).pieces
-    assert {name: piece.items for name, piece in pieces.items()} == {"environment": 5 * 64 * 10, "policy": 2 * 25_600}
-    assert WORKLOAD.items(Case("venv-ppo", batch=64)) == sum(piece.items for piece in pieces.values())
+    phases = built(64).phases
+    assert {name: phase.items for name, phase in phases.items()} == {"environment": 5 * 64 * 10, "policy": 2 * 25_600}
+    assert WORKLOAD.items(Case("venv-ppo", batch=64)) == sum(phase.items for phase in phases.values())
     assert WORKLOAD.items(Case("venv-ppo")) == 5 * 10_240 + 2 * 25_600
 
 
@@ -146,12 +146,12 @@ def test_the_parameters_stated_are_those_of_all_nets() -> None:
     assert sum(sizes.values()) == WORKLOAD.params == 1_003_550
 
 
-def test_each_piece_trains_its_own_nets_and_no_other() -> None:
+def test_each_phase_trains_its_own_nets_and_no_other() -> None:
     recipe = built(16)
     network, ends = recipe.network, {}
 
     def run(name: str) -> None:
-        ends[name] = recipe.pieces[name].run(network, None, None)
+        ends[name] = recipe.phases[name].run(network, None, None)
 
     assert changed(recipe, lambda: run("environment")) == ENVIRONMENT
     assert changed(recipe, lambda: run("policy")) == POLICY
@@ -163,14 +163,14 @@ def test_each_piece_trains_its_own_nets_and_no_other() -> None:
 def test_a_copy_trains_by_itself_and_does_as_the_first_does() -> None:
     recipe = built(16)
     twin = copy.deepcopy(recipe.network)
-    piece = recipe.pieces["environment"]
+    phase = recipe.phases["environment"]
     found = []
     for network in (recipe.network, twin):
         torch.manual_seed(5)
-        piece.run(network, None, None)
+        phase.run(network, None, None)
         found.append([parameter.detach().clone() for parameter in network.parameters()])
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
-    piece.run(twin, None, None)
+    phase.run(twin, None, None)
     now = [parameter.detach() for parameter in recipe.network.parameters()]
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(now, found[0], strict=True))
 
@@ -208,9 +208,9 @@ def test_advantages_are_those_of_the_definition() -> None:
 
 def test_proofs_are_the_same_twice() -> None:
     recipe = built(16)
-    assert recipe.proofs is not None
-    recipe.pieces["environment"].run(recipe.network, None, None)
-    assert recipe.proofs(recipe.network) == recipe.proofs(recipe.network)
+    assert recipe.checks is not None
+    recipe.phases["environment"].run(recipe.network, None, None)
+    assert recipe.checks(recipe.network) == recipe.checks(recipe.network)
 
 
 def test_the_data_set_is_what_its_maker_makes() -> None:

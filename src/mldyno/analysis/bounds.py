@@ -14,7 +14,7 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Record
 from mldyno.units import show_percent, show_seconds
 
-CLEAR = 0.3  # of a roof, from which on it is said to hold a case up
+CLEAR = 0.3  # of a peak, from which on it is said to hold a case up
 WAITS = 0.5  # of a step, from which on copies or data are what it consists of
 SHORT_KERNEL = 20e-6  # s: on average, below which issuing kernels is most of the work
 
@@ -29,7 +29,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Shares:
-    """How much of each roof a case uses; None where that is not known."""
+    """How much of each peak a case uses; None where that is not known."""
 
     compute: float | None
     memory: float | None
@@ -44,22 +44,22 @@ def shares(record: Record) -> Shares | None:
         return None
     step = found.value
 
-    def rate(fact: str, roof: str) -> float | None:
-        work, most = record.facts.get(fact), record.facts.get(roof)
+    def rate(fact: str, peak: str) -> float | None:
+        work, most = record.facts.get(fact), record.facts.get(peak)
         if not isinstance(work, int | float) or not isinstance(most, int | float) or not work or not most:
             return None
         return work / step / most
 
     return Shares(
-        compute=rate("flops_per_step", "roof"),
-        memory=rate("bytes_per_step", "memory_roof"),
-        copy=rate("copied_per_step", "copy_roof"),
+        compute=rate("flops_per_step", "peak_flops"),
+        memory=rate("bytes_per_step", "peak_bandwidth"),
+        copy=rate("copied_per_step", "peak_copy_bandwidth"),
         data=Outcome((record,)).waits_for_data(),
     )
 
 
 def bound(record: Record) -> Bound | None:
-    """What holds the case up; None where there is no time, or nothing is known of roofs."""
+    """What holds the case up; None where there is no time, or nothing is known of peaks."""
     found = shares(record)
     if found is None or found == Shares(None, None, None, None):
         return None
@@ -85,12 +85,12 @@ def _working(record: Record, found: Shares) -> Bound:
     kernel = _kernel_time(record)
     if kernel is not None and kernel < SHORT_KERNEL:
         return Bound("host", f"{told}; a kernel takes {show_seconds(kernel)} on average: issuing them is the work")
-    return Bound("unclear", f"{told}; neither is near its roof")
+    return Bound("unclear", f"{told}; neither is near its peak")
 
 
 def _told(found: Shares) -> str:
     parts = [("arithmetic", found.compute, "matrix products"), ("memory traffic", found.memory, "plain copies")]
-    return ", ".join(f"{what} at {show_percent(share)} of {roof}" for what, share, roof in parts if share is not None)
+    return ", ".join(f"{what} at {show_percent(share)} of {peak}" for what, share, peak in parts if share is not None)
 
 
 def _kernel_time(record: Record) -> float | None:

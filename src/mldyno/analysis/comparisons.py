@@ -1,6 +1,6 @@
 """How much faster one case is than another, how sure that is, and how it was found out.
 
-Paired: both were measured against each other in one run, in meetings. The ratio is the exponential
+Paired: both were measured against each other in one run, in paired comparisons. The ratio is the exponential
 of the mean log-ratio of their rounds. In one process its interval comes from batches of rounds;
 between processes, each of which has a speed of its own, from several fresh pairs of them.
 Archived: they never met; the interval comes from each one's own, and what the machine did in
@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column, in_order
 from mldyno.errors import MldynoError
-from mldyno.intervals import half_width, mean, median, paired
-from mldyno.records import AXES, Company, Record
-from mldyno.shapes import drift
+from mldyno.records import AXES, Pairing, Record
+from mldyno.stats.intervals import half_width, mean, median, paired
+from mldyno.stats.shapes import drift
 
 DELTA = 0.02  # closer than this counts as equivalent
 OWN_SPEED = 0.05  # what one process may be off by itself; several rounds measure it instead
@@ -128,26 +128,27 @@ def compared(found: Pairs) -> list[Comparison]:
 
 def _how_to_meet(base: Outcome, other: Outcome) -> str:
     """What would make two cases of one machine meet, or what helps where they can't."""
-    if base.records[0].facts.get("whole_processes"):
+    if base.records[0].facts.get("end_to_end"):
         return "more --steps of each would tell"
     if base.records[0].run.id != other.records[0].run.id:
         return "measure both in one run, so that they are paired"
-    if base.meetings and other.meetings:
-        return "their meeting failed, or was not one of both; run just these two"
+    if base.pairings and other.pairings:
+        return "their paired comparison failed, or was not one of both; run just these two"
     return "run them with --by and the axis that they differ in, so that they are paired"
 
 
 def _paired(base: Outcome, other: Outcome) -> Comparison | None:
-    """From the meetings of the two, the nearest kind of which there is enough; None where they never met."""
-    held = _meetings(base, other)
-    inside = [logs for company, logs in held if company == "together"]
+    """From the paired comparisons of the two, the nearest kind of which there is enough; None where they never met."""
+    held = _pairings(base, other)
+    inside = [logs for pairing, logs in held if pairing == "interleaved"]
     if inside:
         return _in_one_process(base, other, inside)
-    apart = [(company, mean(logs)) for company, logs in held]
+    apart = [(pairing, mean(logs)) for pairing, logs in held]
     if len(apart) < 2:
         return None
-    kinds = {company for company, _ in apart}
-    how = f"paired, {len(apart)} fresh pairs of processes {'taking turns' if kinds == {'turns'} else 'in alternation'}"
+    kinds = {pairing for pairing, _ in apart}
+    turns = "taking turns" if kinds == {"live-processes"} else "in alternation"
+    how = f"paired, {len(apart)} fresh pairs of processes {turns}"
     centres = [centre for _, centre in apart]
     return _with_interval(base, other, mean(centres), half_width(centres), how, "--repeats", len(apart))
 
@@ -191,31 +192,31 @@ def _advice(log_ratio: float, width: float, more: str, now: int) -> str:
     return f"about {math.ceil(factor)} times the {more} would tell"
 
 
-def _meetings(base: Outcome, other: Outcome) -> list[tuple[Company, list[float]]]:
-    """How both met, and the log-ratios of their rounds, one list for each meeting that came out well."""
-    theirs = {_place(record): record for record in other.meetings}
+def _pairings(base: Outcome, other: Outcome) -> list[tuple[Pairing, list[float]]]:
+    """How both met, and the log-ratios of their rounds, one list for each paired comparison that came out well."""
+    theirs = {_place(record): record for record in other.pairings}
     found = []
-    for record in base.meetings:
+    for record in base.pairings:
         partner = theirs.get(_place(record))
         if partner is None or record.status != "ok" or partner.status != "ok":
             continue
         mine, yours = _rounds(record), _rounds(partner)
         logs = [math.log(mine[number] / yours[number]) for number in mine if number in yours]
         if logs:
-            found.append((record.run.company, logs))
+            found.append((record.run.pairing, logs))
     return found
 
 
 def _place(record: Record) -> tuple[str, int, int, str]:
-    return record.run.id, record.run.round, record.run.group, record.machine.name
+    return record.run.id, record.run.repeat, record.run.group, record.machine.name
 
 
 def _rounds(record: Record) -> dict[int, float]:
     """The time of a step in each round: one block of a round within a process, the median of a turn between them."""
-    paired_ones = [s for s in record.series if (s.metric, s.phase) == ("step_time", "paired") and s.values]
-    if record.run.company == "together":
+    paired_ones = [s for s in record.series if (s.metric, s.stage) == ("step_time", "paired") and s.values]
+    if record.run.pairing == "interleaved":
         return dict(enumerate(value for series in paired_ones for value in series.values))
-    if record.run.company == "alternating":
+    if record.run.pairing == "alternating-processes":
         return {0: median([value for series in paired_ones for value in series.values])} if paired_ones else {}
     return {series.turn: median(series.values) for series in paired_ones if series.turn is not None}
 

@@ -19,8 +19,8 @@ from typing import Any
 from mldyno.analysis.comparisons import Comparison, alike, compare, verdict
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column, in_order
-from mldyno.intervals import mean
 from mldyno.records import AXES, SIZES, WORK
+from mldyno.stats.intervals import mean
 
 WAYS = tuple(axis.name for axis in AXES if axis.name not in WORK)
 WINS = {"faster": 1, "slower": -1}

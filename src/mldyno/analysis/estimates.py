@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mldyno.intervals import batches, half_width, mean, median
 from mldyno.records import Record
+from mldyno.stats.intervals import batches, half_width, mean, median
 
 BATCHES = 10
 
@@ -72,7 +72,7 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
 
 def _by_process(record: Record, values: list[float]) -> list[list[float]]:
     """The values of each process apart: of a command every run was one."""
-    return [[value] for value in values] if record.facts.get("whole_processes") else [values]
+    return [[value] for value in values] if record.facts.get("end_to_end") else [values]
 
 
 def uncontended(ordered: Sequence[float]) -> float | None:

@@ -1,15 +1,15 @@
-"""How quiet a machine is, judged from the times of one fixed piece of work and the system's own counters."""
+"""How quiet a machine is, judged from the times of one fixed phase of work and the system's own counters."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from mldyno import shapes
 from mldyno.analysis.symptoms import Noise, Verdict
-from mldyno.intervals import batch_half_width, batches, mean, median, paired, resemblance, spread
+from mldyno.stats import shapes
+from mldyno.stats.intervals import autocorrelation, batch_half_width, batches, mean, median, paired, spread
 
-PIECE = 20  # blocks whose median is one value of the yardstick
+PIECE = 20  # blocks whose median is one value of the reference kernel
 RUNS = 10  # batches of a run
 SURE = 2.0  # half-widths: a difference of this size is told nearly always, one of a single half-width every other time
 
@@ -21,8 +21,8 @@ VARIATION = (0.03, 0.10)
 
 def judge(values: Sequence[float], seconds: float, waiting: float | None = None, stolen: float | None = None) -> Noise:
     """The verdict on times in s of blocks of the same work; a share that is not counted does not count."""
-    yardstick = [median(piece) for piece in batches(values, max(2, len(values) // PIECE))]
-    variation = spread(yardstick) / mean(yardstick)
+    reference_kernel = [median(phase) for phase in batches(values, max(2, len(values) // PIECE))]
+    variation = spread(reference_kernel) / mean(reference_kernel)
     drift, two = shapes.drift(values), shapes.modes(values)
     change = drift.change if drift else 0.0
     apart = two.slow / two.fast - 1 if two else None
@@ -47,5 +47,5 @@ def _told_in_turns(values: Sequence[float]) -> float | None:
 
 def _told_apart(values: Sequence[float]) -> float | None:
     """As if there were two such runs, one after the other."""
-    width = batch_half_width(values, RUNS) * resemblance(values).widening(RUNS)
+    width = batch_half_width(values, RUNS) * autocorrelation(values).inflation(RUNS)
     return SURE * math.sqrt(2) * width / mean(values) if math.isfinite(width) else None

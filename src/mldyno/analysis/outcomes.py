@@ -12,7 +12,8 @@ from mldyno.errors import UsageError, unknown
 from mldyno.records import Case, Record, Warning_
 
 VALUES = ("step", "throughput", "speedup", "first_step", "time:100steps", "peak_memory")
-OF_SOME = ("roof",)  # values that not every case of steps has
+OF_SOME = ("peak_share",)  # values that not every case of steps has
+RENAMED = {"roof": "peak_share", "yardstick": "reference_time", "lap_time": "window_time"}
 OF_THE_MACHINE = ("virtualised", "on-battery", "low-power", "rosetta")
 _TIME = re.compile(r"^time:([0-9]{1,12})steps$")
 _RATE = re.compile(r"^throughput:([a-z]+)$")
@@ -24,7 +25,7 @@ class Outcome:
 
     records: tuple[Record, ...]
     """Those in which the case was alone."""
-    meetings: tuple[Record, ...] = ()
+    pairings: tuple[Record, ...] = ()
     """Those in which it was measured against others: times for ratios only."""
 
     @property
@@ -78,7 +79,7 @@ class Outcome:
         if not self.good:
             return None
         own = {"step": lambda: self.step, "throughput": self._throughput, "first_step": self._first_step,
-               "roof": self._share_of_roof}  # fmt: skip
+               "peak_share": self._share_of_peak}  # fmt: skip
         if value in own:
             return own[value]()
         if match := _TIME.match(value):
@@ -87,13 +88,13 @@ class Outcome:
         return self._rate_of(match.group(1)) if match else of_metric(self.good, value)
 
     @property
-    def pieces(self) -> list[str]:
+    def phases(self) -> list[str]:
         """What was timed apart from the step, by name."""
-        return [name for name in str(self.records[0].facts.get("pieces") or "").split(", ") if name]
+        return [name for name in str(self.records[0].facts.get("phases") or "").split(", ") if name]
 
-    def _rate_of(self, piece: str) -> Estimate | None:
+    def _rate_of(self, phase: str) -> Estimate | None:
         """Items a second of what was timed apart."""
-        time, items = of_metric(self.good, f"{piece}_time"), self.good[0].facts.get(f"{piece}_items")
+        time, items = of_metric(self.good, f"{phase}_time"), self.good[0].facts.get(f"{phase}_items")
         return time.inverse(items, "1/s") if time is not None and isinstance(items, int) else None
 
     def waits_for_data(self) -> float | None:
@@ -113,13 +114,13 @@ class Outcome:
             return None
         return step.inverse(items, "1/s")
 
-    def _share_of_roof(self) -> Estimate | None:
+    def _share_of_peak(self) -> Estimate | None:
         """Floating-point operations a second, as a share of those in plain products on the same device."""
         step = self.step
-        flops, roof = (self.good[0].facts.get(name) for name in ("flops_per_step", "roof"))
-        if step is None or not isinstance(flops, int | float) or not isinstance(roof, int | float) or not roof:
+        flops, peak = (self.good[0].facts.get(name) for name in ("flops_per_step", "peak_flops"))
+        if step is None or not isinstance(flops, int | float) or not isinstance(peak, int | float) or not peak:
             return None
-        return step.inverse(flops / roof, "1") if flops else None
+        return step.inverse(flops / peak, "1") if flops else None
 
     def _time_of(self, steps: int) -> Estimate | None:
         loop = of_metric(self.good, "loop_time")
@@ -134,18 +135,20 @@ def of_steps(value: str) -> bool:
     return value in VALUES or value.startswith("time:")
 
 
-def check_value(value: str, metrics: Iterable[str]) -> None:
-    """Raise unless the value is one that can be shown."""
+def known_value(word: str, metrics: Iterable[str]) -> str:
+    """The value that a word means; raises unless it is one that can be shown."""
+    value = RENAMED.get(word, word)
     if value.startswith("time:"):
         match = _TIME.match(value)
         if not match or int(match.group(1)) == 0:
             raise UsageError(f"'{value[:40]}' is not a time of steps; write it as time:100steps.")
-        return
+        return value
     named = sorted(set(metrics))
     rates = [f"throughput:{name.removesuffix('_time')}" for name in named if name.endswith("_time")]
     possible = [*VALUES, *OF_SOME, *(name for name in (*named, *rates) if name not in ("step_time", *VALUES))]
     if value not in possible:
         raise unknown("value", value, possible)
+    return value
 
 
 def outcomes(records: Sequence[Record]) -> list[Outcome]:

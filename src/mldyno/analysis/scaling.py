@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from mldyno.analysis.comparisons import OWN_SPEED, SEVERAL, alike, compare
 from mldyno.analysis.estimates import BATCHES, Estimate
 from mldyno.analysis.outcomes import Outcome
-from mldyno.intervals import mean, student_t
+from mldyno.stats.intervals import mean, student_t
 
 BEND = 0.05  # exponents that are no further apart count as one
 

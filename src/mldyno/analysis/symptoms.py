@@ -130,7 +130,7 @@ class Noise:
     seconds: float
     verdict: Verdict
     variation: float
-    """Standard deviation of the yardstick over its mean."""
+    """Standard deviation of the reference kernel over its mean."""
     drift: float = 0.0
     two_speeds: float | None = None
     """By how much the slower of two speeds is slower; None where there is one."""

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mldyno.analysis.beside import same_work
 from mldyno.analysis.comparisons import Comparison, Mean, along, compared, geometric_mean
 from mldyno.analysis.copying import CopyCost, copy_costs
 from mldyno.analysis.crossover import Crossover, crossovers
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.precisions import PLAIN
+from mldyno.analysis.published import same_work
 from mldyno.records import Case
 
 HOST = "cpu"
@@ -102,7 +102,7 @@ def _references(ours: Sequence[Outcome], published: Sequence[Outcome]) -> tuple[
     reader wants to know what there is to gain.
     """
     found: dict[str, list[Comparison]] = {}
-    real = [one for one in ours if not one.records[0].facts.get("virtual_time")]
+    real = [one for one in ours if not one.records[0].facts.get("fake_time")]
     for one in compared(same_work([one for one in real if one.case.device != HOST] or real, published)):
         found.setdefault(one.other.case.id, []).append(one)
     return tuple(tuple(sorted(several, key=lambda one: -one.ratio)) for several in found.values())

@@ -9,7 +9,7 @@ from mldyno.analysis.comparisons import between_machines
 from mldyno.cli.options import json_option, print_json, store_option
 from mldyno.errors import MldynoError
 from mldyno.views.answers import answer_section, answers_json
-from mldyno.views.words import comparison_json, footers, mean_json, mean_sentence, sentence
+from mldyno.views.sentences import comparison_json, footers, mean_json, mean_sentence, sentence
 
 
 @click.command("compare")

@@ -8,13 +8,13 @@ import click
 
 from mldyno import api
 from mldyno.cli.axis_options import axes_of, axis_options
-from mldyno.cli.measuring import course_options, effort_options, preview, watched
+from mldyno.cli.measuring import effort_options, preview, run_options, watched
 from mldyno.cli.options import complete_targets, json_option, print_json, store_option
 from mldyno.errors import NOT_ALL_OK, OK
 from mldyno.plan import MOST_PER_DOUBLING
 from mldyno.store import Store
 from mldyno.views.answers import answer_section, answers_json, crossover_table
-from mldyno.views.words import trust_lines
+from mldyno.views.sentences import trust_lines
 
 
 @click.command("crossover")
@@ -31,7 +31,7 @@ from mldyno.views.words import trust_lines
 )
 @axis_options()
 @effort_options
-@course_options
+@run_options
 @store_option
 @json_option
 def command(

@@ -16,7 +16,7 @@ from mldyno.views.doctor import report
 @click.command("doctor")
 @click.option("--quick", is_flag=True, help="A few seconds: no noise test, no threads, nothing compiled.")
 @click.option("--noise", type=DURATION, metavar="TIME", help="Listen for noise so long (60s; none with --quick).")
-@click.option("--framework", help="Look only at this one: torch, or fake for a rehearsal.")
+@click.option("--framework", help="Look only at this one: torch, or fake for the fake framework.")
 @store_option
 @json_option
 def command(quick: bool, noise: float | None, framework: str | None, store: str | None, as_json: bool) -> None:

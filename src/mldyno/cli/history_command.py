@@ -6,8 +6,8 @@ import click
 
 from mldyno import api
 from mldyno.cli.options import json_option, print_json, store_option
+from mldyno.views.sentences import headline
 from mldyno.views.tables import aligned
-from mldyno.views.words import headline
 
 
 @click.command("history")

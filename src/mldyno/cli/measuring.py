@@ -54,7 +54,7 @@ _LOUDNESS = (
     click.option("-q", "--quiet", "loudness", flag_value="quiet", help="Say nothing while it runs."),
     click.option("-v", "--verbose", "loudness", flag_value="verbose", help="Say more of each case as it ends."),
 )
-_COURSE = (
+_GOING_ON = (
     click.option("--resume", is_flag=True, help="Go on with the last run that did not end; runs only what is missing."),
     click.option(
         "--dry-run", is_flag=True, help="Show the cases, their time and memory, and what can't fit; run nothing."
@@ -67,9 +67,9 @@ def effort_options(command: F) -> F:
     return _with(command, _EFFORT)
 
 
-def course_options(command: F) -> F:
+def run_options(command: F) -> F:
     """Whether a run goes on with an older one, or is only looked at; and how much it says meanwhile."""
-    return loudness_options(_with(command, _COURSE))
+    return loudness_options(_with(command, _GOING_ON))
 
 
 def loudness_options(command: F) -> F:
@@ -107,7 +107,7 @@ def watched(
 def preview(plan: Plan, store: Store, as_json: bool) -> int:
     """What a plan will take, without running it."""
     with CountedBar("looking at the cases") as looked:
-        forecasts = api.foretell(plan, store, looked)
+        forecasts = api.dry_run(plan, store, looked)
     if as_json:
         cases = [{"id": f.case.id, "seconds": f.seconds, "known": f.known, "memory": f.memory, "fits": f.fits,
                   "note": f.note} for f in forecasts]  # fmt: skip

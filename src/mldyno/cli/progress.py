@@ -15,14 +15,13 @@ import click
 
 from mldyno.api import Forecast
 from mldyno.plan import Plan
-from mldyno.records import Case, Company, Record
+from mldyno.records import Case, Pairing, Record
 from mldyno.runner.events import Listener
 from mldyno.runner.interrupts import Interrupted
 from mldyno.runner.time_left import TimeLeft
-from mldyno.store.codec import encode
 from mldyno.units import show_bytes, show_percent, show_seconds
-from mldyno.views.story import details
-from mldyno.views.words import COMPANY, headline
+from mldyno.views.record_text import details
+from mldyno.views.sentences import PAIRING, headline
 
 REDRAW = 0.5  # s
 NARROW = 60  # columns
@@ -80,9 +79,9 @@ class CountedBar:
             self._bar.refresh()
 
 
-def meeting_line(cases: Sequence[Case], company: Company) -> str:
+def pairing_line(cases: Sequence[Case], pairing: Pairing) -> str:
     """Which cases are measured against each other, and how."""
-    return f"{len(cases)} cases against each other, {COMPANY[company]}: {', '.join(case.id for case in cases)}"
+    return f"{len(cases)} cases against each other, {PAIRING[pairing]}: {', '.join(case.id for case in cases)}"
 
 
 class PlainLines(Listener):
@@ -110,10 +109,10 @@ class PlainLines(Listener):
         """Note where the run stands."""
         self.left.reached(case, number)
 
-    def meeting_started(self, cases: Sequence[Case], number: int, company: Company) -> None:
-        """Say which cases are measured against each other, once for all their meetings in a round."""
-        self.left.reached(cases[0], number, meeting=True)
-        self._once(meeting_line(cases, company))
+    def pairing_started(self, cases: Sequence[Case], number: int, pairing: Pairing) -> None:
+        """Say which cases are measured against each other, once for all their paired comparisons in a round."""
+        self.left.reached(cases[0], number, pairing=True)
+        self._once(pairing_line(cases, pairing))
 
     def _once(self, line: str) -> None:
         if line != self.told:
@@ -122,7 +121,7 @@ class PlainLines(Listener):
 
     def case_ended(self, record: Record) -> None:
         """Say what came of it, and how long the rest takes."""
-        self.todo.discard((record.case.id, record.run.round))
+        self.todo.discard((record.case.id, record.run.repeat))
         if record.alone or record.status != "ok":
             self.say(f"{record.case.id}: {headline(record)}{self._time_left()}")
             for line in details(record) if self.verbose and record.alone else ():
@@ -170,9 +169,9 @@ class Bars(PlainLines):
         super().case_started(case, number)
         self._draw(case.id, "setting up", force=True)
 
-    def meeting_started(self, cases: Sequence[Case], number: int, company: Company) -> None:
+    def pairing_started(self, cases: Sequence[Case], number: int, pairing: Pairing) -> None:
         """Name the work that is done in several ways."""
-        super().meeting_started(cases, number, company)
+        super().pairing_started(cases, number, pairing)
         self._draw(f"{len(cases)} against each other: {cases[0].id}", "setting up", force=True)
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
@@ -212,12 +211,12 @@ class JsonLines(Listener):
     def __init__(self, beside: Listener) -> None:
         self._beside = beside
         self.begin, self.fetching = beside.begin, beside.fetching  # type: ignore[method-assign]
-        self.case_started, self.meeting_started = beside.case_started, beside.meeting_started  # type: ignore[method-assign]
+        self.case_started, self.pairing_started = beside.case_started, beside.pairing_started  # type: ignore[method-assign]
 
     def case_ended(self, record: Record) -> None:
         """Print the record."""
         self._beside.case_ended(record)
-        click.echo(encode(record))
+        click.echo(record.text)
 
 
 def listener_for(plan: Plan, forecasts: Sequence[Forecast], as_json: bool, loudness: str) -> Listener:

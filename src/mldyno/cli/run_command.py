@@ -8,16 +8,16 @@ import click
 
 from mldyno import api
 from mldyno.cli.axis_options import axes_of, axis_options
-from mldyno.cli.measuring import course_options, effort_options, preview, watched
+from mldyno.cli.measuring import effort_options, preview, run_options, watched
 from mldyno.cli.options import complete_targets, store_option
 from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan
 from mldyno.records import axis_named
 from mldyno.store import Store
 from mldyno.views.answers import answer_section
-from mldyno.views.apart import apart_lines
+from mldyno.views.phases import phase_lines
+from mldyno.views.sentences import sentence, trust_lines
 from mldyno.views.tables import render
-from mldyno.views.words import sentence, trust_lines
 
 BEHIND_DASHES = "mldyno.command"
 
@@ -39,7 +39,7 @@ class RunCommand(click.Command):
 @axis_options()
 @effort_options
 @click.option("--by", metavar="AXIS", help="Compare the cases along this axis at the end.")
-@course_options
+@run_options
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print each record as one line of JSON.")
 @click.pass_context
@@ -100,7 +100,7 @@ def tell(results: api.Results, axis: str | None, store: Store) -> None:
     """The results as a table, comparisons where asked for, what they say; those of a suite among published ones."""
     click.echo(render(results.table(rows=("workload", "mode", "batch"), cols=("device",)), "terminal"))
     click.echo()
-    for line in [*apart_lines(results.outcomes), *trust_lines(results.outcomes)]:
+    for line in [*phase_lines(results.outcomes), *trust_lines(results.outcomes)]:
         click.echo(line)
     if axis:
         click.echo()

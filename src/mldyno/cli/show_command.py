@@ -8,8 +8,7 @@ import click
 
 from mldyno import api
 from mldyno.cli.options import json_option, print_json, store_option
-from mldyno.store.codec import encode
-from mldyno.views.story import story
+from mldyno.views.record_text import record_text
 
 
 @click.command("show")
@@ -26,6 +25,6 @@ def command(what: str, store: str | None, as_json: bool) -> None:
     """
     found = api.show(what, store)
     if as_json:
-        print_json({"records": [json.loads(encode(record)) for record in found]})
+        print_json({"records": [json.loads(record.text) for record in found]})
         return
-    click.echo("\n\n".join(story(record) for record in found))
+    click.echo("\n\n".join(record_text(record) for record in found))

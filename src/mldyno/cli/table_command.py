@@ -24,7 +24,7 @@ from mldyno.views.tables import FORMATS
 )
 @click.option(
     "--value",
-    help="step (the default), throughput, throughput:PIECE, speedup, time:100steps, first_step, roof, or any metric.",
+    help="step (the default), throughput, throughput:PHASE, speedup, time:100steps, peak_share, or any metric.",
 )
 @click.option("--by", metavar="AXIS", help="Show the speed-up along this axis.")
 @click.option(

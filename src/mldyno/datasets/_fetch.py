@@ -33,7 +33,7 @@ PATIENCE = 10.0  # s until a mirror has answered, and between two pieces of what
 WINDOW = 15.0  # s over which the pace is taken
 QUICK, SLOWEST = 128 << 10, 4 << 10  # B/s that a mirror must keep up: in the first round, and in later ones
 ROUNDS = 10  # times that the mirrors are asked, as long as more keeps coming
-PIECE = 1 << 18  # B taken at a time at most
+CHUNK = 1 << 18  # B taken at a time at most
 
 
 class MirrorFailed(Exception):
@@ -67,12 +67,12 @@ class Part:
         """Whether it is the archive, to the last bit."""
         return self.size == self.archive.size and self._digest.hexdigest() == self.archive.sha256
 
-    def add(self, piece: bytes) -> None:
+    def add(self, chunk: bytes) -> None:
         """So much more has come."""
-        self._file.write(piece)
-        self._digest.update(piece)
-        self.size += len(piece)
-        self.received += len(piece)
+        self._file.write(chunk)
+        self._digest.update(chunk)
+        self.size += len(chunk)
+        self.received += len(chunk)
 
     def restart(self) -> None:
         """Forget what has come."""
@@ -137,9 +137,9 @@ def fetch(archive: Archive, place: Path, mirrors: Sequence[str], progress: Progr
 def _digest(file: BinaryIO) -> tuple[hashlib._Hash, int]:
     """The SHA-256 of the rest of a file, open to be carried on, and its length in B."""
     digest, size = hashlib.sha256(), 0
-    while piece := file.read(PIECE):
-        digest.update(piece)
-        size += len(piece)
+    while chunk := file.read(CHUNK):
+        digest.update(chunk)
+        size += len(chunk)
     return digest, size
 
 
@@ -168,8 +168,8 @@ def _take(address: str, part: Part, pace: int, tally: Tally) -> None:
     if part.size < whole:
         with _answer(address, part.size) as answer:
             promised, had = _begin(answer, part), part.size
-            for piece in _pieces(answer, pace):
-                part.add(piece)
+            for chunk in _chunks(answer, pace):
+                part.add(chunk)
                 tally.reach(part.size)
                 if part.size > whole:
                     break
@@ -234,18 +234,18 @@ def _begin(answer: http.client.HTTPResponse, part: Part) -> bool:
     return promised is not None
 
 
-def _pieces(answer: http.client.HTTPResponse, pace: int) -> Iterator[bytes]:
+def _chunks(answer: http.client.HTTPResponse, pace: int) -> Iterator[bytes]:
     """What a mirror sends, as long as it keeps up so many B/s."""
     since, count = time.monotonic(), 0
     while True:
         try:
-            piece = answer.read1(PIECE)
+            chunk = answer.read1(CHUNK)
         except (OSError, http.client.HTTPException) as error:
             raise MirrorFailed(_words(error), again=True) from None
-        if not piece:
+        if not chunk:
             return
-        yield piece
-        count += len(piece)
+        yield chunk
+        count += len(chunk)
         passed = time.monotonic() - since
         if passed >= WINDOW:
             if count < pace * passed:

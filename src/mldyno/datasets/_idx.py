@@ -46,12 +46,12 @@ def unpack(source: Path, target: Path, shape: tuple[int, ...], wrote: Callable[[
             raise BadFile(source, f"lacks {lacking:,} B" if lacking else "goes on after its last item")
 
 
-def write(path: Path, shape: tuple[int, ...], pieces: Iterable[bytes], wrote: Callable[[int], None]) -> None:
+def write(path: Path, shape: tuple[int, ...], chunks: Iterable[bytes], wrote: Callable[[int], None]) -> None:
     """Write a file of that shape from its bytes in pieces."""
     with open(path, "xb") as file:
-        for piece in itertools.chain([header(shape)], pieces):
-            file.write(piece)
-            wrote(len(piece))
+        for chunk in itertools.chain([header(shape)], chunks):
+            file.write(chunk)
+            wrote(len(chunk))
 
 
 def _check(path: Path, start: bytes, shape: tuple[int, ...]) -> None:

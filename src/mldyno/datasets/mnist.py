@@ -39,8 +39,8 @@ def generate(folder: Path, wrote: Callable[[int], None]) -> None:
     for split, count in COUNTS.items():
         labels = _synthetic.labels(f"mnist {split}", count, CLASSES)
         blocks = _synthetic.items(f"mnist {split}", labels, looks, SIDE * SIDE)
-        for name, pieces in ((IMAGES, map(b"".join, blocks)), (LABELS, [labels])):
-            _idx.write(folder / name.format(split), SHAPES[name.format(split)], pieces, wrote)
+        for name, chunks in ((IMAGES, map(b"".join, blocks)), (LABELS, [labels])):
+            _idx.write(folder / name.format(split), SHAPES[name.format(split)], chunks, wrote)
 
 
 def read(folder: Path) -> tuple[Split, Split]:

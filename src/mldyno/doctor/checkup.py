@@ -12,12 +12,12 @@ from mldyno import plugins
 from mldyno.analysis.symptoms import Checkup, Facts, Installed, Kept, Threads, Tried
 from mldyno.doctor import facts, features, noise, threads
 from mldyno.errors import MldynoError
-from mldyno.measure import spin
 from mldyno.meters import throttling
 from mldyno.records import Device
 from mldyno.runner.interrupts import Interrupts
 from mldyno.runner.probing import probe
 from mldyno.store import Query, Store
+from mldyno.timing import spin
 
 NOISE = 60.0  # s
 SPIN = 0.5  # s that all cores are tried for
@@ -73,7 +73,7 @@ class Parts:
         return found
 
     def begin(self, part: str, detail: str = "", done: float = 0.0) -> None:
-        """A part begins, or a piece of it, of which a share is done already."""
+        """A part begins, or a phase of it, of which a share is done already."""
         seconds = self._seconds()
         later = list(seconds)[list(seconds).index(part) + 1 :]
         left = (1 - done) * seconds[part] + sum(seconds[name] for name in later)

@@ -15,8 +15,8 @@ from mldyno import machine as machines
 from mldyno.analysis.symptoms import Facts, Gpu
 from mldyno.meters import throttling
 from mldyno.records import Machine
-from mldyno.tools import ask, attempt, read
-from mldyno.worker.opened import ENV_THAT_MATTERS, translated
+from mldyno.system_queries import ask, attempt, read
+from mldyno.worker.session import ENV_THAT_MATTERS, translated
 
 PACKAGES = ("torch", "tensorflow", "tensorflow-macos", "tensorflow-metal", "jax", "jax-metal", "mlx")
 NODES = ("nvidia[0-9]*", "kfd", "dxg", "dri/renderD*")

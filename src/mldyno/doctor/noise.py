@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from mldyno.analysis.noise import judge
 from mldyno.analysis.symptoms import Noise
-from mldyno.measure import clock
-from mldyno.measure.blocks import Blocks, Steps
-from mldyno.measure.stretch import stretch
 from mldyno.meters.contention import Contention
-from mldyno.worker.laps import Laps
+from mldyno.timing import clock
+from mldyno.timing.blocks import Blocks, Steps
+from mldyno.timing.stretch import stretch
+from mldyno.worker.windows import Windows
 
 CHUNK = bytes(range(256)) * 256  # 64 KiB: less than 1 ms on any machine, and it stays in the core's own cache
 LOOK = 20_000_000  # ns between two looks at anything but the work
@@ -44,32 +44,32 @@ def listen(
     blocks.fit(min(blocks.time(1) for _ in range(9)))
     meter = Contention()
     meter.start()
-    laps = Laps((meter,), take_time, lambda: None)
+    windows = Windows((meter,), take_time, lambda: None)
 
     def between(values: list[float], now: int) -> int:
-        laps.look(now)
+        windows.look(now)
         look()
         return take_time() + LOOK
 
-    laps.begin()
+    windows.begin()
     values, _ = stretch(blocks, seconds, None, between)
     if len(values) < FEWEST:
         values += stretch(blocks, 0.0, FEWEST * blocks.size, between)[0]
-    laps.end()
+    windows.end()
     gained = {series.metric: sum(series.values) for series in meter.stop()}
     return judge(values, seconds, _waiting(gained), _stolen(gained))
 
 
 def _waiting(gained: dict[str, float]) -> float | None:
     """Share of the time that the work had no core: as the system counts it, else what it did not run."""
-    if not gained.get("lap_time"):
+    if not gained.get("window_time"):
         return None
     if "run_delay" in gained:
         return gained["run_delay"] / max(1e-9, gained["run_delay"] + gained["cpu_time"])
-    return max(0.0, 1 - gained["cpu_time"] / gained["lap_time"])
+    return max(0.0, 1 - gained["cpu_time"] / gained["window_time"])
 
 
 def _stolen(gained: dict[str, float]) -> float | None:
     """Share of all cores' time that the host of a virtual machine took."""
-    whole = gained.get("lap_time", 0.0) * (os.cpu_count() or 1)
+    whole = gained.get("window_time", 0.0) * (os.cpu_count() or 1)
     return gained["stolen_time"] / whole if whole and "stolen_time" in gained else None

@@ -14,9 +14,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 
 from mldyno.analysis.symptoms import Setting, Threads
-from mldyno.intervals import half_width, mean, median
 from mldyno.records import Case
 from mldyno.runner.worker_process import Ended, WorkerProcess
+from mldyno.stats.intervals import half_width, mean, median
 
 SETS = 4  # of fresh processes
 TURNS = 4  # of each process

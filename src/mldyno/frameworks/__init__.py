@@ -32,7 +32,7 @@ class Trial:
 
 
 class Kernel(Protocol):
-    """A fixed piece of work on a device, against which other work is held."""
+    """A fixed phase of work on a device, against which other work is held."""
 
     work: float
     """What one step does: floating-point operations, or bytes that it moves."""
@@ -55,7 +55,7 @@ class Program(Protocol):
         """What else has come up that a record should tell, such as the accuracy after an epoch."""
 
     @property
-    def pieces(self) -> Mapping[str, int]:
+    def phases(self) -> Mapping[str, int]:
         """What can be timed apart from the step, in this order, and the items in it."""
 
     def run(self, steps: int) -> None:
@@ -67,14 +67,14 @@ class Program(Protocol):
     def device_time(self, steps: int) -> float | None:
         """Time in s of that many steps by the device's own events; None where it has none."""
 
-    def causes(self) -> tuple[int, ...]:
+    def steady_counters(self) -> tuple[int, ...]:
         """Counters that stand still in the steady state: graphs compiled, device memory reserved."""
 
-    def run_piece(self, name: str) -> None:
-        """Issue one of the pieces."""
+    def run_phase(self, name: str) -> None:
+        """Issue one of the phases."""
 
     def counts(self) -> dict[str, int]:
-        """Kernels, host reads and bytes moved of a step, which is run once more; empty where they are not known."""
+        """Kernels, device-to-host syncs and bytes moved of a step, which is run once more; empty where not known."""
 
     def first_losses(self) -> Mapping[str, float] | None:
         """Training: what must fall by name, as it was in the first step or right after it; None in inference."""
@@ -82,7 +82,7 @@ class Program(Protocol):
     def losses(self) -> Mapping[str, float] | None:
         """Training: the same now, such as the loss on one fixed batch; None in inference."""
 
-    def learn(self) -> None:
+    def check_step(self) -> None:
         """Training: one step that brings these down."""
 
     def precision_flaw(self) -> str:
@@ -139,7 +139,7 @@ class Framework(Protocol):
     def open(self, case: Case, build: Callable[..., Any] | None, data: Opened | None = None) -> Program:
         """Build the case; `build` is the workload's own function for this framework, `data` its data set, if any."""
 
-    def foresee(self, case: Case, build: Callable[..., Any] | None) -> int | None:
+    def forecast_memory(self, case: Case, build: Callable[..., Any] | None) -> int | None:
         """Memory in B that the case will need on its device, without taking it; None where that can't be told."""
 
     layouts: tuple[str, ...]
@@ -151,7 +151,7 @@ class Framework(Protocol):
         Raises Unsupported where the framework has no products.
         """
 
-    def hold(self, case: Case, size: int) -> object:
+    def allocate(self, case: Case, size: int) -> object:
         """Memory of so many B on the case's device, held as long as what is returned.
 
         Raises the framework's own error where there is not so much.

@@ -1,4 +1,4 @@
-"""How many kernels a piece of PyTorch work issues, what these move, and how often it reads back to the host."""
+"""How many kernels a phase of PyTorch work issues, what these move, and how often it reads back to the host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass
 class Counts:
-    """What a piece of work does on its device."""
+    """What a phase of work does on its device."""
 
     kernels: int = 0
     reads: int = 0
@@ -22,7 +22,7 @@ class Counts:
 
 
 def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -> Counts:
-    """Kernels, host reads and bytes of the work on a device; it is done once.
+    """Kernels, device-to-host syncs and bytes of the work on a device; it is done once.
 
     Views move no data and do not count. Nor does what an optimiser reads of its own step counters: these lie on
     the host, whatever the device.

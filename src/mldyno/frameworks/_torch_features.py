@@ -55,7 +55,7 @@ def _matrices(torch: ModuleType, kind: Any) -> Tensors:
     return _normal(torch, kind, (SIZE, SIZE), (SIZE, SIZE))
 
 
-def _whole_numbers(torch: ModuleType, kind: Any) -> Tensors:
+def _integers(torch: ModuleType, kind: Any) -> Tensors:
     chance = torch.Generator().manual_seed(SEED)
     return tuple(torch.randint(-100, 100, (SIZE, SIZE), generator=chance, dtype=kind) for _ in range(2))
 
@@ -164,7 +164,7 @@ FEATURES: dict[str, Feature] = {
     "bf16": Feature("bfloat16", _matrices, _product, 5e-2),
     "fp64": Feature("float64", _matrices, _product, 1e-12),
     "complex64": Feature("complex64", _matrices, _product, 1e-4),
-    "int8": Feature("int8", _whole_numbers, _product_of_bytes, 0.0, _product),
+    "int8": Feature("int8", _integers, _product_of_bytes, 0.0, _product),
     "autocast-fp16": Feature("float32", _matrices, _autocast("float16"), 1e-2, _product),
     "autocast-bf16": Feature("float32", _matrices, _autocast("bfloat16"), 5e-2, _product),
     "attention": Feature("float32", _heads, _attention, 1e-3),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks._torch_precision import Way
+from mldyno.frameworks._torch_precision import PrecisionPolicy
 
 if TYPE_CHECKING:
     from mldyno.frameworks._torch_program import Build
@@ -23,16 +23,18 @@ def peak(torch: ModuleType, case: Case, build: Build) -> int:
     On the CPU the model is built in fp32 and then cast, which counts; other devices get it as it is then.
     """
     training = case.mode == "train"
-    way = Way(torch, case, torch.device("meta"))
+    policy = PrecisionPolicy(torch, case, torch.device("meta"))
     made: list[Any] = []
 
     def network() -> None:
         recipe = build(torch, case)
-        made.extend((recipe, way.cast(recipe.network).train(training)))
+        made.extend((recipe, policy.cast(recipe.network).train(training)))
 
     def steps() -> None:
         recipe, network = made
-        pool = [(way.ready(inputs), way.ready(targets)) for inputs, targets in (recipe.draw() for _ in range(POOL))]
+        pool = [
+            (policy.ready(inputs), policy.ready(targets)) for inputs, targets in (recipe.draw() for _ in range(POOL))
+        ]
         optimiser: Any = recipe.optimiser(network.parameters()) if training else None
         for (inputs, targets), _ in zip(pool, range(STEPS), strict=False):
             if training:
@@ -50,11 +52,11 @@ def peak(torch: ModuleType, case: Case, build: Build) -> int:
 
 
 def _infer(recipe: Any, network: Any, inputs: Any) -> None:
-    if not recipe.pieces:
+    if not recipe.phases:
         network(inputs)
     carried = None
-    for piece in recipe.pieces.values():
-        carried = piece.run(network, inputs, carried)
+    for phase in recipe.phases.values():
+        carried = phase.run(network, inputs, carried)
 
 
 def _highest(torch: ModuleType, work: Callable[[], None], there: Iterable[Any]) -> int:
@@ -68,7 +70,7 @@ def _highest(torch: ModuleType, work: Callable[[], None], there: Iterable[Any]) 
     sizes: dict[int, int] = {}
     alive = highest = 0
 
-    def hold(storage: Any) -> None:
+    def allocate(storage: Any) -> None:
         nonlocal alive, highest
         key = storage._cdata
         if key not in sizes:
@@ -88,11 +90,11 @@ def _highest(torch: ModuleType, work: Callable[[], None], there: Iterable[Any]) 
             result = func(*args, **(kwargs or {}))
             for one in tree_leaves(result):
                 if isinstance(one, torch.Tensor):
-                    hold(one.untyped_storage())
+                    allocate(one.untyped_storage())
             return result
 
     for tensor in there:
-        hold(tensor.untyped_storage())
+        allocate(tensor.untyped_storage())
     with Watch():
         work()
     return highest

@@ -30,7 +30,7 @@ TOLERANCE = {
 TRIAL = 256  # size of the product that shows whether a device has TF32
 
 
-class Way:
+class PrecisionPolicy:
     """How the numbers of a case are handled on its device."""
 
     def __init__(self, torch: ModuleType, case: Case, device: Any) -> None:
@@ -130,7 +130,7 @@ def products(torch: ModuleType, work: Callable[[], Any]) -> dict[str, int]:
     return dict(found)
 
 
-def descend(loss: Any, optimiser: Any, scaler: Any) -> None:
+def backward_and_step(loss: Any, optimiser: Any, scaler: Any) -> None:
     """The way back, and the optimiser's step if one is given.
 
     A scaler leaves a step out where the scaled gradients overflowed, and scales less from then on.

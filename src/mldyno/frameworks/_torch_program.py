@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mldyno.frameworks import Unsupported, _torch_places
 from mldyno.frameworks._torch_counts import count_operations
 from mldyno.frameworks._torch_loader import Loader
-from mldyno.frameworks._torch_precision import TOLERANCE, Way, descend
+from mldyno.frameworks._torch_precision import TOLERANCE, PrecisionPolicy, backward_and_step
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
@@ -25,8 +25,8 @@ UPDATES, MOST_TRIES = 3, 24  # updates after which losses are compared, and step
 Batch = tuple[Any, Any]
 
 
-class Piece(Protocol):
-    """The shape of a piece of a step, as this file uses it."""
+class Phase(Protocol):
+    """The shape of a phase of a step, as this file uses it."""
 
     run: Callable[[Any, Any, Any], Any]
     items: int
@@ -40,8 +40,8 @@ class Recipe(Protocol):
     loss: Callable[[Any, Any], Any]
     optimiser: Callable[[Any], Any]
     updates: bool
-    pieces: Mapping[str, Piece]
-    proofs: Callable[[Any], Mapping[str, float]] | None
+    phases: Mapping[str, Phase]
+    checks: Callable[[Any], Mapping[str, float]] | None
 
 
 Build = Callable[[ModuleType, "Case"], Recipe]
@@ -68,19 +68,19 @@ class TorchProgram:
         self.training = case.mode == "train"
         self.copies = case.placement != "device"
         self.returns = case.placement == "roundtrip"
-        self.way = Way(torch, case, self.device)
+        self.policy = PrecisionPolicy(torch, case, self.device)
         self.build = build
         self.recipe = recipe = self._fresh()
-        self._check_pieces()
+        self._check_phases()
         self.loader = None if data is None else Loader(torch, data, case.batch or 1, self.training)
         pool = [recipe.draw() for _ in range(POOL)] if self.loader is None else [self.loader.first()]
         self.network = self._on_device(recipe.network)
         self.params = sum(p.numel() for p in self.network.parameters())
         self.fixed = self._placed(pool[0])
         self.optimiser: Any = self._optimiser(self.network) if self.training else None
-        self.scaler = self.way.scaler() if self.training else None
+        self.scaler = self.policy.scaler() if self.training else None
         self.forward = self._compiled(self.network)
-        self.passed, self.inferred = self._pass(self.forward), self.way.around(self.forward)
+        self.passed, self.inferred = self._pass(self.forward), self.policy.around(self.forward)
         self.batches = self._stream(pool)
         self.output: Any = None
         self.carried: Any = None
@@ -94,16 +94,16 @@ class TorchProgram:
         self.torch.manual_seed(SEED)
         return self.build(self.torch, self.case)
 
-    def _check_pieces(self) -> None:
+    def _check_phases(self) -> None:
         """What a step that is more than a pass can't be: it has optimisers of its own, or shapes that change."""
-        several = ", ".join(self.recipe.pieces)
+        several = ", ".join(self.recipe.phases)
         if several and self.case.compile:
-            raise Unsupported(f"a step of it is made of pieces ({several}) of changing shapes, not compiled as one")
-        if several and self.training and self.way.precision == "amp-fp16":
-            raise Unsupported(f"its pieces ({several}) have optimisers of their own, which no gradient scaler serves")
+            raise Unsupported(f"a step of it is made of phases ({several}) of changing shapes, not compiled as one")
+        if several and self.training and self.policy.precision == "amp-fp16":
+            raise Unsupported(f"its phases ({several}) have optimisers of their own, which no gradient scaler serves")
 
     def _on_device(self, network: Any) -> Any:
-        return self.way.cast(network).to(self.device).train(self.training)
+        return self.policy.cast(network).to(self.device).train(self.training)
 
     def _optimiser(self, network: Any) -> Any:
         return self.recipe.optimiser(network.parameters())
@@ -119,18 +119,20 @@ class TorchProgram:
             output = forward(inputs)
             return output, loss(output, targets)
 
-        return self.way.around(passed)
+        return self.policy.around(passed)
 
     def _stream(self, pool: list[Batch]) -> Iterator[Batch]:
         if self.loader is not None:
             return self.loader.endless()
         if self.copies:
-            return itertools.cycle([(self.way.ready(inputs), self.way.ready(targets)) for inputs, targets in pool])
+            return itertools.cycle(
+                [(self.policy.ready(inputs), self.policy.ready(targets)) for inputs, targets in pool]
+            )
         return itertools.cycle([self._placed(batch) for batch in pool])
 
     def _placed(self, batch: Batch) -> Batch:
         inputs, targets = batch
-        return self.way.moved(inputs), self.way.moved(targets)
+        return self.policy.moved(inputs), self.policy.moved(targets)
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -139,9 +141,9 @@ class TorchProgram:
         self._run_on(itertools.islice(self.batches, steps))
 
     def _run_on(self, batches: Iterator[Batch]) -> None:
-        with self.way.steps():
-            if self.recipe.pieces:
-                self._run_in_pieces(batches)
+        with self.policy.steps():
+            if self.recipe.phases:
+                self._run_in_phases(batches)
             elif self.training:
                 self._run_training(batches)
             else:
@@ -159,19 +161,19 @@ class TorchProgram:
         output, loss = self.passed(inputs, targets)
         if self.first_loss is None:
             self.first_loss = self._exact(output, targets)
-        descend(loss, self.optimiser if update else None, self.scaler)
+        backward_and_step(loss, self.optimiser if update else None, self.scaler)
         self.optimiser.zero_grad()
         return output
 
     def _exact(self, output: Any, targets: Any) -> Any:
         """The loss of an output as a proof, in fp32 at least: in bf16 a lesson may be less than its last digit."""
-        stored = self.torch.promote_types(self.way.stored, self.torch.float32)
+        stored = self.torch.promote_types(self.policy.stored, self.torch.float32)
         known = targets.to(stored) if targets.is_floating_point() else targets
         with self.torch.no_grad():
             return self.recipe.loss(output.detach().to(stored), known)
 
     def _run_inference(self, batches: Iterator[Batch]) -> None:
-        forward, moved, copies, returns = self.inferred, self.way.moved, self.copies, self.returns
+        forward, moved, copies, returns = self.inferred, self.policy.moved, self.copies, self.returns
         with self.torch.inference_mode():
             for inputs, _ in batches:
                 output = forward(moved(inputs) if copies else inputs)
@@ -180,52 +182,52 @@ class TorchProgram:
                 self.output_on = output.device
                 del output  # one that is still there when the next is made takes it out of the cache
 
-    def _run_in_pieces(self, batches: Iterator[Batch]) -> None:
+    def _run_in_phases(self, batches: Iterator[Batch]) -> None:
         for batch in batches:
-            for name in self.recipe.pieces:
-                self._run_piece(name, batch)
+            for name in self.recipe.phases:
+                self._run_phase(name, batch)
             if self.returns and self.output is not None:
                 self.output = self.output.cpu()
 
-    def _run_piece(self, name: str, batch: Batch) -> None:
+    def _run_phase(self, name: str, batch: Batch) -> None:
         with self.torch.inference_mode(not self.training):
-            inputs = self.way.moved(batch[0]) if self.copies else batch[0]
-            work = self.way.around(self.recipe.pieces[name].run, caches=not self.training)
+            inputs = self.policy.moved(batch[0]) if self.copies else batch[0]
+            work = self.policy.around(self.recipe.phases[name].run, caches=not self.training)
             self.carried = work(self.network, inputs, self.carried)
-        if name == [*self.recipe.pieces][-1]:
+        if name == [*self.recipe.phases][-1]:
             self.output, self.carried = self.carried, None
 
-    # -- pieces ----------------------------------------------------------------------------------
+    # -- phases ----------------------------------------------------------------------------------
 
     @property
-    def pieces(self) -> Mapping[str, int]:
+    def phases(self) -> Mapping[str, int]:
         """What can be timed apart from the step, in this order, and the items in it."""
-        if self.recipe.pieces:
-            return {name: piece.items for name, piece in self.recipe.pieces.items()}
+        if self.recipe.phases:
+            return {name: phase.items for name, phase in self.recipe.phases.items()}
         if self.loader is not None:
             return {"data": FETCHED * self.loader.batch, "epoch": self.loader.items}
         return {}
 
-    def run_piece(self, name: str) -> None:
-        """Issue one piece; those of a step one after the other, on one batch."""
+    def run_phase(self, name: str) -> None:
+        """Issue one phase; those of a step one after the other, on one batch."""
         if name == "data":
             for _ in range(FETCHED):
                 next(self.batches)
         elif name == "epoch":
             self._epoch()
         else:
-            self._run_piece(name, self.fixed)
+            self._run_phase(name, self.fixed)
 
     def _epoch(self) -> None:
         """Every item of the data set once, then the evaluation on its held-out part."""
         assert self.loader is not None
         if self.training:
-            with self.way.steps():
+            with self.policy.steps():
                 for batch in self.loader.epoch():
                     self._train(*self._placed(batch), self.recipe.updates)
         self.network.eval()
         right = self.torch.zeros((), dtype=self.torch.long, device=self.device)
-        with self.torch.inference_mode(), self.way.steps():
+        with self.torch.inference_mode(), self.policy.steps():
             for batch in self.loader.held_out():
                 inputs, targets = self._placed(batch)
                 right += (self.inferred(inputs).argmax(1) == targets).sum()
@@ -241,7 +243,7 @@ class TorchProgram:
         batch = next(self.batches)
         with _torch_places.work_watched(self.torch) as self.worked_on:
             found = count_operations(self.torch, self.device, lambda: self._run_on(iter([batch])))
-        return {"kernels_per_step": found.kernels, "host_reads_per_step": found.reads,
+        return {"kernels_per_step": found.kernels, "host_syncs_per_step": found.reads,
                 "bytes_per_step": found.moved, "copied_per_step": found.copied}  # fmt: skip
 
     @property
@@ -266,7 +268,7 @@ class TorchProgram:
         except (RuntimeError, TypeError, AttributeError, NotImplementedError):
             return None  # not every device has events that tell time
 
-    def causes(self) -> tuple[int, ...]:
+    def steady_counters(self) -> tuple[int, ...]:
         """Graphs that the compiler has made, and device memory that the allocator has reserved."""
         compiled = self.torch._dynamo.utils.counters["stats"]["unique_graphs"] if self.case.compile else 0
         return (compiled, self._memory("memory_reserved") or 0)
@@ -312,26 +314,26 @@ class TorchProgram:
         """
         if not self.training:
             return None
-        with self.way.steps(), self.torch.no_grad():
-            if self.recipe.proofs is not None:
-                return self.recipe.proofs(self.network)
+        with self.policy.steps(), self.torch.no_grad():
+            if self.recipe.checks is not None:
+                return self.recipe.checks(self.network)
             inputs, targets = self.fixed
-            return {"loss": float(self._exact(self.way.around(self.network)(inputs), targets))}
+            return {"loss": float(self._exact(self.policy.around(self.network)(inputs), targets))}
 
-    def learn(self) -> None:
+    def check_step(self) -> None:
         """One training step on the fixed batch, with the optimiser's step in any case."""
-        if self.recipe.pieces:
+        if self.recipe.phases:
             self.run(1)
             return
-        with self.way.steps():
+        with self.policy.steps():
             self._train(*self.fixed, update=True)
 
     def precision_flaw(self) -> str:
         """Of one item's way through the model, as it was written: what a compiler makes of it can't be watched."""
         self.network.eval()
         try:
-            with self.way.steps():
-                told, seen = self.way.flaw(self.network, self.fixed[0][:1])
+            with self.policy.steps():
+                told, seen = self.policy.flaw(self.network, self.fixed[0][:1])
         finally:
             self.network.train(self.training)
         self.seen["products_in"] = ", ".join(sorted(seen))
@@ -346,7 +348,7 @@ class TorchProgram:
         if self.case.device == "cpu" and self.case.precision == "fp32" and not self.case.compile:
             return None
         error = self._off_in_training() if self.training else self._off_in_inference()
-        return error, TOLERANCE[self.way.precision]
+        return error, TOLERANCE[self.policy.precision]
 
     def _few(self, recipe: Recipe) -> Batch:
         """The first items of the first batch; all of them for a compiled model, made for that many."""
@@ -361,8 +363,8 @@ class TorchProgram:
         with self.torch.inference_mode():
             truth = recipe.network.eval()(inputs)
         network = self._on_device(recipe.network).eval()
-        with self.torch.inference_mode(), self.way.steps():
-            mine = self.way.around(self._compiled(network))(self.way.moved(inputs)).cpu()
+        with self.torch.inference_mode(), self.policy.steps():
+            mine = self.policy.around(self._compiled(network))(self.policy.moved(inputs)).cpu()
         return _relative(mine.double(), truth.double())
 
     def _off_in_training(self) -> float:
@@ -370,7 +372,7 @@ class TorchProgram:
         batch = self._few(recipe)
         truth = self._loss_after(recipe.network, recipe.network, batch, plain=True)
         network = self._on_device(self._fresh().network)
-        with self.way.steps():
+        with self.policy.steps():
             mine = self._loss_after(network, self._compiled(network), self._placed(batch), plain=False)
         return abs(mine - truth) / max(abs(truth), 1e-6)
 
@@ -383,12 +385,12 @@ class TorchProgram:
         optimiser = self._optimiser(network)
         loss_of = self.recipe.loss
         passed = (lambda x, y: (None, loss_of(forward(x), y))) if plain else self._pass(forward)
-        scaler = None if plain else self.way.scaler()
+        scaler = None if plain else self.policy.scaler()
         value, updates = float("nan"), 0
         for _ in range(MOST_TRIES):
             loss = passed(*batch)[1]
             before = 0.0 if scaler is None else scaler.get_scale()
-            descend(loss, optimiser, scaler)
+            backward_and_step(loss, optimiser, scaler)
             optimiser.zero_grad()
             if scaler is None or scaler.get_scale() >= before:
                 value, updates = float(loss.detach()), updates + 1
@@ -421,8 +423,8 @@ def check(case: Case, build: Build | None, data: Opened | None, devices: list[st
         raise Unsupported(f"{case.workload} has no PyTorch version")
     if case.precision == "tf32" and not case.device.startswith("cuda"):
         raise Unsupported(f"tf32 is a way in which CUDA multiplies; {case.device} has none")
-    if case.workers != 1:
-        raise Unsupported("more than one worker can't be measured yet")
+    if case.ranks != 1:
+        raise Unsupported("more than one rank can't be measured yet")
     if case.placement == "loader" and data is None:
         raise Unsupported(f"{case.workload} has no data set on disk; take placement device, host or roundtrip")
     if case.device not in devices:

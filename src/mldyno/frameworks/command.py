@@ -28,11 +28,11 @@ class CommandProgram:
     """A command, run over and over."""
 
     params: int | None = None
-    pieces: Mapping[str, int] = {}
+    phases: Mapping[str, int] = {}
 
     def __init__(self, words: list[str]) -> None:
         self.words = words
-        self.facts: dict[str, Any] = {"whole_processes": True}
+        self.facts: dict[str, Any] = {"end_to_end": True}
 
     def run(self, steps: int) -> None:
         """Run the command so many times, one after the other; what it prints goes nowhere."""
@@ -45,8 +45,8 @@ class CommandProgram:
     def synchronize(self) -> None:
         """A process that has ended is done."""
 
-    def run_piece(self, name: str) -> None:
-        """A command has no pieces that could be seen."""
+    def run_phase(self, name: str) -> None:
+        """A command has no phases that could be seen."""
 
     def counts(self) -> dict[str, int]:
         """What a command does is its own affair."""
@@ -55,7 +55,7 @@ class CommandProgram:
     def device_time(self, steps: int) -> float | None:
         """A command has no events."""
 
-    def causes(self) -> tuple[int, ...]:
+    def steady_counters(self) -> tuple[int, ...]:
         """Nothing that is known to change."""
         return ()
 
@@ -65,7 +65,7 @@ class CommandProgram:
     def losses(self) -> Mapping[str, float] | None:
         """The same."""
 
-    def learn(self) -> None:
+    def check_step(self) -> None:
         """Nothing to learn."""
 
     def precision_flaw(self) -> str:
@@ -136,11 +136,11 @@ class Command:
             raise Unsupported(f"a command chooses its device itself: '{case.device}' can't be asked of it")
         if case.precision not in (None, "fp32") or case.compile:
             raise Unsupported("a command chooses precision and compiler itself: neither can be asked of it")
-        if (case.workers or 1) != 1:
+        if (case.ranks or 1) != 1:
             raise Unsupported("more than one worker can't be measured yet")
         return CommandProgram(build())
 
-    def foresee(self, case: Case, build: Callable[..., Any] | None) -> int | None:
+    def forecast_memory(self, case: Case, build: Callable[..., Any] | None) -> int | None:
         """Nobody knows what a command will take."""
 
     layouts: tuple[str, ...] = ("nn",)
@@ -149,7 +149,7 @@ class Command:
         """A command has none."""
         raise Unsupported("a command has no matrix products of its own")
 
-    def hold(self, case: Case, size: int) -> object:
+    def allocate(self, case: Case, size: int) -> object:
         """A command holds what it holds."""
         raise Unsupported("a command has no memory of its own to be held")
 

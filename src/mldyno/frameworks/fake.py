@@ -1,4 +1,4 @@
-"""A rehearsal framework: nothing is computed, time is virtual, and every fault can be scripted.
+"""A fake framework: nothing is computed, time is virtual, and every fault can be fake.
 
 It makes end-to-end tests exact and instant, and lets a user see a whole run without a framework.
 A script is JSON in the environment variable MLDYNO_FAKE: a list of rules, of which the first whose
@@ -7,7 +7,7 @@ A script is JSON in the environment variable MLDYNO_FAKE: a list of rules, of wh
     [{"match": "mlp/train/*", "step": 0.002, "noise": 0.01},
      {"match": "*/b64/*", "fail": "oom", "after": 100}]
 
-Keys of a rule (times in s of virtual time):
+Keys of a rule (times in s of fake time):
   step    time of a step on the device      times   step times taken in turn instead
   noise   relative spread of step times     slow    [n, f]: the first n steps take f times as long
   drift   relative change of the step time over a million steps
@@ -15,7 +15,7 @@ Keys of a rule (times in s of virtual time):
   issue   host's time to issue a step; with it the device works asynchronously
   error   relative difference from fp32, in other precisions
   flaw    why the precision did not take effect
-  pieces  times of pieces of a step by name, such as {"prefill": 0.02, "decode": 0.05}
+  phases  times of phases of a step by name, such as {"prefill": 0.02, "decode": 0.05}
   memory  memory in B that the case is foreseen to need
   fail    exception, oom, unsupported, kill, segv, hang, garbage, half, hog, wrong, stuck, unsettled,
           fallback (a feature that works only with FAKE_ENABLE_FALLBACK=1)
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case, Device, Fact
 
-# Virtual seconds per item and to issue a step, on the two devices of the rehearsal.
+# Fake seconds per item and to issue a step, on the two devices of the fake framework.
 ITEM_COST = {"cpu": 1e-5, "gpu": 1e-6}
 ISSUE_COST = {"cpu": 0.0, "gpu": 5e-5}
 TRAIN_FACTOR = 3.0
-PRODUCT_COST = 2e-5  # virtual seconds of a matrix product, whatever its size
+PRODUCT_COST = 2e-5  # fake seconds of a matrix product, whatever its size
 FALLBACK = {"FAKE_ENABLE_FALLBACK": "1"}
 MEMORY = 8 << 30  # B of the accelerator
 
 
-class VirtualClock:
+class FakeClock:
     """Time in ns that passes only when told to."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class VirtualClock:
         self.now = max(self.now, self.busy_until)
 
 
-CLOCK = VirtualClock()
+CLOCK = FakeClock()
 
 
 def _rule_for(identity: str) -> dict[str, Any]:
@@ -83,11 +83,11 @@ def _rule_for(identity: str) -> dict[str, Any]:
 def _fail(kind: str) -> None:  # noqa: PLR0912
     """Do the damage of that kind, for real: the parent must survive it."""
     if kind == "exception":
-        raise RuntimeError("scripted failure")
+        raise RuntimeError("fake failure")
     if kind == "oom":
-        raise MemoryError("scripted: out of memory, tried to allocate 64 GiB")
+        raise MemoryError("fake: out of memory, tried to allocate 64 GiB")
     if kind == "unsupported":
-        raise Unsupported("scripted: this device can't do that")
+        raise Unsupported("fake: this device can't do that")
     if kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == "segv":
@@ -114,24 +114,24 @@ def _fail(kind: str) -> None:  # noqa: PLR0912
 
 
 class FakeProduct:
-    """A matrix product that only lets virtual time pass."""
+    """A matrix product that only lets fake time pass."""
 
     def __init__(self, case: Case, size: int) -> None:
         self.work = 2.0 * size**3
         self.issue = ISSUE_COST["cpu" if case.device == "cpu" else "gpu"]
 
     def run(self, steps: int) -> None:
-        """Virtual time passes, or is booked on the device."""
+        """Fake time passes, or is booked on the device."""
         for _ in range(steps):
             CLOCK.work(PRODUCT_COST, self.issue)
 
     def synchronize(self) -> None:
-        """Virtual time passes until the device is done."""
+        """Fake time passes until the device is done."""
         CLOCK.wait()
 
 
 class FakeProgram:
-    """Steps that only let virtual time pass."""
+    """Steps that only let fake time pass."""
 
     params: int | None = None
 
@@ -152,7 +152,7 @@ class FakeProgram:
         self.random = random.Random(case.id + str(rule.get("seed", "")))
         self.failure, self.after = rule.get("fail", ""), rule.get("after", 0)
         self.done = 0
-        self.lessons = 0
+        self.check_steps = 0
         self.facts: dict[str, Any] = {}
 
     def run(self, steps: int) -> None:
@@ -173,7 +173,7 @@ class FakeProgram:
             self.done += 1
 
     def synchronize(self) -> None:
-        """Virtual time passes until the device is done."""
+        """Fake time passes until the device is done."""
         CLOCK.wait()
 
     def device_time(self, steps: int) -> float | None:
@@ -185,22 +185,22 @@ class FakeProgram:
         CLOCK.wait()
         return (CLOCK.busy_until - began) / 1e9
 
-    def causes(self) -> tuple[int, ...]:
-        """Graphs compiled so far, as scripted."""
+    def steady_counters(self) -> tuple[int, ...]:
+        """Graphs compiled so far, as fake."""
         return (int(self.done > self.compiles_at),)
 
     @property
-    def pieces(self) -> Mapping[str, int]:
-        """The scripted pieces, each with the items of a batch."""
-        return dict.fromkeys(self.rule.get("pieces", {}), self.case.batch or 1)
+    def phases(self) -> Mapping[str, int]:
+        """The fake phases, each with the items of a batch."""
+        return dict.fromkeys(self.rule.get("phases", {}), self.case.batch or 1)
 
-    def run_piece(self, name: str) -> None:
-        """Virtual time passes, or is booked on the device."""
-        CLOCK.work(self.rule["pieces"][name], self.issue)
+    def run_phase(self, name: str) -> None:
+        """Fake time passes, or is booked on the device."""
+        CLOCK.work(self.rule["phases"][name], self.issue)
 
     def counts(self) -> dict[str, int]:
         """One kernel a step."""
-        return {"kernels_per_step": 1, "host_reads_per_step": 0}
+        return {"kernels_per_step": 1, "host_syncs_per_step": 0}
 
     def first_losses(self) -> Mapping[str, float] | None:
         """As they are after the first step."""
@@ -212,11 +212,11 @@ class FakeProgram:
             return None
         if self.rule.get("fail") == "wrong":
             return {"loss": -1.0}
-        return {"loss": 1.0 if self.rule.get("fail") == "stuck" else 1.0 / (1 + self.done + self.lessons)}
+        return {"loss": 1.0 if self.rule.get("fail") == "stuck" else 1.0 / (1 + self.done + self.check_steps)}
 
-    def learn(self) -> None:
+    def check_step(self) -> None:
         """One lesson."""
-        self.lessons += 1
+        self.check_steps += 1
 
     def disagreement(self) -> tuple[float, float] | None:
         """Half of the values off where the script says wrong; exact otherwise."""
@@ -227,7 +227,7 @@ class FakeProgram:
         return None if self.case.device == "cpu" else (0.0, 1e-3)
 
     def precision_flaw(self) -> str:
-        """As scripted."""
+        """As fake."""
         return str(self.rule.get("flaw", ""))
 
     def device_peak(self) -> int | None:
@@ -240,7 +240,7 @@ class FakeProgram:
 
 
 class Fake:
-    """The rehearsal framework."""
+    """The fake framework."""
 
     name = "fake"
     clock: Callable[[], int] | None = staticmethod(CLOCK)
@@ -265,7 +265,7 @@ class Fake:
         """A slow processor, and a fast accelerator that must be waited for."""
         from mldyno.records import Device
 
-        return [Device("cpu", "fake", "rehearsal CPU"), Device("gpu", "fake", "rehearsal accelerator", MEMORY)]
+        return [Device("cpu", "fake", "fake CPU"), Device("gpu", "fake", "fake accelerator", MEMORY)]
 
     def support(self) -> dict[str, Fact]:
         """Nothing of a real machine."""
@@ -276,8 +276,8 @@ class Fake:
         failure = _rule_for(f"{feature}/fake/{device}").get("fail", "")
         if failure == "fallback":
             if not all(os.environ.get(name) == value for name, value in FALLBACK.items()):
-                raise Unsupported("scripted: not implemented here; FAKE_ENABLE_FALLBACK=1 lets the CPU do it")
-            return Trial(0.0, 1e-3, "scripted::operator")
+                raise Unsupported("fake: not implemented here; FAKE_ENABLE_FALLBACK=1 lets the CPU do it")
+            return Trial(0.0, 1e-3, "fake::operator")
         _fail(failure)
         return Trial(0.5 if failure == "wrong" else 0.0, 1e-3)
 
@@ -287,8 +287,8 @@ class Fake:
             raise Unsupported(f"no device '{case.device}' here; fake has cpu, gpu")
         return FakeProgram(case, _rule_for(case.id))
 
-    def foresee(self, case: Case, build: Callable[..., Any] | None) -> int | None:
-        """As scripted; else a thousand bytes an item."""
+    def forecast_memory(self, case: Case, build: Callable[..., Any] | None) -> int | None:
+        """As fake; else a thousand bytes an item."""
         return int(_rule_for(case.id).get("memory", 1000 * (case.batch or 1)))
 
     layouts: tuple[str, ...] = ("nn",)
@@ -297,18 +297,18 @@ class Fake:
         """As fast for any size: nothing is computed."""
         return FakeProduct(case, size)
 
-    def hold(self, case: Case, size: int) -> object:
+    def allocate(self, case: Case, size: int) -> object:
         """Nothing is held; more than there is, is refused."""
         if size > MEMORY:
-            raise MemoryError(f"rehearsed: out of memory, tried to allocate {size} B")
+            raise MemoryError(f"fake: out of memory, tried to allocate {size} B")
         return object()
 
     def move(self, case: Case, size: int, from_host: bool) -> FakeProduct:
         """Nothing is there to be moved."""
-        raise Unsupported("nothing is moved in a rehearsal")
+        raise Unsupported("nothing is moved in the fake framework")
 
     def explain(self, error: BaseException) -> tuple[str, str]:
-        """The status that belongs to a scripted error."""
+        """The status that belongs to a fake error."""
         if isinstance(error, MemoryError):
             return "oom", str(error)
         if isinstance(error, Unsupported):

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Trial, Unsupported, _torch_devices, _torch_features, _torch_memory
-from mldyno.frameworks._torch_precision import Way
+from mldyno.frameworks._torch_precision import PrecisionPolicy
 from mldyno.frameworks._torch_program import SEED, Build, TorchProgram, check, waiting
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Product:
         self.torch = torch
         device = torch.device(case.device)
         self.synchronize = waiting(torch, device)
-        self.way = Way(torch, case, device)
+        self.way = PrecisionPolicy(torch, case, device)
         chance = torch.Generator().manual_seed(SEED)
         drawn = [torch.randn(size, size, generator=chance).to(device, self.way.multiplied) for _ in layout]
         self.factors = [one.t() if turned == "t" else one for one, turned in zip(drawn, layout, strict=True)]
@@ -122,7 +122,7 @@ class Torch:
             self.limit_threads(case.threads)
         return TorchProgram(self.torch, case, build, data)
 
-    def foresee(self, case: Case, build: Build | None) -> int | None:
+    def forecast_memory(self, case: Case, build: Build | None) -> int | None:
         """From a step on the meta device; None where the case can't be built there."""
         if build is None:
             return None
@@ -143,7 +143,7 @@ class Torch:
             raise Unsupported("nothing is copied between the host and its own CPU")
         return Move(self.torch, case, size, from_host)
 
-    def hold(self, case: Case, size: int) -> Any:
+    def allocate(self, case: Case, size: int) -> Any:
         """Bytes that nothing is written to."""
         return self.torch.empty(size, dtype=self.torch.uint8, device=case.device)
 

@@ -12,7 +12,7 @@ import platform
 import sys
 from collections.abc import Iterable
 
-from mldyno import tools
+from mldyno import system_queries
 from mldyno.machine import _linux
 from mldyno.machine._cgroup import cores as cores_allowed
 from mldyno.machine._devices import Vendors
@@ -27,32 +27,32 @@ __all__ = ["Vendors", "available_memory", "cards_on_bus", "cores_allowed", "desc
 
 def describe(devices: Iterable[Device] = ()) -> Machine:
     """The facts of this machine; MLDYNO_MACHINE gives it a name of the user's choice."""
-    cpu = tools.attempt(_cpu_name, "unknown")
-    cores = tools.attempt(_cores, None)
-    memory = tools.attempt(total_memory, None)
+    cpu = system_queries.attempt(_cpu_name, "unknown")
+    cores = system_queries.attempt(_cores, None)
+    memory = system_queries.attempt(total_memory, None)
     size = f", {round(memory / 2**30)} GB" if memory else ""
     name = os.environ.get("MLDYNO_MACHINE") or f"{cpu}, {count(cores, 'core') if cores else '? cores'}{size}"
     return Machine(
         name=name,
-        system=tools.attempt(platform.system, "") or "unknown",
-        release=tools.attempt(platform.release, "") or "unknown",
-        arch=tools.attempt(platform.machine, "") or "unknown",
+        system=system_queries.attempt(platform.system, "") or "unknown",
+        release=system_queries.attempt(platform.release, "") or "unknown",
+        arch=system_queries.attempt(platform.machine, "") or "unknown",
         cpu=cpu,
         cores=cores,
         memory=memory,
         devices=tuple(devices),
-        power=tools.attempt(_power, "unknown"),
-        virtualised=tools.attempt(_virtualised, None),
-        low_power=tools.attempt(_low_power, None),
+        power=system_queries.attempt(_power, "unknown"),
+        virtualised=system_queries.attempt(_virtualised, None),
+        low_power=system_queries.attempt(_low_power, None),
     )
 
 
 def _cpu_name() -> str:
     found = None
     if sys.platform == "darwin":
-        return tools.ask("sysctl", "-n", "machdep.cpu.brand_string") or "unknown"
+        return system_queries.ask("sysctl", "-n", "machdep.cpu.brand_string") or "unknown"
     if sys.platform == "linux":
-        found = _linux.cpu_name(tools.read("/proc/cpuinfo"))
+        found = _linux.cpu_name(system_queries.read("/proc/cpuinfo"))
     return found or platform.processor() or "unknown"
 
 
@@ -73,19 +73,19 @@ def _power() -> str:
 
 def _virtualised() -> bool | None:
     if sys.platform == "darwin":
-        answer = tools.ask("sysctl", "-n", "kern.hv_vmm_present")
+        answer = system_queries.ask("sysctl", "-n", "kern.hv_vmm_present")
         return answer == "1" if answer else None
     if sys.platform == "linux":
-        return _linux.virtualised(tools.read("/proc/cpuinfo"))
+        return _linux.virtualised(system_queries.read("/proc/cpuinfo"))
     return None
 
 
 def _low_power() -> bool | None:
     """Whether the user or the system has asked for less power."""
     if sys.platform == "darwin":
-        lines = [line.split() for line in tools.ask("pmset", "-g").splitlines() if "lowpowermode" in line]
+        lines = [line.split() for line in system_queries.ask("pmset", "-g").splitlines() if "lowpowermode" in line]
         return lines[0][-1] == "1" if lines else None
     if sys.platform == "linux":
-        profile = tools.read("/sys/firmware/acpi/platform_profile")
+        profile = system_queries.read("/sys/firmware/acpi/platform_profile")
         return profile == "low-power" if profile else None
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from mldyno import tools
+from mldyno import system_queries
 from mldyno.machine._facts import Told, count, known, quantity, words
 
 LEVELS = ("performance", "efficiency")  # kinds of cores, where the system numbers them without a name
@@ -23,7 +23,7 @@ _MODEL = re.compile(r'"model"\s*=\s*<?"([^"\n]+)"')
 
 def settings() -> dict[str, str]:
     """What this Mac's kernel says of the chip and the system; settings that it does not have are left out."""
-    return from_sysctl(tools.ask("sysctl", "-i", *SETTINGS))
+    return from_sysctl(system_queries.ask("sysctl", "-i", *SETTINGS))
 
 
 def from_sysctl(text: str) -> dict[str, str]:
@@ -51,9 +51,9 @@ def cpu(found: dict[str, str]) -> Told:
 
 def gpu(found: dict[str, str]) -> Told:
     """The GPU that Metal offers; `found` are the settings, for the version of the system that brings its driver."""
-    told = from_ioreg(tools.ask("ioreg", "-r", "-d", "1", "-c", "AGXAccelerator"))
+    told = from_ioreg(system_queries.ask("ioreg", "-r", "-d", "1", "-c", "AGXAccelerator"))
     if told.title is None:
-        told = from_system_profiler(tools.ask("system_profiler", "SPDisplaysDataType", "-json", patience=SLOW))
+        told = from_system_profiler(system_queries.ask("system_profiler", "SPDisplaysDataType", "-json", patience=SLOW))
     version = words(found.get("kern.osproductversion"))
     return Told(told.title, facts=known(driver=version and f"macOS {version}") | told.facts)
 

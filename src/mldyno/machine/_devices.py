@@ -39,7 +39,7 @@ class Vendors:
 
     def _told(self, device: Device) -> Told:
         kind = device.name.partition(":")[0]
-        if kind == "cpu" and device.title == UNNAMED:  # one that has a name is not this machine's, but a rehearsal's
+        if kind == "cpu" and device.title == UNNAMED:  # one with a name is the fake framework's
             return self._cpu
         if kind == "mps":
             return self.metal

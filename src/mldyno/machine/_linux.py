@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from mldyno.machine._facts import Facts, Told, known, quantity, words
-from mldyno.tools import read
+from mldyno.system_queries import read
 
 ROOT = Path("/")
 INTEL = "0x8086"  # Intel's number among the makers of PCI devices

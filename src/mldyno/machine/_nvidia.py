@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mldyno import tools
+from mldyno import system_queries
 from mldyno.machine import _nvml
 from mldyno.machine._facts import Facts, Told, agreed, known, quantity, words
 
@@ -47,17 +47,17 @@ class Driver:
 def driver() -> Driver:
     """The driver as `nvidia-smi` tells of it; where that is missing or fails, as the kernel does."""
     if shutil.which(SMI) is None:
-        return from_heading(tools.read(KERNELS_OWN))
-    heading = tools.hear(SMI)
+        return from_heading(system_queries.read(KERNELS_OWN))
+    heading = system_queries.hear(SMI)
     if heading.code == 0:
         return from_heading(heading.said)
-    return replace(from_heading(tools.read(KERNELS_OWN)), fault=_fault(heading))
+    return replace(from_heading(system_queries.read(KERNELS_OWN)), fault=_fault(heading))
 
 
-def _fault(heading: tools.Answer) -> str:
+def _fault(heading: system_queries.Answer) -> str:
     """Why the tool failed, in its own words if it has any."""
     if heading.code is None:
-        return f"{SMI} gave no answer within {tools.PATIENCE:.0f} s"
+        return f"{SMI} gave no answer within {system_queries.PATIENCE:.0f} s"
     return words(heading.said.partition("\n")[0]) or f"{SMI} ended with exit code {heading.code}"
 
 
@@ -69,14 +69,14 @@ def from_heading(text: str) -> Driver:
 
 def cards() -> list[Told]:
     """All cards of this machine; none where neither the library nor the tool answers."""
-    return _of_library() or from_smi(tools.ask(SMI, QUERY, "--format=csv,noheader,nounits"))
+    return _of_library() or from_smi(system_queries.ask(SMI, QUERY, "--format=csv,noheader,nounits"))
 
 
 def _of_library() -> list[Told]:
     """The library is asked by a process of its own, and only where the package for it is installed."""
     if importlib.util.find_spec(PACKAGE) is None:
         return []
-    return from_nvml(tools.ask(sys.executable or "", _nvml.__file__))
+    return from_nvml(system_queries.ask(sys.executable or "", _nvml.__file__))
 
 
 def from_nvml(text: str) -> list[Told]:

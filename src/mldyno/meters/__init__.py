@@ -1,8 +1,8 @@
 """Meters: what is observed besides time, one file each, each holding one `METER` class.
 
 A meter is started when a case is open and warm, and gives its series when the case is closed. In
-between it sees laps: stretches of measuring of some 20 ms. Its readings lie between blocks, never
-within one, and laps are made long enough that all of it takes under 1 % of the time.
+between it sees windows: stretches of measuring of some 20 ms. Its readings lie between blocks, never
+within one, and windows are made long enough that all of it takes under 1 % of the time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class Meter(Protocol):
     def start(self) -> None:
         """Begin to observe."""
 
-    def begin_lap(self) -> None:
+    def begin_window(self) -> None:
         """A stretch of measuring begins, after a pause."""
 
-    def end_lap(self) -> None:
-        """A lap has ended; the next one may begin at once."""
+    def end_window(self) -> None:
+        """A window has ended; the next one may begin at once."""
 
     def stop(self) -> list[Series]:
         """End, and give what was seen, in SI base units."""

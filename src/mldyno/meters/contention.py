@@ -1,6 +1,6 @@
-"""How much got in the way, lap by lap: waiting for a core, stolen time, forced switches, page faults (Linux).
+"""How much got in the way, window by window: waiting for a core, stolen time, forced switches, page faults (Linux).
 
-All are counters that the system keeps anyway; a lap reads them at its two ends. A thread that is
+All are counters that the system keeps anyway; a window reads them at its two ends. A thread that is
 ready but has no core counts as waiting; one that sleeps does not.
 """
 
@@ -67,7 +67,7 @@ def page_faults() -> float | None:
 
 
 COUNTERS: dict[str, Callable[[], float | None]] = {
-    "lap_time": time.monotonic,
+    "window_time": time.monotonic,
     "cpu_time": time.process_time,
     "run_delay": run_delay,
     "stolen_time": stolen,
@@ -79,7 +79,7 @@ UNITS = {"forced_switches": "1", "page_faults": "1"}  # else s
 
 
 class Contention:
-    """Reads the counters at both ends of a lap."""
+    """Reads the counters at both ends of a window."""
 
     def start(self) -> None:
         """Find out which counters this system has, and how loaded it is."""
@@ -87,28 +87,28 @@ class Contention:
         self._gained: dict[str, list[float]] = {name: [] for name in self._counters}
         self._load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
-    def begin_lap(self) -> None:
+    def begin_window(self) -> None:
         """Note where the counters stand."""
         self._before = {name: read() for name, read in self._counters.items()}
 
-    def end_lap(self) -> None:
+    def end_window(self) -> None:
         """Note what each has gained; a counter that went back, as /proc/stat may, has gained nothing."""
         after = {name: read() for name, read in self._counters.items()}
         for name, now in after.items():
             before = self._before[name]
             if before is not None and now is not None:
                 self._gained[name].append(float(f"{max(0.0, now - before):.6g}"))
-        self._before = after  # the next lap may follow at once
+        self._before = after  # the next window may follow at once
 
     def stop(self) -> list[Series]:
-        """What each counter gained in each lap, in s; switches and page faults as numbers; the load at the start."""
+        """What each counter gained in each window, in s; switches and page faults as numbers; the load at the start."""
         found = [
-            Series(name, UNITS.get(name, "s"), tuple(values), phase="lap")  # type: ignore[arg-type]
+            Series(name, UNITS.get(name, "s"), tuple(values), stage="window")  # type: ignore[arg-type]
             for name, values in self._gained.items()
             if values
         ]
         if self._load is not None:
-            found.append(Series("load", "1", (self._load,), phase="process"))
+            found.append(Series("load", "1", (self._load,), stage="process"))
         return found
 
 

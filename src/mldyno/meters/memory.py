@@ -1,4 +1,4 @@
-"""The process's resident memory in bytes: its peak, as the system counts it, and its size lap by lap."""
+"""The process's resident memory in bytes: its peak, as the system counts it, and its size window by window."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ class Memory:
         """The peak needs no start: the system counts from the beginning of the process."""
         self._sizes: list[float] = []
 
-    def begin_lap(self) -> None:
+    def begin_window(self) -> None:
         """Nothing to note."""
 
-    def end_lap(self) -> None:
-        """Note the size: one that grows from lap to lap is a leak."""
+    def end_window(self) -> None:
+        """Note the size: one that grows from window to window is a leak."""
         size = resident()
         if size is not None:
             self._sizes.append(float(size))
 
     def stop(self) -> list[Series]:
-        """The highest resident size so far, and the size after each lap, in B."""
+        """The highest resident size so far, and the size after each window, in B."""
         peak = max(peak_resident() or 0, peak_of_children() or 0)
-        found = [] if not peak else [Series("peak_memory", "B", (float(peak),), phase="process")]
-        return found + ([Series("resident_memory", "B", tuple(self._sizes), phase="lap")] if self._sizes else [])
+        found = [] if not peak else [Series("peak_memory", "B", (float(peak),), stage="process")]
+        return found + ([Series("resident_memory", "B", tuple(self._sizes), stage="window")] if self._sizes else [])
 
 
 METER = Memory

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from glob import glob
 
-from mldyno import tools
+from mldyno import system_queries
 from mldyno.records import Series
 
 CORES = "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_count"
@@ -31,7 +31,7 @@ def core_throttles() -> float | None:
 
 def speed_limit() -> float | None:
     """The share of its full speed that macOS lets the CPU have; None where it does not say."""
-    for line in tools.ask("pmset", "-g", "therm").splitlines():
+    for line in system_queries.ask("pmset", "-g", "therm").splitlines():
         if "CPU_Speed_Limit" in line:
             with suppress(ValueError):
                 return float(line.partition("=")[2]) / 100
@@ -42,7 +42,9 @@ def gpu_held_back() -> float | None:
     """1 where NVIDIA's driver holds a GPU's clock down for heat or power now, else 0; None without such a GPU."""
     if not os.environ.get("CUDA_VISIBLE_DEVICES", "0"):
         return None
-    said = tools.ask("nvidia-smi", "--query-gpu=clocks_throttle_reasons.active", "--format=csv,noheader").split()
+    said = system_queries.ask(
+        "nvidia-smi", "--query-gpu=clocks_throttle_reasons.active", "--format=csv,noheader"
+    ).split()
     with suppress(ValueError):
         masks = [int(word, 16) for word in said]
         return float(any(mask & HOT for mask in masks)) if masks else None
@@ -53,7 +55,7 @@ def swapped() -> float | None:
     """Memory in B that has gone to or come from the disk since the system started; None where not counted."""
     try:
         if sys.platform == "darwin":
-            lines = tools.ask("vm_stat").splitlines()
+            lines = system_queries.ask("vm_stat").splitlines()
             pages = [int(line.split()[-1].rstrip(".")) for line in lines if line.startswith(("Swapins", "Swapouts"))]
             return float(sum(pages) * os.sysconf("SC_PAGE_SIZE")) if pages else None
         with open("/proc/vmstat", encoding="ascii") as lines_:
@@ -70,10 +72,10 @@ class Throttling:
         """Note where the counters stand."""
         self._before = {"throttle_events": core_throttles(), "swapped_memory": swapped()}
 
-    def begin_lap(self) -> None:
+    def begin_window(self) -> None:
         """Nothing: these counters are slow to read."""
 
-    def end_lap(self) -> None:
+    def end_window(self) -> None:
         """Nothing."""
 
     def stop(self) -> list[Series]:
@@ -83,10 +85,10 @@ class Throttling:
             before = self._before[name]
             if before is not None and after is not None:
                 unit = "B" if name == "swapped_memory" else "1"
-                found.append(Series(name, unit, (max(0.0, after - before),), phase="process"))  # type: ignore[arg-type]
+                found.append(Series(name, unit, (max(0.0, after - before),), stage="process"))  # type: ignore[arg-type]
         for name, now in (("speed_limit", speed_limit()), ("gpu_held_back", gpu_held_back())):
             if now is not None:
-                found.append(Series(name, "1", (now,), phase="process"))
+                found.append(Series(name, "1", (now,), stage="process"))
         return found
 
 

@@ -8,18 +8,18 @@ from datetime import datetime, timezone
 from typing import Any
 
 from mldyno import __version__
-from mldyno.intervals import batches, median
-from mldyno.measure.stopping import Stopping, relative_half_width
-from mldyno.measure.warmup import FEWEST, settled_from
 from mldyno.records import SCHEMA, Case, Checks, Device, Machine, Record, Run, Series, Software, Warning_, seal
 from mldyno.runner.warnings import Seen, of_measurement
 from mldyno.runner.worker_process import WorkerProcess
-from mldyno.shapes import drift
+from mldyno.stats.intervals import batches, median
+from mldyno.stats.shapes import drift
+from mldyno.timing.stopping import Stopping, relative_half_width
+from mldyno.timing.warmup import FEWEST, settled_from
 
 HALF = 0.5
 WARMUP_SHARE, WARMUP_LEAST = 0.25, 1.0  # of the budget, and s
-PIECES_SHARE = 0.25  # of the budget, for what is timed apart
-MEETING_FACTS = ("block_steps", "virtual_time", "steps", "wall_time", "target")
+PHASES_SHARE = 0.25  # of the budget, for what is timed apart
+PAIRED_FACTS = ("block_steps", "fake_time", "steps", "wall_time", "target")
 Heard = Callable[[Case, float, float | None, float], None]
 
 
@@ -85,15 +85,15 @@ class CaseRun:
             left = min(left, max(due, int(self.facts["block_steps"])))
         answer = self._ask("turn", seconds=seconds, steps=left)
         for one in answer["series"]:
-            self.take(replace(series_of(one), turn=self.turns, phase="steady" if self.alone else "paired"))
+            self.take(replace(series_of(one), turn=self.turns, stage="steady" if self.alone else "paired"))
         self.turns += 1
         self.half_width = relative_half_width(self.values)
         self.tell(self.elapsed / self.steps)
 
-    def time_pieces(self) -> None:
+    def time_phases(self) -> None:
         """Time what can be timed apart from the step, for a share of the budget."""
-        if self.facts.get("pieces"):
-            answer = self._ask("pieces", seconds=PIECES_SHARE * self.stopping.budget)
+        if self.facts.get("phases"):
+            answer = self._ask("phases", seconds=PHASES_SHARE * self.stopping.budget)
             self.series += [series_of(one) for one in answer["series"]]
 
     def take(self, series: Series) -> None:
@@ -107,7 +107,7 @@ class CaseRun:
     @property
     def alone(self) -> bool:
         """Whether no other case has to do with it."""
-        return self.run.company == "alone"
+        return self.run.pairing == "alone"
 
     @property
     def enough(self) -> bool:
@@ -139,10 +139,10 @@ class CaseRun:
             "target": self.stopping.target,
         }
         if not self.alone:  # times for ratios only
-            series = [one for one in series if one.phase == "paired"]
-            facts = {name: facts[name] for name in MEETING_FACTS if name in facts}
+            series = [one for one in series if one.stage == "paired"]
+            facts = {name: facts[name] for name in PAIRED_FACTS if name in facts}
         elif status == "ok":
-            facts |= ratio_to_yardstick(series)
+            facts |= ratio_to_reference(series)
             start = self._settled()
             if start is None:
                 status, reason = "unsteady", f"{self.unsteady}; there is a series, but no one number for it"
@@ -177,15 +177,15 @@ def slow_start(values: list[float]) -> bool:
     return found is not None and found.change < 0 and found.change_point is not None and found.change_point < HALF
 
 
-def ratio_to_yardstick(series: list[Series]) -> dict[str, float]:
-    """How many yardsticks a step takes, each against the blocks around it: what slows both down falls out."""
+def ratio_to_reference(series: list[Series]) -> dict[str, float]:
+    """How many reference kernels a step takes, each against the blocks around it: what slows both down falls out."""
     ratios = []
     for one in series:
-        near = [s for s in series if (s.metric, s.phase, s.turn) == ("yardstick", one.phase, one.turn)]
-        if (one.metric, one.phase) == ("step_time", "steady") and near and len(one.values) >= len(near[0].values):
+        near = [s for s in series if (s.metric, s.stage, s.turn) == ("reference_time", one.stage, one.turn)]
+        if (one.metric, one.stage) == ("step_time", "steady") and near and len(one.values) >= len(near[0].values):
             around = batches(one.values, len(near[0].values))
             ratios += [median(steps) / stick for steps, stick in zip(around, near[0].values, strict=True)]
-    return {"step_per_yardstick": float(f"{median(ratios):.6g}")} if ratios else {}
+    return {"step_per_reference": float(f"{median(ratios):.6g}")} if ratios else {}
 
 
 def series_of(content: dict[str, Any]) -> Series:
@@ -197,10 +197,10 @@ def _cut(series: list[Series], start: int) -> list[Series]:
     """The series with its first `start` steady values moved to the warm-up."""
     found = []
     for one in series:
-        if one.phase != "steady" or one.metric != "step_time" or start == 0:
+        if one.stage != "steady" or one.metric != "step_time" or start == 0:
             found.append(one)
             continue
         early, late = one.values[:start], one.values[start:]
         start -= len(early)
-        found += [replace(one, values=early, phase="warmup")] + ([replace(one, values=late)] if late else [])
+        found += [replace(one, values=early, stage="warmup")] + ([replace(one, values=late)] if late else [])
     return found

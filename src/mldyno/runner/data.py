@@ -27,7 +27,7 @@ def name_of(case: Case) -> str | None:
     """The data set that a case reads; None where it reads none."""
     if case.placement != "loader" or case.framework not in plugins.names("frameworks"):
         return None
-    if plugins.framework(case.framework).clock is not None:  # a rehearsal reads nothing
+    if plugins.framework(case.framework).clock is not None:  # the fake framework reads nothing
         return None
     return plugins.workload(case.workload).data
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mldyno.plan import Plan
-from mldyno.records import Case, Company, Record
+from mldyno.records import Case, Pairing, Record
 
 
 class Listener:
@@ -20,7 +20,7 @@ class Listener:
     def case_started(self, case: Case, number: int) -> None:
         """A case is being set up in round `number`."""
 
-    def meeting_started(self, cases: Sequence[Case], number: int, company: Company) -> None:
+    def pairing_started(self, cases: Sequence[Case], number: int, pairing: Pairing) -> None:
         """Cases are being measured against each other."""
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:

@@ -17,19 +17,19 @@ from mldyno.plan import Plan
 from mldyno.records import Case, Record
 from mldyno.runner.case_run import WARMUP_LEAST, WARMUP_SHARE
 from mldyno.runner.groups import groups
-from mldyno.runner.meeting import SHARE
+from mldyno.runner.pairing import SHARE
 from mldyno.runner.rates import Rates
 from mldyno.runner.worker_process import Ended, WorkerProcess, reserve
 from mldyno.store import Query, Store
 
 GUESSED_START = 2.0  # s until a framework is imported, where nothing is known
 LOADED = 2.0  # times that, for all that is loaded until the last proof: optimisers and counters come later
-CHECKS = 2.0  # s for roofs and proofs
-PROOFS = {"train": 4.0, "infer": 1.5}  # steps that proofs take
-REHEARSED = 0.15  # s of a rehearsal, in which no time passes
-MEASURING = 0.9  # of what a case or a meeting may take, where nothing is known
+CHECKS = 2.0  # s for peaks and proofs
+CHECKED_STEPS = {"train": 4.0, "infer": 1.5}  # steps that proofs take
+FAKE_CASE = 0.15  # s of the fake framework, in which no time passes
+MEASURING = 0.9  # of what a case or a paired comparison may take, where nothing is known
 FEWEST_STEPS = 3.0  # that a case takes at least: first, second, measured
-FEWEST_MET = 4.0  # and that it takes in a meeting
+FEWEST_PAIRED = 4.0  # and that it takes in a paired comparison
 RATE_SHARE = 0.8  # of the rate in plain products, that a model is guessed to reach
 PATIENCE = 60.0  # s for one case to be foreseen
 
@@ -45,19 +45,19 @@ class Forecast:
     fits: bool | None = None
     """None where nothing is known of its memory."""
     note: str = ""
-    meeting: float = 0.0
-    """What of its time goes into meetings."""
+    pairing: float = 0.0
+    """What of its time goes into paired comparisons."""
 
 
 @dataclass
 class Past:
-    """What the last run of a case took here, alone and in meetings, and what of that was measuring; in s."""
+    """What the last run of a case took here, alone and in paired comparisons, and what of that was measuring; in s."""
 
     run: str
     alone: float = 0.0
     alone_measured: float = 0.0
-    met: float = 0.0
-    met_measured: float = 0.0
+    paired: float = 0.0
+    paired_measured: float = 0.0
     rounds: int = 1
     peak: int | None = None
     status: str = ""
@@ -67,12 +67,12 @@ class Past:
     def add(self, record: Record) -> None:
         """A record of that run."""
         spent = float(record.facts.get("wall_time") or 0)
-        counted = [one for one in record.series if one.metric == "step_time" and one.phase in ("steady", "paired")]
-        measured = 0.0 if record.facts.get("virtual_time") else sum(one.block * sum(one.values) for one in counted)
-        self.rounds = max(self.rounds, record.run.round + 1)
+        counted = [one for one in record.series if one.metric == "step_time" and one.stage in ("steady", "paired")]
+        measured = 0.0 if record.facts.get("fake_time") else sum(one.block * sum(one.values) for one in counted)
+        self.rounds = max(self.rounds, record.run.repeat + 1)
         if not record.alone:
-            self.met += spent
-            self.met_measured += min(measured, spent)
+            self.paired += spent
+            self.paired_measured += min(measured, spent)
         else:
             self.alone += spent
             self.alone_measured += min(measured, spent)
@@ -101,8 +101,8 @@ def forecast(
     foreseen: Mapping[Case, dict[str, Any]] = _foresee(unknown, python, tell) if python else {}
     if rates is not None:
         foreseen = {case: {"rate": rates.of(case), "start": rates.start} for case in unknown}
-    company = {case: len(group) for group in groups(plan.cases, plan.by) for case in group}
-    return [_of_case(plan, case, past.get(case.id), foreseen.get(case, {}), company[case]) for case in plan.cases]
+    pairing = {case: len(group) for group in groups(plan.cases, plan.by) for case in group}
+    return [_of_case(plan, case, past.get(case.id), foreseen.get(case, {}), pairing[case]) for case in plan.cases]
 
 
 def _last_runs(records: Iterable[Record]) -> dict[str, Past]:
@@ -115,14 +115,14 @@ def _last_runs(records: Iterable[Record]) -> dict[str, Past]:
     return found
 
 
-def _of_case(plan: Plan, case: Case, past: Past | None, seen: dict[str, Any], company: int) -> Forecast:
+def _of_case(plan: Plan, case: Case, past: Past | None, seen: dict[str, Any], pairing: int) -> Forecast:
     known = past is not None and plan.steps is None
     if past is not None and known:
-        alone, met = _as_last_time(plan, past, company)
+        alone, paired = _as_last_time(plan, past, pairing)
     else:
-        alone, met = _guess(plan, case, seen, company)
+        alone, paired = _guess(plan, case, seen, pairing)
     memory = past.peak if past is not None and past.peak else seen.get("memory")
-    expected = Forecast(case, plan.repeats * (alone + met), known, memory, meeting=plan.repeats * met)
+    expected = Forecast(case, plan.repeats * (alone + paired), known, memory, pairing=plan.repeats * paired)
     if past is not None and past.status == "oom":
         return replace(expected, fits=False, note="ran out of memory last time")
     room = _room(case, seen)
@@ -131,19 +131,19 @@ def _of_case(plan: Plan, case: Case, past: Past | None, seen: dict[str, Any], co
     return replace(expected, fits=memory <= room, note="" if memory <= room else "won't fit")
 
 
-def _as_last_time(plan: Plan, past: Past, company: int) -> tuple[float, float]:
+def _as_last_time(plan: Plan, past: Past, pairing: int) -> tuple[float, float]:
     """Time in s of a round, alone and met: measuring goes on as long as last time, or as the budget lets it."""
-    measured, met = past.alone_measured / past.rounds, past.met_measured / past.rounds
+    measured, paired = past.alone_measured / past.rounds, past.paired_measured / past.rounds
     alone = past.alone / past.rounds - measured + (plan.budget if past.unsure else min(measured, plan.budget))
-    if company == 1:
+    if pairing == 1:
         return alone, 0.0
-    return alone, past.met / past.rounds - met + min(met, SHARE * plan.budget)
+    return alone, past.paired / past.rounds - paired + min(paired, SHARE * plan.budget)
 
 
-def _guess(plan: Plan, case: Case, seen: dict[str, Any], company: int) -> tuple[float, float]:
+def _guess(plan: Plan, case: Case, seen: dict[str, Any], pairing: int) -> tuple[float, float]:
     """Time in s of a round, alone and met, of a case that was never measured here."""
     if case.framework == "fake":
-        return REHEARSED, 0.0 if company == 1 else REHEARSED
+        return FAKE_CASE, 0.0 if pairing == 1 else FAKE_CASE
     start = LOADED * (seen.get("start") or GUESSED_START)
     step = 0.0
     if seen.get("rate") and case.framework != "command":
@@ -152,9 +152,9 @@ def _guess(plan: Plan, case: Case, seen: dict[str, Any], company: int) -> tuple[
     measuring = max(warm + MEASURING * plan.budget, FEWEST_STEPS * step)
     if plan.steps is not None and step:
         measuring = (2 + plan.steps) * step
-    alone = start + measuring + CHECKS + PROOFS.get(str(case.mode), 0.0) * step
-    met = start / company + max(warm + MEASURING * SHARE * plan.budget, FEWEST_MET * step)
-    return alone, 0.0 if company == 1 else met
+    alone = start + measuring + CHECKS + CHECKED_STEPS.get(str(case.mode), 0.0) * step
+    paired = start / pairing + max(warm + MEASURING * SHARE * plan.budget, FEWEST_PAIRED * step)
+    return alone, 0.0 if pairing == 1 else paired
 
 
 def _room(case: Case, seen: dict[str, Any]) -> int | None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from mldyno import machine
-from mldyno.records import AXES, WORK, Case, Company, Record
+from mldyno.records import AXES, WORK, Case, Pairing, Record
 
 MOST_TOGETHER = 8
 FRESH_PAIRS = 5  # of processes, over all rounds of a run, where cases can't share one
@@ -37,7 +37,7 @@ def groups(cases: Sequence[Case], by: str | None = None) -> list[list[Case]]:
     return found
 
 
-def meetings(group: Sequence[Case]) -> list[list[Case]]:
+def pairings(group: Sequence[Case]) -> list[list[Case]]:
     """A group in parts that can meet at once; the first case, the base of comparisons, is in each of them."""
     if len(group) < 2:
         return []
@@ -46,17 +46,17 @@ def meetings(group: Sequence[Case]) -> list[list[Case]]:
     return [[base, *others[start : start + size]] for start in range(0, len(others), size)]
 
 
-def company_for(records: Sequence[Record]) -> Company:
+def pairing_for(records: Sequence[Record]) -> Pairing:
     """The nearest that cases can get, from what each needed when it was alone."""
     if not _fit(records):
-        return "alternating"
+        return "alternating-processes"
     kinds = {(record.case.framework, record.case.threads) for record in records}
-    return "together" if len(kinds) == 1 else "turns"
+    return "interleaved" if len(kinds) == 1 else "live-processes"
 
 
-def times_to_meet(company: Company, repeats: int) -> int:
+def pairs_per_repeat(pairing: Pairing, repeats: int) -> int:
     """How often cases meet in one round; a process has a speed of its own, so that one pair of them is none."""
-    return 1 if company == "together" else math.ceil(FRESH_PAIRS / repeats)
+    return 1 if pairing == "interleaved" else math.ceil(FRESH_PAIRS / repeats)
 
 
 def _fit(records: Sequence[Record]) -> bool:

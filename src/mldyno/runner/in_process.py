@@ -13,15 +13,15 @@ from typing import Any
 
 from mldyno import machine as machines
 from mldyno.errors import UsageError
-from mldyno.measure import clock
-from mldyno.measure.blocks import Blocks
-from mldyno.measure.stopping import Stopping, relative_half_width
-from mldyno.measure.stretch import stretch
-from mldyno.measure.warmup import warm_up
 from mldyno.records import Case, Record, Run, Series
 from mldyno.runner.case_run import WARMUP_LEAST, WARMUP_SHARE, CaseRun
 from mldyno.runner.run import new_run_id
 from mldyno.runner.worker_process import WorkerProcess
+from mldyno.timing import clock
+from mldyno.timing.blocks import Blocks
+from mldyno.timing.stopping import Stopping, relative_half_width
+from mldyno.timing.stretch import stretch
+from mldyno.timing.warmup import warm_up
 
 FRAMEWORK = "python"  # what computes is the caller's own code
 
@@ -49,14 +49,14 @@ def timed(step: Callable[[], Any], sync: Callable[[], Any] | None, name: str, ta
     began, blocks = time.monotonic(), Blocks(Calls(step, sync), clock.now)
     worker = WorkerProcess(sys.executable, lambda: None)  # never started: the work is done here
     rule = Stopping(target=target, budget=budget)
-    case = Case(name, framework=FRAMEWORK, mode=None, precision=None, placement=None, workers=None)
+    case = Case(name, framework=FRAMEWORK, mode=None, precision=None, placement=None, ranks=None)
     one = CaseRun(case, Run(new_run_id()), worker, rule, math.inf, lambda *heard: None)
     gc.collect()
     warm = warm_up(blocks, tuple, max(WARMUP_LEAST, WARMUP_SHARE * budget), lambda values, now: None)
     one.unsteady = warm.reason if warm.steady is False else ""
     one.series += [
-        Series("step_time", "s", (warm.first_step / 1e9,), phase="first"),
-        Series("step_time", "s", tuple(value / 1e9 for value in warm.values), phase="warmup", block=blocks.size),
+        Series("step_time", "s", (warm.first_step / 1e9,), stage="first"),
+        Series("step_time", "s", tuple(value / 1e9 for value in warm.values), stage="warmup", block=blocks.size),
     ]
     one.facts |= {"first_step": warm.first_step / 1e9, "warmup_steady": warm.steady, "block_steps": blocks.size}
     while not one.enough:

@@ -16,19 +16,18 @@ from pathlib import Path
 
 from mldyno import machine as machines
 from mldyno.errors import StoreError
-from mldyno.measure.stopping import Stopping
 from mldyno.plan import Plan
-from mldyno.records import Case, Company, Machine, Record, Run, Warning_
+from mldyno.records import Case, Machine, Pairing, Record, Run, Warning_
 from mldyno.runner import data
 from mldyno.runner.case_run import CaseRun, now
 from mldyno.runner.events import Listener
-from mldyno.runner.groups import company_for, groups, meetings, times_to_meet
+from mldyno.runner.groups import groups, pairing_for, pairings, pairs_per_repeat
 from mldyno.runner.interrupts import Interrupted, Interrupts
-from mldyno.runner.meeting import hold
+from mldyno.runner.pairing import run_paired
 from mldyno.runner.warnings import INTERRUPTED
 from mldyno.runner.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.store import Query, Store
-from mldyno.store.codec import encode
+from mldyno.timing.stopping import Stopping
 from mldyno.units import show_seconds
 
 GRACE = 10.0  # s beyond the limit of a run, for what had begun before it
@@ -85,7 +84,7 @@ class Runner:
         self.vendors = machines.Vendors()
         self.records: list[Record] = []
         self.known: dict[tuple[str, int], Record] = {}
-        self.met: Counter[tuple[str, int, Company]] = Counter()
+        self.met: Counter[tuple[str, int, Pairing]] = Counter()
         self.unsaved: list[Record] = []
         self.processes = self.groups = 0
         self.sources: dict[str, dict[str, str]] = {}
@@ -133,9 +132,9 @@ class Runner:
         self.groups = max(self.groups, record.run.group)
         if not record.interrupted:
             if record.alone:
-                self.known[record.case.id, record.run.round] = record
+                self.known[record.case.id, record.run.repeat] = record
             else:
-                self.met[record.case.id, record.run.round, record.run.company] += 1
+                self.met[record.case.id, record.run.repeat, record.run.pairing] += 1
 
     def _group(self, number: int, cases: Sequence[Case]) -> None:
         """Measure each case alone, in a fresh process; then those that came out well against each other."""
@@ -143,8 +142,8 @@ class Runner:
             if (case.id, number) not in self.known and self._time_left > 0:
                 self._alone(case, number)
         known = [(case, self.known.get((case.id, number))) for case in cases]
-        for meeting in meetings([case for case, record in known if record is not None and record.status == "ok"]):
-            self._meet(number, meeting)
+        for pairing in pairings([case for case, record in known if record is not None and record.status == "ok"]):
+            self._pair(number, pairing)
 
     @property
     def _time_left(self) -> float:
@@ -163,9 +162,9 @@ class Runner:
             f"not done when the run's limit of {show_seconds(self.plan.limit or 0)} was over; give it more with --limit"
         )
 
-    def _case_run(self, case: Case, number: int, worker: WorkerProcess, company: Company, key: int = 0) -> CaseRun:
-        run = Run(self.run, self.plan.suite, number, self.processes, self.groups, company)
-        rule = self.stopping if company == "alone" else replace(self.stopping, steps=None)
+    def _case_run(self, case: Case, number: int, worker: WorkerProcess, pairing: Pairing, key: int = 0) -> CaseRun:
+        run = Run(self.run, self.plan.suite, number, self.processes, self.groups, pairing)
+        rule = self.stopping if pairing == "alone" else replace(self.stopping, steps=None)
         given = {"data": data.of(case, self.sources), "command": self.plan.command}
         return CaseRun(case, run, worker, rule, self._patience(), self.listener.progress, key, given=given)
 
@@ -186,7 +185,7 @@ class Runner:
             one.open()
             while not one.enough:
                 one.turn(self.stopping.next_turn(one.elapsed))
-            one.time_pieces()
+            one.time_phases()
             one.close()
         except Ended as end:
             status, reason = end.status, self._why(end)
@@ -205,40 +204,42 @@ class Runner:
                 return f"not run: {which} ran out of memory before ({record.reason.removeprefix('not run: ')})"
         return ""
 
-    def _meet(self, number: int, cases: Sequence[Case]) -> None:
+    def _pair(self, number: int, cases: Sequence[Case]) -> None:
         """Cases against each other, as near as they get; those that run out of memory side by side alternate."""
-        company = company_for([self.known[case.id, number] for case in cases])
-        if all(self.met[case.id, number, "alternating"] for case in cases):  # what a resumed run had found out
-            company = "alternating"
+        pairing = pairing_for([self.known[case.id, number] for case in cases])
+        if all(
+            self.met[case.id, number, "alternating-processes"] for case in cases
+        ):  # what a resumed run had found out
+            pairing = "alternating-processes"
         try:
-            self._meetings(number, cases, company)
+            self._pairings(number, cases, pairing)
         except Crowded:
-            self._meetings(number, cases, "alternating")
+            self._pairings(number, cases, "alternating-processes")
 
-    def _meetings(self, number: int, cases: Sequence[Case], company: Company) -> None:
-        times = times_to_meet(company, self.plan.repeats)
-        held = min(self.met[case.id, number, company] for case in cases)  # before a resumed run was ended
+    def _pairings(self, number: int, cases: Sequence[Case], pairing: Pairing) -> None:
+        times = pairs_per_repeat(pairing, self.plan.repeats)
+        held = min(self.met[case.id, number, pairing] for case in cases)  # before a resumed run was ended
         for _ in range(times - held):
             self.interrupts.check()
             if self._time_left <= 0:
                 return
-            self.listener.meeting_started(cases, number, company)
+            self.listener.pairing_started(cases, number, pairing)
             self.groups += 1
-            self._hold(number, cases, company, times)
+            self._run_pairing(number, cases, pairing, times)
 
-    def _hold(self, number: int, cases: Sequence[Case], company: Company, times: int) -> None:
-        if company == "together":
+    def _run_pairing(self, number: int, cases: Sequence[Case], pairing: Pairing, times: int) -> None:
+        if pairing == "interleaved":
             worker = self._worker()
-            members = [self._case_run(case, number, worker, company, key) for key, case in enumerate(cases)]
+            members = [self._case_run(case, number, worker, pairing, key) for key, case in enumerate(cases)]
             for one in members:
                 one.sharing, one.timeout = len(members), self._patience(len(members))
         else:
-            members = [self._case_run(case, number, self._worker(), company) for case in cases]
+            members = [self._case_run(case, number, self._worker(), pairing) for case in cases]
         status, reason = "ok", ""
         try:
-            hold(company, members, self.stopping, self.random, times)
+            run_paired(pairing, members, self.stopping, self.random, times)
         except Ended as end:
-            if end.status == "oom" and company != "alternating":
+            if end.status == "oom" and pairing != "alternating-processes":
                 raise Crowded from end
             status, reason = end.status, self._why(end)
         except Interrupted as end:
@@ -250,7 +251,7 @@ class Runner:
         self._save([self._record(one, status, reason) for one in members])
 
     def _keep(self, members: Sequence[CaseRun], end: Interrupted) -> None:
-        """What an interrupted case or meeting has measured so far is kept too."""
+        """What an interrupted case or paired comparison has measured so far is kept too."""
         found = [self._record(one, "failed", str(end), (INTERRUPTED,)) for one in members if one.values]
         self.unsaved += found
         self.store.append(self.unsaved)
@@ -273,7 +274,7 @@ class Runner:
         """Put what the store would not take into a file elsewhere; gives the words that say where."""
         if not self.unsaved:
             return ""
-        text = "".join(encode(record) + "\n" for record in self.unsaved)
+        text = "".join(record.text + "\n" for record in self.unsaved)
         for folder in (Path(tempfile.gettempdir()), Path.cwd(), Path.home()):
             target = folder / f"mldyno-rescued-{self.run}.jsonl"
             try:

@@ -1,7 +1,7 @@
 """How long a run still takes: each of its parts as foreseen, corrected by how long those before it really took.
 
 A run is a row of parts that is known before it begins: in each round, for each group of comparable cases, every
-case alone and then their meeting. Where the run stands in this row is all that has to be told.
+case alone and then their paired comparison. Where the run stands in this row is all that has to be told.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ PRIOR = 10.0  # s for which the forecast is believed, before what was seen weigh
 
 @dataclass(frozen=True)
 class Part:
-    """One stretch of a run: a case alone in a round, or a group's meeting (then its first case), and its time in s."""
+    """A case alone in a repeat, or a group's paired comparison (then its first case); and its time in s."""
 
     case: str
     number: int
-    meeting: bool
+    pairing: bool
     seconds: float
 
 
@@ -55,16 +55,16 @@ class TimeLeft:
     def _of_group(self, cases: Sequence[Case], number: int) -> list[Part]:
         rounds = self._plan.repeats
         known = [self._expected[case.id] for case in cases if case.id in self._expected]
-        found = [Part(one.case.id, number, False, (one.seconds - one.meeting) / rounds) for one in known]
-        met = sum(one.meeting for one in known) / rounds
-        return [*found, Part(self._first[cases[0].id], number, True, met)] if met else found
+        found = [Part(one.case.id, number, False, (one.seconds - one.pairing) / rounds) for one in known]
+        paired = sum(one.pairing for one in known) / rounds
+        return [*found, Part(self._first[cases[0].id], number, True, paired)] if paired else found
 
-    def reached(self, case: Case, number: int, meeting: bool = False) -> None:
-        """A case, or the meeting of its group, begins now; whatever stands before it is over."""
-        name = self._first.get(case.id) if meeting else case.id
+    def reached(self, case: Case, number: int, pairing: bool = False) -> None:
+        """A case, or the paired comparison of its group, begins now; whatever stands before it is over."""
+        name = self._first.get(case.id) if pairing else case.id
         for place in range(self._at, len(self._parts)):
             part = self._parts[place]
-            if (part.case, part.number, part.meeting) == (name, number, meeting):
+            if (part.case, part.number, part.pairing) == (name, number, pairing):
                 if place > self._at:
                     self._at, self._since = place, self._clock()
                 return

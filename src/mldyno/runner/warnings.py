@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mldyno import shapes
-from mldyno.intervals import median
-from mldyno.measure.stopping import Stopping
 from mldyno.records import Case, Machine, Series, Warning_
+from mldyno.stats import shapes
+from mldyno.stats.intervals import median
+from mldyno.timing.stopping import Stopping
 from mldyno.units import show_bytes, show_percent
 
 CONTENDED = 0.1  # share of the time that threads may wait for a core before a reader must know
@@ -41,13 +41,13 @@ class Seen:
     half_width: float | None
     env: dict[str, str] = field(default_factory=dict)
 
-    def values(self, metric: str, phase: str) -> list[float]:
+    def values(self, metric: str, stage: str) -> list[float]:
         """All values of a metric in order."""
-        return [v for one in self.series if (one.metric, one.phase) == (metric, phase) for v in one.values]
+        return [v for one in self.series if (one.metric, one.stage) == (metric, stage) for v in one.values]
 
     def total(self, metric: str) -> float:
-        """The sum over all laps."""
-        return sum(self.values(metric, "lap"))
+        """The sum over all windows."""
+        return sum(self.values(metric, "window"))
 
     def last(self, metric: str) -> float | None:
         """A value of the process as a whole."""
@@ -117,18 +117,18 @@ def waiting_share(seen: Seen) -> float:
 
 def _waited(seen: Seen) -> bool:
     """Whether its threads waited for a core: as the system counts it, or from one thread that did not always run."""
-    laps = seen.total("lap_time")
-    if not laps or seen.facts.get("whole_processes"):  # of a command only the process that waits for it is seen
+    windows = seen.total("window_time")
+    if not windows or seen.facts.get("end_to_end"):  # of a command only the process that waits for it is seen
         return False
-    if seen.values("run_delay", "lap"):
+    if seen.values("run_delay", "window"):
         return waiting_share(seen) > CONTENDED
-    return seen.case.device == "cpu" and seen.threads == 1 and seen.total("cpu_time") < (1 - CONTENDED) * laps
+    return seen.case.device == "cpu" and seen.threads == 1 and seen.total("cpu_time") < (1 - CONTENDED) * windows
 
 
 def _contended(seen: Seen) -> Found:
-    laps, cores = seen.total("lap_time"), seen.machine.cores or os.cpu_count() or 1
+    windows, cores = seen.total("window_time"), seen.machine.cores or os.cpu_count() or 1
     advice = "end other programs, or give it fewer --threads: on a busy machine threads wait for each other"
-    if laps and seen.total("stolen_time") > STOLEN * laps * cores:
+    if windows and seen.total("stolen_time") > STOLEN * windows * cores:
         return f"the virtual machine's host took over {show_percent(STOLEN)} of its time", "repeat it at another hour"
     if _waited(seen):
         return f"its threads waited over {show_percent(CONTENDED)} of the time for a core", advice
@@ -176,7 +176,7 @@ def _swapping(seen: Seen) -> Found:
 
 
 def _leaking(seen: Seen) -> Found:
-    sizes = seen.values("resident_memory", "lap")
+    sizes = seen.values("resident_memory", "window")
     if len(sizes) < 8:
         return None
     quarter = len(sizes) // 4
@@ -209,7 +209,7 @@ def _rosetta(seen: Seen) -> Found:
 
 
 Look = Callable[[Seen], Found]
-# Those that concern virtual time, then those that need a real machine.
+# Those that concern fake time, then those that need a real machine.
 _ALWAYS: dict[str, Look] = {
     "target-not-reached": _target_not_reached, "late-change": _late_change, "recompiled": _recompiled,
     "drifting": _drifting, "two-modes": _two_modes, "host-bound": _host_bound,
@@ -223,7 +223,7 @@ CODES = (*_ALWAYS, *_REAL, INTERRUPTED.code)
 
 
 def of_measurement(seen: Seen) -> list[Warning_]:
-    """What a reader must know of a case that came out well; nobody gets in the way of virtual time."""
-    looks = _ALWAYS if seen.facts.get("virtual_time") else {**_ALWAYS, **_REAL}
+    """What a reader must know of a case that came out well; nobody gets in the way of fake time."""
+    looks = _ALWAYS if seen.facts.get("fake_time") else {**_ALWAYS, **_REAL}
     found = ((code, look(seen)) for code, look in looks.items())
     return [Warning_(code, *told) for code, told in found if told is not None]

@@ -17,13 +17,13 @@ from typing import Any
 from mldyno import plugins
 from mldyno.analysis.estimates import uncontended
 from mldyno.frameworks import Framework, Kernel
-from mldyno.intervals import batches, median, paired
-from mldyno.measure import clock
-from mldyno.measure.blocks import Blocks
-from mldyno.measure.rounds import rounds
-from mldyno.measure.stretch import stretch
 from mldyno.records import Case
-from mldyno.worker.opened import PIECE, YARDSTICK, YARDSTICK_BLOCKS, Reporter, open_case
+from mldyno.stats.intervals import batches, median, paired
+from mldyno.timing import clock
+from mldyno.timing.blocks import Blocks
+from mldyno.timing.rounds import rounds
+from mldyno.timing.stretch import stretch
+from mldyno.worker.session import PIECE, REFERENCE_BLOCKS, REFERENCE_SIZE, Reporter, open_case
 
 CASE = Case("mlp", mode="infer", threads=1)
 TINY = 16  # size of the matrices of one small product, some 2 us
@@ -100,18 +100,18 @@ def log_ratios(ours: list[float], theirs: list[float]) -> list[float]:
 
 
 def estimate(framework: Framework, seconds: float) -> Iterator[dict[str, Any]]:
-    """One estimate of a short step in this fresh process: its median, its uncontended time, and in yardsticks."""
+    """One estimate of a short step in this fresh process: its median, its uncontended time, in reference kernels."""
     began = time.perf_counter()
     blocks = Blocks(Repeated(framework.product(CASE, TINY), SHORT), clock.now)
     blocks.time(100)
     blocks.fit(min(blocks.time(10) for _ in range(10)) / 10)
-    stick = Blocks(framework.product(CASE, YARDSTICK), clock.now)
+    stick = Blocks(framework.product(CASE, REFERENCE_SIZE), clock.now)
     stick.time(20)
     stick.fit(min(stick.time(10) for _ in range(10)) / 10)
     references: list[float] = []
 
     def between(values: list[float], now: int) -> int:
-        times, later = stick.run(YARDSTICK_BLOCKS, sys.maxsize)
+        times, later = stick.run(REFERENCE_BLOCKS, sys.maxsize)
         references.append(median(times) / stick.size / 1e9)
         return later + PIECE
 

@@ -19,13 +19,13 @@ from typing import Any
 
 from mldyno import plugins
 from mldyno.frameworks import Framework, Kernel, Unsupported
-from mldyno.intervals import paired
-from mldyno.measure import clock
-from mldyno.measure.blocks import Blocks
-from mldyno.measure.rounds import rounds
 from mldyno.records import Case
 from mldyno.selftest.in_child import Repeated, log_ratios
-from mldyno.worker.opened import OpenCase, failure, open_case
+from mldyno.stats.intervals import paired
+from mldyno.timing import clock
+from mldyno.timing.blocks import Blocks
+from mldyno.timing.rounds import rounds
+from mldyno.worker.session import CaseSession, failure, open_case
 
 SMALLEST, LARGEST = 128, 2048  # sizes of the matrices whose products keep the device busy
 BUSY = 100_000  # ns that a product should take, to be more than its launch
@@ -58,7 +58,7 @@ class Wish:
         if self.device not in names:
             raise Unsupported(f"no device '{self.device}' here any more; {self.framework.name} sees {', '.join(names)}")
 
-    def open(self, **axes: Any) -> OpenCase:
+    def open(self, **axes: Any) -> CaseSession:
         """A case of this kind, built where those before it have left room."""
         tidy()
         return open_case(asdict(replace(self.case, **axes)))
@@ -125,7 +125,7 @@ def overflow(wish: Wish, detail: str) -> Iterator[Row]:
     asked = 2 * (sizes[wish.device] or UNKNOWN_MEMORY)
     status, reason = "ok", "so much was given"
     try:
-        wish.framework.hold(wish.case, asked)
+        wish.framework.allocate(wish.case, asked)
     except Exception as error:
         status, reason = failure(wish.framework.name, error)
     yield {"asked": asked, "status": status, "reason": reason}

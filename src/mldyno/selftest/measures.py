@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mldyno.intervals import quantile
+from mldyno.stats.intervals import quantile
 
 ENOUGH = 1000  # cases from which chance is no excuse
 CHANCE = 2.6  # standard errors of a share

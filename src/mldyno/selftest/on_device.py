@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mldyno.analysis.comparisons import verdict
-from mldyno.intervals import median, paired
 from mldyno.selftest.contract import Heard
 from mldyno.selftest.measures import Measure, allowed, upper_bound
+from mldyno.stats.intervals import median, paired
 from mldyno.units import show_bytes, show_percent
 
 OFF_WORK, OFF_EVENTS = 0.03, 0.1  # how far times may be off

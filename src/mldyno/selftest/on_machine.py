@@ -11,8 +11,8 @@ from typing import Any
 
 from mldyno.analysis.comparisons import verdict
 from mldyno.errors import MldynoError
-from mldyno.intervals import mean, median, paired, spread
 from mldyno.selftest.measures import Measure, allowed, lower_bound, upper_bound
+from mldyno.stats.intervals import mean, median, paired, spread
 
 Tick = Callable[[], None]
 PAIRS = 384  # rounds of one comparison
@@ -98,7 +98,7 @@ def power(framework: str, comparisons: int, tick: Tick) -> list[Measure]:
 
 
 def reproducibility(framework: str, processes: int, seconds: float, tick: Tick) -> list[Measure]:
-    """Measures 6 and 7: how far fresh processes differ, and what the yardstick does about it."""
+    """Measures 6 and 7: how far fresh processes differ, and what the reference kernel does about it."""
     command = {"do": "estimate", "framework": framework, "seconds": seconds}
     found = [child(command, tick)[0] for _ in range(processes)]
     fast, plain, scaled = ([one[name] for one in found] for name in ("uncontended", "median", "in_yardsticks"))
@@ -112,7 +112,8 @@ def reproducibility(framework: str, processes: int, seconds: float, tick: Tick) 
             f"of medians {max(plain) / min(plain):.3f}; {longest:.1f} s at most", raw=tuple(found),
         ),
         Measure(
-            7, "variation between processes in yardsticks / in seconds", gain, None, "<= 0.5", gain <= 0.5, processes,
+            7, "variation between processes over the reference kernel / in seconds", gain, None, "<= 0.5", gain <= 0.5,
+            processes,
             "1", "none has one", f"{_variation(scaled):.2%} against {_variation(plain):.2%}",
         ),
     ]  # fmt: skip

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from mldyno import intervals, shapes
-from mldyno.measure import stopping, warmup
 from mldyno.selftest import synthetic
 from mldyno.selftest.measures import ENOUGH, Cell, Measure, allowed, lower_bound, quantile_with_bound, upper_bound
+from mldyno.stats import intervals, shapes
+from mldyno.timing import stopping, warmup
 
 Tick = Callable[[], None]
 Make = Callable[[random.Random], list[float]]

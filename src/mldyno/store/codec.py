@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ import msgspec
 from mldyno.errors import MldynoError
 from mldyno.records import (
     BIGGEST,
+    SCHEMA,
     Case,
     Checks,
     Device,
@@ -24,14 +25,13 @@ from mldyno.records import (
     Series,
     Software,
     Warning_,
-    canonical,
     content_id,
-    content_of,
     upgrade,
 )
 
 _KEYS: dict[type, set[str]] = {kind: {field.name for field in fields(kind)} for kind in
          (Record, Run, Case, Series, Machine, Device, Software, Checks, Warning_)}  # fmt: skip
+_KEYS[Record].remove("text")  # which is all the others
 
 
 TIMES = ("step_time", "loop_time", "process_time")  # work that takes no time was not done
@@ -46,13 +46,13 @@ def _no_constant(word: str) -> float:
     raise BadRecord(f"{word} is not a number that JSON has; leave the value out instead")
 
 
-def _whole_number(text: str) -> int:
+def _integer(text: str) -> int:
     if len(text) > 17 or abs(int(text)) > BIGGEST:
         raise BadRecord(f"{text[:20]}… is a whole number beyond 2^53, which not every reader keeps exact")
     return int(text)
 
 
-_json = json.JSONDecoder(parse_constant=_no_constant, parse_int=_whole_number)
+_json = json.JSONDecoder(parse_constant=_no_constant, parse_int=_integer)
 
 
 def parse(text: str | bytes) -> dict[str, Any]:
@@ -85,11 +85,12 @@ def _check_unicode(content: dict[str, Any]) -> None:
 
 def decode(text: str | bytes) -> Record:
     """A checked record from a text of any known schema; the id must be that of the content."""
-    content = parse(text)
+    words = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    words, content = words.strip(), parse(text)
     try:
         if content.get("id") != content_id(content):
             raise BadRecord("its id is not the hash of its content: it was changed after it was recorded")
-        return to_record(upgrade(content))
+        return replace(to_record(upgrade(content)), text=words)
     except BadRecord:
         raise
     except RecursionError:
@@ -125,11 +126,11 @@ def _check_keys(content: Mapping[str, Any]) -> None:
 def check(record: Record) -> None:
     """Raise unless every number and name of a record is in its range."""
     case, run = record.case, record.run
-    numbers = (case.version, case.batch, case.seq, case.workers, case.threads)
+    numbers = (case.version, case.batch, case.seq, case.ranks, case.threads)
     if any(n is not None and not 0 < n < BIGGEST for n in numbers):
-        raise BadRecord("version, batch, seq, workers and threads must be whole numbers over 0")
-    if min(run.round, run.process, run.group) < 0:
-        raise BadRecord("run.round, run.process and run.group must not be negative")
+        raise BadRecord("version, batch, seq, ranks and threads must be whole numbers over 0")
+    if min(run.repeat, run.process, run.group) < 0:
+        raise BadRecord("run.repeat, run.process and run.group must not be negative")
     for series in record.series:
         if not 0 < series.block < BIGGEST:
             raise BadRecord("a series' block must be a whole number over 0")
@@ -166,25 +167,29 @@ def _check_range(facts: Mapping[str, Any], kind: str) -> None:
             raise BadRecord(f"{kind} {fact} is out of range")
 
 
-def encode(record: Record) -> str:
-    """The record's canonical text."""
-    return canonical(content_of(record))
+class _Schema(msgspec.Struct):
+    """The one key that says how to read the others."""
+
+    schema: int
 
 
+_schema_decoder = msgspec.json.Decoder(_Schema)
 _decoder = msgspec.json.Decoder(Record, strict=True)
 
 
-def decode_stored(body: bytes | str) -> Record:
+def decode_stored(body: str) -> Record:
     """A record from the store: checked when it went in, so only its shape is read here."""
-    try:
-        return _decoder.decode(body)
-    except msgspec.DecodeError:
-        return to_record(upgrade(parse(body)))
+    if _schema_decoder.decode(body).schema == SCHEMA:
+        record = _decoder.decode(body)
+    else:
+        record = to_record(upgrade(parse(body)))
+    return replace(record, text=body)
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a record, made from the dataclasses; unknown keys are refused, as on import."""
     schema = msgspec.json.schema(Record)
+    del schema["$defs"]["Record"]["properties"]["text"]
     for part in schema["$defs"].values():
         part["additionalProperties"] = False
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "mldyno record", **schema}

@@ -35,14 +35,14 @@ class Packed:
 def pack(texts: Iterable[str], room: int = ROOM) -> Packed:
     """Records, given as their texts, packed into about so many B for a page; the time of packing is not in it."""
     squeeze = zlib.compressobj(6, zlib.DEFLATED, 31)  # 31: with gzip's header
-    pieces, size, count = [], 0, 0
+    chunks, size, count = [], 0, 0
     for text in texts:
         if size + len(text) / 2 > room * 3 / 4:  # numbers in words shrink to less than half
             break
-        pieces.append(squeeze.compress(text.encode() + b"\n"))
-        size += len(pieces[-1])
+        chunks.append(squeeze.compress(text.encode() + b"\n"))
+        size += len(chunks[-1])
         count += 1
-    return Packed(base64.b64encode(b"".join([*pieces, squeeze.flush()])).decode(), count)
+    return Packed(base64.b64encode(b"".join([*chunks, squeeze.flush()])).decode(), count)
 
 
 def unpacked(page: BinaryIO) -> BinaryIO:

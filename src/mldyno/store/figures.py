@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TextIO, get_args
 
 from mldyno.errors import MldynoError
-from mldyno.intervals import median
 from mldyno.records import AXIS, SCHEMA, Case, Machine, Provenance, Record, Run, Series, Status, Unit, Warning_, seal
+from mldyno.stats.intervals import median
 from mldyno.store.codec import BadRecord, check
 
 COLUMNS = ("source", "published", "machine", "device", "framework", "workload", "mode", "batch", "seq", "precision",
-           "placement", "workers", "steps", "quantity", "value", "unit", "status", "note")  # fmt: skip
-_AXES = ("workload", "framework", "device", "mode", "precision", "batch", "seq", "placement", "workers")
+           "placement", "ranks", "steps", "quantity", "value", "unit", "status", "note")  # fmt: skip
+_AXES = ("workload", "framework", "device", "mode", "precision", "batch", "seq", "placement", "ranks")
+_OLDER = {"workers": "ranks"}  # columns as they were called before
 _FIELD_LIMIT = 100_000
 _MARKS = {"withdrawn": "superseded", "suspect": "suspect", "odd": "suspect", "later revision; odd": "suspect"}
 
@@ -36,6 +37,7 @@ def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
 
     reader = csv.DictReader(counted(), strict=True)
     try:
+        reader.fieldnames = [_OLDER.get(name, name) for name in reader.fieldnames or ()]
         missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
         if missing:
             raise BadRecord(f"a CSV of figures needs the columns {', '.join(COLUMNS)}; missing: {', '.join(missing)}")
@@ -117,10 +119,10 @@ def _rows(record: Record) -> Iterator[list[Any]]:
     if not record.alone:  # times for ratios are no figures
         return
     axes = {name: getattr(case, name) for name in _AXES}
-    counted = [one for one in record.series if one.phase == "steady" or one.metric.startswith("peak_")]
-    metrics = {(one.metric, one.unit): one.phase for one in counted}
-    for (metric, unit), phase in metrics.items() or {("step_time", "s"): "steady"}.items():
-        values = record.values(metric, phase) if record.status == "ok" else []
+    counted = [one for one in record.series if one.stage == "steady" or one.metric.startswith("peak_")]
+    metrics = {(one.metric, one.unit): one.stage for one in counted}
+    for (metric, unit), stage in metrics.items() or {("step_time", "s"): "steady"}.items():
+        values = record.values(metric, stage) if record.status == "ok" else []
         steps = record.facts.get("steps", "")
         note = record.facts.get("note") or record.reason
         known = {"source": record.run.suite or "mldyno", "published": record.created, "machine": record.machine.name,

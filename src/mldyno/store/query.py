@@ -72,7 +72,7 @@ def _bare(term: str, workloads: list[str], frameworks: list[str]) -> tuple[str, 
             return name, word
     if word.partition(":")[0] in DEVICE_KINDS:
         return "device", AXIS["device"].parse(word)
-    for letter, name in (("b", "batch"), ("s", "seq"), ("w", "workers"), ("t", "threads")):
+    for letter, name in (("b", "batch"), ("s", "seq"), ("r", "ranks"), ("t", "threads")):
         if word[:1] == letter and word[1:].isdecimal():
             return name, AXIS[name].parse(word[1:])
     if word == "compile":

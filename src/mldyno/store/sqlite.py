@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from mldyno.errors import StoreError
-from mldyno.records import AXES, Record
+from mldyno.records import Record
 from mldyno.store import reference
-from mldyno.store.codec import decode_stored, encode
+from mldyno.store.codec import decode_stored
 from mldyno.store.query import Query
 
 APPLICATION = 0x6D6C6479  # "mldy"
@@ -26,7 +26,9 @@ LAYOUT = 1
 PATIENCE = 60.0  # s to wait for another process that writes
 PAGE = 500  # records read at once
 
-_AXES = tuple(axis.name for axis in AXES)
+_AXES = ("workload", "framework", "device", "mode", "precision", "batch", "seq", "placement", "workers", "compile",
+         "threads")  # fmt: skip
+_CALLED = {"ranks": "workers"}  # axes whose column has another name
 _COLUMNS = ("id", "created", "provenance", "run", "round", "machine", "case_id", "version", *_AXES,
             "status", "interrupted")  # fmt: skip
 
@@ -163,21 +165,17 @@ class Store:
     # -- writing ---------------------------------------------------------------------------------
 
     def append(self, records: Iterable[Record]) -> int:
-        """Add records in one transaction, all or none; gives how many were new."""
-        return self.append_rows((record, encode(record)) for record in records)
+        """Add records, as the texts that they are, in one transaction, all or none; gives how many were new.
 
-    def append_rows(self, rows: Iterable[tuple[Record, str]]) -> int:
-        """Add records with their texts in one transaction, all or none; gives how many were new.
-
-        The first row is asked for before the file is opened, so that a bad one makes no store.
+        The first one is asked for before the file is opened, so that a bad one makes no store.
         """
-        rows = iter(rows)
-        rows = itertools.chain(list(itertools.islice(rows, 1)), rows)
+        records = iter(records)
+        records = itertools.chain(list(itertools.islice(records, 1)), records)
         connection = self._connect(write=True)
         assert connection is not None
         with self._errors(), _transaction(connection):
             last = connection.execute("SELECT max(number) FROM records").fetchone()[0] or 0
-            connection.executemany(_INSERT, (_row(record, body) for record, body in rows))
+            connection.executemany(_INSERT, map(_row, records))
             new = connection.execute("SELECT count(*) FROM records WHERE number > ?", (last,))
             return int(new.fetchone()[0])
 
@@ -291,7 +289,7 @@ def _where(query: Query) -> tuple[list[str], list[Any]]:
     marks = ", ".join("?" * len(query.provenances))
     where, values = [f"r.provenance IN ({marks})"], list[Any](query.provenances)
     for name, value in query.equal.items():
-        where.append(f"r.{name} IS ?")
+        where.append(f"r.{_CALLED.get(name, name)} IS ?")
         values.append(int(value) if isinstance(value, bool) else value)
     if query.ids:
         where.append("(" + " OR ".join(["r.id >= ? AND r.id < ?"] * len(query.ids)) + ")")
@@ -299,11 +297,11 @@ def _where(query: Query) -> tuple[list[str], list[Any]]:
     return where, values
 
 
-def _row(record: Record, body: str) -> tuple[Any, ...]:
+def _row(record: Record) -> tuple[Any, ...]:
     case = record.case
-    axes = [getattr(case, name) for name in _AXES]
-    return (record.id, record.created, record.provenance, record.run.id, record.run.round, record.machine.name,
-            case.id, case.version, *axes, record.status, int(record.interrupted), body)  # fmt: skip
+    axes = [case.ranks if name == "workers" else getattr(case, name) for name in _AXES]
+    return (record.id, record.created, record.provenance, record.run.id, record.run.repeat, record.machine.name,
+            case.id, case.version, *axes, record.status, int(record.interrupted), record.text)  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -18,20 +18,19 @@ from typing import BinaryIO, TextIO
 from mldyno.errors import ImportFileError, MldynoError
 from mldyno.records import Record
 from mldyno.store import embedded, figures
-from mldyno.store.codec import BadRecord, decode, decode_stored, encode
+from mldyno.store.codec import BadRecord, decode, decode_stored
 
 LONGEST_LINE = 32 << 20  # B: the longest series that a budget of minutes can make is far below
 
 
-def read(path: str) -> Iterator[tuple[Record, str]]:
-    """Records of a file with their texts; `-` is standard input."""
+def read(path: str) -> Iterator[Record]:
+    """Records of a file; `-` is standard input."""
     try:
         with _source(path) as source:
-            rows = _rows(source, source.peek(1)[:1] if isinstance(source, io.BufferedReader) else b"")
             empty = True
-            for row in rows:
+            for record in _records(source, source.peek(1)[:1] if isinstance(source, io.BufferedReader) else b""):
                 empty = False
-                yield row
+                yield record
             if empty:
                 raise BadRecord("it holds no records")
     except BadRecord as error:
@@ -40,8 +39,8 @@ def read(path: str) -> Iterator[tuple[Record, str]]:
         raise ImportFileError(f"{path}: {error.strerror or error}") from None
 
 
-def _rows(source: BinaryIO, start: bytes) -> Iterator[tuple[Record, str]]:
-    """The rows of a file of the kind that its first byte shows."""
+def _records(source: BinaryIO, start: bytes) -> Iterator[Record]:
+    """The records of a file of the kind that its first byte shows."""
     if start == b"<":
         return _json_lines(embedded.unpacked(source))
     return _json_lines(source) if start in (b"{", b"", b"[", b" ", b"\n") else _csv(source)
@@ -63,7 +62,7 @@ def _source(path: str) -> Iterator[BinaryIO]:
         yield source
 
 
-def _json_lines(source: BinaryIO) -> Iterator[tuple[Record, str]]:
+def _json_lines(source: BinaryIO) -> Iterator[Record]:
     number = 0
     while line := source.readline(LONGEST_LINE):
         number += 1
@@ -72,17 +71,15 @@ def _json_lines(source: BinaryIO) -> Iterator[tuple[Record, str]]:
         if not line.strip():
             continue
         try:
-            record = decode(line)
+            yield decode(line)
         except BadRecord as error:
             raise BadRecord(f"line {number}: {error}") from None
-        yield record, line.decode().strip()
 
 
-def _csv(source: BinaryIO) -> Iterator[tuple[Record, str]]:
+def _csv(source: BinaryIO) -> Iterator[Record]:
     text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
     try:
-        for record in figures.read(text, "imported"):
-            yield record, encode(record)
+        yield from figures.read(text, "imported")
     except UnicodeDecodeError:
         raise BadRecord("neither JSON lines nor a CSV of figures: it is not UTF-8 text") from None
     finally:
@@ -93,12 +90,12 @@ def write(texts: Iterable[str], path: str, form: str) -> int:
     """Write records, given as their texts, as `jsonl` or `csv`; `-` is standard output. Gives how many."""
     if path == "-":
         return _write(texts, sys.stdout, form)
-    with whole_file(path) as out, io.TextIOWrapper(out, encoding="utf-8", newline="\n") as text:
+    with atomic_file(path) as out, io.TextIOWrapper(out, encoding="utf-8", newline="\n") as text:
         return _write(texts, text, form)
 
 
 @contextmanager
-def whole_file(path: str) -> Iterator[BinaryIO]:
+def atomic_file(path: str) -> Iterator[BinaryIO]:
     """A file that takes its place when all of it is written; whatever goes wrong before, nothing is left."""
     target = Path(path)
     try:

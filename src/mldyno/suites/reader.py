@@ -14,7 +14,7 @@ from typing import Any
 
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.records import AXES, AXIS, axis_named
-from mldyno.suites import FOLDER, names
+from mldyno.suites import FOLDER, RENAMED, names
 from mldyno.units import parse_duration, parse_fraction
 
 ALL = "all"  # every workload of the catalogue, or every device that the framework finds
@@ -95,7 +95,7 @@ def _files(words: Any, path: Path) -> list[Path]:
     if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
         raise UsageError('include must be a list of suites, such as ["quick", "other.toml"].')
     found = []
-    for word in words:
+    for word in (RENAMED.get(str(word), str(word)) for word in words):
         if not word.endswith(".toml") and word not in names():
             raise unknown("suite to include", word, names())
         found.append(path.parent / word if word.endswith(".toml") else Path(FOLDER, f"{word}.toml"))
@@ -149,7 +149,7 @@ def _quantity(parse: Callable[[str], float]) -> Callable[[str, Any], float]:
     return read_one
 
 
-def _whole_number(key: str, value: Any) -> int:
+def _integer(key: str, value: Any) -> int:
     if type(value) is not int:
         raise UsageError(f"{key} must be a whole number.")
     return value
@@ -166,8 +166,8 @@ def _word(key: str, value: Any) -> str:
 
 
 SETTINGS: dict[str, Callable[[str, Any], Any]] = {
-    "budget": _quantity(parse_duration), "target": _quantity(parse_fraction), "repeats": _whole_number,
-    "steps": _whole_number, "timeout": _quantity(parse_duration), "limit": _quantity(parse_duration),
+    "budget": _quantity(parse_duration), "target": _quantity(parse_fraction), "repeats": _integer,
+    "steps": _integer, "timeout": _quantity(parse_duration), "limit": _quantity(parse_duration),
     "data": _word, "by": _word,
 }  # fmt: skip
 KEYS = (*SETTINGS, "include", "cases", "exclude")

@@ -18,8 +18,8 @@ from mldyno.analysis.scaling import Exponent, Scaling
 from mldyno.analysis.tables import column
 from mldyno.records import Case
 from mldyno.units import count, digits, show_error, show_percent, show_seconds
+from mldyno.views.sentences import arms, claim, comparison_json, factor, named
 from mldyno.views.tables import aligned
-from mldyno.views.words import arms, claim, comparison_json, factor, named
 
 CANT_TELL = "can't tell"
 WIDE = 0.1  # half of an exponent's interval from which on it is said how to narrow it

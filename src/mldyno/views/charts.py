@@ -231,7 +231,7 @@ def ratios(
     return _finished(altair.layer(*layers), 240, described)
 
 
-PHASES = ("warm-up", "steady")
+STAGES = ("warm-up", "steady")
 
 
 def samples(rows: Sequence[Row], unit: str, described: str) -> Spec:
@@ -244,8 +244,8 @@ def samples(rows: Sequence[Row], unit: str, described: str) -> Spec:
                    axis=altair.Axis(tickCount=4, grid=False, format="~s")),
         y=altair.Y(field="value", type="quantitative", title=unit, scale=heights, axis=altair.Axis(tickCount=4)),
         color=altair.Color(field="process", type="nominal", legend=None),
-        opacity=altair.Opacity(field="phase", type="ordinal", legend=None,
-                               scale=altair.Scale(domain=list(PHASES), range=[0.25, 0.75])),
-        tooltip=_tips(("process", "process"), ("phase", "phase"), ("step", "steps done"), ("value", unit)),
+        opacity=altair.Opacity(field="stage", type="ordinal", legend=None,
+                               scale=altair.Scale(domain=list(STAGES), range=[0.25, 0.75])),
+        tooltip=_tips(("process", "process"), ("stage", "stage"), ("step", "steps done"), ("value", unit)),
     )  # fmt: skip
     return _finished(chart, 150, described)

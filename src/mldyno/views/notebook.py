@@ -11,8 +11,8 @@ from html import escape
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Table
+from mldyno.views.sentences import arms, factor, footers, trust_lines
 from mldyno.views.tables import grid, title_of
-from mldyno.views.words import arms, factor, footers, trust_lines
 
 
 def lines_html(lines: Sequence[str]) -> str:

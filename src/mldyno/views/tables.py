@@ -22,7 +22,7 @@ NO_MEMORY = "-"
 TITLES = {
     "step": "time of one step", "throughput": "items per second", "speedup": "speed-up",
     "first_step": "time of the first step", "peak_memory": "peak memory of the process",
-    "roof": "operations a second, over those of plain products",
+    "peak_share": "operations a second, over those of plain products",
 }  # fmt: skip
 _FORMULA = ("=", "+", "-", "@")  # with these a spreadsheet would begin to compute
 _LATEX = {

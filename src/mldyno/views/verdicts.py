@@ -12,7 +12,7 @@ from mldyno.records import Case
 from mldyno.store.figures import marks
 from mldyno.units import digits, show_percent
 from mldyno.views.answers import copy_claim
-from mldyno.views.words import factor
+from mldyno.views.sentences import factor
 
 MODES = {"train": "trains", "infer": "runs models"}
 WORK = {"train": "training", "infer": "inference"}

@@ -31,13 +31,13 @@ def build(
     """What gives the words of the command; None where there is none for the workload."""
     if command:
         return lambda: list(command)
-    whole = workload.whole
-    if whole is None:
+    end_to_end = workload.end_to_end
+    if end_to_end is None:
         return None
     if data is None:
         raise Unsupported(f"{workload.name} reads a data set: it has placement loader only")
     folder = os.path.join(data["folder"], COLD, workload.name)
     shutil.rmtree(folder, ignore_errors=True)
-    trained = replace(case, workload=whole.workload, framework="torch")
-    wish = {"case": asdict(trained), "epochs": whole.epochs, "data": {**data, "folder": folder}}
+    trained = replace(case, workload=end_to_end.workload, framework="torch")
+    wish = {"case": asdict(trained), "epochs": end_to_end.epochs, "data": {**data, "folder": folder}}
     return lambda: [sys.executable, start.__file__, "whole", json.dumps(wish)]

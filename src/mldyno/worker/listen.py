@@ -1,9 +1,9 @@
 """Reads commands, carries them out, answers; dies with its parent.
 
 Commands: probe {frameworks}; examine {framework, device, feature}; foresee {case}; attempt {case, steps, limit};
-open {key, case, warmup, data, command}; turn {key, seconds | steps}; pieces {key, seconds};
+open {key, case, warmup, data, command}; turn {key, seconds | steps}; phases {key, seconds};
 rounds {keys, seconds, least, seed}; close {key}.
-Answers: {"is": "ready" | "progress" | "blocks" | "pieces" | "rounds" | "closed" | "probed" | "examined" | "foreseen"
+Answers: {"is": "ready" | "progress" | "blocks" | "phases" | "rounds" | "closed" | "probed" | "examined" | "foreseen"
 | "attempted" | "failed", "key", ...}.
 """
 
@@ -20,9 +20,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mldyno.worker.examine import examine
-from mldyno.worker.foresight import attempt, foresee
-from mldyno.worker.opened import OpenCase, failure, open_case, together
+from mldyno.worker.forecasts import attempt, forecast_case
 from mldyno.worker.probe import probe
+from mldyno.worker.session import CaseSession, failure, interleaved, open_case
 
 COMMAND_LIMIT = 1 << 20
 
@@ -56,7 +56,7 @@ def listen(commands_from: int, answers_to: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     commands: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read_commands, args=(commands_from, commands), daemon=True).start()
-    opened: dict[int, OpenCase] = {}
+    opened: dict[int, CaseSession] = {}
 
     def answer(message: dict[str, Any]) -> None:
         data = json.dumps(message).encode() + b"\n"
@@ -78,7 +78,7 @@ def listen(commands_from: int, answers_to: int) -> None:
 
 
 def _obey(
-    command: dict[str, Any], key: int, opened: dict[int, OpenCase], answer: Callable[[dict[str, Any]], None]
+    command: dict[str, Any], key: int, opened: dict[int, CaseSession], answer: Callable[[dict[str, Any]], None]
 ) -> None:
     def progress(step: float) -> None:
         answer({"is": "progress", "key": key, "step": step})
@@ -89,7 +89,7 @@ def _obey(
         found = examine(command["framework"], command["device"], command["feature"])
         answer({"is": "examined", "key": key, **found})
     elif command["do"] == "foresee":
-        answer({"is": "foreseen", "key": key, **foresee(command["case"])})
+        answer({"is": "foreseen", "key": key, **forecast_case(command["case"])})
     elif command["do"] == "attempt":
         answer({"is": "attempted", "key": key, **attempt(command["case"], command["steps"], command["limit"])})
     elif command["do"] == "open":
@@ -97,11 +97,11 @@ def _obey(
         answer({"is": "ready", "key": key, **case.warm_up(command["warmup"], progress)})
     elif command["do"] == "turn":
         answer({"is": "blocks", "key": key, **opened[key].turn(command["seconds"], command["steps"], progress)})
-    elif command["do"] == "pieces":
-        answer({"is": "pieces", "key": key, **opened[key].pieces(command["seconds"], progress)})
+    elif command["do"] == "phases":
+        answer({"is": "phases", "key": key, **opened[key].phases(command["seconds"], progress)})
     elif command["do"] == "rounds":
         among = [opened[one] for one in command["keys"]]
-        answer({"is": "rounds", "key": key, "series": together(among, command, progress)})
+        answer({"is": "rounds", "key": key, "series": interleaved(among, command, progress)})
     elif command["do"] == "close":
         answer({"is": "closed", "key": key, **opened.pop(key).close()})
     else:

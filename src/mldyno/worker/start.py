@@ -39,7 +39,7 @@ def _private_channel() -> tuple[int, int]:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["whole"]:
         _own_package()
-        from mldyno.worker.whole import train
+        from mldyno.worker.end_to_end import train
 
         sys.exit(train(json.loads(sys.argv[2])))
     channel = _private_channel()

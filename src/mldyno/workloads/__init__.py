@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One of the pieces that a step is made of, which is also timed apart from the others."""
+class Phase:
+    """One of the phases that a step is made of, which is also timed apart from the others."""
 
     run: Callable[[Any, Any, Any], Any]
-    """Does the piece: gets the network, a batch's inputs and what the piece before it gave (None at first);
-    what the last piece gives is the step's output."""
+    """Does the phase: gets the network, a batch's inputs and what the phase before it gave (None at first);
+    what the last phase gives is the step's output."""
     items: int
     """Items that it works through."""
 
@@ -33,7 +33,7 @@ class Recipe:
     """What a framework needs to make steps of a workload.
 
     A step is a pass through the network; in training also the loss, the way back and the optimiser's step.
-    Where it is more than that it is made of `pieces`; network, loss and optimiser then serve the checks.
+    Where it is more than that it is made of `phases`; network, loss and optimiser then serve the checks.
     """
 
     network: Any
@@ -46,14 +46,14 @@ class Recipe:
     """The optimiser over the network's parameters."""
     updates: bool = True
     """Whether a training step ends with the optimiser's; else it is forward and backward only."""
-    pieces: Mapping[str, Piece] = field(default_factory=dict)
-    """The pieces of a step by name and in order, where it has some."""
-    proofs: Callable[[Any], Mapping[str, float]] | None = None
+    phases: Mapping[str, Phase] = field(default_factory=dict)
+    """The phases of a step by name and in order, where it has some."""
+    checks: Callable[[Any], Mapping[str, float]] | None = None
     """Training: what must fall, of the network given, where that is not the loss on a batch; never negative."""
 
 
 @dataclass(frozen=True)
-class WholeRun:
+class EndToEnd:
     """A whole process that trains a workload from its data set: so many epochs, each with its evaluation."""
 
     workload: str
@@ -82,7 +82,7 @@ class Workload:
     """Where its batches lie if nothing else is asked for."""
     data: str | None = None
     """The data set on disk from which placement `loader` takes its batches."""
-    whole: WholeRun | None = None
+    end_to_end: EndToEnd | None = None
     """What framework `command` runs of it."""
     count: Callable[[Case], int] | None = None
     """How many items a step works through, where that is not the batch, or the batch's tokens."""
@@ -90,7 +90,7 @@ class Workload:
     @property
     def frameworks(self) -> tuple[str, ...]:
         """The frameworks that have a version of it."""
-        return (*self.build, *(("command",) if self.whole else ()))
+        return (*self.build, *(("command",) if self.end_to_end else ()))
 
     def items(self, case: Case) -> int:
         """How many items one step of the case works through."""

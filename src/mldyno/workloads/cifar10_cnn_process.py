@@ -6,9 +6,10 @@ no data set and fetches or makes it, the later ones find it there. A run that le
 
 from __future__ import annotations
 
-from mldyno.workloads import WholeRun, Workload
+from mldyno.workloads import EndToEnd, Workload
 
 WORKLOAD = Workload(
     name="cifar10-cnn-process", version=1, item="run", batch=4, params=62_006, flops=lambda case: 0.0, build={},
-    modes=("train",), placement="loader", data="cifar10", whole=WholeRun("cifar10-cnn", epochs=2), count=lambda case: 1,
+    modes=("train",), placement="loader", data="cifar10", end_to_end=EndToEnd("cifar10-cnn", epochs=2),
+    count=lambda case: 1,
 )  # fmt: skip

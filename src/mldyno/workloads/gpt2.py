@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.workloads import Piece, Recipe, Workload, _gpt2
+from mldyno.workloads import Phase, Recipe, Workload, _gpt2
 
 if TYPE_CHECKING:
     from mldyno.records import Case
@@ -48,13 +48,13 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
             found.append(token)
         return torch.cat(found, 1)
 
-    generation = {"prefill": Piece(prefill, batch * seq), "decode": Piece(decode, batch * DECODED)}
+    generation = {"prefill": Phase(prefill, batch * seq), "decode": Phase(decode, batch * DECODED)}
     return Recipe(
         network=_gpt2.network(torch, SHAPE),
         draw=draw,
         loss=loss,
         optimiser=lambda parameters: torch.optim.AdamW(parameters, lr=RATE),
-        pieces=generation if case.mode == "infer" else {},
+        phases=generation if case.mode == "infer" else {},
     )
 
 

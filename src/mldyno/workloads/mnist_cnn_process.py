@@ -6,9 +6,10 @@ no data set and fetches or makes it, the later ones find it there. A run that le
 
 from __future__ import annotations
 
-from mldyno.workloads import WholeRun, Workload
+from mldyno.workloads import EndToEnd, Workload
 
 WORKLOAD = Workload(
     name="mnist-cnn-process", version=1, item="run", batch=64, params=21_840, flops=lambda case: 0.0, build={},
-    modes=("train",), placement="loader", data="mnist", whole=WholeRun("mnist-cnn", epochs=9), count=lambda case: 1,
+    modes=("train",), placement="loader", data="mnist", end_to_end=EndToEnd("mnist-cnn", epochs=9),
+    count=lambda case: 1,
 )  # fmt: skip

@@ -1,11 +1,11 @@
-"""Learns a virtual environment from recorded trajectories, then a policy in it by PPO: tiny kernels, host reads.
+"""Learns a virtual environment from recorded trajectories, then a policy in it by PPO: tiny kernels, many syncs.
 
 Our open stand-in for the run of a proprietary SDK in the published m1-chips comparison: the same sizes, other
 code and other data, so that its times are no reproduction of the published ones. Here GPUs tend to lose.
 
 The data: 100 trajectories of 30 steps, 6 numbers observed and 4 acted (`_venv_ppo_data.py`); 20 are held out.
 The nets are in `_venv_ppo_nets.py`, what trains them in `_venv_ppo_learner.py`. A step is a tenth of the run of
-50 + 20 epochs, in two pieces:
+50 + 20 epochs, in two phases:
 
 - `environment`, 5 epochs. Each: the generator rolls out 10 steps from `batch` observations of the data;
   4 updates of the discriminator, real against drawn; rewards from it, as discounted sums, normalised among the
@@ -16,7 +16,7 @@ The nets are in `_venv_ppo_nets.py`, what trains them in `_venv_ppo_learner.py`.
   observation that it led to, and that of the action; the reward is its negative.
 
 Adam: 4e-5 for what acts (imitator, transition, policy), 6e-4 for what judges (discriminator, critic) and for the
-learned spreads. An item is a transition that is drawn in a rollout, of either piece. The two pieces read 30 and 70
+learned spreads. An item is a transition that is drawn in a rollout, of either phase. The two phases read 30 and 70
 numbers from the device: the KL of each PPO update, and an epoch's losses.
 
 What must fall: the error of predicted observations on held-out trajectories, and the policy's cost, as a share of the
@@ -33,7 +33,7 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.workloads import Piece, Recipe, Workload
+from mldyno.workloads import Phase, Recipe, Workload
 from mldyno.workloads import _venv_ppo_learner as learner
 from mldyno.workloads._venv_ppo_data import ACTED, OBSERVED, STEPS, Transitions, read
 from mldyno.workloads._venv_ppo_nets import forward_flops, network, training_flops
@@ -75,12 +75,12 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
         draw=draw,
         loss=torch.nn.functional.mse_loss,
         optimiser=lambda parameters: torch.optim.Adam(parameters, lr=learner.ACTING),
-        pieces={"environment": Piece(environment, environment_items(batch)), "policy": Piece(policy, POLICY_ITEMS)},
-        proofs=lambda network: proofs(torch, network, fresh, held),
+        phases={"environment": Phase(environment, environment_items(batch)), "policy": Phase(policy, POLICY_ITEMS)},
+        checks=lambda network: checks(torch, network, fresh, held),
     )
 
 
-def proofs(torch: ModuleType, network: Any, fresh: Any, held: Transitions) -> dict[str, float]:
+def checks(torch: ModuleType, network: Any, fresh: Any, held: Transitions) -> dict[str, float]:
     """What must fall: error of prediction on held-out rows; cost of the policy over as many steps as were recorded,
     with that of a fresh policy as 1: over more, an environment that has learnt little yet would have the say.
     """
@@ -102,12 +102,12 @@ def proofs(torch: ModuleType, network: Any, fresh: Any, held: Transitions) -> di
 
 
 def environment_items(batch: int) -> int:
-    """Transitions that are drawn in the first piece."""
+    """Transitions that are drawn in the first phase."""
     return ENVIRONMENT_EPOCHS * batch * learner.ROLLOUT
 
 
 POLICY_ITEMS = POLICY_EPOCHS * learner.ENVIRONMENTS * learner.HORIZON
-"""Transitions that are drawn in the second piece."""
+"""Transitions that are drawn in the second phase."""
 
 
 def items(case: Case) -> int:

@@ -70,38 +70,38 @@
   addEventListener("beforeprint", () => [...pending.keys()].forEach(drawNow));
 
   // -- samples of each case ------------------------------------------------------------------------
-  function courseFigure(course, spec, machines) {
+  function traceFigure(trace, spec, machines) {
     const figure = document.createElement("figure");
     const head = document.createElement("figcaption");
     const title = document.createElement("h3");
-    title.textContent = machines ? course.machine + ": " + course.title : course.title;
+    title.textContent = machines ? trace.machine + ": " + trace.title : trace.title;
     head.append(title);
     const place = document.createElement("div");
     place.className = "chart short";
     place.setAttribute("role", "img");
-    place.setAttribute("aria-label", "Dots: time of a step over steps done, " + course.title + ". " + course.caption);
+    place.setAttribute("aria-label", "Dots: time of a step over steps done, " + trace.title + ". " + trace.caption);
     const caption = document.createElement("p");
     caption.className = "caption";
-    caption.textContent = course.caption;
+    caption.textContent = trace.caption;
     figure.append(head, place, caption);
-    const values = course.rows.map(([process, steady, step, value]) => (
+    const values = trace.rows.map(([process, steady, step, value]) => (
       { process, phase: steady ? "steady" : "warm-up", step, value }));
     const own = structuredClone(spec);
     own.data = { values };
-    own.encoding.y.scale.domain = course.ends;
+    own.encoding.y.scale.domain = trace.ends;
     return [figure, place, own];
   }
   const whenIdle = window.requestIdleCallback ?? setTimeout;
-  all(".courses").forEach((list) => whenIdle(async () => {
-    const [[courses], { specs }] = await Promise.all([parsed("courses-data"), parsed("charts-data")]);
-    const button = document.querySelector(`[data-more-courses="${list.id}"]`);
-    const search = document.querySelector(`[data-courses-search="${list.id}"]`);
+  all(".traces").forEach((list) => whenIdle(async () => {
+    const [[traces], { specs }] = await Promise.all([parsed("traces-data"), parsed("charts-data")]);
+    const button = document.querySelector(`[data-more-traces="${list.id}"]`);
+    const search = document.querySelector(`[data-traces-search="${list.id}"]`);
     const step = Number(list.dataset.shown);
-    const machines = new Set(courses.map((one) => one.machine)).size > 1;
-    let fitting = courses;
+    const machines = new Set(traces.map((one) => one.machine)).size > 1;
+    let fitting = traces;
     function show(from) {
-      for (const course of fitting.slice(from, from + step)) {
-        const [figure, place, spec] = courseFigure(course, specs[course.unit], machines);
+      for (const trace of fitting.slice(from, from + step)) {
+        const [figure, place, spec] = traceFigure(trace, specs[trace.unit], machines);
         list.append(figure);
         drawLater(place, spec);
       }
@@ -112,7 +112,7 @@
     button.addEventListener("click", () => show(list.children.length));
     search.addEventListener("input", () => {
       const words = search.value.toLowerCase().split(/\s+/);
-      fitting = courses.filter((one) => words.every((word) => (one.machine + " " + one.title + " " + one.caption).toLowerCase().includes(word)));
+      fitting = traces.filter((one) => words.every((word) => (one.machine + " " + one.title + " " + one.caption).toLowerCase().includes(word)));
       all(".chart", list).forEach((place) => { eye.unobserve(place); pending.delete(place); drawn.get(place)?.finalize(); drawn.delete(place); });
       list.replaceChildren();
       show(0);

@@ -15,12 +15,12 @@ from mldyno.views.answers import answer_lines
 from mldyno.views.devices import device_line
 from mldyno.views.report.parts import Cell, Figure, Figures, Part, Section, Table, Words
 from mldyno.views.report.subject import Subject
+from mldyno.views.sentences import arms, factor, footers, machine_lines, mean_sentence, sentence
 from mldyno.views.verdicts import verdict_lines
-from mldyno.views.words import arms, factor, footers, machine_lines, mean_sentence, sentence
 
 MODES = {"train": "training", "infer": "inference"}
 MOST_FIGURES = 6
-REHEARSED = "This was a rehearsal: nothing was computed, and no time is real."
+FAKE_CASE = "This was the fake framework: nothing was computed, and no time is real."
 
 
 def verdicts(subject: Subject) -> Section:
@@ -38,7 +38,7 @@ def verdicts(subject: Subject) -> Section:
         lines = ["There is nothing to compare: each case was measured in one way only. Name two devices, precisions or "
                  "placements in one run, and this says which one is faster."]  # fmt: skip
     if subject.rehearsed:
-        lines.insert(0, REHEARSED)
+        lines.insert(0, FAKE_CASE)
     if lines:
         parts.append(Words("verdict-words", lines, shown=8))
     lead = "Each with its 95 % interval. Means are geometric; each workload's largest size counts."
@@ -96,7 +96,7 @@ def _machine_table(found: Machine, place: int) -> Table:
 
 def method(subject: Subject) -> Section:
     """How it was measured, with what, and how to do it again."""
-    records = [record for one in subject.outcomes for record in (*one.records, *one.meetings)]
+    records = [record for one in subject.outcomes for record in (*one.records, *one.pairings)]
     runs = {record.run.id: record.created[:10] for record in records}
     steps = sum(int(record.facts.get("steps") or 0) for record in records)
     software = list(dict.fromkeys(map(_software, records)))

@@ -6,7 +6,7 @@ import re
 import textwrap
 from typing import Any
 
-from mldyno.analysis.again import command_again
+from mldyno.analysis.rerun import rerun_command
 from mldyno.units import count, show_bytes
 from mldyno.views.charts import LIGHT, for_picture
 from mldyno.views.report.about import best_headlines, figure_of
@@ -15,7 +15,7 @@ from mldyno.views.report.parts import Figure
 from mldyno.views.report.rows import shown_time
 from mldyno.views.report.speeds import bar_charts
 from mldyno.views.report.subject import Subject, label, work_name
-from mldyno.views.words import trust
+from mldyno.views.sentences import trust
 
 WIDTH, HEIGHT = 1200, 630
 ROOM = (560, 335)  # for the chart
@@ -49,7 +49,7 @@ def _command(subject: Subject) -> str:
     told = best_headlines(subject)
     if not told:
         return subject.commands[0]
-    return command_again([one for found in told[0].mean.comparisons for one in (found.base, found.other)])
+    return rerun_command([one for found in told[0].mean.comparisons for one in (found.base, found.other)])
 
 
 def wrapped(text: str, size: int, width: int, most: int) -> list[str]:

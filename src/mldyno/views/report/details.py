@@ -1,27 +1,27 @@
-"""Sections that look closer: samples over time, shares of the roof, published machines, and all cases."""
+"""Sections that look closer: samples over time, shares of the peak, published machines, and all cases."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mldyno.analysis import beside as placing
+from mldyno.analysis import published as placing
 from mldyno.analysis.bounds import bound, shares
 from mldyno.analysis.comparisons import compare
-from mldyno.analysis.courses import course, sample_count
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Cell as Place
-from mldyno.intervals import quantile
+from mldyno.analysis.traces import sample_count, trace
+from mldyno.stats.intervals import quantile
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_seconds
 from mldyno.views import charts
-from mldyno.views.report.parts import Cell, Chart, Courses, Part, Section, Table, Words
+from mldyno.views.record_text import BOUNDS
+from mldyno.views.report.parts import Cell, Chart, Part, Section, Table, Traces, Words
 from mldyno.views.report.rows import share_row, shown_time, sides_of, time_row, time_unit
 from mldyno.views.report.speeds import MOST_BARS, MOST_CHARTS
 from mldyno.views.report.subject import Subject, full_label, label, work_name
-from mldyno.views.story import BOUNDS
-from mldyno.views.words import arms, claim, trust
+from mldyno.views.sentences import arms, claim, trust
 
 SHAPED = ("drifting", "two-modes", "late-change", "recompiled", "throttled", "leaking")  # what a course makes visible
 MOST_SAMPLES = 150_000  # of all cases that are drawn
@@ -29,41 +29,41 @@ FEWEST_EACH, MOST_EACH = 24, 240  # of one case
 _PLACES = ("batch", "seq", "precision", "placement")
 
 
-def courses(subject: Subject) -> Section | None:
+def traces(subject: Subject) -> Section | None:
     """The time of each step while it was measured."""
     found = [one for one in subject.outcomes if sample_count(one)]
     if not found:
         return None
     found.sort(key=lambda one: not any(w.code in SHAPED for w in one.warnings) and one.status != "unsteady")
     each = max(FEWEST_EACH, min(MOST_EACH, MOST_SAMPLES // len(found)))
-    drawn = [_course(one, each) for one in found]
-    units = sorted({course["unit"] for course in drawn})
+    drawn = [_trace(one, each) for one in found]
+    units = sorted({trace["unit"] for trace in drawn})
     specs = {unit: charts.samples([], unit, "Dots: the time of a step while it was measured") for unit in units}
     lead = (
         "Each dot is the time of a step, averaged over one block of steps, in the order in which they were measured; "
         "each process has a colour of its own, the warm-up is pale, what is off the scale lies at its edge. A slope "
         "is a drift, two bands are two speeds. Cases in which such a thing was seen come first."
     )
-    return Section("courses", "Step times over time", lead, [Courses("courses-list", specs, drawn)])
+    return Section("traces", "Step times over time", lead, [Traces("traces-list", specs, drawn)])
 
 
-def _course(outcome: Outcome, most: int) -> dict[str, Any]:
+def _trace(outcome: Outcome, most: int) -> dict[str, Any]:
     """The samples of a case in few letters: process, whether it is steady, steps done before, time in the unit."""
-    samples = course(outcome, most)
+    samples = trace(outcome, most)
     unit, per = time_unit(sorted(one.seconds for one in samples)[len(samples) // 2])
     there = sample_count(outcome)
     drawn = f"{len(samples):,} of {there:,} samples" if len(samples) < there else count(there, "sample")
-    ordered = sorted(one.seconds for one in samples if one.phase == "steady") or sorted(one.seconds for one in samples)
+    ordered = sorted(one.seconds for one in samples if one.stage == "steady") or sorted(one.seconds for one in samples)
     low, high = quantile(ordered, 0.01), quantile(ordered, 0.99)
     margin = max(0.3 * (high - low), 0.02 * high)
     ends = [float(f"{max(0.0, end) * per:.4g}") for end in (low - margin, high + margin)]
-    rows = [[one.process, int(one.phase == "steady"), one.step, float(f"{one.seconds * per:.4g}")] for one in samples]
+    rows = [[one.process, int(one.stage == "steady"), one.step, float(f"{one.seconds * per:.4g}")] for one in samples]
     return {"title": outcome.case.id, "machine": outcome.machine, "unit": f"{unit} a step", "ends": ends, "rows": rows,
             "caption": f"{trust(outcome)}. {drawn}, {count(len(outcome.records), 'process')}."}  # fmt: skip
 
 
-def roof(subject: Subject) -> Section | None:
-    """How much of each device's roofs the cases use, and what holds them up."""
+def peak(subject: Subject) -> Section | None:
+    """How much of each device's peaks the cases use, and what holds them up."""
     rows: list[dict[str, Any]] = []
     words = []
     axes = [axis for axis in subject.varied if axis not in ("machine", "workload", "mode")]
@@ -86,15 +86,15 @@ def roof(subject: Subject) -> Section | None:
     if not rows:
         return None
     rows = rows[:MOST_BARS]
-    alt = f"Bars: shares of the roof in {count(len({row['label'] for row in rows}), 'case')}, told in words below."
+    alt = f"Bars: shares of the peak in {count(len({row['label'] for row in rows}), 'case')}, told in words below."
     chart = Chart(
-        "roof", "Share of what the device can do", charts.bars(rows, sides_of(rows), "% of the roof", alt, 100.0), alt
+        "peak", "Share of what the device can do", charts.bars(rows, sides_of(rows), "% of the peak", alt, 100.0), alt
     )
     lead = (
-        "The roofs are measured on the same device, in the same process: plain matrix products for arithmetic, plain "
-        "copies for memory. A model that works in caches can be over the roof of memory."
+        "The peaks are measured on the same device, in the same process: plain matrix products for arithmetic, plain "
+        "copies for memory. A model that works in caches can be over the peak of memory."
     )
-    return Section("roofs", "Share of the roof", lead, [chart, Words("roof-words", words)])
+    return Section("peaks", "Share of the peak", lead, [chart, Words("peak-words", words)])
 
 
 def beside(subject: Subject) -> Section | None:

@@ -18,7 +18,7 @@ from mldyno.views.report.parts import Chart, Part, Section, Words
 from mldyno.views.report.rows import copy_row, ratio_row, ratio_words, shown_time, sides_of, time_unit
 from mldyno.views.report.speeds import MOST_BARS, MOST_CHARTS
 from mldyno.views.report.subject import Subject, full_label, label, work_name
-from mldyno.views.words import named
+from mldyno.views.sentences import named
 
 
 def _where(subject: Subject, found: Comparison | Mean, without: str) -> str:

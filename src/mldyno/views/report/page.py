@@ -18,7 +18,7 @@ from typing import Any
 from mldyno.store import embedded
 from mldyno.units import count
 from mldyno.views.charts import IN_PAGE
-from mldyno.views.report.parts import Chart, Courses, Section, Table, Words
+from mldyno.views.report.parts import Chart, Section, Table, Traces, Words
 from mldyno.views.report.sections import sections_of
 from mldyno.views.report.subject import Subject
 
@@ -34,7 +34,7 @@ def page(subject: Subject, texts: Sequence[str]) -> str:
     text: str = templates().get_template("page.html").render(
         subject=subject, sections=found, title=_title(subject), style=(FILES / "style.css").read_text(encoding="utf-8"),
         policy=_policy(scripts), scripts=scripts, charts=_packed(_drawings(found)),
-        courses=_packed([part.courses for part in _parts(found, Courses)]), more=_packed(_more(found)),
+        traces=_packed([part.traces for part in _parts(found, Traces)]), more=_packed(_more(found)),
         records=packed, tag=embedded.TAG, end=embedded.END, kept=_kept(packed.records, len(texts)),
     )  # fmt: skip
     return text
@@ -98,7 +98,7 @@ def _parts(sections: Sequence[Section], kind: type) -> list[Any]:
 def _drawings(sections: Sequence[Section]) -> dict[str, Any]:
     """The charts by name, those of samples by their unit, and the settings that all of them share."""
     specs = {part.id: part.spec for part in _parts(sections, Chart)}
-    for part in _parts(sections, Courses):
+    for part in _parts(sections, Traces):
         specs |= part.specs
     return {"config": IN_PAGE.config(), "specs": specs}
 

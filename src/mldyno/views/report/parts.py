@@ -75,17 +75,17 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Courses:
+class Traces:
     """Samples of each case, drawn with the specification for their unit, into which they are put then."""
 
     id: str
     specs: dict[str, dict[str, Any]]
-    courses: Sequence[dict[str, Any]]
+    traces: Sequence[dict[str, Any]]
     shown: int = 12
-    kind: str = "courses"
+    kind: str = "traces"
 
 
-Part = Words | Figures | Table | Chart | Courses
+Part = Words | Figures | Table | Chart | Traces
 
 
 @dataclass(frozen=True)

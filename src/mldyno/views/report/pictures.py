@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mldyno.views.charts import LIGHT, PHASES, for_picture
-from mldyno.views.report.parts import Chart, Courses, Section
+from mldyno.views.charts import LIGHT, STAGES, for_picture
+from mldyno.views.report.parts import Chart, Section, Traces
 
 SCALE = 2.0  # pixels of a PNG for each of the chart
 
@@ -17,16 +17,16 @@ def charts_of(sections: Sequence[Section]) -> Iterator[tuple[str, dict[str, Any]
         for part in section.parts:
             if isinstance(part, Chart):
                 yield part.id, _titled(part.spec, part.title)
-            elif isinstance(part, Courses):
-                for number, course in enumerate(part.courses[: part.shown]):
-                    yield f"course-{number}", _titled(filled(part.specs[course["unit"]], course), course["title"])
+            elif isinstance(part, Traces):
+                for number, trace in enumerate(part.traces[: part.shown]):
+                    yield f"course-{number}", _titled(filled(part.specs[trace["unit"]], trace), trace["title"])
 
 
-def filled(spec: dict[str, Any], course: dict[str, Any]) -> dict[str, Any]:
+def filled(spec: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
     """The chart of samples with the samples of one case in it, as the page does it."""
-    rows = [{"process": process, "phase": PHASES[steady], "step": step, "value": value}
-            for process, steady, step, value in course["rows"]]  # fmt: skip
-    height = {**spec["encoding"]["y"], "scale": {**spec["encoding"]["y"]["scale"], "domain": course["ends"]}}
+    rows = [{"process": process, "stage": STAGES[steady], "step": step, "value": value}
+            for process, steady, step, value in trace["rows"]]  # fmt: skip
+    height = {**spec["encoding"]["y"], "scale": {**spec["encoding"]["y"]["scale"], "domain": trace["ends"]}}
     return {**spec, "data": {"values": rows}, "encoding": {**spec["encoding"], "y": height}}
 
 

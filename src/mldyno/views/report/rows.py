@@ -10,7 +10,7 @@ from mldyno.analysis.copying import CopyCost
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
 from mldyno.units import digits, show_error, show_percent, show_seconds
-from mldyno.views.words import factor, trust
+from mldyno.views.sentences import factor, trust
 
 UNITS = ((1e-6, "ns", 1e9), (1e-3, "µs", 1e6), (1.0, "ms", 1e3), (120.0, "s", 1.0))
 
@@ -74,7 +74,7 @@ def copy_row(found: CopyCost, label: str) -> dict[str, Any]:
 
 
 def share_row(share: float, label: str, side: str, why: str) -> dict[str, Any]:
-    """A share of a roof in percent."""
+    """A share of a peak in percent."""
     return _row(label, side, (100 * share, None, None), (show_percent(share), show_percent(share), why))
 
 

@@ -17,9 +17,9 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
     effects.placement,
     effects.scaling,
     effects.crossover,
-    details.roof,
+    details.peak,
     details.beside,
-    details.courses,
+    details.traces,
     details.cases,
     about.method,
 )

@@ -15,8 +15,8 @@ from mldyno.views import charts
 from mldyno.views.report.parts import Cell, Chart, Section, Table
 from mldyno.views.report.rows import ratio_row, shown_time, sides_of, time_row, time_unit
 from mldyno.views.report.subject import Subject, full_label, label, work_name
+from mldyno.views.sentences import named
 from mldyno.views.tables import NO_MEMORY
-from mldyno.views.words import named
 
 MOST_CHARTS = 16
 MOST_BARS = 36

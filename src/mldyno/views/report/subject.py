@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from mldyno.analysis.again import commands_again
 from mldyno.analysis.answers import Answers, answers
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.headlines import Headline, compared_along, headlines
 from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.rerun import rerun_commands
 from mldyno.analysis.tables import varying
 from mldyno.records import Case, Machine
 
-LABELLED = ("framework", "device", "batch", "seq", "precision", "placement", "workers", "compile", "threads")
+LABELLED = ("framework", "device", "batch", "seq", "precision", "placement", "ranks", "compile", "threads")
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Subject:
     @cached_property
     def commands(self) -> list[str]:
         """The commands that measure all this once more."""
-        return commands_again(self.outcomes)
+        return rerun_commands(self.outcomes)
 
     @property
     def rehearsed(self) -> bool:
-        """Whether any of it was only rehearsed."""
+        """Whether any of it was only fake."""
         return any(one.case.framework == "fake" for one in self.outcomes)
 
     def side(self, outcome: Outcome) -> str:
@@ -75,7 +75,7 @@ def label(case: Case, axes: Sequence[str]) -> str:
     return " ".join(_SHORT.get(axis, "{}").format(value) for axis, value in told.items() if value is not False)
 
 
-_SHORT = {"batch": "b{}", "seq": "s{}", "workers": "w{}", "threads": "t{}", "compile": "compile"}
+_SHORT = {"batch": "b{}", "seq": "s{}", "ranks": "r{}", "threads": "t{}", "compile": "compile"}
 
 
 def work_name(case: Case) -> str:

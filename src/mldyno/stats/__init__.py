@@ -1,0 +1,1 @@
+"""Statistics on plain numbers: quantiles, intervals, autocorrelation, drift, change points. Standard library only."""

@@ -1,0 +1,176 @@
+"""The little statistics that both sides share: quantiles, Student's t, batch intervals, autocorrelation.
+
+Standard library only, since the runner stops on these numbers and the read side shows them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+PAIR_BATCHES = 12  # of the rounds of a comparison
+SEGMENTS = 240  # a longer series is judged by so many means: neighbours far apart tell more about slow changes
+FEWEST = 16  # values; fewer say nothing about how neighbours resemble each other
+CLIP = 2.5  # normal deviations beyond which a value counts as one that far off
+
+
+def quantile(ordered: Sequence[float], p: float) -> float:
+    """The p-quantile of values that are sorted already, interpolated linearly."""
+    place = p * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def median(values: Sequence[float]) -> float:
+    """The median of at least one value."""
+    return quantile(sorted(values), 0.5)
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean of at least one value."""
+    return math.fsum(values) / len(values)
+
+
+def spread(values: Sequence[float]) -> float:
+    """The sample standard deviation of at least two values."""
+    centre = mean(values)
+    return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (len(values) - 1))
+
+
+def _t_upper_tail(t: float, df: int) -> float:
+    """P(T > t) of Student's t with whole degrees of freedom, by its finite sum (Abramowitz 26.7.3-4)."""
+    theta = math.atan2(t, math.sqrt(df))
+    cos2 = math.cos(theta) ** 2
+    total, term = 0.0, 1.0
+    first = 3 if df % 2 else 2
+    if df > 1:
+        total = 1.0
+        for k in range(first, df - 1, 2):
+            term *= cos2 * (k - 1) / k
+            total += term
+    if df % 2:
+        inside = (theta + math.sin(theta) * math.cos(theta) * total) * 2 / math.pi
+    else:
+        inside = math.sin(theta) * total
+    return (1 - inside) / 2
+
+
+@lru_cache(maxsize=256)
+def student_t(df: int, level: float = 0.95) -> float:
+    """The two-sided critical value of Student's t: 2.262 for 9 degrees of freedom at 95 %."""
+    low, high, tail = 0.0, 1e6, (1 - level) / 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        if _t_upper_tail(middle, df) > tail:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def batches(values: Sequence[float], count: int) -> list[Sequence[float]]:
+    """Cut the series, in its order, into `count` runs of nearly equal length."""
+    edges = [round(i * len(values) / count) for i in range(count + 1)]
+    return [values[a:b] for a, b in itertools.pairwise(edges)]
+
+
+def half_width(samples: Sequence[float], level: float = 0.95) -> float:
+    """Half of the t-interval of the mean of independent samples; infinite for fewer than two."""
+    if len(samples) < 2:
+        return math.inf
+    return student_t(len(samples) - 1, level) * spread(samples) / math.sqrt(len(samples))
+
+
+def batch_half_width(values: Sequence[float], count: int) -> float:
+    """Half-width of the mean from `count` batch means: right for correlated series too."""
+    if len(values) < count:
+        return math.inf
+    return half_width([mean(batch) for batch in batches(values, count)])
+
+
+@dataclass(frozen=True)
+class Autocorrelation:
+    """How values of a series resemble their neighbours: correlation `share * decay**k` at k segments apart."""
+
+    share: float
+    decay: float
+    segments: int
+
+    @property
+    def independent(self) -> float:
+        """How many independent segments the series is worth; at most as many as it was cut into."""
+        return self.segments / (1 + 2 * self.share * self.decay / (1 - self.decay))
+
+    def inflation(self, count: int) -> float:
+        """By how much an interval from `count` batches is too narrow, since neighbouring batches are alike."""
+        if self.share * self.decay == 0 or count < 2:
+            return 1.0
+        length, rest = self.segments / count, 1 - self.decay
+        faded = self.decay**length
+        alike = length * (1 + self.decay) / rest - 2 * self.decay * (1 - faded) / rest**2
+        variance = self.share * alike + (1 - self.share) * length
+        first = self.share * self.decay * ((1 - faded) / rest) ** 2 / variance
+        excess = sum(2 * (1 - k / count) * first * faded ** (k - 1) for k in range(1, count))
+        # The mean varies more than independent batches would make it, and their spread shows less.
+        return math.sqrt((1 + excess) / max(0.05, 1 - excess / (count - 1)))
+
+
+def coarse(values: Sequence[float]) -> Sequence[float]:
+    """The series itself, or the means of 240 segments of it where it is at least twice as long."""
+    return values if len(values) < 2 * SEGMENTS else [mean(segment) for segment in batches(values, SEGMENTS)]
+
+
+def autocorrelation(values: Sequence[float]) -> Autocorrelation:
+    """How neighbours resemble each other, from the correlations at one and two segments apart.
+
+    Two, since noise of its own in every value hides a slow common change from the first alone.
+    """
+    if len(values) < FEWEST:
+        return Autocorrelation(0.0, 0.0, len(values))
+    segments = coarse(values)
+    count = len(segments)
+    centre = median(segments)
+    far = CLIP * 1.4826 * median([abs(v - centre) for v in segments]) or math.inf
+    off = [max(-far, min(far, v - centre)) for v in segments]
+    power = sum(v * v for v in off)
+    if power == 0:
+        return Autocorrelation(0.0, 0.0, count)
+    one = sum(map(operator.mul, off, itertools.islice(off, 1, None))) / power
+    two = sum(map(operator.mul, off, itertools.islice(off, 2, None))) / power
+    one, two = one + (1 + 3 * one) / count, two + (1 + 3 * two) / count  # short series show too little
+    if one <= 2 / math.sqrt(count):
+        return Autocorrelation(1.0, max(0.0, one), count)
+    decay = min(0.99, max(one, two / one))
+    return Autocorrelation(min(1.0, one / decay), decay, count)
+
+
+def paired(logs: Sequence[float]) -> tuple[float, float]:
+    """Mean log-ratio of paired rounds, and half of its 95 % interval: t over 12 batch medians.
+
+    It is widened by what neighbouring batches have in common; infinite for fewer than two rounds.
+    """
+    count = min(PAIR_BATCHES, len(logs))
+    if count == 0:
+        return 0.0, math.inf
+    medians = [median(batch) for batch in batches(logs, count)]
+    return mean(medians), half_width(medians) * autocorrelation(logs).inflation(count)
+
+
+def trend(values: Sequence[float]) -> tuple[float, float]:
+    """Mann-Kendall's z of a series, and its Theil-Sen change over the whole series.
+
+    The change is in the unit of the values; |z| over 2.58 is a trend at the 1 % level.
+    """
+    n = len(values)
+    if n < 3:
+        return 0.0, 0.0
+    pairs = [(values[j] - values[i], j - i) for i in range(n) for j in range(i + 1, n)]
+    score = sum((rise > 0) - (rise < 0) for rise, _ in pairs)
+    deviation = math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    z = (score - (score > 0) + (score < 0)) / deviation
+    return z, median([rise / run for rise, run in pairs]) * (n - 1)

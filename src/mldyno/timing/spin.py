@@ -1,0 +1,34 @@
+"""How much of the machine a process can have: a thread on each core works for a moment, and counts what it got.
+
+Hashing lets go of the interpreter's lock, so that threads of one process really run side by side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+
+from mldyno.timing import clock
+
+CHUNK = bytes(range(256)) * (8 << 12)  # 8 MiB: some 10 ms of work, beside which taking the lock is nothing
+
+
+def shares(threads: int, seconds: float) -> list[float]:
+    """The share of a core that each of so many threads got, when all of them worked for so many s."""
+    together = threading.Barrier(threads)
+    found: list[float] = []
+
+    def work() -> None:
+        together.wait()
+        began, worked = clock.now(), time.thread_time_ns()
+        while (passed := clock.now() - began) < seconds * 1e9:
+            hashlib.sha256(CHUNK)
+        found.append(min(1.0, (time.thread_time_ns() - worked) / max(1, passed)))
+
+    several = [threading.Thread(target=work, daemon=True) for _ in range(threads)]
+    for one in several:
+        one.start()
+    for one in several:
+        one.join()
+    return found

@@ -1,0 +1,139 @@
+"""All that a record says, in plain words: its samples, its first step, its memory, and what holds it up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mldyno.analysis.bounds import bound, shares
+from mldyno.analysis.estimates import step_time, uncontended
+from mldyno.analysis.outcomes import Outcome
+from mldyno.records import Record
+from mldyno.stats.intervals import mean, median, quantile
+from mldyno.stats.shapes import modes
+from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
+from mldyno.views.sentences import headline, trust
+
+BOUNDS = {
+    "compute": "compute-bound", "memory": "memory-bound", "host": "host-bound", "copy": "copy-bound",
+    "unclear": "no one bound",
+}  # fmt: skip
+_COMPILED = (("graphs", "graph"), ("graph_breaks", "break"))
+
+
+def record_text(record: Record) -> str:
+    """All that a record says, for a reader."""
+    run = record.run
+    rows: list[tuple[str, str]] = [
+        ("record", record.id),
+        ("case", record.case.id),
+        ("outcome", headline(record)),
+        ("machine", record.machine.name),
+        ("when", f"{record.created}, run {run.id}, round {run.repeat}, {record.provenance}"),
+        *_samples(record),
+        *_first_step(record),
+        *_peaks(record),
+        *_rates(record),
+        *_software(record),
+    ]
+    if record.alone:
+        rows.append(("trust", trust(Outcome((record,)))))
+    rows += [("warning", f"{w.message}{f' ({w.hint})' if w.hint else ''}") for w in record.warnings]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
+
+
+Rows = Iterator[tuple[str, str]]
+
+
+def details(record: Record) -> list[str]:
+    """What stands behind the headline of a case: its samples, first step, peaks, and how far it can be trusted."""
+    rows = [*_samples(record), *_first_step(record), *_peaks(record), ("trust", trust(Outcome((record,))))]
+    rows += [("warning", f"{one.code}: {one.message}") for one in record.warnings]
+    return [f"{name}: {text}" for name, text in rows]
+
+
+def _samples(record: Record) -> Rows:
+    steady = record.values("step_time") or record.values("step_time", "paired")
+    ordered = sorted(steady)
+    if not ordered:
+        return
+    fast = uncontended(ordered)
+    shown = [(f"p{p}", quantile(ordered, p / 100)) for p, least in ((90, 64), (99, 662)) if len(ordered) >= least]
+    parts = [("uncontended", fast), ("median", quantile(ordered, 0.5)), ("mean", mean(ordered)), *shown]
+    spread = ", ".join(f"{name} {show_seconds(value)}" for name, value in parts if value is not None)
+    block = next(series.block for series in record.series if series.stage in ("steady", "paired"))
+    yield "samples", f"{count(len(ordered), 'block')} of {count(block, 'step')}: {spread}"
+    if record.alone:
+        yield from _shape(record, steady)
+
+
+def _shape(record: Record, steady: list[float]) -> Rows:
+    two = modes(steady)
+    if two is not None:
+        fast, slow = show_seconds(two.fast), show_seconds(two.slow)
+        yield "modes", f"{fast}, and {slow} in {show_percent(two.slow_share)} of the blocks"
+    ratio, reference = record.facts.get("step_per_reference"), record.values("reference_time")
+    if isinstance(ratio, float) and reference:
+        times = f"{digits(ratio)} times the reference kernel ({show_seconds(median(reference))})"
+        yield "reference_time", f"a step takes {times}"
+    faults, steps = sum(record.values("page_faults", "window")), record.facts.get("steps")
+    if faults and isinstance(steps, int) and steps:
+        yield "page faults", f"{digits(faults / steps)} a step"
+
+
+def _first_step(record: Record) -> Rows:
+    facts = record.facts
+    first, compiling = facts.get("first_step"), facts.get("compile_time")
+    if isinstance(first, float):
+        yield "first step", show_seconds(first)
+    if isinstance(compiling, float):
+        graphs, breaks = (count(int(facts.get(name) or 0), word) for name, word in _COMPILED)
+        cached = ", from a cache" if facts.get("compile_cached") else ""
+        yield "compiled", f"{graphs} and {breaks} in {show_seconds(compiling)}{cached}"
+
+
+def _peaks(record: Record) -> Rows:
+    """Peaks of memory, against what is there."""
+    on_device = next((one.memory for one in record.machine.devices if one.name == record.case.device), None)
+    for metric, there in (("peak_memory", record.machine.memory), ("peak_device_memory", on_device)):
+        for peak in record.values(metric, "process"):
+            share = f" of {show_bytes(there)}, {show_percent(peak / there)}" if there else ""
+            yield metric.replace("_", " "), f"{show_bytes(peak)}{share}"
+
+
+def _rates(record: Record) -> Rows:
+    """What was done in a second, as shares of what the device can do at all."""
+    facts, step = record.facts, step_time([record]) if record.status == "ok" else None
+    if step is None:
+        return
+    found = shares(record)
+    flops, moved, items = (facts.get(f"{name}_per_step") for name in ("flops", "bytes", "items"))
+    if isinstance(flops, int | float) and flops:
+        yield "rate", f"{digits(flops / step.value / 1e9)} GFLOP/s{_of_peak(found.compute if found else None)}"
+    if isinstance(moved, int | float) and moved:
+        yield "traffic", f"{digits(moved / step.value / 1e9)} GB/s{_of_peak(found.memory if found else None)}"
+    if isinstance(items, int):
+        yield "throughput", f"{digits(items / step.value)} {facts.get('item', 'item')}s/s"
+    held = bound(record)
+    if held is not None:
+        yield "bound", f"{BOUNDS[held.kind]}: {held.why}"
+
+
+def _of_peak(share: float | None) -> str:
+    return f", {show_percent(share)} of the peak" if share else ""
+
+
+def _software(record: Record) -> Rows:
+    software, checks = record.software, record.checks
+    versions = ", ".join(f"{name} {version}" for name, version in software.versions.items())
+    if versions:
+        threads = f", {count(software.threads, 'thread')}" if software.threads else ""
+        yield "software", f"{versions}, Python {software.python}{threads}"
+    proofs = {"learned": checks.learned, "agrees with fp32 on the CPU": checks.agrees}
+    told = [f"{name}: {'yes' if proof else 'no'}" for name, proof in proofs.items() if proof is not None]
+    if checks.error is not None:
+        told.append(f"{checks.error:.2g} off")
+    if products := record.facts.get("products_in"):
+        told.append(f"products in {products}")
+    if told:
+        yield "checks", ", ".join(told)

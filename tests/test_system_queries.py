@@ -1,0 +1,72 @@
+"""A system tool is asked within limits: whatever it does, it costs no more than its time, and nothing breaks."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from mldyno import system_queries
+
+
+@pytest.fixture(autouse=True)
+def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool has less time, and may say less, than in earnest."""
+    monkeypatch.setattr(system_queries, "PATIENCE", 0.5)
+    monkeypatch.setattr(system_queries, "MOST", 1 << 17)
+
+
+def written(folder: Path, script: str, mode: int = 0o755) -> str:
+    """The path of a tool that does that, and notes its process id first."""
+    path = folder / "tool"
+    path.write_text(script if script.startswith("#!") else f"#!/bin/sh\necho $$ > {folder}/pid\n{script}\n")
+    path.chmod(mode)
+    return str(path)
+
+
+def test_a_tool_is_heard_to_its_end_without_the_space_around_it(tmp_path: Path) -> None:
+    assert system_queries.ask(written(tmp_path, "echo; echo ' one'; sleep 0.1; echo 'two ' ")) == "one\ntwo"
+    assert system_queries.ask("echo", "found in the PATH") == "found in the PATH"
+
+
+def test_a_tool_that_is_missing_says_nothing() -> None:
+    assert system_queries.ask("no-such-tool-anywhere") == ""
+    assert system_queries.ask("") == ""
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["echo half; exit 1", "echo half; kill -9 $$", "echo wrong >&2", "#!/no/such/interpreter\n"],
+    ids=["fails", "is killed", "only complains", "can't be run"],
+)
+def test_a_tool_that_fails_says_nothing(script: str, tmp_path: Path) -> None:
+    assert system_queries.ask(written(tmp_path, script)) == ""
+
+
+def test_a_tool_that_may_not_be_run_says_nothing(tmp_path: Path) -> None:
+    assert system_queries.ask(written(tmp_path, "echo secret", mode=0o644)) == ""
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["exec sleep 60", "echo half; exec sleep 60", "exec >&-; exec sleep 60", "exec yes"],
+    ids=["hangs", "hangs after some words", "closes its output and hangs", "does not stop talking"],
+)
+def test_a_tool_that_hangs_or_talks_on_costs_its_time_and_is_ended(script: str, tmp_path: Path) -> None:
+    began = time.monotonic()
+    assert system_queries.ask(written(tmp_path, script)) == ""
+    assert time.monotonic() - began < 3
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_the_time_that_a_tool_has_can_be_given(tmp_path: Path) -> None:
+    slow = written(tmp_path, "sleep 0.8; echo done")
+    assert system_queries.ask(slow) == ""
+    assert system_queries.ask(slow, patience=5.0) == "done"
+
+
+def test_what_is_not_text_becomes_text_that_can_be_shown(tmp_path: Path) -> None:
+    assert system_queries.ask(written(tmp_path, r"printf 'M\377\0001 \303\251'")) == "M\ufffd\x001 é"

@@ -1,0 +1,56 @@
+"""Comparisons in words: no more is said than is known, and what holds for all is said once."""
+
+from __future__ import annotations
+
+import io
+
+from mldyno.analysis.comparisons import Comparison, compare, geometric_mean
+from mldyno.analysis.outcomes import Outcome, outcomes
+from mldyno.store import figures
+from mldyno.views.sentences import footers, mean_sentence, sentence
+
+ROW = "lab,2026-01,{machine},cpu,torch,{workload},train,8,,fp32,device,1,{steps},loop_time,{value},s,ok,{note}"
+
+
+def pair(workload: str, base: float, other: float, published: bool, note: str = "") -> Comparison:
+    """The loop of 10 steps on two machines, one figure each."""
+    rows = [
+        ROW.format(machine=machine, workload=workload, steps=10, value=value, note=text)
+        for machine, value, text in (("here", base, ""), ("there", other, note))
+    ]
+    text = io.StringIO("\n".join([",".join(figures.COLUMNS), *rows]))
+    sides: list[Outcome] = outcomes(list(figures.read(text, "published" if published else "imported")))
+    found = compare(*sides)
+    assert found is not None
+    return found
+
+
+def test_that_a_published_figure_has_no_interval_is_said_once_below() -> None:
+    several = [pair("a", 2.0, 1.0, True), pair("b", 1.0, 4.0, True)]
+    assert [sentence(one) for one in several] == [
+        "a/train/torch/cpu/fp32/b8/device: there (published) looks 2.00x faster than here (published) [archived]",
+        "b/train/torch/cpu/fp32/b8/device: there (published) looks 4.00x slower than here (published) [archived]",
+    ]
+    assert mean_sentence(geometric_mean(several)) == (
+        "geometric mean of 2 cases: there (published) looks 1.41x slower than here (published)"
+    )
+    assert footers(several) == ["a published figure has no interval: how far off a factor with one may be is not known"]
+
+
+def test_any_other_figure_without_an_interval_says_so_itself() -> None:
+    several = [pair("a", 2.0, 1.0, False), pair("b", 2.0, 1.0, False)]
+    assert sentence(several[0]) == (
+        "a/train/torch/cpu/fp32/b8/device: there looks 2.00x faster than here; no interval "
+        "[archived; too few samples for an interval]"
+    )
+    assert mean_sentence(geometric_mean(several)) == (
+        "geometric mean of 2 cases: there looks 2.00x faster than here; no interval, since not each case has one"
+    )
+    assert footers(several) == []
+
+
+def test_a_figure_that_is_doubted_is_marked_and_the_reason_stands_below_once() -> None:
+    doubted = pair("a", 2.0, 1.0, True, note="suspect: the fan was off")
+    assert sentence(doubted).endswith("[archived; suspect]")
+    assert footers([doubted, doubted])[:-1] == ["suspect: there, a/train/torch/cpu/fp32/b8/device: the fan was off"]
+    assert "2 cases, 1 of them doubtful: " in mean_sentence(geometric_mean([doubted, pair("b", 2.0, 1.0, True)]))

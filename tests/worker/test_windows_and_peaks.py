@@ -1,0 +1,107 @@
+"""Laps that cost no more than their share, and the peak that no rate may pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mldyno.frameworks.fake import CLOCK, Fake
+from mldyno.records import Case, Series
+from mldyno.worker import peaks
+from mldyno.worker.session import CaseSession, Wrong, open_case
+from mldyno.worker.windows import COST, SHORTEST, Windows
+
+CASE = Case("mlp", framework="fake", mode="infer", batch=8)
+
+
+class Slow:
+    """A meter that takes its time to read, in ns."""
+
+    def __init__(self, cost: int) -> None:
+        self.cost, self.ends = cost, 0
+
+    def start(self) -> None:
+        pass
+
+    def begin_window(self) -> None:
+        pass
+
+    def end_window(self) -> None:
+        CLOCK.now += self.cost
+        self.ends += 1
+
+    def stop(self) -> list[Series]:
+        return []
+
+
+@pytest.mark.parametrize("cost", [1_000, 1_000_000])
+def test_reading_the_meters_takes_under_a_percent_of_the_time(cost: int) -> None:
+    meter = Slow(cost)
+    windows = Windows([meter], CLOCK, lambda: None)
+    began = CLOCK()
+    windows.begin()
+    while CLOCK.now - began < 100 * SHORTEST:
+        CLOCK.now += 300_000  # a block
+        windows.look(CLOCK())
+    assert 0 < meter.ends <= 100
+    first = cost  # what a reading costs is known after the first one
+    assert meter.ends * cost - first <= 1.05 * COST * (CLOCK.now - began)
+
+
+def opened() -> CaseSession:
+    return open_case({"workload": "mlp", "mode": "infer", "batch": 8, "threads": 1})
+
+
+def test_a_rate_over_the_peak_is_wrong_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = opened()
+    case.warm_up(1.0, lambda step: None)
+    case.turn(0.2, None, lambda step: None)
+    case.facts["flops_per_step"] = 1e18
+    with pytest.raises(Wrong, match=r"more than the .* plain matrix products"):
+        case.close()
+
+
+def test_a_rate_under_the_peak_is_kept_with_the_peak() -> None:
+    case = opened()
+    case.warm_up(1.0, lambda step: None)
+    case.turn(0.2, None, lambda step: None)
+    facts = case.close()["facts"]
+    assert facts["peak_flops"] > facts["flops_per_step"] / min(case.values)
+
+
+def test_a_suspicion_is_looked_into_before_it_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = iter([1e9, 3e9])  # the machine was busy at the first look
+    monkeypatch.setattr(peaks, "measure", lambda *arguments: next(seen))
+    assert peaks.exceeded(Fake(), CASE, CLOCK, 2e9) == (3e9, False)
+
+
+def test_where_there_is_no_room_for_larger_products_the_smaller_ones_tell() -> None:
+    class Cramped(Fake):
+        def product(self, case: Case, size: int, layout: str | None = None) -> Any:
+            if size > 512:
+                raise MemoryError("no room")
+            return super().product(case, size, layout)
+
+    assert peaks.measure(Cramped(), CASE, CLOCK, 0.1) == pytest.approx(2 * 512**3 / 2e-5, rel=0.01)
+
+
+def test_threads_that_get_in_each_others_way_do_not_lower_the_peak() -> None:
+    class Spinning(Fake):
+        used = 2
+
+        def threads(self) -> int | None:
+            return self.used
+
+        def limit_threads(self, threads: int) -> None:
+            self.used = threads
+
+        def product(self, case: Case, size: int, layout: str | None = None) -> Any:
+            made = super().product(case, size, layout)
+            made.work /= 1 if self.used == 1 else 100
+            return made
+
+    framework = Spinning()
+    alone = 2 * 4096**3 / 2e-5
+    assert peaks.of(framework, CASE, CLOCK, 0.1) == pytest.approx(2 * alone, rel=0.01)
+    assert framework.used == 2
