@@ -37,8 +37,7 @@ def test_the_same_case_named_twice_runs_once() -> None:
 
 def test_a_plan_survives_being_written_down() -> None:
     plan = expand(["quick"], {}, {"repeats": 3})
-    assert plans.from_text(plan.text()) == plan
-    assert plans.from_text(plan.text()).key == plan.key != expand(["quick"], {}).key
+    assert plans.from_text(plan.text()) == plan != expand(["quick"], {})
 
 
 @pytest.mark.parametrize("name", suites.names())

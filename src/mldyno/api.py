@@ -159,9 +159,12 @@ def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
     from mldyno.runner.run import busy
 
     waiting = False
-    for run_id, owner, text in store.unfinished_runs(plan.key if plan else None):
+    for run_id, owner, text in store.unfinished_runs():
+        begun = plans.from_text(text)
+        if plan is not None and begun != plan:
+            continue
         if not busy(owner):
-            return run_id, plans.from_text(text)
+            return run_id, begun
         waiting = True
     if waiting:
         raise MldynoError("that run is still going on in another process; nothing to resume.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import math
@@ -15,7 +14,7 @@ from typing import Any
 
 from mldyno import plugins, suites
 from mldyno.errors import MldynoError, UsageError, unknown
-from mldyno.records import AXES, AXIS, BIGGEST, SIZES, WORK, Case, axis_named
+from mldyno.records import AXES, AXIS, BIGGEST, SCHEMA, SIZES, WORK, Case, axis_named, upgraded_case
 from mldyno.suites import reader
 from mldyno.suites.reader import ALL, DATA, Suite, Values
 
@@ -50,21 +49,18 @@ class Plan:
     by: str | None = None
     """An axis along which cases are compared in any case; those that do the same work always are."""
 
-    @property
-    def key(self) -> str:
-        """The same for the same plan: how an unfinished run is found again."""
-        return hashlib.sha256(self.text().encode()).hexdigest()[:16]
-
     def text(self) -> str:
-        """The plan as JSON."""
-        return json.dumps(asdict(self), sort_keys=True)
+        """The plan as JSON, with the schema that its cases are written in."""
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, sort_keys=True)
 
 
 def from_text(text: str) -> Plan:
-    """The plan that `text` gave."""
+    """The plan that `text` gave, in this version or an older one."""
     content = json.loads(text)
-    command = tuple(content.get("command", ()))
-    return Plan(**{**content, "cases": tuple(Case(**case) for case in content["cases"]), "command": command})
+    schema = content.pop("schema", 1)
+    cases = tuple(upgraded_case(schema, case) for case in content["cases"])
+    suite = suites.RENAMED.get(content["suite"], content["suite"])
+    return Plan(**{**content, "cases": cases, "suite": suite, "command": tuple(content["command"])})
 
 
 def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None) -> Plan:

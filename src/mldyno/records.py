@@ -2,7 +2,7 @@
 
 Rules: everything here is frozen and standard library only (a worker in any interpreter uses it);
 quantities are in SI base units; raw samples are kept and every statistic is derived on reading;
-a record is never changed, and its id is the hash of its content.
+a record is never changed, and its id is the hash of the text it was written as.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class Record:
     checks: Checks = field(default_factory=Checks)
     warnings: tuple[Warning_, ...] = ()
     text: str = field(default="", compare=False, repr=False)
-    """What it was written as, and is passed on as: `id` is the hash of this, whatever schema it is of."""
+    """What it was written as, and is passed on as, whatever its schema: `id` is the hash of this without the id."""
 
     @property
     def alone(self) -> bool:
@@ -255,7 +255,7 @@ class Record:
         return any(warning.code == "interrupted" for warning in self.warnings)
 
     def values(self, metric: str, stage: str | None = "steady") -> list[float]:
-        """All values of a metric in order; phase None takes every phase."""
+        """All values of a metric in order; stage None takes every stage."""
         return [
             value
             for series in self.series
@@ -265,7 +265,8 @@ class Record:
 
 
 SCHEMA = 2
-# A change of shape raises SCHEMA and adds `UPGRADES[old]`: from the old shape's dictionary to the next one's.
+# A change of shape raises SCHEMA and adds `UPGRADES[old]`: from the old shape's dictionary to the next one's. It
+# gets a whole record, or its schema and case alone, as the store and plans keep cases; it changes nothing in place.
 
 _NAMES_OF_1 = {  # what schema 1 called metrics, stages, facts and pairings
     "metric": {"yardstick": "reference_time", "lap_time": "window_time"},
@@ -284,29 +285,31 @@ def _from_1(content: dict[str, Any]) -> dict[str, Any]:
     """Schema 2 renames keys: run.round and company, case.workers, a series' phase; and some metrics and facts."""
 
     def renamed(part: Any, **keys: str) -> Any:
-        return {keys.get(key, key): value for key, value in part.items()} if isinstance(part, dict) else part
+        if not isinstance(part, dict):
+            return part
+        if any(old in part and new in part for old, new in keys.items()):
+            raise MldynoError(f"a part of it has keys of two schemas: {', '.join(map(str, part))[:200]}")
+        return {keys.get(key, key): value for key, value in part.items()}
 
     def new_value(part: Any, key: str, kind: str) -> None:
         if isinstance(part, dict) and isinstance(part.get(key), str):
             part[key] = _NAMES_OF_1[kind].get(part[key], part[key])
 
-    run = renamed(content.get("run"), round="repeat", company="pairing")
-    new_value(run, "pairing", "pairing")
-    new_value(run, "suite", "suite")
-    series = content.get("series", ())
-    if isinstance(series, list):
-        series = [renamed(part, phase="stage") for part in series]
-        for part in series:
-            new_value(part, "metric", "metric")
-            new_value(part, "stage", "stage")
-    return {
-        **content,
-        "schema": 2,
-        "run": run,
-        "case": renamed(content.get("case"), workers="ranks"),
-        "series": series,
-        "facts": renamed(content.get("facts", {}), **_NAMES_OF_1["fact"]),
-    }
+    upgraded = {**content, "schema": 2}
+    if "case" in content:
+        upgraded["case"] = renamed(content["case"], workers="ranks")
+    if "run" in content:
+        run = upgraded["run"] = renamed(content["run"], round="repeat", company="pairing")
+        new_value(run, "pairing", "pairing")
+        new_value(run, "suite", "suite")
+    if isinstance(content.get("series"), list):
+        upgraded["series"] = [renamed(series, phase="stage") for series in content["series"]]
+        for series in upgraded["series"]:
+            new_value(series, "metric", "metric")
+            new_value(series, "stage", "stage")
+    if "facts" in content:
+        upgraded["facts"] = renamed(content["facts"], **_NAMES_OF_1["fact"])
+    return upgraded
 
 
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
@@ -322,8 +325,17 @@ def canonical(content: Mapping[str, Any]) -> str:
 
 def content_id(content: Mapping[str, Any]) -> str:
     """The id of a record's content: SHA-256 of its canonical text without the id, 32 hex digits."""
-    bare = {key: value for key, value in content.items() if key != "id"}
-    return hashlib.sha256(canonical(bare).encode()).hexdigest()[:32]
+    return _hash(canonical({key: value for key, value in content.items() if key != "id"}))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def text_if_whole(content: Mapping[str, Any]) -> str | None:
+    """The text that a record was written as, which its id is the hash of; None where the content was changed since."""
+    text, id_ = canonical(content), content.get("id")
+    return text if _hash(text.replace(f'"id":"{id_}",', "", 1)) == id_ else None
 
 
 def content_of(record: Record) -> dict[str, Any]:
@@ -349,16 +361,25 @@ def seal(record: Record) -> Record:
     return replace(record, id=content["id"], text=canonical(content))
 
 
+class NewerSchema(MldynoError):
+    """What was written is of a newer mldyno than this one: it is not broken, but can't be read here."""
+
+
 def upgrade(content: dict[str, Any]) -> dict[str, Any]:
-    """The content in today's schema; raises where it is newer than this mldyno."""
+    """The content in today's schema, by its schema's number; raises NewerSchema where that is above today's."""
     schema = content.get("schema")
     if type(schema) is not int:
         raise MldynoError("'schema' must be a whole number")
     if schema > SCHEMA:
-        raise MldynoError(f"schema {schema} is newer than this mldyno (schema {SCHEMA}); update mldyno")
+        raise NewerSchema(f"schema {schema} is newer than this mldyno (schema {SCHEMA}); update mldyno")
     while schema < SCHEMA:
         if schema not in UPGRADES:
             raise MldynoError(f"schema {schema} is unknown; this mldyno reads up to schema {SCHEMA}")
         content = UPGRADES[schema](content)
         schema = content["schema"]
     return content
+
+
+def upgraded_case(schema: int, content: Mapping[str, Any]) -> Case:
+    """A case that was kept apart from its record, with the schema it was written in."""
+    return Case(**upgrade({"schema": schema, "case": dict(content)})["case"])

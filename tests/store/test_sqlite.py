@@ -114,7 +114,7 @@ def test_several_processes_write_at_once_and_nothing_is_lost(store: Store) -> No
 
 
 def test_a_reader_who_pauses_does_not_keep_a_run_from_saving(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mldyno.store.sqlite.PATIENCE", 0.2)
+    monkeypatch.setattr("mldyno.store.sqlite.WRITER_TIMEOUT_S", 0.2)
     store.append([a_record(batch=n) for n in range(1, 4)])
     reader = Store(store.path).stream(Query(heads=False))
     next(reader)
@@ -125,7 +125,7 @@ def test_a_reader_who_pauses_does_not_keep_a_run_from_saving(store: Store, monke
 def test_a_locked_store_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.append([a_record()])
     store.close()
-    monkeypatch.setattr("mldyno.store.sqlite.PATIENCE", 0.1)
+    monkeypatch.setattr("mldyno.store.sqlite.WRITER_TIMEOUT_S", 0.1)
     holder = sqlite3.connect(store.path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     with pytest.raises(StoreError, match="another process has held it"):
@@ -159,9 +159,9 @@ def test_only_sqlite_can_be_a_store_so_far() -> None:
 
 
 def test_unfinished_runs_are_found_newest_first_until_they_end(store: Store) -> None:
-    store.begin_run("a", "k", "2026-01-01", "1 2", "{}")
-    store.begin_run("b", "k", "2026-01-02", "1 2", "{}")
-    store.begin_run("c", "other", "2026-01-03", "1 2", "{}")
-    assert [run for run, _, _ in store.unfinished_runs("k")] == ["b", "a"]
+    store.begin_run("a", "2026-01-01", "1 2", "{}")
+    store.begin_run("b", "2026-01-02", "1 2", "{}")
+    store.begin_run("c", "2026-01-03", "1 2", "{}")
+    assert [run for run, _, _ in store.unfinished_runs()] == ["c", "b", "a"]
     store.finish_run("b")
-    assert [run for run, _, _ in store.unfinished_runs(None)] == ["c", "a"]
+    assert [run for run, _, _ in store.unfinished_runs()] == ["c", "a"]

@@ -122,7 +122,7 @@ class Runner:
         for record in self.store.stream(Query({"run": self.run})):
             self._note(record)
         todo = [(c, r) for r in range(self.plan.repeats) for c in self.plan.cases if (c.id, r) not in self.known]
-        self.store.begin_run(self.run, self.plan.key, now(), owner(), self.plan.text())
+        self.store.begin_run(self.run, now(), owner(), self.plan.text())
         self.began = time.monotonic()
         self.listener.begin(self.plan, todo)
 

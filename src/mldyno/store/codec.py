@@ -1,12 +1,15 @@
-"""Text to checked records and back. The dataclasses are the one definition of the format:
-the decoder and the shipped JSON Schema are both made from them.
+"""Text to checked records. The dataclasses are the one definition of the format: the decoder and the
+shipped JSON Schema are both made from them.
+
+Rules: a text is upgraded by its schema's number, before it is decoded; a record keeps the text that it
+came as, and is passed on as that text.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -25,14 +28,13 @@ from mldyno.records import (
     Series,
     Software,
     Warning_,
-    content_id,
+    text_if_whole,
     upgrade,
 )
 
 _KEYS: dict[type, set[str]] = {kind: {field.name for field in fields(kind)} for kind in
          (Record, Run, Case, Series, Machine, Device, Software, Checks, Warning_)}  # fmt: skip
 _KEYS[Record].remove("text")  # which is all the others
-
 
 TIMES = ("step_time", "loop_time", "process_time")  # work that takes no time was not done
 SMALLEST, LARGEST = 1e-30, 1e30  # what a number in a record may be, so that ratios stay finite
@@ -58,8 +60,8 @@ _json = json.JSONDecoder(parse_constant=_no_constant, parse_int=_integer)
 def parse(text: str | bytes) -> dict[str, Any]:
     """The JSON object in a text: strict, finite, not nested without end."""
     try:
-        words = text if isinstance(text, str) else text.decode("utf-8")
-        content = _json.decode(words)
+        text = text if isinstance(text, str) else text.decode("utf-8")
+        content = _json.decode(text)
     except RecursionError:
         raise BadRecord("nested too deeply") from None
     except UnicodeDecodeError:
@@ -68,7 +70,7 @@ def parse(text: str | bytes) -> dict[str, Any]:
         raise BadRecord(f"not JSON: {error}") from None
     if not isinstance(content, dict):
         raise BadRecord("a record is a JSON object, this is not")
-    if "\\u" in words:
+    if "\\u" in text:
         _check_unicode(content)
     return content
 
@@ -84,19 +86,32 @@ def _check_unicode(content: dict[str, Any]) -> None:
 
 
 def decode(text: str | bytes) -> Record:
-    """A checked record from a text of any known schema; the id must be that of the content."""
-    words = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    words, content = words.strip(), parse(text)
+    """A checked record from a text of any known schema; the id must be the hash of the text it was written as.
+
+    A text of the same content in another spelling, with spaces or keys in another order, is that record too. It
+    is kept as it was written at first, which the id proves.
+    """
+    content = parse(text)
+    if "schema" not in content:
+        raise BadRecord("this is JSON, but no record of mldyno; name a file that `mldyno export` wrote")
     try:
-        if content.get("id") != content_id(content):
+        upgraded = upgrade(content)
+        written = text_if_whole(content)
+        if written is None:
             raise BadRecord("its id is not the hash of its content: it was changed after it was recorded")
-        return replace(to_record(upgrade(content)), text=words)
+        return _written_as(written, to_record(upgraded))
     except BadRecord:
         raise
     except RecursionError:
         raise BadRecord("nested too deeply") from None
     except (MldynoError, ValueError, OverflowError) as error:
         raise BadRecord(str(error)) from None
+
+
+def _written_as(text: str, record: Record) -> Record:
+    """The record, just decoded, with its text; a copy would take as long as the half of decoding."""
+    object.__setattr__(record, "text", text)
+    return record
 
 
 def to_record(content: Mapping[str, Any]) -> Record:
@@ -114,9 +129,9 @@ def _check_keys(content: Mapping[str, Any]) -> None:
     machine = content["machine"]
     parts = [(Record, content), (Run, content["run"]), (Case, content["case"]), (Machine, machine)]
     parts += [(Software, content.get("software", {})), (Checks, content.get("checks", {}))]
-    parts += [(Series, one) for one in content.get("series", ())]
-    parts += [(Device, one) for one in machine.get("devices", ())]
-    parts += [(Warning_, one) for one in content.get("warnings", ())]
+    parts += [(Series, part) for part in content.get("series", ())]
+    parts += [(Device, part) for part in machine.get("devices", ())]
+    parts += [(Warning_, part) for part in content.get("warnings", ())]
     for kind, part in parts:
         if not part.keys() <= _KEYS[kind]:
             strange = ", ".join(sorted(map(str, part.keys() - _KEYS[kind])))
@@ -177,13 +192,11 @@ _schema_decoder = msgspec.json.Decoder(_Schema)
 _decoder = msgspec.json.Decoder(Record, strict=True)
 
 
-def decode_stored(body: str) -> Record:
+def decode_stored(text: str) -> Record:
     """A record from the store: checked when it went in, so only its shape is read here."""
-    if _schema_decoder.decode(body).schema == SCHEMA:
-        record = _decoder.decode(body)
-    else:
-        record = to_record(upgrade(parse(body)))
-    return replace(record, text=body)
+    if _schema_decoder.decode(text).schema == SCHEMA:
+        return _written_as(text, _decoder.decode(text))
+    return _written_as(text, msgspec.convert(upgrade(msgspec.json.decode(text)), Record, strict=True))
 
 
 def json_schema() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mldyno.errors import UsageError, unknown
-from mldyno.records import AXES, AXIS, DEVICE_KINDS, MODES, PLACEMENTS, PRECISIONS, Record, axis_named
+from mldyno.records import AXES, AXIS, DEVICE_KINDS, MODES, PLACEMENTS, PRECISIONS, Case, Record, axis_named
 
 COLUMNS = ("machine", "run", "status", "provenance")
 
@@ -25,9 +25,13 @@ class Query:
         """Whether a record is meant, whatever store or file it comes from."""
         if record.provenance not in self.provenances:
             return False
-        if self.ids and not any(record.id.startswith(one) for one in self.ids):
+        if self.ids and not any(record.id.startswith(prefix) for prefix in self.ids):
             return False
         return all(column_of(record, name) == value for name, value in self.equal.items())
+
+    def fits_case(self, case: Case) -> bool:
+        """Whether a case has the axes that are meant, whatever record it is of."""
+        return all(getattr(case, name) == value for name, value in self.equal.items() if name not in COLUMNS)
 
 
 def column_of(record: Record, name: str) -> Any:

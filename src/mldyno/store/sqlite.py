@@ -9,57 +9,25 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from mldyno.errors import StoreError
-from mldyno.records import Record
-from mldyno.store import reference
+from mldyno.records import SCHEMA, Case, NewerSchema, Record, canonical, upgraded_case
+from mldyno.store import layout, reference
 from mldyno.store.codec import decode_stored
-from mldyno.store.query import Query
+from mldyno.store.query import COLUMNS, Query
 
-APPLICATION = 0x6D6C6479  # "mldy"
-LAYOUT = 1
-PATIENCE = 60.0  # s to wait for another process that writes
-PAGE = 500  # records read at once
+WRITER_TIMEOUT_S = 60.0  # to wait for another process that writes
+PAGE_RECORDS = 500  # read at once
 
-_AXES = ("workload", "framework", "device", "mode", "precision", "batch", "seq", "placement", "workers", "compile",
-         "threads")  # fmt: skip
-_CALLED = {"ranks": "workers"}  # axes whose column has another name
-_COLUMNS = ("id", "created", "provenance", "run", "round", "machine", "case_id", "version", *_AXES,
-            "status", "interrupted")  # fmt: skip
-
-_TABLES = f"""
-CREATE TABLE records (
-  number INTEGER PRIMARY KEY,
-  id TEXT NOT NULL UNIQUE, created TEXT NOT NULL, provenance TEXT NOT NULL,
-  run TEXT NOT NULL, round INTEGER NOT NULL, machine TEXT NOT NULL, case_id TEXT NOT NULL,
-  version INTEGER NOT NULL, {", ".join(_AXES)},
-  status TEXT NOT NULL, interrupted INTEGER NOT NULL, body TEXT NOT NULL
-);
-CREATE INDEX records_by_run ON records (run, case_id);
-CREATE INDEX records_by_created ON records (created);
--- The newest run of each case on each machine, so that a table need not read a history.
-CREATE TABLE heads (
-  workload TEXT, machine TEXT, case_id TEXT, run TEXT NOT NULL, created TEXT NOT NULL,
-  PRIMARY KEY (workload, machine, case_id)
-) WITHOUT ROWID;
-CREATE TRIGGER keep_heads AFTER INSERT ON records WHEN new.interrupted = 0 BEGIN
-  INSERT INTO heads VALUES (new.workload, new.machine, new.case_id, new.run, new.created)
-  ON CONFLICT DO UPDATE SET run = excluded.run, created = excluded.created
-  WHERE excluded.created >= heads.created;
-END;
-CREATE TABLE runs (
-  id TEXT PRIMARY KEY, plan_key TEXT NOT NULL, created TEXT NOT NULL, owner TEXT NOT NULL,
-  finished INTEGER NOT NULL DEFAULT 0, plan TEXT NOT NULL
-);
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {LAYOUT};
-"""
-_INSERT = f"INSERT OR IGNORE INTO records ({', '.join(_COLUMNS)}, body) VALUES ({', '.join('?' * (len(_COLUMNS) + 1))})"
+_COLUMNS = ("id", "created", "provenance", "run", "machine", "case_number", "status", "interrupted", "body")
+_INSERT = f"INSERT OR IGNORE INTO records ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 
 
 def default_path() -> Path:
@@ -86,6 +54,7 @@ class Store:
     def __init__(self, path: Path | str | None = None) -> None:
         self.path = default_path() if path is None else path_of(str(path))
         self._connection: sqlite3.Connection | None = None
+        self._copy: sqlite3.Connection | None = None
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -94,73 +63,103 @@ class Store:
         """Every error of SQLite as one clear line."""
         try:
             yield
-        except sqlite3.Error as error:
-            raise StoreError(f"store {self.path}: {_explain(error)}") from error
+        except (sqlite3.Error, layout.NotAStore) as error:
+            reason = _explain(error) if isinstance(error, sqlite3.Error) else error
+            raise StoreError(f"store {self.path}: {reason}") from error
         except OSError as error:
             raise StoreError(f"store {self.path}: {error.strerror or error}") from error
 
-    def _connect(self, write: bool) -> sqlite3.Connection | None:
-        """The connection; None where nothing is stored yet and only reading is asked for."""
-        if self._connection is not None:
-            return self._connection
-        if not write and not self.path.exists():
-            return None
-        if self.path.is_dir():
-            raise StoreError(f"store {self.path}: this is a folder; name a file in it, such as results.sqlite")
+    def _open(self, mode: str) -> sqlite3.Connection:
+        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+        return sqlite3.connect(uri, uri=True, timeout=WRITER_TIMEOUT_S, isolation_level=None)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that writes; the first one opens the file, and keeps it open."""
+        self._check_is_file()
         with self._errors():
-            if write:
+            if self._connection is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-            mode = "rwc" if write else "ro"
-            uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-            connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)
+                connection = self._open("rwc")
+                try:
+                    layout.bring_up_to_date(connection)
+                except BaseException:
+                    connection.close()
+                    raise
+                self._connection = connection
+            with layout.transaction(self._connection):
+                layout.of(self._connection)  # a newer mldyno may have come in between
+                yield self._connection
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """A connection to read from, None where nothing is stored yet; let go of at once, unless it writes too."""
+        if self._connection is None and not self.path.exists():
+            yield None
+            return
+        self._check_is_file()
+        with self._errors():
+            connection = self._connection or self._copy or self._opened_to_read()
             try:
-                empty = self._check(connection)
-                if empty and write:
-                    self._create(connection)
-            except BaseException:
+                yield connection
+            finally:
+                if connection not in (None, self._connection, self._copy):
+                    connection.close()
+
+    def _opened_to_read(self) -> sqlite3.Connection | None:
+        """The file as it is; one of an older layout is brought up to date first, or else a copy of it."""
+        connection = self._open("ro")
+        try:
+            try:
+                found = layout.of(connection)
+            except sqlite3.OperationalError as error:
+                if "readonly" not in str(error):
+                    raise
                 connection.close()
-                raise
-        if empty and not write:
+                connection = self._open("rw")  # a process was killed within a write, which is undone first
+                found = layout.of(connection)
+            if found is not None and found < layout.LAYOUT:
+                connection.close()
+                connection = self._brought_up_to_date()
+        except BaseException:
+            connection.close()
+            raise
+        if found is None:
             connection.close()
             return None
-        if write:
-            self._connection = connection
         return connection
 
-    def _check(self, connection: sqlite3.Connection) -> bool:
-        """Whether the file is still empty; raises unless it is that or a store that this mldyno can use."""
-        connection.execute("BEGIN")  # one look at all three, while nobody else can write
+    def _brought_up_to_date(self) -> sqlite3.Connection:
+        """A store of an older layout in today's: the file itself; where that can't be written, a copy of it."""
+        connection = self._open("rw")
         try:
-            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            application = connection.execute("PRAGMA application_id").fetchone()[0]
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-        finally:
-            with contextlib.suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-        if tables and application != APPLICATION:
-            raise StoreError(f"store {self.path}: this is an SQLite file of another program; name another file")
-        if version > LAYOUT:
-            raise StoreError(f"store {self.path}: written by a newer mldyno; update mldyno to read it")
-        return not tables
+            layout.bring_up_to_date(connection)
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if "readonly" not in str(error) and "unable to open" not in str(error):
+                raise
+            self._copy = sqlite3.connect("", isolation_level=None)  # a file without a name, gone when it is closed
+            with contextlib.closing(self._open("ro")) as old:
+                old.backup(self._copy)
+            layout.bring_up_to_date(self._copy)
+            return self._copy
+        return connection
 
-    def _create(self, connection: sqlite3.Connection) -> None:
-        with _transaction(connection):
-            if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-                for statement in _statements(_TABLES):
-                    connection.execute(statement)
+    def _check_is_file(self) -> None:
+        if self.path.is_dir():
+            raise StoreError(f"store {self.path}: this is a folder; name a file in it, such as results.sqlite")
 
     def prepare(self) -> None:
         """Open for writing and write, or raise now and not after an hour's run."""
-        connection = self._connect(write=True)
-        assert connection is not None
-        with self._errors(), _transaction(connection):
-            connection.execute(f"PRAGMA user_version = {LAYOUT}")
+        with self._writing() as connection:
+            connection.execute(f"PRAGMA user_version = {layout.LAYOUT}")
 
     def close(self) -> None:
         """Let go of the file."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        for connection in (self._connection, self._copy):
+            if connection is not None:
+                connection.close()
+        self._connection = self._copy = None
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -171,65 +170,48 @@ class Store:
         """
         records = iter(records)
         records = itertools.chain(list(itertools.islice(records, 1)), records)
-        connection = self._connect(write=True)
-        assert connection is not None
-        with self._errors(), _transaction(connection):
+        with self._writing() as connection:
             last = connection.execute("SELECT max(number) FROM records").fetchone()[0] or 0
-            connection.executemany(_INSERT, map(_row, records))
+            connection.executemany(_INSERT, _rows(connection, records))
             new = connection.execute("SELECT count(*) FROM records WHERE number > ?", (last,))
             return int(new.fetchone()[0])
 
     # -- runs ------------------------------------------------------------------------------------
 
-    def begin_run(self, run: str, plan_key: str, created: str, owner: str, plan: str) -> None:
+    def begin_run(self, run: str, created: str, owner: str, plan: str) -> None:
         """Note that a run has begun, so that it can be resumed; an old run gets its new owner."""
-        connection = self._connect(write=True)
-        assert connection is not None
-        with self._errors(), _transaction(connection):
+        with self._writing() as connection:
             connection.execute(
-                "INSERT INTO runs (id, plan_key, created, owner, plan) VALUES (?, ?, ?, ?, ?)"
+                "INSERT INTO runs (id, created, owner, plan) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT DO UPDATE SET owner = excluded.owner",
-                (run, plan_key, created, owner, plan),
+                (run, created, owner, plan),
             )
 
     def finish_run(self, run: str) -> None:
         """Note that nothing of a run is missing."""
-        connection = self._connect(write=True)
-        assert connection is not None
-        with self._errors(), _transaction(connection):
+        with self._writing() as connection:
             connection.execute("UPDATE runs SET finished = 1 WHERE id = ?", (run,))
 
-    def unfinished_runs(self, plan_key: str | None = None) -> list[tuple[str, str, str]]:
+    def unfinished_runs(self) -> list[tuple[str, str, str]]:
         """Id, owner and plan of runs that did not end, newest first."""
-        rows = self._read(
-            "SELECT id, owner, plan FROM runs WHERE finished = 0 AND (? IS NULL OR plan_key = ?)"
-            " ORDER BY created DESC, rowid DESC",
-            (plan_key, plan_key),
-        )
+        rows = self._read("SELECT id, owner, plan FROM runs WHERE finished = 0 ORDER BY created DESC, rowid DESC")
         return [(str(run), str(owner), str(plan)) for run, owner, plan in rows]
 
     # -- reading ---------------------------------------------------------------------------------
 
     def _read(self, sql: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
-        connection = self._connect(write=False)
-        if connection is None:
-            return []
-        with self._errors():
-            try:
-                return connection.execute(sql, tuple(values)).fetchall()
-            finally:
-                if connection is not self._connection:
-                    connection.close()
+        with self._reading() as connection:
+            return [] if connection is None else connection.execute(sql, tuple(values)).fetchall()
 
     def select(self, query: Query) -> list[Record]:
         """The records that are meant, oldest first, published figures among them."""
-        found = list(self.stream(query))
+        records = list(self.stream(query))
         if "published" in query.provenances:
-            known = {record.id for record in found}
+            stored = {record.id for record in records}
             shipped = reference.newest() if query.heads and not query.ids else reference.published()
-            found += [record for record in shipped if record.id not in known and query.fits(record)]
-        found.sort(key=lambda record: record.created)
-        return found
+            records += [record for record in shipped if record.id not in stored and query.fits(record)]
+        records.sort(key=lambda record: record.created)
+        return records
 
     def stream(self, query: Query) -> Iterator[Record]:
         """The stored records that are meant, in the order they came in."""
@@ -237,45 +219,74 @@ class Store:
 
     def texts(self, query: Query) -> Iterator[str]:
         """The same as the texts they are kept as, a page at a time."""
-        where, values = _where(query)
-        source = "records r"
         if query.heads and not query.ids and "run" not in query.equal:
-            source = "heads h CROSS JOIN records r ON r.run = h.run AND r.case_id = h.case_id AND r.machine = h.machine"
-            if "workload" in query.equal:
-                where = ["h.workload = ?", *where]
-                values = [query.equal["workload"], *values]
-            if "machine" in query.equal:
-                where = [*where, "h.machine = ?"]
-                values = [*values, query.equal["machine"]]
-            where.append("r.interrupted = 0")
-            sql = f"SELECT r.body FROM {source} WHERE {' AND '.join(where)} ORDER BY r.number"
-            for (body,) in self._read(sql, values):
-                yield body
+            yield from self._texts_of_heads(query)
             return
+        where, values = self._where(query)
         last = 0
-        condition = " AND ".join(["r.number > ?", *where])
-        while page := self._read(
-            f"SELECT r.number, r.body FROM {source} WHERE {condition} ORDER BY r.number LIMIT {PAGE}", [last, *values]
-        ):
+        sql = f"SELECT r.number, r.body FROM records r WHERE r.number > ? AND {where} ORDER BY r.number LIMIT ?"
+        while page := self._read(sql, [last, *values, PAGE_RECORDS]):
             for number, body in page:
                 last = number
                 yield body
 
-    def _decoded(self, body: str) -> Record:
+    def _texts_of_heads(self, query: Query) -> list[str]:
+        """The texts of the newest run of each case on each machine, where cases that have one id today are one."""
+        cases = self._cases(query)
+        newest: dict[tuple[str, str], tuple[str, int]] = {}
+        for number, case_number, machine, created in self._read(
+            f"SELECT number, case_number, machine, created FROM heads WHERE case_number IN ({_listed(cases)})"
+        ):
+            key = (machine, cases[case_number].id)
+            if query.equal.get("machine", machine) == machine:
+                newest[key] = max(newest.get(key, ("", 0)), (created, number))
+        where, values = _where_columns(query)
+        sql = (
+            "SELECT r.body FROM heads h CROSS JOIN records r ON r.run = h.run AND r.case_number = h.case_number"
+            f" AND r.machine = h.machine WHERE h.number IN ({_listed(number for _, number in newest.values())})"
+            f" AND {where} AND r.interrupted = 0 ORDER BY r.number"
+        )
+        return [body for (body,) in self._read(sql, values)]
+
+    def _where(self, query: Query) -> tuple[str, list[Any]]:
+        """The conditions of a query on `records r`, and their values."""
+        where, values = _where_columns(query)
+        if any(name not in COLUMNS for name in query.equal):
+            where += f" AND r.case_number IN ({_listed(self._cases(query))})"
+        return where, values
+
+    def _cases(self, query: Query) -> dict[int, Case]:
+        """The cases that have the axes of a query, by their number."""
+        with self._as_damage():
+            rows = self._read("SELECT number, schema, content FROM cases")
+            cases = {int(number): _case(schema, content) for number, schema, content in rows}
+        return {number: case for number, case in cases.items() if query.fits_case(case)}
+
+    @contextlib.contextmanager
+    def _as_damage(self) -> Iterator[None]:
+        """What was checked when it went in and can't be read now was written by a newer mldyno, or is damaged."""
         try:
-            return decode_stored(body)
+            yield
+        except StoreError:
+            raise
+        except NewerSchema as error:
+            raise StoreError(f"store {self.path}: a newer mldyno has written into it: {error}") from error
         except Exception as error:
             raise StoreError(f"store {self.path}: a record can't be read ({error}); the file is damaged") from error
 
+    def _decoded(self, body: str) -> Record:
+        with self._as_damage():
+            return decode_stored(body)
+
     def history(self, query: Query, most: int) -> list[Record]:
         """The newest records that are meant, newest first, whatever came of them."""
-        where, values = _where(query)
-        sql = f"SELECT r.body FROM records r WHERE {' AND '.join(where)} ORDER BY r.created DESC, r.number DESC LIMIT ?"
+        where, values = self._where(query)
+        sql = f"SELECT r.body FROM records r WHERE {where} ORDER BY r.created DESC, r.number DESC LIMIT ?"
         return [self._decoded(body) for (body,) in self._read(sql, [*values, most])]
 
     def workloads(self) -> list[str]:
         """Names of all workloads: those of the store, commands among them, and those of the published figures."""
-        stored = [str(name) for (name,) in self._read("SELECT DISTINCT workload FROM heads ORDER BY workload")]
+        stored = sorted({case.workload for case in self._cases(Query()).values()})
         return list(dict.fromkeys([*stored, *(record.case.workload for record in reference.published())]))
 
     def machines(self) -> list[str]:
@@ -284,63 +295,63 @@ class Store:
         return list(dict.fromkeys([*stored, *(record.machine.name for record in reference.published())]))
 
 
-def _where(query: Query) -> tuple[list[str], list[Any]]:
-    """The conditions of a query on `records r`, and their values."""
+def _where_columns(query: Query) -> tuple[str, list[Any]]:
+    """The conditions of a query on `records r` that are not on axes, and their values."""
     marks = ", ".join("?" * len(query.provenances))
     where, values = [f"r.provenance IN ({marks})"], list[Any](query.provenances)
-    for name, value in query.equal.items():
-        where.append(f"r.{_CALLED.get(name, name)} IS ?")
-        values.append(int(value) if isinstance(value, bool) else value)
+    for name in COLUMNS:
+        if name in query.equal:
+            where.append(f"r.{name} IS ?")
+            values.append(query.equal[name])
     if query.ids:
         where.append("(" + " OR ".join(["r.id >= ? AND r.id < ?"] * len(query.ids)) + ")")
         values += [edge for prefix in query.ids for edge in (prefix, prefix + "g")]
-    return where, values
+    return " AND ".join(where), values
 
 
-def _row(record: Record) -> tuple[Any, ...]:
-    case = record.case
-    axes = [case.ranks if name == "workers" else getattr(case, name) for name in _AXES]
-    return (record.id, record.created, record.provenance, record.run.id, record.run.repeat, record.machine.name,
-            case.id, case.version, *axes, record.status, int(record.interrupted), record.text)  # fmt: skip
+def _listed(numbers: Iterable[int]) -> str:
+    """Numbers of rows for SQL, which takes more of them in its text than as values."""
+    return ",".join(map(str, numbers))
 
 
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Take the right to write at once, then keep all or nothing."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-        raise
+@lru_cache(maxsize=10_000)
+def _case(schema: int, content: str) -> Case:
+    return upgraded_case(schema, json.loads(content))
 
 
-def _statements(script: str) -> Iterator[str]:
-    """The statements of a script one by one; a trigger's body stays whole."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
+def _rows(connection: sqlite3.Connection, records: Iterable[Record]) -> Iterator[tuple[Any, ...]]:
+    """Records as rows of the table, each with the number of its case, which becomes a row too where it is new."""
+    numbers: dict[Case, int] = {}
+    for record in records:
+        case = record.case
+        if case not in numbers:
+            numbers[case] = _case_number(connection, case)
+        yield (record.id, record.created, record.provenance, record.run.id, record.machine.name, numbers[case],
+               record.status, int(record.interrupted), record.text)  # fmt: skip
+
+
+def _case_number(connection: sqlite3.Connection, case: Case) -> int:
+    row = (SCHEMA, canonical(vars(case)))
+    connection.execute("INSERT OR IGNORE INTO cases (schema, content) VALUES (?, ?)", row)
+    return int(connection.execute("SELECT number FROM cases WHERE schema = ? AND content = ?", row).fetchone()[0])
 
 
 def _explain(error: sqlite3.Error) -> str:
     """What is wrong and what to do, for the errors of SQLite that a user can meet."""
     text = str(error)
-    for words, advice in (
+    for part, advice in (
         ("readonly", "it can't be written to; make it writable or name another with --store"),
         ("disk is full", "the disk is full; make room, or name another with --store"),
         ("malformed", "it is damaged; move it away, then rescue it with: sqlite3 OLD .recover | sqlite3 NEW"),
         ("no such", "it is damaged; move it away: a part of it is missing"),
         ("not a database", "this is not an mldyno store; name another file with --store"),
         ("unable to open", "it can't be opened; check the path and its permissions, or name another with --store"),
-        ("locked", f"another process has held it for over {PATIENCE:.0f} s; end that process or try again later"),
+        (
+            "locked",
+            f"another process has held it for over {WRITER_TIMEOUT_S:.0f} s; end that process or try again later",
+        ),
         ("disk I/O", "the disk refused to write or read; check its space and health, or name another with --store"),
     ):
-        if words in text:
+        if part in text:
             return f"{advice} ({text})."
     return f"{text}."

@@ -1,0 +1,147 @@
+"""The tables of a store, and the way from older tables to today's.
+
+Rules: the record's text is the truth, the columns beside it are only there to be searched; no column is
+an axis, for axes come and go. `LAYOUT` numbers the shape of the tables, and a store keeps it as its
+`user_version`. A change of shape raises it and adds `MIGRATIONS[old]`, which is done in one transaction and
+then never changed: it takes nothing from the code of today that may be another tomorrow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+
+APPLICATION = 0x6D6C6479  # "mldy"
+LAYOUT = 2
+
+_LAYOUT_2 = """
+-- Each case that was ever recorded, once: as JSON, in the shape of that schema of a record.
+CREATE TABLE cases (
+  number INTEGER PRIMARY KEY, schema INTEGER NOT NULL, content TEXT NOT NULL, UNIQUE (schema, content)
+);
+CREATE TABLE records (
+  number INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE, created TEXT NOT NULL, provenance TEXT NOT NULL, run TEXT NOT NULL, machine TEXT NOT NULL,
+  case_number INTEGER NOT NULL, status TEXT NOT NULL, interrupted INTEGER NOT NULL, body TEXT NOT NULL
+);
+CREATE INDEX records_by_run ON records (run, case_number);
+CREATE INDEX records_by_created ON records (created);
+-- The newest run of each case on each machine, so that a table need not read a history.
+CREATE TABLE heads (
+  number INTEGER PRIMARY KEY, case_number INTEGER NOT NULL, machine TEXT NOT NULL, run TEXT NOT NULL,
+  created TEXT NOT NULL, UNIQUE (case_number, machine)
+);
+CREATE TRIGGER keep_heads AFTER INSERT ON records WHEN new.interrupted = 0 BEGIN
+  INSERT INTO heads (case_number, machine, run, created) VALUES (new.case_number, new.machine, new.run, new.created)
+  ON CONFLICT DO UPDATE SET run = excluded.run, created = excluded.created
+  WHERE excluded.created >= heads.created;
+END;
+CREATE TABLE runs (
+  id TEXT PRIMARY KEY, created TEXT NOT NULL, owner TEXT NOT NULL, finished INTEGER NOT NULL DEFAULT 0,
+  plan TEXT NOT NULL
+);
+"""
+_CASE_OF_1 = ("version", "workload", "framework", "device", "mode", "precision", "batch", "seq", "placement",
+              "workers", "compile", "threads")  # fmt: skip
+
+
+def _from_1(connection: sqlite3.Connection) -> None:
+    """In layout 1 every axis was a column of `records`, and a run was found by a hash of its plan."""
+    _execute_all(connection, """
+        DROP INDEX records_by_run;
+        DROP INDEX records_by_created;
+        DROP TRIGGER keep_heads;
+        DROP TABLE heads;
+        ALTER TABLE records RENAME TO records_of_1;
+        ALTER TABLE runs RENAME TO runs_of_1;
+    """)  # fmt: skip
+    _execute_all(connection, _LAYOUT_2)
+    columns = ", ".join(_CASE_OF_1)
+    numbers = {}
+    for values in connection.execute(f"SELECT DISTINCT {columns} FROM records_of_1").fetchall():
+        case = dict(zip(_CASE_OF_1, values, strict=True))
+        content = json.dumps({**case, "compile": bool(case["compile"])}, sort_keys=True, separators=(",", ":"))
+        added = connection.execute("INSERT INTO cases (schema, content) VALUES (1, ?)", (content,))
+        numbers[values] = added.lastrowid
+    connection.create_function("case_number", len(_CASE_OF_1), lambda *values: numbers[values])
+    _execute_all(connection, f"""
+        INSERT INTO records SELECT number, id, created, provenance, run, machine, case_number({columns}),
+          status, interrupted, body FROM records_of_1 ORDER BY number;
+        INSERT INTO runs SELECT id, created, owner, finished, plan FROM runs_of_1 ORDER BY rowid;
+        DROP TABLE records_of_1;
+        DROP TABLE runs_of_1;
+    """)  # fmt: skip
+
+
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _from_1}
+
+
+class NotAStore(Exception):
+    """What keeps a file from being used as a store, and what to do."""
+
+
+def of(connection: sqlite3.Connection) -> int | None:
+    """The layout of a file, None where it is empty; raises unless it is that or a store that can be used here."""
+    with contextlib.nullcontext() if connection.in_transaction else _snapshot(connection):
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if tables and application != APPLICATION:
+        raise NotAStore("this is an SQLite file of another program; name another file")
+    if layout > LAYOUT:
+        raise NotAStore("written by a newer mldyno; update mldyno to read it")
+    if tables and layout not in (LAYOUT, *MIGRATIONS):
+        raise NotAStore(f"it is damaged; move it away: no mldyno writes layout {layout}")
+    return layout if tables else None
+
+
+def bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """Make the tables of an empty file, or turn older ones into today's, each layout in one transaction."""
+    while (layout := of(connection)) != LAYOUT:
+        with transaction(connection):
+            if of(connection) != layout:
+                continue  # another process was first
+            if layout is None:
+                _execute_all(connection, _LAYOUT_2)
+                connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {LAYOUT}")
+            else:
+                MIGRATIONS[layout](connection)
+                connection.execute(f"PRAGMA user_version = {layout + 1}")
+
+
+@contextlib.contextmanager
+def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Look at all while nobody else can write."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Take the right to write at once, then keep all or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+        raise
+
+
+def _execute_all(connection: sqlite3.Connection, script: str) -> None:
+    """Execute the statements of a script one by one, within a transaction; a trigger's body stays whole."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
