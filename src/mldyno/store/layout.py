@@ -45,6 +45,7 @@ CREATE TABLE runs (
 """
 _CASE_OF_1 = ("version", "workload", "framework", "device", "mode", "precision", "batch", "seq", "placement",
               "workers", "compile", "threads")  # fmt: skip
+_COPIED_ROWS = 1000  # at once
 
 
 def _from_1(connection: sqlite3.Connection) -> None:
@@ -66,9 +67,16 @@ def _from_1(connection: sqlite3.Connection) -> None:
         added = connection.execute("INSERT INTO cases (schema, content) VALUES (1, ?)", (content,))
         numbers[values] = added.lastrowid
     connection.create_function("case_number", len(_CASE_OF_1), lambda *values: numbers[values])
-    _execute_all(connection, f"""
-        INSERT INTO records SELECT number, id, created, provenance, run, machine, case_number({columns}),
-          status, interrupted, body FROM records_of_1 ORDER BY number;
+    last = connection.execute("SELECT max(number) FROM records_of_1").fetchone()[0] or 0
+    # What is copied is deleted at once and its room taken by what comes next, so that the file does not double.
+    for number in range(0, last + 1, _COPIED_ROWS):
+        upto = number + _COPIED_ROWS
+        connection.execute(
+            f"INSERT INTO records SELECT number, id, created, provenance, run, machine, case_number({columns}),"
+            " status, interrupted, body FROM records_of_1 WHERE number < ? ORDER BY number", (upto,)
+        )  # fmt: skip
+        connection.execute("DELETE FROM records_of_1 WHERE number < ?", (upto,))
+    _execute_all(connection, """
         INSERT INTO runs SELECT id, created, owner, finished, plan FROM runs_of_1 ORDER BY rowid;
         DROP TABLE records_of_1;
         DROP TABLE runs_of_1;

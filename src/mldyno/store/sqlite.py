@@ -224,8 +224,8 @@ class Store:
             return
         where, values = self._where(query)
         last = 0
-        sql = f"SELECT r.number, r.body FROM records r WHERE r.number > ? AND {where} ORDER BY r.number LIMIT ?"
-        while page := self._read(sql, [last, *values, PAGE_RECORDS]):
+        sql = f"SELECT r.number, r.body FROM records r WHERE r.number > ? AND {where} ORDER BY r.number LIMIT"
+        while page := self._read(f"{sql} {PAGE_RECORDS}", [last, *values]):
             for number, body in page:
                 last = number
                 yield body
@@ -234,12 +234,14 @@ class Store:
         """The texts of the newest run of each case on each machine, where cases that have one id today are one."""
         cases = self._cases(query)
         newest: dict[tuple[str, str], tuple[str, int]] = {}
-        for number, case_number, machine, created in self._read(
+        machine = query.equal.get("machine")
+        for number, case_number, name, created in self._read(
             f"SELECT number, case_number, machine, created FROM heads WHERE case_number IN ({_listed(cases)})"
+            " AND (? IS NULL OR machine = ?)",
+            (machine, machine),
         ):
-            key = (machine, cases[case_number].id)
-            if query.equal.get("machine", machine) == machine:
-                newest[key] = max(newest.get(key, ("", 0)), (created, number))
+            key = (name, cases[case_number].id)
+            newest[key] = max(newest.get(key, ("", 0)), (created, number))
         where, values = _where_columns(query)
         sql = (
             "SELECT r.body FROM heads h CROSS JOIN records r ON r.run = h.run AND r.case_number = h.case_number"

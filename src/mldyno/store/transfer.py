@@ -20,7 +20,8 @@ from mldyno.records import Record
 from mldyno.store import embedded, figures
 from mldyno.store.codec import BadRecord, decode, decode_stored
 
-LONGEST_LINE = 32 << 20  # B: the longest series that a budget of minutes can make is far below
+_SQLITE = b"SQLite format 3\0"  # how such a file begins
+LONGEST_LINE_B = 32 << 20  # the longest series that a budget of minutes can make is far below
 
 
 def read(path: str) -> Iterator[Record]:
@@ -41,6 +42,8 @@ def read(path: str) -> Iterator[Record]:
 
 def _records(source: BinaryIO, start: bytes) -> Iterator[Record]:
     """The records of a file of the kind that its first byte shows."""
+    if start == b"S" and isinstance(source, io.BufferedReader) and source.peek(len(_SQLITE)).startswith(_SQLITE):
+        raise BadRecord("this is an SQLite file; read a store with --store, or write its records with `mldyno export`")
     if start == b"<":
         return _json_lines(embedded.unpacked(source))
     return _json_lines(source) if start in (b"{", b"", b"[", b" ", b"\n") else _csv(source)
@@ -64,10 +67,10 @@ def _source(path: str) -> Iterator[BinaryIO]:
 
 def _json_lines(source: BinaryIO) -> Iterator[Record]:
     number = 0
-    while line := source.readline(LONGEST_LINE):
+    while line := source.readline(LONGEST_LINE_B):
         number += 1
-        if len(line) == LONGEST_LINE:
-            raise BadRecord(f"line {number} is over {LONGEST_LINE >> 20} MiB long: not a record")
+        if len(line) == LONGEST_LINE_B:
+            raise BadRecord(f"line {number} is over {LONGEST_LINE_B >> 20} MiB long: not a record")
         if not line.strip():
             continue
         try:
