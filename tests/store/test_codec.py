@@ -1,0 +1,194 @@
+"""A text is read by its schema's number, whatever schema it is of, and passed on as it was written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mldyno import api, records
+from mldyno.errors import ImportFileError, StoreError
+from mldyno.records import SCHEMA, Record, canonical, content_id, seal
+from mldyno.store import Query, Store, codec, embedded, transfer
+from mldyno.store.codec import BadRecord, decode, decode_stored
+
+FakeRun = Callable[..., api.Results]
+ALL = Query(heads=False)
+OF_1 = (Path(__file__).parent.parent / "history" / "0.1" / "records.jsonl").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("text", [OF_1[0], next(text for text in OF_1 if '"workers":2' in text)])
+def test_a_record_of_schema_1_goes_all_ways_and_comes_out_byte_for_byte(
+    text: str, store: Store, tmp_path: Path
+) -> None:
+    store.append([decode(text)])
+    api.report(str(tmp_path / "report.html"), store=store)
+    second = Store(tmp_path / "second.sqlite")
+    assert api.import_([str(tmp_path / "report.html")], second) == (1, 1)
+    assert api.export(str(tmp_path / "out.jsonl"), "jsonl", store=second) == 1
+    assert (tmp_path / "out.jsonl").read_bytes() == text.encode() + b"\n"
+    third = Store(tmp_path / "third.sqlite")
+    third.append(transfer.read(str(tmp_path / "out.jsonl")))
+    assert list(third.texts(ALL)) == [text]
+    (shown,) = api.show(json.loads(text)["id"], third)
+    assert shown.text == text
+
+
+def test_every_text_that_is_passed_on_is_the_one_that_its_id_is_the_hash_of() -> None:
+    for text in OF_1:
+        record = decode(text)
+        assert record.text == text
+        assert record == decode_stored(text)
+        bare = text.replace(f'"id":"{record.id}",', "", 1)
+        assert records.content_id(json.loads(text)) == record.id == records._hash(bare)
+
+
+SPELLINGS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "spaces": json.dumps,
+    "other order": lambda content: json.dumps(dict(reversed(content.items())), separators=(",", ":")),
+    "letters that are not ASCII": lambda content: json.dumps(content, ensure_ascii=False),
+    "a key twice": lambda content: '{"reason":"another",' + canonical(content)[1:],
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_another_spelling_of_a_record_is_kept_as_the_record_was_written(
+    name: str, fake_run: FakeRun, tmp_path: Path
+) -> None:
+    (record, *_) = fake_run(mode="infer").records
+    record = seal(replace(record, reason="µ, as it was written"))
+    other = SPELLINGS[name](json.loads(record.text))
+    assert other != record.text
+    (tmp_path / "other.jsonl").write_text(f"  {other} \n", encoding="utf-8")
+    store = Store(tmp_path / "new.sqlite")
+    assert api.import_([str(tmp_path / "other.jsonl")], store) == (1, 1)
+    assert list(store.texts(ALL)) == [record.text]
+    assert list(store.stream(ALL)) == [record]
+
+
+# -- a schema that is still to come --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Record3(Record):
+    """A record with one more field, which was a fact before."""
+
+    colour: str = "grey"
+
+
+def from_2(content: dict[str, Any]) -> dict[str, Any]:
+    facts = dict(content.get("facts", {}))
+    return {**content, "schema": 3, "colour": facts.pop("paint", "unpainted"), "facts": facts}
+
+
+@pytest.fixture
+def schema_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The product as it will be when a record has one field more."""
+    for module in (records, codec):
+        monkeypatch.setattr(module, "SCHEMA", 3)
+    monkeypatch.setattr("mldyno.store.sqlite.SCHEMA", 3)
+    monkeypatch.setitem(records.UPGRADES, 2, from_2)
+    monkeypatch.setattr(codec, "Record", Record3)
+    monkeypatch.setattr(codec, "_decoder", msgspec.json.Decoder(Record3, strict=True))
+    monkeypatch.setitem(codec._KEYS, Record3, {field.name for field in fields(Record3)} - {"text"})
+
+
+@pytest.fixture
+def written_by_2(fake_run: FakeRun) -> list[Record]:
+    plain, *_ = fake_run(mode="infer").records
+    return [plain, seal(replace(plain, facts={**plain.facts, "paint": "red"}))]
+
+
+def colours(found: list[Record]) -> list[str]:
+    return [record.colour for record in found if isinstance(record, Record3)]
+
+
+def test_a_next_schema_reads_all_before_it_and_changes_no_text_and_no_id(
+    written_by_2: list[Record], store: Store, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    store.append(written_by_2)
+    store.append([decode(OF_1[0])])
+    before = list(store.texts(ALL))
+    store.close()
+    request.getfixturevalue("schema_3")
+    found = list(Store(store.path).stream(ALL))
+    assert colours(found) == ["unpainted", "red", "unpainted"]
+    assert [record.schema for record in found] == [3, 3, 3]
+    assert [record.text for record in found] == before
+    assert "paint" not in found[1].facts
+    api.export(str(tmp_path / "all.jsonl"), "jsonl", store=store)
+    api.report(str(tmp_path / "report.html"), store=store)
+    for name in ("all.jsonl", "report.html"):
+        other = Store(tmp_path / f"{name}.sqlite")
+        api.import_([str(tmp_path / name)], other)
+        assert set(other.texts(ALL)) <= set(before)
+        assert {record.id for record in other.stream(ALL)} <= {json.loads(text)["id"] for text in before}
+    assert (tmp_path / "all.jsonl").read_text().splitlines() == before
+    assert len({record.case.id for record in Store(store.path).stream(Query())}) == 2
+
+
+def test_a_case_of_before_and_one_of_the_next_schema_are_the_same_case(
+    written_by_2: list[Record], store: Store, request: pytest.FixtureRequest
+) -> None:
+    store.append(written_by_2)
+    request.getfixturevalue("schema_3")
+    later = Record3(**{**vars(written_by_2[0]), "schema": 3, "created": "2030-01-01T00:00:00Z", "colour": "blue"})
+    later = seal(replace(later, run=replace(later.run, id="later")))
+    store.append([later])
+    assert colours(list(store.stream(Query()))) == ["blue"]
+    assert store.history(Query({"mode": "infer"}, heads=False), 1)[0].id == later.id
+
+
+def newer(record: Record) -> str:
+    content = {**json.loads(record.text), "schema": SCHEMA + 1, "colour": "red"}
+    return canonical({**content, "id": content_id(content)})
+
+
+def test_a_file_of_a_newer_schema_is_told_apart_from_a_broken_and_from_a_foreign_one(
+    written_by_2: list[Record], tmp_path: Path
+) -> None:
+    plain, good = written_by_2[0], written_by_2[0].text
+    for text, reason in (
+        (newer(plain), f"schema {SCHEMA + 1} is newer than this mldyno .schema {SCHEMA}.; update mldyno"),
+        (newer(plain).replace('"id":"', '"id":"sha3-'), "is newer than this mldyno"),  # ids may be made otherwise
+        (good[:-20], "not JSON"),
+        (good.replace('"reason":""', '"reason":"x"'), "it was changed after it was recorded"),
+        ('{"name":"some-package","version":"1.0"}', "this is JSON, but no record of mldyno; name a file that"),
+    ):
+        path = tmp_path / "some.jsonl"
+        path.write_text(f"{good}\n{text}\n")
+        with pytest.raises(ImportFileError, match=reason) as error:
+            api.import_([str(path)], str(tmp_path / "new.sqlite"))
+        assert str(error.value).startswith(f"{path}: line 2: ")
+        assert "\n" not in str(error.value)
+
+
+def test_a_report_of_a_newer_schema_is_told_apart(written_by_2: list[Record], store: Store, tmp_path: Path) -> None:
+    packed = embedded.pack([newer(written_by_2[0])]).text
+    (tmp_path / "report.html").write_text(f"<!doctype html>{embedded.TAG}{packed}{embedded.END}")
+    with pytest.raises(ImportFileError, match="line 1: schema 3 is newer than this mldyno"):
+        api.import_([str(tmp_path / "report.html")], store)
+
+
+def test_a_store_that_a_newer_mldyno_has_written_into_is_told_apart_from_a_damaged_one(
+    written_by_2: list[Record], store: Store
+) -> None:
+    plain = written_by_2[0]
+    store.append([replace(plain, id="f" * 32, text=newer(plain))])
+    with pytest.raises(StoreError, match=r"a newer mldyno has written into it: schema 3 is newer .*; update mldyno"):
+        list(store.stream(ALL))
+    store.append([replace(plain, id="e" * 32, text=plain.text[:-20])])
+    with pytest.raises(StoreError, match="the file is damaged"):
+        store.select(Query(ids=("e" * 32,), heads=False))
+
+
+def test_keys_of_two_schemas_at_once_are_refused() -> None:
+    content = json.loads(OF_1[0])
+    content["case"]["ranks"] = 4
+    with pytest.raises(BadRecord, match="keys of two schemas"):
+        decode(canonical({**content, "id": content_id(content)}))
