@@ -14,8 +14,8 @@ from mldyno import system_queries
 @pytest.fixture(autouse=True)
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tool has less time, and may say less, than in earnest."""
-    monkeypatch.setattr(system_queries, "PATIENCE", 0.5)
-    monkeypatch.setattr(system_queries, "MOST", 1 << 17)
+    monkeypatch.setattr(system_queries, "TOOL_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(system_queries, "LONGEST_ANSWER_B", 1 << 17)
 
 
 def written(folder: Path, script: str, mode: int = 0o755) -> str:
@@ -65,7 +65,7 @@ def test_a_tool_that_hangs_or_talks_on_costs_its_time_and_is_ended(script: str, 
 def test_the_time_that_a_tool_has_can_be_given(tmp_path: Path) -> None:
     slow = written(tmp_path, "sleep 0.8; echo done")
     assert system_queries.ask(slow) == ""
-    assert system_queries.ask(slow, patience=5.0) == "done"
+    assert system_queries.ask(slow, timeout_s=5.0) == "done"
 
 
 def test_what_is_not_text_becomes_text_that_can_be_shown(tmp_path: Path) -> None:

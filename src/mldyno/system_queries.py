@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-PATIENCE = 5.0  # s for a tool to answer
-MOST = 4 << 20  # B that an answer may have, or a file: the longest that is asked for has some KiB
-PARTING = 1.0  # s for a tool that was killed to be gone; one that hangs in its driver is left behind
+TOOL_TIMEOUT_S = 5.0  # for a tool to answer
+LONGEST_ANSWER_B = 4 << 20  # of a tool, or a file: the longest that is asked for has some KiB
+KILL_TIMEOUT_S = 1.0  # for a tool that was killed to be gone; one that hangs in its driver is left behind
 T = TypeVar("T")
 
 
@@ -31,17 +31,17 @@ class Answer:
     code: int | None = None
 
 
-def ask(*command: str, patience: float | None = None) -> str:
-    """What a tool says that ends well; empty where it does not. It has `patience` s to do so."""
-    answer = hear(*command, patience=patience)
+def ask(*command: str, timeout_s: float | None = None) -> str:
+    """What a tool says that ends well; empty where it does not. It has `timeout_s` to do so."""
+    answer = hear(*command, timeout_s=timeout_s)
     return answer.said if answer.code == 0 else ""
 
 
-def hear(*command: str, patience: float | None = None) -> Answer:
+def hear(*command: str, timeout_s: float | None = None) -> Answer:
     """What a tool says on its standard output, whether it ends well or not."""
     if shutil.which(command[0]) is None:
         return Answer()
-    ends = time.monotonic() + (PATIENCE if patience is None else patience)
+    ends = time.monotonic() + (TOOL_TIMEOUT_S if timeout_s is None else timeout_s)
     with suppress(OSError, ValueError, subprocess.SubprocessError):
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         try:
@@ -65,7 +65,7 @@ def _heard(process: subprocess.Popen[bytes], ends: float) -> bytes | None:
             if not chunk:
                 return bytes(said)
             said += chunk
-            if len(said) > MOST:
+            if len(said) > LONGEST_ANSWER_B:
                 return None
     return None
 
@@ -76,7 +76,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with suppress(OSError, subprocess.SubprocessError):
         if process.poll() is None:
             process.kill()
-            process.wait(PARTING)
+            process.wait(KILL_TIMEOUT_S)
     process.stdout.close()
 
 
@@ -84,7 +84,7 @@ def read(path: Path | str) -> str:
     """A file of the system's, without the space around it; empty where it is missing or may not be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(MOST).strip()
+            return file.read(LONGEST_ANSWER_B).strip()
     except (OSError, ValueError):
         return ""
 

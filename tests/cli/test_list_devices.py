@@ -10,7 +10,7 @@ import pytest
 from tests.machine.trees import recorded
 
 from mldyno.machine import _nvidia
-from mldyno.machine._facts import Told
+from mldyno.machine._facts import Description
 
 Mldyno = Callable[..., tuple[int, str, str]]
 T4: dict[str, Any] = {
@@ -26,7 +26,9 @@ def another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = {"frameworks": {"jax": {"error": "it is not installed"}, "torch": {"devices": [dict(CPU), dict(T4)]}}}
     monkeypatch.setattr("mldyno.runner.probing.seen", lambda *arguments: seen)
     monkeypatch.setattr(_nvidia, "cards", lambda: _nvidia.from_smi(recorded("nvidia-smi.csv")))
-    monkeypatch.setattr("mldyno.machine._linux.cpu", lambda: Told("AMD EPYC", facts={"cores": 4, "clock": 3.5e9}))
+    monkeypatch.setattr(
+        "mldyno.machine._linux.cpu", lambda: Description("AMD EPYC", facts={"cores": 4, "clock": 3.5e9})
+    )
     monkeypatch.setattr("mldyno.machine._memory.total_memory", lambda: 32 << 30)
 
 

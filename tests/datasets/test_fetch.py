@@ -113,8 +113,8 @@ def swearing(handler: Handler) -> None:
 
 @pytest.fixture
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_fetch, "PATIENCE", 0.4)
-    monkeypatch.setattr(_fetch, "WINDOW", 0.2)
+    monkeypatch.setattr(_fetch, "MIRROR_TIMEOUT_S", 0.4)
+    monkeypatch.setattr(_fetch, "PACE_WINDOW_S", 0.2)
 
 
 def test_an_archive_comes_from_the_first_mirror_and_progress_is_told_to_the_end(
@@ -198,7 +198,7 @@ def test_a_mirror_that_breaks_off_again_and_again_is_asked_again_as_long_as_more
     only = mirror(breaking_off)
     (tmp_path / NAME).unlink()
     assert "broke off after" in refused(tmp_path, only)
-    assert len(only.asked) == _fetch.ROUNDS
+    assert len(only.asked) == _fetch.MOST_ATTEMPTS
 
 
 @pytest.mark.usefixtures("in_haste")
@@ -213,7 +213,7 @@ def test_a_slow_mirror_is_asked_again_when_no_other_was_better(
     slow = mirror(slow_at_first)
     fetched(tmp_path, slow, mirror(missing))
     assert len(slow.asked) == 2
-    monkeypatch.setattr(_fetch, "ROUNDS", 2)
+    monkeypatch.setattr(_fetch, "MOST_ATTEMPTS", 2)
     (tmp_path / NAME).unlink()
     assert "slower than 4.00 KiB/s" in refused(tmp_path, mirror(trickling))
 

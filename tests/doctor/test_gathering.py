@@ -13,7 +13,7 @@ from mldyno import machine
 from mldyno.analysis.symptoms import Facts, Gpu
 from mldyno.doctor import facts
 from mldyno.machine import Vendors
-from mldyno.machine._facts import Told
+from mldyno.machine._facts import Description
 from mldyno.machine._nvidia import Driver
 from mldyno.records import Machine
 
@@ -59,15 +59,15 @@ class NoVendors(Vendors):
     """Nobody knows anything of a GPU."""
 
     nvidia_driver = Driver()
-    nvidia_cards: list[Told] = []  # noqa: RUF012 (never changed)
-    metal = Told()
+    nvidia_cards: list[Description] = []  # noqa: RUF012 (never changed)
+    metal = Description()
 
 
 class OneT4(NoVendors):
     """A driver that answers."""
 
     nvidia_driver = Driver("550.54.14", "12.4")
-    nvidia_cards = [Told("NVIDIA T4", facts={"uuid": "GPU-8932f937"})]  # noqa: RUF012
+    nvidia_cards = [Description("NVIDIA T4", facts={"uuid": "GPU-8932f937"})]  # noqa: RUF012
 
 
 def test_cards_that_their_driver_knows_have_its_names_and_those_on_the_bus_are_not_told_twice(
@@ -85,7 +85,7 @@ def test_a_driver_that_fails_is_not_asked_for_its_cards(here: Machine) -> None:
         nvidia_driver = Driver(fault="nvidia-smi gave no answer within 5 s")
 
         @property
-        def nvidia_cards(self) -> list[Told]:  # type: ignore[override]
+        def nvidia_cards(self) -> list[Description]:  # type: ignore[override]
             raise AssertionError("it would hang again")
 
     found = facts.gather(here, Broken())
@@ -97,7 +97,7 @@ def test_a_driver_that_fails_is_not_asked_for_its_cards(here: Machine) -> None:
 )
 def test_a_mac_with_an_apple_chip_has_a_gpu(title: str | None, name: str, here: Machine) -> None:
     class Mac(NoVendors):
-        metal = Told(title)
+        metal = Description(title)
 
     mac = replace(here, system="Darwin", arch="arm64", cpu="Apple M3 Max")
     assert facts.gather(mac, Mac()).gpus == (Gpu("apple", name),)

@@ -10,23 +10,23 @@ from tests.machine.conftest import Tool
 from tests.machine.trees import RECORDED, recorded
 
 from mldyno.machine import _apple
-from mldyno.machine._facts import Told
+from mldyno.machine._facts import Description
 
-M3_MAX = Told("Apple M3 Max 40-core GPU", facts={"cores": 40})
+M3_MAX = Description("Apple M3 Max 40-core GPU", facts={"cores": 40})
 
 
 @pytest.mark.parametrize(
     ("mac", "told"),
     [
-        ("m3-max", Told("Apple M3 Max 16-core CPU", facts={"cores": 16, "threads": 16, "performance_cores": 12,
+        ("m3-max", Description("Apple M3 Max 16-core CPU", facts={"cores": 16, "threads": 16, "performance_cores": 12,
                                                            "efficiency_cores": 4})),
-        ("m1", Told("Apple M1 8-core CPU", facts={"cores": 8, "threads": 8, "performance_cores": 4,
+        ("m1", Description("Apple M1 8-core CPU", facts={"cores": 8, "threads": 8, "performance_cores": 4,
                                                   "efficiency_cores": 4})),
-        ("intel-mac", Told("Intel(R) Core(TM) i9-9980HK CPU @ 2.40GHz",
+        ("intel-mac", Description("Intel(R) Core(TM) i9-9980HK CPU @ 2.40GHz",
                            facts={"cores": 8, "threads": 16, "clock": 2.4e9})),
     ],
 )  # fmt: skip
-def test_the_cpu_is_told_with_its_kinds_of_cores(mac: str, told: Told) -> None:
+def test_the_cpu_is_told_with_its_kinds_of_cores(mac: str, told: Description) -> None:
     assert _apple.cpu(_apple.from_sysctl(recorded(f"sysctl-{mac}.txt"))) == told
 
 
@@ -43,15 +43,15 @@ def test_the_gpu_is_told_with_its_cores_by_either_tool() -> None:
 
 def test_without_a_number_of_cores_it_is_the_chips_gpu() -> None:
     text = recorded("ioreg-m3-max.txt").replace("gpu-core-count", "something-else")
-    assert _apple.from_ioreg(text) == Told("Apple M3 Max GPU")
+    assert _apple.from_ioreg(text) == Description("Apple M3 Max GPU")
 
 
 def test_of_two_gpus_nobody_says_which_one_is_meant() -> None:
-    assert _apple.from_system_profiler(recorded("system-profiler-intel-mac.json")) == Told()
+    assert _apple.from_system_profiler(recorded("system-profiler-intel-mac.json")) == Description()
     content = json.loads(recorded("system-profiler-intel-mac.json"))
     del content["SPDisplaysDataType"][0]
-    assert _apple.from_system_profiler(json.dumps(content)) == Told("AMD Radeon Pro 5500M")
-    assert _apple.from_ioreg(2 * recorded("ioreg-m3-max.txt")) == Told()
+    assert _apple.from_system_profiler(json.dumps(content)) == Description("AMD Radeon Pro 5500M")
+    assert _apple.from_ioreg(2 * recorded("ioreg-m3-max.txt")) == Description()
 
 
 @pytest.mark.parametrize(
@@ -62,15 +62,15 @@ def test_of_two_gpus_nobody_says_which_one_is_meant() -> None:
      "machdep.cpu.brand_string: \x1b[31m\nhw.physicalcpu: many\nhw.perflevel0.physicalcpu: -3"],
 )  # fmt: skip
 def test_nonsense_says_nothing(nonsense: str) -> None:
-    assert _apple.from_ioreg(nonsense) == _apple.from_system_profiler(nonsense) == Told()
-    assert _apple.cpu(_apple.from_sysctl(nonsense)) == Told()
+    assert _apple.from_ioreg(nonsense) == _apple.from_system_profiler(nonsense) == Description()
+    assert _apple.cpu(_apple.from_sysctl(nonsense)) == Description()
 
 
 def test_the_slow_tool_is_asked_only_where_the_quick_one_knows_no_gpu(tool: Tool, tmp_path: Path) -> None:
     tool("ioreg", f"cat {RECORDED}/ioreg-m3-max.txt")
     tool("system_profiler", f"touch {tmp_path}/asked; exit 1")
     found = _apple.from_sysctl(recorded("sysctl-m3-max.txt"))
-    assert _apple.gpu(found) == Told("Apple M3 Max 40-core GPU", facts={"driver": "macOS 14.4.1", "cores": 40})
+    assert _apple.gpu(found) == Description("Apple M3 Max 40-core GPU", facts={"driver": "macOS 14.4.1", "cores": 40})
     assert not (tmp_path / "asked").exists()
     tool("ioreg", "echo nothing")
     tool("system_profiler", f"cat {RECORDED}/system-profiler-m3-max.json")

@@ -9,11 +9,11 @@ import pytest
 from tests.machine.trees import grown
 
 from mldyno.machine import _linux
-from mldyno.machine._facts import Told
+from mldyno.machine._facts import Description
 
 
 def test_a_chip_with_two_kinds_of_cores_is_told_in_full(tmp_path: Path) -> None:
-    assert _linux.cpu(grown("tree-core-i5-1235u.txt", tmp_path)) == Told(
+    assert _linux.cpu(grown("tree-core-i5-1235u.txt", tmp_path)) == Description(
         "12th Gen Intel(R) Core(TM) i5-1235U",
         facts={
             "cores": 10, "threads": 12, "clock": 4.4e9, "governor": "powersave", "power_limit": 15.0,
@@ -24,7 +24,7 @@ def test_a_chip_with_two_kinds_of_cores_is_told_in_full(tmp_path: Path) -> None:
 
 def test_a_virtual_machine_tells_what_it_has(tmp_path: Path) -> None:
     root = grown("tree-epyc-virtual.txt", tmp_path)
-    assert _linux.cpu(root) == Told("AMD EPYC 7763 64-Core Processor", facts={"cores": 2, "threads": 4})
+    assert _linux.cpu(root) == Description("AMD EPYC 7763 64-Core Processor", facts={"cores": 2, "threads": 4})
     cpuinfo = (root / "proc/cpuinfo").read_text()
     assert _linux.virtualised(cpuinfo) is True
     assert _linux.virtualised(cpuinfo.replace("hypervisor", "")) is False
@@ -59,7 +59,7 @@ def test_a_list_of_cpus_is_read_or_is_none(text: str, known: set[int]) -> None:
 
 
 def test_where_nothing_is_there_nothing_is_known(tmp_path: Path) -> None:
-    assert _linux.cpu(tmp_path) == Told()
+    assert _linux.cpu(tmp_path) == Description()
     assert _linux.intel_gpus(tmp_path) == []
 
 
@@ -69,7 +69,7 @@ def test_where_nothing_may_be_read_nothing_is_known(tmp_path: Path, monkeypatch:
 
     root = grown("tree-core-i5-1235u.txt", tmp_path)
     monkeypatch.setattr("builtins.open", refused)
-    assert _linux.cpu(root) == Told()
+    assert _linux.cpu(root) == Description()
 
 
 @pytest.mark.parametrize("nonsense", [b"", b"\xff\xfe\x00\x01", b"-1", b"1e999", b"nan", b"x" * (2 << 20)])

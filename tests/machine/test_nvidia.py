@@ -15,10 +15,10 @@ from tests.machine.trees import RECORDED, recorded
 
 from mldyno import system_queries
 from mldyno.machine import _nvidia, _nvml
-from mldyno.machine._facts import Facts, Told
+from mldyno.machine._facts import Description, Facts
 from mldyno.machine._nvidia import Driver
 
-T4 = Told(
+T4 = Description(
     "NVIDIA T4",
     15 << 30,
     {"driver": "535.104.05", "power_limit": 70.0, "clock": 1.59e9, "memory_clock": 5.001e9,
@@ -84,9 +84,11 @@ def test_library_and_tool_say_the_same() -> None:
 
 def test_what_a_card_does_not_tell_is_left_out_and_a_lost_card_too() -> None:
     few: Facts = {"driver": "535.104.05", "uuid": "GPU-0d0d0d0d-1111-2222-3333-444444444444"}
-    assert _nvidia.from_nvml(json.dumps(_nvml.cards(FakeNvml())))[1:] == [Told("NVIDIA GeForce GT 1030", None, few)]
+    assert _nvidia.from_nvml(json.dumps(_nvml.cards(FakeNvml())))[1:] == [
+        Description("NVIDIA GeForce GT 1030", None, few)
+    ]
     told = _nvidia.from_smi(recorded("nvidia-smi.csv"))[3]
-    assert told == Told("NVIDIA GeForce GT 1030", 2 << 30, few | {"pci_bus": "00000000:65:00.0"})
+    assert told == Description("NVIDIA GeForce GT 1030", 2 << 30, few | {"pci_bus": "00000000:65:00.0"})
 
 
 @pytest.mark.parametrize(
@@ -108,15 +110,15 @@ def test_a_device_is_found_by_its_uuid_whatever_its_number() -> None:
 def test_without_a_uuid_only_what_cards_of_that_name_share_is_known() -> None:
     cards = _nvidia.from_smi(recorded("nvidia-smi.csv"))
     shared: Facts = {"driver": "535.104.05", "clock": 1.41e9, "memory_clock": 1.215e9}
-    assert _nvidia.found_among(cards, "NVIDIA A100-SXM4-40GB", {}) == Told("NVIDIA A100-SXM4-40GB", facts=shared)
+    assert _nvidia.found_among(cards, "NVIDIA A100-SXM4-40GB", {}) == Description("NVIDIA A100-SXM4-40GB", facts=shared)
     assert _nvidia.found_among(cards, "Tesla T4", {}).facts == T4.facts
 
 
 def test_of_a_part_of_a_card_only_the_driver_is_known() -> None:
     cards = _nvidia.from_smi(recorded("nvidia-smi.csv"))
     part = _nvidia.found_among(cards, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", {"uuid": "5e5e5e5e-0000-0000-0000-0000"})
-    assert part == Told(facts={"driver": "535.104.05"})
-    assert _nvidia.found_among([], "Tesla T4", {"uuid": "x"}) == Told()
+    assert part == Description(facts={"driver": "535.104.05"})
+    assert _nvidia.found_among([], "Tesla T4", {"uuid": "x"}) == Description()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_nonsense_names_no_card(nonsense: str) -> None:
 def test_numbers_that_make_no_sense_are_left_out() -> None:
     raw = {"uuid": T4.facts["uuid"], "name": 3, "memory": -1, "power_limit": float("inf"), "clock": True,
            "memory_clock": 10**400, "driver": "\x1b[31m"}  # fmt: skip
-    assert _nvidia.from_nvml(json.dumps([raw])) == [Told(facts={"uuid": T4.facts["uuid"]})]
+    assert _nvidia.from_nvml(json.dumps([raw])) == [Description(facts={"uuid": T4.facts["uuid"]})]
 
 
 def test_without_the_package_the_tool_is_asked(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +184,7 @@ def test_a_library_that_fails_takes_nothing_with_it_and_the_tool_is_asked(
 ) -> None:
     library(tmp_path, STUB.format(fault), monkeypatch)
     tool("nvidia-smi", f"cat {RECORDED}/nvidia-smi.csv")
-    monkeypatch.setattr(system_queries, "PATIENCE", 1.0)
+    monkeypatch.setattr(system_queries, "TOOL_TIMEOUT_S", 1.0)
     began = time.monotonic()
     assert _nvidia.cards()[0] == T4
     assert time.monotonic() - began < 4
@@ -227,7 +229,7 @@ MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 def test_a_driver_that_fails_is_told_in_its_own_words(
     script: str, fault: str, tool: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system_queries, "PATIENCE", 0.3)
+    monkeypatch.setattr(system_queries, "TOOL_TIMEOUT_S", 0.3)
     monkeypatch.setattr(_nvidia, "KERNELS_OWN", f"{RECORDED}/nvidia-version-470.txt")
     tool("nvidia-smi", script)
     found = _nvidia.driver()

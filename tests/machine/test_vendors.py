@@ -27,7 +27,7 @@ MPS = Device("mps", "torch", memory=96 << 30)
 def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only tools are asked here."""
     monkeypatch.setattr("mldyno.machine._nvidia._of_library", list)
-    monkeypatch.setattr(system_queries, "PATIENCE", 0.5)
+    monkeypatch.setattr(system_queries, "TOOL_TIMEOUT_S", 0.5)
 
 
 def test_the_cpu_is_this_machines() -> None:
@@ -100,7 +100,7 @@ NONSENSE = {
 def test_a_tool_that_is_no_use_leaves_a_device_as_it_was(
     script: str, tool: Tool, on_a_mac: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mldyno.machine._apple.SLOW", 0.5)
+    monkeypatch.setattr("mldyno.machine._apple.PROFILER_TIMEOUT_S", 0.5)
     for name in ("nvidia-smi", "sysctl", "ioreg", "system_profiler"):
         tool(name, script)
     vendors = Vendors()

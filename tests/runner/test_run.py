@@ -13,7 +13,7 @@ import pytest
 
 from mldyno import api
 from mldyno.analysis.outcomes import Outcome
-from mldyno.machine._facts import Told
+from mldyno.machine._facts import Description
 from mldyno.plan import Plan
 from mldyno.records import Case
 from mldyno.runner.events import Listener
@@ -166,9 +166,9 @@ def test_vendors_are_asked_once_in_a_run_and_never_while_a_case_is_measured(
 ) -> None:
     alive: list[int] = []
 
-    def looked() -> Told:
+    def looked() -> Description:
         alive.append(len(psutil.Process().children()))
-        return Told("a CPU by name", facts={"cores": 7})
+        return Description("a CPU by name", facts={"cores": 7})
 
     monkeypatch.setattr("mldyno.machine._linux.cpu", looked)
     plan = api.command_plan(["true"], {"steps": 2, "repeats": 3, "budget": 0.1})

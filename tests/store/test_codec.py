@@ -13,7 +13,7 @@ import pytest
 
 from mldyno import api, records
 from mldyno.errors import ImportFileError, StoreError
-from mldyno.records import SCHEMA, Record, canonical, content_id, seal
+from mldyno.records import SCHEMA, Record, Run, canonical, content_id, seal
 from mldyno.store import Query, Store, codec, embedded, transfer
 from mldyno.store.codec import BadRecord, decode, decode_stored
 
@@ -137,8 +137,8 @@ def test_a_case_of_before_and_one_of_the_next_schema_are_the_same_case(
 ) -> None:
     store.append(written_by_2)
     request.getfixturevalue("schema_3")
-    later = Record3(**{**vars(written_by_2[0]), "schema": 3, "created": "2030-01-01T00:00:00Z", "colour": "blue"})
-    later = seal(replace(later, run=replace(later.run, id="later")))
+    fields_of_3 = {**vars(written_by_2[0]), "schema": 3, "created": "2030-01-01T00:00:00Z", "colour": "blue"}
+    later = seal(Record3(**{**fields_of_3, "run": Run("later")}))
     store.append([later])
     assert colours(list(store.stream(Query()))) == ["blue"]
     assert store.history(Query({"mode": "infer"}, heads=False), 1)[0].id == later.id

@@ -96,8 +96,8 @@ def find(name: str) -> DataSet:
     names = sorted(file.replace("_", "-") for file in files if not file.startswith("_"))
     if name not in names:
         raise unknown("data set", name, names)
-    found: DataSet = import_module(f"mldyno.datasets.{name.replace('-', '_')}").DATASET
-    return found
+    data_set: DataSet = import_module(f"mldyno.datasets.{name.replace('-', '_')}").DATASET
+    return data_set
 
 
 def prepare(name: str, wanted: str, folder: str | os.PathLike[str], progress: Progress) -> Source:
@@ -168,8 +168,8 @@ def _prepared(data_set: DataSet, source: Source, folder: Path, progress: Progres
     place = _place(data_set, source, folder)
     if _is_there(data_set, source, place):
         return source
-    most = sum(data_set.files.values()) + sum(archive.size for archive in data_set.archives if source == "real")
-    with in_one_line(data_set.title, folder, most):
+    needed = sum(data_set.files.values()) + sum(archive.size for archive in data_set.archives if source == "real")
+    with in_one_line(data_set.title, folder, needed):
         folder.mkdir(parents=True, exist_ok=True)
         waiting = Tally(progress, f"waiting for another process that prepares {data_set.title}", None)
         with locked(folder / f".{data_set.name}.lock", waiting):
@@ -183,8 +183,8 @@ def _make_real(data_set: DataSet, folder: Path, place: Path, progress: Progress)
 
     archives, mirrors = folder / f"{data_set.name}-archives", _fetch.mirrors(data_set)
     archives.mkdir(exist_ok=True)
-    missing = [one for one in data_set.archives if not _fetch.is_right(one, archives / one.name)]
-    to_come = sum(_fetch.left(one, archives / one.name) for one in missing)
+    missing = [archive for archive in data_set.archives if not _fetch.is_right(archive, archives / archive.name)]
+    to_come = sum(_fetch.left(archive, archives / archive.name) for archive in missing)
     check_room(data_set.title, folder, to_come + sum(data_set.files.values()))
     for archive in missing:
         _fetch.fetch(archive, archives / archive.name, mirrors, progress)
@@ -201,8 +201,8 @@ def _make_synthetic(data_set: DataSet, folder: Path, place: Path, progress: Prog
 
 def _make(data_set: DataSet, source: Source, place: Path, write: Callable[..., None], progress: Progress) -> None:
     """Let the files be written into a folder, and put them in their place if they are what they should be."""
-    words = f"unpacking {data_set.title}" if source == "real" else f"generating synthetic {data_set.title}"
-    tally = Tally(progress, words, sum(data_set.files.values()))
+    job = f"unpacking {data_set.title}" if source == "real" else f"generating synthetic {data_set.title}"
+    tally = Tally(progress, job, sum(data_set.files.values()))
 
     def fill(beside: Path) -> None:
         write(beside, tally.add)

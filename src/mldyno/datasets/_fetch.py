@@ -29,11 +29,11 @@ from mldyno.units import show_bytes
 if TYPE_CHECKING:
     from mldyno.datasets import Archive, DataSet
 
-PATIENCE = 10.0  # s until a mirror has answered, and between two pieces of what it sends
-WINDOW = 15.0  # s over which the pace is taken
-QUICK, SLOWEST = 128 << 10, 4 << 10  # B/s that a mirror must keep up: in the first round, and in later ones
-ROUNDS = 10  # times that the mirrors are asked, as long as more keeps coming
-CHUNK = 1 << 18  # B taken at a time at most
+MIRROR_TIMEOUT_S = 10.0  # until a mirror has answered, and between two chunks of what it sends
+PACE_WINDOW_S = 15.0  # over which the pace is taken
+FIRST_PACE, LATER_PACE = 128 << 10, 4 << 10  # B/s that a mirror must keep up when it is asked first, and later
+MOST_ATTEMPTS = 10  # times that the mirrors are asked, as long as more keeps coming
+CHUNK_B = 1 << 18  # taken at a time at most
 
 
 class MirrorFailed(Exception):
@@ -137,22 +137,22 @@ def fetch(archive: Archive, place: Path, mirrors: Sequence[str], progress: Progr
 def _digest(file: BinaryIO) -> tuple[hashlib._Hash, int]:
     """The SHA-256 of the rest of a file, open to be carried on, and its length in B."""
     digest, size = hashlib.sha256(), 0
-    while chunk := file.read(CHUNK):
+    while chunk := file.read(CHUNK_B):
         digest.update(chunk)
         size += len(chunk)
     return digest, size
 
 
 def _collect(part: Part, mirrors: Sequence[str], tally: Tally) -> list[str]:
-    """Try to complete a part, round after round as long as more comes; give what the mirrors said that failed."""
+    """Try to complete a part, again and again as long as more comes; give what the mirrors said that failed."""
     failures: dict[str, MirrorFailed] = {}
-    for number in range(ROUNDS):
+    for number in range(MOST_ATTEMPTS):
         before = part.received
         for mirror in mirrors:
             if mirror in failures and not failures[mirror].again:
                 continue
             try:
-                _take(mirror + part.archive.name, part, SLOWEST if number else QUICK, tally)
+                _take(mirror + part.archive.name, part, LATER_PACE if number else FIRST_PACE, tally)
             except MirrorFailed as failure:
                 failures[mirror] = failure
             else:
@@ -200,7 +200,7 @@ def _answer(address: str, begin: int) -> Iterator[http.client.HTTPResponse]:
             wish = {"User-Agent": "mldyno", **({"Range": f"bytes={begin}-"} if begin else {})}
             verified = urllib.request.HTTPSHandler(context=ssl.create_default_context())
             request = urllib.request.Request(address, headers=wish)
-            answer = urllib.request.build_opener(verified).open(request, timeout=PATIENCE)
+            answer = urllib.request.build_opener(verified).open(request, timeout=MIRROR_TIMEOUT_S)
         except Exception as error:
             answers.put(error)
         else:
@@ -210,12 +210,12 @@ def _answer(address: str, begin: int) -> Iterator[http.client.HTTPResponse]:
 
     threading.Thread(target=ask, daemon=True).start()
     try:
-        answer = answers.get(timeout=PATIENCE)
+        answer = answers.get(timeout=MIRROR_TIMEOUT_S)
     except queue.Empty:
         late.set()
-        raise MirrorFailed(_words(TimeoutError())) from None
+        raise MirrorFailed(_reason(TimeoutError())) from None
     if isinstance(answer, Exception):
-        raise MirrorFailed(_words(answer)) from None
+        raise MirrorFailed(_reason(answer)) from None
     with answer:
         yield answer
 
@@ -239,29 +239,29 @@ def _chunks(answer: http.client.HTTPResponse, pace: int) -> Iterator[bytes]:
     since, count = time.monotonic(), 0
     while True:
         try:
-            chunk = answer.read1(CHUNK)
+            chunk = answer.read1(CHUNK_B)
         except (OSError, http.client.HTTPException) as error:
-            raise MirrorFailed(_words(error), again=True) from None
+            raise MirrorFailed(_reason(error), again=True) from None
         if not chunk:
             return
         yield chunk
         count += len(chunk)
         passed = time.monotonic() - since
-        if passed >= WINDOW:
+        if passed >= PACE_WINDOW_S:
             if count < pace * passed:
                 raise MirrorFailed(f"slower than {show_bytes(pace)}/s", again=True)
             since, count = time.monotonic(), 0
 
 
-def _words(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     """What went wrong with a mirror, in few words."""
     if isinstance(error, urllib.error.HTTPError):
         error.close()
         return _printable(f"HTTP {error.code} {error.reason}")
     if isinstance(error, urllib.error.URLError) and isinstance(error.reason, Exception):
-        return _words(error.reason)
+        return _reason(error.reason)
     if isinstance(error, TimeoutError):
-        return f"nothing in {PATIENCE:g} s"
+        return f"nothing in {MIRROR_TIMEOUT_S:g} s"
     if isinstance(error, ssl.SSLCertVerificationError):
         return "its certificate can't be verified"
     return _printable(getattr(error, "strerror", None) or str(error) or type(error).__name__)

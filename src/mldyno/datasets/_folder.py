@@ -21,10 +21,10 @@ from mldyno.units import show_bytes
 Progress = Callable[[str, int, "int | None"], None]
 """Told now and then what is done, how many B of it, and how many there are if that is known."""
 
-TELLING = 0.2  # s between two words of progress
-ASKING = 0.1  # s between two tries to get a lock
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-ELSEWHERE = "or name another folder with MLDYNO_DATA"
+PROGRESS_PERIOD_S = 0.2  # between two reports of progress
+LOCK_RETRY_S = 0.1  # between two tries to get a lock
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+OR_ELSEWHERE = "or name another folder with MLDYNO_DATA"
 
 
 class BadFile(MldynoError):
@@ -35,11 +35,11 @@ class BadFile(MldynoError):
 
 
 class Tally:
-    """Counts the B of one job, and tells of it a few times a second."""
+    """Counts the B of one job, and reports it a few times a second."""
 
     def __init__(self, progress: Progress, what: str, total: int | None) -> None:
         self._progress, self._what, self._total, self.done = progress, what, total, 0
-        self._told = float("-inf")
+        self._reported = float("-inf")
 
     def add(self, count: int) -> None:
         """So many B more are done."""
@@ -49,8 +49,8 @@ class Tally:
         """So many B are done in all."""
         self.done = done
         now = time.monotonic()
-        if now - self._told >= TELLING or self.done == self._total:
-            self._told = now
+        if now - self._reported >= PROGRESS_PERIOD_S or self.done == self._total:
+            self._reported = now
             self._progress(self._what, self.done, self._total)
 
 
@@ -60,11 +60,13 @@ def in_one_line(title: str, folder: Path, needed: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in FULL:
+        if error.errno in DISK_FULL_ERRORS:
             raise MldynoError(
-                f"no room left in {folder}: {title} takes {show_bytes(needed)} there; free some, {ELSEWHERE}."
+                f"no room left in {folder}: {title} takes {show_bytes(needed)} there; free some, {OR_ELSEWHERE}."
             ) from None
-        raise MldynoError(f"{error.filename or folder}: {error.strerror or error}; mend that, {ELSEWHERE}.") from None
+        raise MldynoError(
+            f"{error.filename or folder}: {error.strerror or error}; mend that, {OR_ELSEWHERE}."
+        ) from None
 
 
 def check_room(title: str, folder: Path, needed: int) -> None:
@@ -73,7 +75,7 @@ def check_room(title: str, folder: Path, needed: int) -> None:
     if free < needed:
         raise MldynoError(
             f"no room in {folder}: {title} needs {show_bytes(needed)}, and {show_bytes(free)} are free; "
-            f"free some, {ELSEWHERE}."
+            f"free some, {OR_ELSEWHERE}."
         )
 
 
@@ -87,11 +89,11 @@ def locked(path: Path, waiting: Tally) -> Iterator[None]:
                 break
             except BlockingIOError:
                 waiting.add(0)
-                time.sleep(ASKING)
+                time.sleep(LOCK_RETRY_S)
         yield
 
 
-def put_in_place(place: Path, origin: str, words: str, fill: Callable[[Path], None]) -> None:
+def put_in_place(place: Path, origin: str, content: str, fill: Callable[[Path], None]) -> None:
     """Let a folder be filled beside its place, and move its files there when they are on the disk.
 
     The file `origin` goes first and comes last: without it the folder counts as empty.
@@ -102,7 +104,7 @@ def put_in_place(place: Path, origin: str, words: str, fill: Callable[[Path], No
         beside.mkdir()
         fill(beside)
         names = sorted(file.name for file in beside.iterdir())
-        (beside / origin).write_text(words, encoding="utf-8")
+        (beside / origin).write_text(content, encoding="utf-8")
         for name in [*names, origin]:
             sync(beside / name)
         place.mkdir(exist_ok=True)

@@ -59,8 +59,8 @@ def _check(path: Path, start: bytes, shape: tuple[int, ...]) -> None:
     if start[:4] != expected[:4]:
         raise BadFile(path, f"begins with {start[:4].hex() or 'nothing'}, not {expected[:4].hex()}: no such IDX file")
     if start != expected:
-        found = [int.from_bytes(start[at : at + 4], "big") for at in range(4, len(start), 4)]
-        raise BadFile(path, f"has the dimensions {_dimensions(found)}, not {_dimensions(shape)}")
+        dimensions = [int.from_bytes(start[at : at + 4], "big") for at in range(4, len(start), 4)]
+        raise BadFile(path, f"has the dimensions {_dimensions(dimensions)}, not {_dimensions(shape)}")
 
 
 def _dimensions(sizes: Iterable[int]) -> str:

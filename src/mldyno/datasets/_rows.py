@@ -34,9 +34,9 @@ class Rows:
     def _mapped(self, path: Path) -> mmap.mmap:
         size = self.header + self.each * self.record
         with open(path, "rb") as file:
-            found = os.fstat(file.fileno()).st_size
-            if found != size:
-                raise BadFile(path, f"has {found:,} B, not {size:,} B")
+            length = os.fstat(file.fileno()).st_size
+            if length != size:
+                raise BadFile(path, f"has {length:,} B, not {size:,} B")
             return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
 
     def __getitem__(self, index: int) -> bytes:

@@ -48,12 +48,12 @@ def describe(devices: Iterable[Device] = ()) -> Machine:
 
 
 def _cpu_name() -> str:
-    found = None
+    name = None
     if sys.platform == "darwin":
         return system_queries.ask("sysctl", "-n", "machdep.cpu.brand_string") or "unknown"
     if sys.platform == "linux":
-        found = _linux.cpu_name(system_queries.read("/proc/cpuinfo"))
-    return found or platform.processor() or "unknown"
+        name = _linux.cpu_name(system_queries.read("/proc/cpuinfo"))
+    return name or platform.processor() or "unknown"
 
 
 def _cores() -> int | None:

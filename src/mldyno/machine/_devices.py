@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from mldyno.machine import _apple, _linux, _memory, _nvidia
-from mldyno.machine._facts import Facts, Told, agreed
+from mldyno.machine._facts import Description, Facts, agreed
 from mldyno.records import Device
 
 UNNAMED = Device.title  # of a device that its framework has no name for
@@ -27,17 +27,17 @@ class Vendors:
 
     def _described(self, device: Device) -> Device:
         try:
-            told = self._told(device)
+            description = self._description(device)
         except Exception:  # facts are never worth a run
             return device
         return replace(
             device,
-            title=told.title or device.title,
-            memory=device.memory or told.memory,
-            facts={**device.facts, **told.facts},
+            title=description.title or device.title,
+            memory=device.memory or description.memory,
+            facts={**device.facts, **description.facts},
         )
 
-    def _told(self, device: Device) -> Told:
+    def _description(self, device: Device) -> Description:
         kind = device.name.partition(":")[0]
         if kind == "cpu" and device.title == UNNAMED:  # one with a name is the fake framework's
             return self._cpu
@@ -46,8 +46,8 @@ class Vendors:
         if kind == "cuda":
             return _nvidia.found_among(self.nvidia_cards, device.title, device.facts)
         if kind == "xpu":
-            return Told(facts=self._of_product(device.facts))
-        return Told()
+            return Description(facts=self._of_product(device.facts))
+        return Description()
 
     def _of_product(self, facts: Facts) -> Facts:
         """What all of Intel's GPUs of one product have in common; of all, where the framework does not name it."""
@@ -55,16 +55,16 @@ class Vendors:
         return agreed([card for card in self._intel if product in (None, card.facts.get("pci_product"))])
 
     @cached_property
-    def _cpu(self) -> Told:
-        told = _apple.cpu(self._settings) if sys.platform == "darwin" else _linux.cpu()
-        return replace(told, memory=_memory.total_memory())
+    def _cpu(self) -> Description:
+        description = _apple.cpu(self._settings) if sys.platform == "darwin" else _linux.cpu()
+        return replace(description, memory=_memory.total_memory())
 
     @cached_property
     def _settings(self) -> dict[str, str]:
         return _apple.settings()
 
     @cached_property
-    def metal(self) -> Told:
+    def metal(self) -> Description:
         """The GPU of this Mac."""
         return _apple.gpu(self._settings)
 
@@ -74,10 +74,10 @@ class Vendors:
         return _nvidia.driver()
 
     @cached_property
-    def nvidia_cards(self) -> list[Told]:
+    def nvidia_cards(self) -> list[Description]:
         """NVIDIA's cards, as their driver knows them."""
         return _nvidia.cards()
 
     @cached_property
-    def _intel(self) -> list[Told]:
+    def _intel(self) -> list[Description]:
         return _linux.intel_gpus()

@@ -1,4 +1,4 @@
-"""What a source tells of one device, and how its words become facts: in SI units, or not at all."""
+"""What a source reports of one device, and how its words become facts: in SI units, or not at all."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from mldyno.records import Fact
 
-LONGEST = 120  # characters of a name or a version; more is not one
+LONGEST_NAME = 120  # characters of a name or a version
 Facts = dict[str, Fact]
 
 
 @dataclass(frozen=True)
-class Told:
-    """What one source says of one device: what its vendor calls it, its memory in B, and facts; only what is known."""
+class Description:
+    """What a source reports of a device: what its vendor calls it, its memory in B, and facts; only what is known."""
 
     title: str | None = None
     memory: int | None = None
@@ -28,7 +28,7 @@ def known(**facts: Fact) -> Facts:
 def words(value: object) -> str | None:
     """A short text in one line; None for whatever else a tool may print."""
     text = " ".join(value.split()) if isinstance(value, str) else ""
-    fine = 0 < len(text) <= LONGEST and text.isprintable() and "\ufffd" not in text  # what was not UTF-8
+    fine = 0 < len(text) <= LONGEST_NAME and text.isprintable() and "\ufffd" not in text  # what was not UTF-8
     return text if fine else None
 
 
@@ -49,7 +49,7 @@ def count(value: object) -> int | None:
     return int(number) if number is not None and number == int(number) and number < 1e6 else None
 
 
-def agreed(several: Sequence[Told]) -> Facts:
+def agreed(devices: Sequence[Description]) -> Facts:
     """The facts in which several devices agree: true of each of them, whichever is meant."""
-    first = several[0].facts if several else {}
-    return {name: value for name, value in first.items() if all(one.facts.get(name) == value for one in several)}
+    first = devices[0].facts if devices else {}
+    return {name: value for name, value in first.items() if all(device.facts.get(name) == value for device in devices)}

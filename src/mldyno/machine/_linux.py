@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from mldyno.machine._facts import Facts, Told, known, quantity, words
+from mldyno.machine._facts import Description, Facts, known, quantity, words
 from mldyno.system_queries import read
 
 ROOT = Path("/")
@@ -20,7 +20,7 @@ Maker = Literal["nvidia", "amd", "intel"]
 MAKERS: dict[str, Maker] = {"0x10de": "nvidia", "0x1002": "amd", INTEL: "intel"}
 DISPLAY, PROCESSING = "0x03", "0x12"  # classes of PCI devices
 ARC = ("0x56", "0xe2", "0x0bd")  # Intel's cards; what is built into its older CPUs no framework can use
-HIGHEST = 1 << 16  # number of a CPU that is believed
+HIGHEST_CPU_NUMBER = 1 << 16  # that is believed
 
 
 # -- the CPU -------------------------------------------------------------------------------------
@@ -43,17 +43,19 @@ def virtualised(cpuinfo: str) -> bool | None:
 
 def numbers(text: str) -> set[int]:
     """The CPUs in a list of the kernel's, such as 0-3,8; empty where it is none."""
-    found: set[int] = set()
+    cpus: set[int] = set()
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
         ends = (low, high if dash else low)
-        if not all(end.isascii() and end.isdecimal() and len(end) < 6 and int(end) < HIGHEST for end in ends):
+        if not all(
+            end.isascii() and end.isdecimal() and len(end) < 6 and int(end) < HIGHEST_CPU_NUMBER for end in ends
+        ):
             return set()
-        found |= set(range(int(ends[0]), int(ends[1]) + 1))
-    return found
+        cpus |= set(range(int(ends[0]), int(ends[1]) + 1))
+    return cpus
 
 
-def cpu(root: Path = ROOT) -> Told:
+def cpu(root: Path = ROOT) -> Description:
     """The CPU: its name, physical cores and threads, kinds of cores, highest clock, governor and power limit."""
     places = _cpus(root)
     cores = {number: _core(place) for number, place in places.items()}
@@ -66,7 +68,7 @@ def cpu(root: Path = ROOT) -> Told:
         governor=", ".join(sorted(map(str, governors))) or None,
         power_limit=_power_limit(root),
     )
-    return Told(cpu_name(read(root / "proc/cpuinfo")), facts=facts | _kinds(root, cores))
+    return Description(cpu_name(read(root / "proc/cpuinfo")), facts=facts | _kinds(root, cores))
 
 
 def _cpus(root: Path) -> dict[int, Path]:
@@ -89,17 +91,17 @@ def _kinds(root: Path, cores: dict[int, str]) -> Facts:
     """How many cores are of which kind, on chips that have two."""
     kinds = {"performance_cores": "cpu_core", "efficiency_cores": "cpu_atom"}
     members = {kind: numbers(read(root / f"sys/devices/{place}/cpus")) for kind, place in kinds.items()}
-    return known(**{kind: _physical(cores.get(one, "") for one in those) for kind, those in members.items()})
+    return known(**{kind: _physical(cores.get(cpu, "") for cpu in cpus) for kind, cpus in members.items()})
 
 
 def _power_limit(root: Path) -> float | None:
     """What all packages may draw for long, in W."""
-    found = 0.0
+    limit = 0.0
     for zone in sorted((root / "sys/class/powercap").glob("intel-rapl:*")):
         package = zone.name.count(":") == 1 and read(zone / "name").startswith("package")
         if package and read(zone / "constraint_0_name") == "long_term":
-            found += quantity(read(zone / "constraint_0_power_limit_uw"), over=1e6) or 0.0
-    return found or None
+            limit += quantity(read(zone / "constraint_0_power_limit_uw"), over=1e6) or 0.0
+    return limit or None
 
 
 # -- GPUs ----------------------------------------------------------------------------------------
@@ -107,22 +109,22 @@ def _power_limit(root: Path) -> float | None:
 
 def cards(root: Path = ROOT) -> list[tuple[Maker, str]]:
     """Makers and products of the cards on the PCI bus that could compute, whether they have a driver or not."""
-    found = []
+    present = []
     for place in sorted((root / "sys/bus/pci/devices").glob("*")):
         kind, maker, product = (read(place / name) for name in ("class", "vendor", "device"))
         fits = maker in MAKERS and kind.startswith((DISPLAY, PROCESSING))
         if fits and (maker != INTEL or product.startswith(ARC)):
-            found.append((MAKERS[maker], product))
-    return found
+            present.append((MAKERS[maker], product))
+    return present
 
 
-def intel_gpus(root: Path = ROOT) -> list[Told]:
+def intel_gpus(root: Path = ROOT) -> list[Description]:
     """Intel's GPUs, in the kernel's order: which product on which bus, its driver, highest clock and power limit."""
     cards = sorted((root / "sys/class/drm").glob("card*"))
     return [_gpu(card) for card in cards if card.name[4:].isdecimal() and read(card / "device/vendor") == INTEL]
 
 
-def _gpu(card: Path) -> Told:
+def _gpu(card: Path) -> Description:
     clock = read(card / "gt_RP0_freq_mhz") or read(card / "device/tile0/gt0/freq0/rp0_freq")  # of i915, and of xe
     limits = (read(place) for place in sorted((card / "device/hwmon").glob("hwmon*/power1_max")))
     facts = known(
@@ -132,7 +134,7 @@ def _gpu(card: Path) -> Told:
         pci_bus=_target(card / "device"),
         pci_product=words(read(card / "device/device")),
     )
-    return Told(facts=facts)
+    return Description(facts=facts)
 
 
 def _target(link: Path) -> str | None:

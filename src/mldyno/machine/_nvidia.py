@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from mldyno import system_queries
 from mldyno.machine import _nvml
-from mldyno.machine._facts import Facts, Told, agreed, known, quantity, words
+from mldyno.machine._facts import Description, Facts, agreed, known, quantity, words
 
 # What `nvidia-smi` is asked for, under the names of the facts, each with the factor that makes it SI.
 FIELDS: dict[str, tuple[str, float]] = {
@@ -45,7 +45,7 @@ class Driver:
 
 
 def driver() -> Driver:
-    """The driver as `nvidia-smi` tells of it; where that is missing or fails, as the kernel does."""
+    """The driver as `nvidia-smi` reports it; where that is missing or fails, as the kernel does."""
     if shutil.which(SMI) is None:
         return from_heading(system_queries.read(KERNELS_OWN))
     heading = system_queries.hear(SMI)
@@ -57,7 +57,7 @@ def driver() -> Driver:
 def _fault(heading: system_queries.Answer) -> str:
     """Why the tool failed, in its own words if it has any."""
     if heading.code is None:
-        return f"{SMI} gave no answer within {system_queries.PATIENCE:.0f} s"
+        return f"{SMI} gave no answer within {system_queries.TOOL_TIMEOUT_S:.0f} s"
     return words(heading.said.partition("\n")[0]) or f"{SMI} ended with exit code {heading.code}"
 
 
@@ -67,40 +67,41 @@ def from_heading(text: str) -> Driver:
     return Driver(version.group(1) if version else "", cuda.group(1) if cuda else "")
 
 
-def cards() -> list[Told]:
+def cards() -> list[Description]:
     """All cards of this machine; none where neither the library nor the tool answers."""
     return _of_library() or from_smi(system_queries.ask(SMI, QUERY, "--format=csv,noheader,nounits"))
 
 
-def _of_library() -> list[Told]:
+def _of_library() -> list[Description]:
     """The library is asked by a process of its own, and only where the package for it is installed."""
     if importlib.util.find_spec(PACKAGE) is None:
         return []
     return from_nvml(system_queries.ask(sys.executable or "", _nvml.__file__))
 
 
-def from_nvml(text: str) -> list[Told]:
+def from_nvml(text: str) -> list[Description]:
     """The cards in what `_nvml.py` prints."""
     try:
-        found = json.loads(text)
+        answer = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    return [card for one in found if isinstance(one, dict) and (card := _card(one))] if isinstance(found, list) else []
+    rows = answer if isinstance(answer, list) else []
+    return [card for row in rows if isinstance(row, dict) and (card := _card(row))]
 
 
-def from_smi(text: str) -> list[Told]:
+def from_smi(text: str) -> list[Description]:
     """The cards in what `nvidia-smi` prints: a line each, with words in brackets where it does not know."""
-    found = []
+    cards = []
     for line in text.splitlines():
         values = line.split(", ")
         if len(values) == len(FIELDS):
             raw = {name: value if name in TEXTS else quantity(value, FIELDS[name][1])
                    for name, value in zip(FIELDS, values, strict=True)}  # fmt: skip
-            found.append(_card(raw))
-    return [card for card in found if card]
+            cards.append(_card(raw))
+    return [card for card in cards if card]
 
 
-def _card(raw: Mapping[str, object]) -> Told | None:
+def _card(raw: Mapping[str, object]) -> Description | None:
     """A card from what was said of it, in SI; None where it has no UUID, without which nothing can be made of it."""
     uuid, name, memory = words(raw.get("uuid")), words(raw.get("name")), quantity(raw.get("memory"))
     if not uuid or not _UUID.fullmatch(uuid):
@@ -113,7 +114,7 @@ def _card(raw: Mapping[str, object]) -> Told | None:
         uuid=uuid,
         pci_bus=_word(raw.get("pci_bus")),
     )
-    return Told(called(name) if name else None, int(memory) if memory else None, facts)
+    return Description(called(name) if name else None, int(memory) if memory else None, facts)
 
 
 def _word(value: object) -> str | None:
@@ -126,7 +127,7 @@ def called(name: str) -> str:
     return f"NVIDIA {name.removeprefix('NVIDIA ').removeprefix('Tesla ')}"
 
 
-def found_among(cards: Sequence[Told], title: str, facts: Facts) -> Told:
+def found_among(cards: Sequence[Description], title: str, facts: Facts) -> Description:
     """What the driver says of the device with this title and these facts.
 
     By its UUID; without one, what all cards of its name have in common. Of a part of a card, which has a
@@ -138,5 +139,5 @@ def found_among(cards: Sequence[Told], title: str, facts: Facts) -> Told:
             return card
     alike = [card for card in cards if card.title == called(title)] if "uuid" not in facts else []
     if alike:
-        return Told(alike[0].title, facts=agreed(alike))
-    return Told(facts=known(driver=agreed(cards).get("driver")))
+        return Description(alike[0].title, facts=agreed(alike))
+    return Description(facts=known(driver=agreed(cards).get("driver")))

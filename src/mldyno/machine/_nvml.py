@@ -14,11 +14,13 @@ from typing import Any
 
 
 def cards(nvml: Any) -> list[dict[str, Any]]:
-    """All cards that the library `nvml` knows, in its order, each with what it tells; in W, 1/s and B."""
+    """All cards that the library `nvml` knows, in its order, each with what it reports; in W, 1/s and B."""
     nvml.nvmlInit()
     try:
-        driver = _told(nvml.nvmlSystemGetDriverVersion)
-        handles = [_told(partial(nvml.nvmlDeviceGetHandleByIndex, index)) for index in range(nvml.nvmlDeviceGetCount())]
+        driver = _answer(nvml.nvmlSystemGetDriverVersion)
+        handles = [
+            _answer(partial(nvml.nvmlDeviceGetHandleByIndex, index)) for index in range(nvml.nvmlDeviceGetCount())
+        ]
         return [{"driver": driver, **_card(nvml, handle)} for handle in handles if handle is not None]
     finally:
         nvml.nvmlShutdown()
@@ -26,17 +28,17 @@ def cards(nvml: Any) -> list[dict[str, Any]]:
 
 def _card(nvml: Any, handle: Any) -> dict[str, Any]:
     return {
-        "name": _told(lambda: nvml.nvmlDeviceGetName(handle)),
-        "uuid": _told(lambda: nvml.nvmlDeviceGetUUID(handle)),
-        "pci_bus": _told(lambda: nvml.nvmlDeviceGetPciInfo(handle).busId),
-        "power_limit": _told(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),  # from mW
-        "clock": _told(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6),  # from MHz
-        "memory_clock": _told(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM) * 1e6),
-        "memory": _told(lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total)),
+        "name": _answer(lambda: nvml.nvmlDeviceGetName(handle)),
+        "uuid": _answer(lambda: nvml.nvmlDeviceGetUUID(handle)),
+        "pci_bus": _answer(lambda: nvml.nvmlDeviceGetPciInfo(handle).busId),
+        "power_limit": _answer(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),  # from mW
+        "clock": _answer(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6),  # from MHz
+        "memory_clock": _answer(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM) * 1e6),
+        "memory": _answer(lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total)),
     }
 
 
-def _told(ask: Callable[[], Any]) -> Any:
+def _answer(ask: Callable[[], Any]) -> Any:
     """An answer; None where this card does not give it. Older versions give text as bytes."""
     try:
         answer = ask()

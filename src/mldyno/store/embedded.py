@@ -19,9 +19,9 @@ from mldyno.store.codec import BadRecord
 
 TAG = '<script type="text/plain" id="records">'
 END = "</script>"
-MOST_PAGE = 64 << 20  # B of a page that is read; those that are written stay under 10 MB
-MOST_UNPACKED = 2 << 30  # B of its records
-ROOM = 4_500_000  # B that packed records may take of a page, as base64
+LONGEST_PAGE_B = 64 << 20  # that is read; those that are written stay under 10 MB
+LONGEST_RECORDS_B = 2 << 30  # in a page, unpacked
+PACKED_B = 4_500_000  # that packed records may take of a page, as base64
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Packed:
     records: int
 
 
-def pack(texts: Iterable[str], room: int = ROOM) -> Packed:
+def pack(texts: Iterable[str], room: int = PACKED_B) -> Packed:
     """Records, given as their texts, packed into about so many B for a page; the time of packing is not in it."""
     squeeze = zlib.compressobj(6, zlib.DEFLATED, 31)  # 31: with gzip's header
     chunks, size, count = [], 0, 0
@@ -47,12 +47,12 @@ def pack(texts: Iterable[str], room: int = ROOM) -> Packed:
 
 def unpacked(page: BinaryIO) -> BinaryIO:
     """The JSON lines in a page, to be read a line at a time."""
-    content = page.read(MOST_PAGE + 1)
-    if len(content) > MOST_PAGE:
-        raise BadRecord(f"a page of over {MOST_PAGE >> 20} MiB is not a report of mldyno")
-    _, found, rest = content.partition(TAG.encode())
+    content = page.read(LONGEST_PAGE_B + 1)
+    if len(content) > LONGEST_PAGE_B:
+        raise BadRecord(f"a page of over {LONGEST_PAGE_B >> 20} MiB is not a report of mldyno")
+    _, tag, rest = content.partition(TAG.encode())
     packed, ended, _ = rest.partition(END.encode())
-    if not found:
+    if not tag:
         raise BadRecord("this page holds no records; name a report that `mldyno report` wrote")
     if not ended:
         raise BadRecord("the report is cut off within its records; get the whole file")
@@ -67,7 +67,7 @@ class _Limited(io.BufferedReader):
 
     def __init__(self, packed: gzip.GzipFile) -> None:
         super().__init__(packed)
-        self._left = MOST_UNPACKED
+        self._left = LONGEST_RECORDS_B
 
     def readline(self, size: int | None = -1) -> bytes:
         """The next line."""
@@ -77,5 +77,5 @@ class _Limited(io.BufferedReader):
             raise BadRecord(f"the records in the report are damaged: {error}") from None
         self._left -= len(line)
         if self._left < 0:
-            raise BadRecord(f"the records in the report are over {MOST_UNPACKED >> 30} GiB long")
+            raise BadRecord(f"the records in the report are over {LONGEST_RECORDS_B >> 30} GiB long")
         return line

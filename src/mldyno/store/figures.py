@@ -20,13 +20,13 @@ COLUMNS = ("source", "published", "machine", "device", "framework", "workload", 
            "placement", "ranks", "steps", "quantity", "value", "unit", "status", "note")  # fmt: skip
 _AXES = ("workload", "framework", "device", "mode", "precision", "batch", "seq", "placement", "ranks")
 _OLDER = {"workers": "ranks"}  # columns as they were called before
-_FIELD_LIMIT = 100_000
+_LONGEST_FIELD = 100_000
 _MARKS = {"withdrawn": "superseded", "suspect": "suspect", "odd": "suspect", "later revision; odd": "suspect"}
 
 
 def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
     """Records from the lines of a CSV of figures; an error names the line."""
-    csv.field_size_limit(_FIELD_LIMIT)
+    csv.field_size_limit(_LONGEST_FIELD)
     number = 0
 
     def counted() -> Iterator[str]:
@@ -99,8 +99,8 @@ def _marks(note: str) -> tuple[Warning_, ...]:
 
 def marks(record: Record) -> list[tuple[str, str]]:
     """What speaks against a figure, superseded or suspect, each with its reason."""
-    told = (one for one in record.warnings if one.code in _MARKS.values())
-    return [(one.code, one.message.removeprefix(f"{one.code}: ")) for one in told]
+    against = (warning for warning in record.warnings if warning.code in _MARKS.values())
+    return [(warning.code, warning.message.removeprefix(f"{warning.code}: ")) for warning in against]
 
 
 def write(records: Iterable[Record], out: TextIO) -> int:
@@ -119,8 +119,8 @@ def _rows(record: Record) -> Iterator[list[Any]]:
     if not record.alone:  # times for ratios are no figures
         return
     axes = {name: getattr(case, name) for name in _AXES}
-    counted = [one for one in record.series if one.stage == "steady" or one.metric.startswith("peak_")]
-    metrics = {(one.metric, one.unit): one.stage for one in counted}
+    shown = [series for series in record.series if series.stage == "steady" or series.metric.startswith("peak_")]
+    metrics = {(series.metric, series.unit): series.stage for series in shown}
     for (metric, unit), stage in metrics.items() or {("step_time", "s"): "steady"}.items():
         values = record.values(metric, stage) if record.status == "ok" else []
         steps = record.facts.get("steps", "")

@@ -7,16 +7,16 @@ from difflib import SequenceMatcher, get_close_matches
 
 from mldyno.errors import UsageError
 
-ALIKE = 0.75  # how much of a word must be right
+LEAST_LIKENESS = 0.75  # how much of a word must be right
 
 
 def the_one_meant(text: str, names: Sequence[str]) -> str | None:
     """The machine that is meant; None where it can't be one; raises where it is not clear which."""
-    found = meant(text, names)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"'{text}' could be any of these machines: {'; '.join(found)}.")
+    matches = meant(text, names)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UsageError(f"'{text}' could be any of these machines: {'; '.join(matches)}.")
     near = nearest(text, names)
     if near and " " in text and not {"=", "/"} & set(text):  # several words are no filter
         raise UsageError(f"no machine is called '{text}'. Did you mean '{near}'? `mldyno list machines` lists all.")
@@ -29,9 +29,9 @@ def meant(text: str, names: Sequence[str]) -> list[str]:
     if not words:
         return []
     for fits in (_is, _is_part_of, _has_words_in, _has_nearly):
-        found = [name for name in names if fits(words, name.casefold())]
-        if found:
-            return found
+        matches = [name for name in names if fits(words, name.casefold())]
+        if matches:
+            return matches
     return []
 
 
@@ -64,6 +64,6 @@ def _has_nearly(words: list[str], name: str) -> bool:
     parts = name.split()
     return all(
         any(word in part for part in parts)
-        or (word.isalpha() and bool(get_close_matches(word, parts, n=1, cutoff=ALIKE)))
+        or (word.isalpha() and bool(get_close_matches(word, parts, n=1, cutoff=LEAST_LIKENESS)))
         for word in words
     )

@@ -41,12 +41,12 @@ class Publication:
 
 def machines() -> dict[str, Publication]:
     """The published machines, in the order of publication."""
-    found: dict[str, Publication] = {}
+    publications: dict[str, Publication] = {}
     for record in published():
-        one = found.setdefault(record.machine.name, Publication())
+        publication = publications.setdefault(record.machine.name, Publication())
         source = record.run.suite or record.run.id
-        one.sources += [] if source in one.sources else [source]
-        one.figures += 1
+        publication.sources += [] if source in publication.sources else [source]
+        publication.figures += 1
         for mark in figures.marks(record):
-            one.marked.setdefault(mark, []).append(record.case.id)
-    return found
+            publication.marked.setdefault(mark, []).append(record.case.id)
+    return publications

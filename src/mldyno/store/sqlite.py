@@ -111,20 +111,20 @@ class Store:
         connection = self._open("ro")
         try:
             try:
-                found = layout.of(connection)
+                number = layout.of(connection)
             except sqlite3.OperationalError as error:
                 if "readonly" not in str(error):
                     raise
                 connection.close()
                 connection = self._open("rw")  # a process was killed within a write, which is undone first
-                found = layout.of(connection)
-            if found is not None and found < layout.LAYOUT:
+                number = layout.of(connection)
+            if number is not None and number < layout.LAYOUT:
                 connection.close()
                 connection = self._brought_up_to_date()
         except BaseException:
             connection.close()
             raise
-        if found is None:
+        if number is None:
             connection.close()
             return None
         return connection
