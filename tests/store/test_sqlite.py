@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -165,3 +167,23 @@ def test_unfinished_runs_are_found_newest_first_until_they_end(store: Store) -> 
     assert [run for run, _, _ in store.unfinished_runs()] == ["c", "b", "a"]
     store.finish_run("b")
     assert [run for run, _, _ in store.unfinished_runs()] == ["c", "a"]
+
+
+DYING = """
+import os, signal, sqlite3, sys
+
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 5")  # so that some of it is in the file already
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("UPDATE records SET body = 'half a record' || body")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_reader_undoes_what_a_killed_process_left_half_written(store: Store) -> None:
+    records = [a_record(batch=number) for number in range(1, 200)]
+    store.append(records)
+    store.close()
+    subprocess.run([sys.executable, "-c", DYING, str(store.path)], check=False)
+    assert store.path.with_name(f"{store.path.name}-journal").exists()
+    assert list(Store(store.path).stream(Query(heads=False))) == records
