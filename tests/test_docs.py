@@ -14,9 +14,10 @@ import pytest
 from mldyno import cli, plugins, suites
 from mldyno.analysis.findings import CODES as FINDINGS
 from mldyno.analysis.outcomes import VALUES
+from mldyno.axes import AXES
 from mldyno.cli import COMMANDS
 from mldyno.meters import Meter
-from mldyno.records import AXES, Status
+from mldyno.records import Status
 from mldyno.runner.warnings import CODES
 
 ROOT = Path(__file__).parent.parent
