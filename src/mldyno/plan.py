@@ -90,7 +90,8 @@ def expand(
     """
     if not targets:
         raise UsageError("name what to run: a workload or a suite, for example: mldyno run mlp")
-    chosen = {name: tuple(reader.value_of(name, v) for v in values) for name, values in axes.items() if values}
+    given_axes = {axis_named(name): values for name, values in axes.items() if values}
+    chosen = {name: tuple(reader.value_of(name, value) for value in values) for name, values in given_axes.items()}
     cases: list[Case] = []
     from_suites: dict[str, Any] = {}
     suite = None

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from mldyno.axes import AXIS
 from mldyno.errors import StoreError
 from mldyno.records import Record
 from mldyno.store import reference
@@ -289,7 +290,11 @@ def _where(query: Query) -> tuple[list[str], list[Any]]:
     marks = ", ".join("?" * len(query.provenances))
     where, values = [f"r.provenance IN ({marks})"], list[Any](query.provenances)
     for name, value in query.equal.items():
-        where.append(f"r.{_CALLED.get(name, name)} IS ?")
+        if name in AXIS and name not in (*_AXES, *_CALLED):  # an axis that came later has no column
+            where.append(f"coalesce(json_extract(r.body, '$.case.{name}'), ?) IS ?")
+            values.append(AXIS[name].default)
+        else:
+            where.append(f"r.{_CALLED.get(name, name)} IS ?")
         values.append(int(value) if isinstance(value, bool) else value)
     if query.ids:
         where.append("(" + " OR ".join(["r.id >= ? AND r.id < ?"] * len(query.ids)) + ")")
