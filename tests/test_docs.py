@@ -14,9 +14,10 @@ import pytest
 from mldyno import cli, plugins, suites
 from mldyno.analysis.findings import CODES as FINDINGS
 from mldyno.analysis.outcomes import VALUES
+from mldyno.axes import AXES
 from mldyno.cli import COMMANDS
 from mldyno.meters import Meter
-from mldyno.records import AXES, Status
+from mldyno.records import Case, Device, Status
 from mldyno.runner.warnings import CODES
 
 ROOT = Path(__file__).parent.parent
@@ -61,7 +62,7 @@ def test_every_axis_status_value_suite_and_plugin_is_in_the_reference() -> None:
 def started_meters() -> list[Meter]:
     meters = plugins.meters()
     for meter in meters:
-        meter.start()
+        meter.start(Case("mlp"), Device("cpu", "torch"))
     return meters
 
 

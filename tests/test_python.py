@@ -27,11 +27,9 @@ def test_importing_mldyno_loads_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_measure_is_the_function_although_a_folder_has_its_name() -> None:
-    assert callable(clock.now)
-    assert callable(mldyno.measure)
-    assert not isinstance(mldyno.measure, types.ModuleType)
-    assert "measure" in dir(mldyno)
+def test_the_verbs_are_functions_of_the_package_and_nothing_else_is_there() -> None:
+    assert all(isinstance(getattr(mldyno, name), types.FunctionType) for name in mldyno.__all__[1:])
+    assert {*mldyno.__all__, "__name__"} <= set(dir(mldyno))
     with pytest.raises(AttributeError):
         mldyno.nothing_of_the_kind  # type: ignore[attr-defined]  # noqa: B018
 

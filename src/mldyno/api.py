@@ -25,9 +25,10 @@ from mldyno.analysis.outcomes import Outcome, known_value, outcomes
 from mldyno.analysis.symptoms import Checkup
 from mldyno.analysis.verdicts import Verdicts
 from mldyno.analysis.verdicts import verdicts as judge
+from mldyno.axes import AXIS, axis_named
 from mldyno.errors import MldynoError, UsageError
 from mldyno.plan import Plan
-from mldyno.records import AXIS, Device, Machine, Record, axis_named
+from mldyno.records import Device, Machine, Record
 from mldyno.results import Comparisons, Measurement, Results, Table
 from mldyno.runner.events import Listener
 from mldyno.runner.forecast import Forecast, forecast

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-OK, USER_ERROR, USAGE, NOT_ALL_OK, REGRESSION = range(5)  # exit codes of every command
+OK, USER_ERROR, USAGE, NOT_ALL_OK = range(4)  # exit codes of every command
 
 
 class MldynoError(Exception):

@@ -1,4 +1,8 @@
-"""Suites and flags become a Plan: every case, expanded before anything runs. Pure."""
+"""Suites and flags become a Plan: every case, expanded before anything runs.
+
+What it depends on are files, those of suites and of workloads, and the devices that a framework finds, for
+which the caller gives a function. It starts nothing and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from mldyno import plugins, suites
+from mldyno.axes import AXES, AXIS, LARGEST_WHOLE, NAMES, SIZES, WORK, Case, axis_named, unstated
 from mldyno.errors import MldynoError, UsageError, unknown
-from mldyno.records import AXES, AXIS, BIGGEST, SCHEMA, SIZES, WORK, Case, axis_named, upgraded_case
+from mldyno.records import SCHEMA, upgraded_case
 from mldyno.suites import reader
 from mldyno.suites.reader import ALL, DATA, Suite, Values
 
-_DEFAULTS: dict[str, tuple[Any, ...]] = {
-    "framework": ("torch",), "device": ("cpu",), "mode": ("train", "infer"), "precision": ("fp32",),
-    "batch": (None,), "seq": (None,), "placement": ("device",), "ranks": (1,), "compile": (False,),
-    "threads": (None,),
-}  # fmt: skip
-SMALLEST = {"batch": 1, "seq": 8}  # where a sweep over sizes begins, if nothing is said
-MOST_PER_DOUBLING = 16
+MOST_SIZES_PER_DOUBLING = 16
+MOST_REPEATS = 1000
 GPU = "gpu"  # the accelerator, whatever the framework calls it
 Devices = Callable[[str, str], Sequence[str]]  # of a framework, behind a word
 
@@ -45,7 +45,7 @@ class Plan:
     data: str = "auto"
     """Where placement `loader` takes its data set from: real, synthetic, or real where it can be had."""
     command: tuple[str, ...] = ()
-    """The words of a command that is timed as a whole."""
+    """Your command, as its words; it is timed as a whole."""
     by: str | None = None
     """An axis along which cases are compared in any case; those that do the same work always are."""
 
@@ -64,8 +64,8 @@ def from_text(text: str) -> Plan:
 
 
 def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None) -> Plan:
-    """The plan that times a command of the user's, whole: every run is a process of its own already."""
-    case = Case(name_of(shlex.join(words)), framework="command", mode=None, precision=None, placement=None, ranks=None)
+    """The plan that times your command as a whole: every run is a process of its own already."""
+    case = unstated(name_of(shlex.join(words)), "command")
     given = {key: value for key, value in (settings or {}).items() if value is not None}
     return _checked(Plan((case,), command=tuple(words), **{"repeats": 1, **given}))
 
@@ -87,15 +87,16 @@ def expand(
     """
     if not targets:
         raise UsageError("name what to run: a workload or a suite, for example: mldyno run mlp")
-    chosen = {name: tuple(reader.value_of(name, v) for v in values) for name, values in axes.items() if values}
+    given_axes = {axis_named(name): values for name, values in axes.items() if values}
+    chosen = {name: tuple(reader.value_of(name, value) for value in values) for name, values in given_axes.items()}
     cases: list[Case] = []
-    kept: dict[str, Any] = {}
+    from_suites: dict[str, Any] = {}
     suite = None
     for target in (suites.RENAMED.get(word, word) for word in targets):
         if target in suites.names() or target.endswith(".toml"):
             content = reader.read(target)
             suite = Path(target).stem
-            kept |= content.settings
+            from_suites |= content.settings
             cases += _of_suite(content, chosen, partial(_present, here))
         elif target in plugins.names("workloads"):
             _check_modes({"workload": (target,), **chosen})
@@ -103,7 +104,7 @@ def expand(
         else:
             raise unknown("workload or suite", target, [*suites.names(), *plugins.names("workloads")])
     given = {key: value for key, value in (settings or {}).items() if value is not None}
-    return _checked(Plan(tuple(dict.fromkeys(cases)), suite=suite, **{**kept, **given}))
+    return _checked(Plan(tuple(dict.fromkeys(cases)), suite=suite, **{**from_suites, **given}))
 
 
 def sweep(
@@ -121,22 +122,22 @@ def sweep(
     """
     over = axis_named(over)
     if over not in SIZES:
-        raise UsageError(f"a sweep goes over batch or seq, not over {over}; write --over batch.")
+        raise UsageError(f"a sweep goes over {' or '.join(SIZES)}, not over {over}; write --over batch.")
     plugins.check("workloads", workload)
     own = getattr(plugins.workload(workload), over)
     if own is None:
         raise UsageError(f"{workload} has no sequence, its size is the batch; write --over batch.")
     if axes.get(over):
         raise UsageError(f"a sweep over {over} chooses its sizes; write --from and --to instead of --{over}.")
-    if not 0 < per_doubling <= MOST_PER_DOUBLING:
-        raise UsageError(f"--per-doubling must lie between 1 and {MOST_PER_DOUBLING}.")
+    if not 0 < per_doubling <= MOST_SIZES_PER_DOUBLING:
+        raise UsageError(f"--per-doubling must lie between 1 and {MOST_SIZES_PER_DOUBLING}.")
     first, last = (
         usual if end is None else AXIS[over].parse(end)
-        for end, usual in zip(ends, (min(SMALLEST[over], own), own), strict=True)
+        for end, usual in zip(ends, (min(AXIS[over].smallest, own), own), strict=True)
     )
     if first >= last:
-        said = "" if ends[1] is not None else f" (the {over} of {workload}, since no --to is given)"
-        raise UsageError(f"--from {first} is not less than --to {last}{said}; a sweep needs two sizes at least.")
+        source = "" if ends[1] is not None else f" (the {over} of {workload}, since no --to is given)"
+        raise UsageError(f"--from {first} is not less than --to {last}{source}; a sweep needs two sizes at least.")
     sizes = [str(size) for size in geometric(first, last, per_doubling)]
     plan = expand([workload], {**axes, over: sizes}, settings, here)
     axis = _compared(plan.cases, over)
@@ -148,42 +149,42 @@ def sweep(
 def _check_present(cases: Sequence[Case], here: Callable[[str], Sequence[str]]) -> None:
     """Raise where a device is not here: one side alone answers nothing, however long it is measured."""
     for framework, device in dict.fromkeys((case.framework, case.device) for case in cases):
-        if device != "cpu" and framework not in plugins.to_come() and device not in (names := here(framework)):
+        if device != "cpu" and device not in (names := here(framework)):
             raise absent(device, framework, names)
 
 
 def geometric(first: int, last: int, per_doubling: int) -> list[int]:
     """Whole sizes from the first to the last, evenly spaced by their ratio, so many for each doubling."""
-    stages = math.ceil(per_doubling * math.log2(last / first))
-    found = {min(last, round(first * 2 ** (stage / per_doubling))) for stage in range(stages)}
-    return sorted(found | {last})
+    count = math.ceil(per_doubling * math.log2(last / first))
+    sizes = {min(last, round(first * 2 ** (number / per_doubling))) for number in range(count)}
+    return sorted(sizes | {last})
 
 
 def _compared(cases: Sequence[Case], over: str) -> str:
     """The one axis along which a sweep compares; raises unless it has two values, and no other has several."""
-    names = [axis.name for axis in AXES if axis.name not in ("mode", over)]
+    names = [name for name in NAMES if name not in ("mode", over)]
     values = {name: list(dict.fromkeys(getattr(case, name) for case in cases)) for name in names}
-    several = [name for name in names if len(values[name]) > 1]
-    if not several:
+    varied = [name for name in names if len(values[name]) > 1]
+    if not varied:
         raise UsageError("a crossover is between two; give one axis two values, such as --device cpu,gpu.")
-    if len(several) > 1 or several[0] in WORK:
+    if len(varied) > 1 or varied[0] in WORK:
         raise UsageError(
-            f"a crossover is between two ways to do the same work, along one axis; {' and '.join(several)} "
-            f"{'have' if len(several) > 1 else 'has'} several values: give one axis two, such as --device cpu,gpu."
+            f"a crossover is between two ways to do the same work, along one axis; {' and '.join(varied)} "
+            f"{'have' if len(varied) > 1 else 'has'} several values: give one axis two, such as --device cpu,gpu."
         )
-    if len(values[several[0]]) > 2:
-        named = ", ".join(map(str, values[several[0]]))
-        raise UsageError(f"a crossover is between two; {several[0]} has {len(values[several[0]])} values: {named}.")
-    return several[0]
+    if len(values[varied[0]]) > 2:
+        listed = ", ".join(map(str, values[varied[0]]))
+        raise UsageError(f"a crossover is between two; {varied[0]} has {len(values[varied[0]])} values: {listed}.")
+    return varied[0]
 
 
 def _checked(plan: Plan) -> Plan:
     """The plan, if its settings make sense."""
     if plan.data not in DATA:
         raise unknown("data", plan.data, DATA)
-    if not 0 < plan.repeats <= 1000:
-        raise UsageError("--repeats must lie between 1 and 1000.")
-    if plan.steps is not None and not 0 < plan.steps < BIGGEST:
+    if not 0 < plan.repeats <= MOST_REPEATS:
+        raise UsageError(f"--repeats must lie between 1 and {MOST_REPEATS}.")
+    if plan.steps is not None and not 0 < plan.steps < LARGEST_WHOLE:
         raise UsageError("--steps must be a whole number over 0.")
     return plan
 
@@ -196,30 +197,30 @@ def absent(device: str, framework: str, names: Sequence[str]) -> MldynoError:
 
 
 def _present(here: Callable[[str], Sequence[str]], framework: str, word: str) -> Sequence[str]:
-    """The devices that a word stands for; a framework that is still to come has none to ask for."""
-    if word not in (ALL, GPU) or framework in plugins.to_come():
-        return ("cpu",) if word == ALL else (word,)
-    found = here(framework)
+    """The devices that a word stands for."""
+    if word not in (ALL, GPU):
+        return (word,)
+    names = here(framework)
     if word == GPU:
-        found = [name for name in found if name != "cpu"][:1]
-    if not found:
+        names = [name for name in names if name != "cpu"][:1]
+    if not names:
         raise MldynoError("no accelerator found, only the CPU; `mldyno doctor` says what each framework sees.")
-    return found
+    return names
 
 
 def _of_suite(suite: Suite, chosen: Values, devices: Devices) -> list[Case]:
     """What a suite says to run on the axes chosen; that it makes sense does not depend on these, nor on devices."""
     _check_excludes(suite)
-    found = _left_of(suite, chosen, devices)
-    if not found:
+    cases = _left_of(suite, chosen, devices)
+    if not cases:
         also = " and the axes on the command line" if chosen else ""
         raise UsageError(f"suite {suite.file}: its [[exclude]] tables{also} leave no case to run.")
-    return found
+    return cases
 
 
 def _left_of(suite: Suite, chosen: Values, devices: Devices) -> list[Case]:
     """The cases of a suite, those that it includes first, without those that it excludes."""
-    cases = [case for one in suite.included for case in _left_of(one, chosen, devices)]
+    cases = [case for included in suite.included for case in _left_of(included, chosen, devices)]
     cases += [case for axes in suite.cases for case in _cases({**axes, **chosen}, devices)]
     return [case for case in cases if not any(_has(case, axes) for axes in suite.excluded)]
 
@@ -230,7 +231,7 @@ def _has(case: Case, axes: Values) -> bool:
 
 def _check_excludes(suite: Suite) -> list[Case]:
     """The cases as they are written; raises where a suite excludes what it never had, which is a typo."""
-    cases = [case for one in suite.included for case in _check_excludes(one)]
+    cases = [case for included in suite.included for case in _check_excludes(included)]
     for axes in suite.cases:
         _check_modes(axes)
         cases += _cases(axes, lambda framework, word: (word,))
@@ -246,11 +247,11 @@ def _check_exclude(axes: Values, cases: Sequence[Case], file: str) -> None:
         known = dict.fromkeys(getattr(case, name) for case in cases)
         strange = [] if name == "device" and (ALL in known or GPU in known) else [v for v in values if v not in known]
         if strange:
-            words = [str(one) for one in known if one is not None]
+            words = [str(value) for value in known if value is not None]
             raise unknown(f"{name} in [[exclude]] of suite {file}", str(strange[0]), words)
     if not any(_has(case, wider) for case in cases):
-        told = ", ".join(f"{name} {' or '.join(map(str, values))}" for name, values in axes.items())
-        raise UsageError(f"suite {file}: an [[exclude]] drops nothing: no case has {told} at once.")
+        excluded = ", ".join(f"{name} {' or '.join(map(str, values))}" for name, values in axes.items())
+        raise UsageError(f"suite {file}: an [[exclude]] drops nothing: no case has {excluded} at once.")
 
 
 def _check_modes(axes: Values) -> None:
@@ -261,11 +262,11 @@ def _check_modes(axes: Values) -> None:
 
 
 def _cases(axes: Values, devices: Devices) -> list[Case]:
-    """All combinations of the axes' values that there are, with the workload's own sizes where none are given."""
-    values = {**_DEFAULTS, **axes}
+    """All combinations of the axes' values that there are, with the workload's own choices where none are given."""
+    values = {axis.name: axis.planned for axis in AXES[1:]} | dict(axes)
     if ALL in values["workload"]:
         values["workload"] = tuple(plugins.names("workloads"))
-    found = []
+    cases = []
     for combination in itertools.product(*values.values()):
         case = Case(**dict(zip(values, combination, strict=True)))
         workload = plugins.workload(case.workload)
@@ -273,14 +274,15 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
             case = replace(case, framework=workload.frameworks[0])
         if "placement" not in axes:
             case = replace(case, placement=workload.placement)  # type: ignore[arg-type]
-        plugins.check_framework(case.framework)
+        plugins.check("frameworks", case.framework)
         if case.mode not in workload.modes:
             continue
-        case = replace(
-            case,
-            version=workload.version,
-            batch=case.batch or workload.batch,
-            seq=(case.seq or workload.seq) if workload.seq else None,
-        )
-        found += [replace(case, device=name) for name in devices(case.framework, case.device)]
-    return found
+        sizes = {name: _size(getattr(case, name), getattr(workload, name)) for name in SIZES if hasattr(workload, name)}
+        case = replace(case, version=workload.version, **sizes)  # type: ignore[arg-type]
+        cases += [replace(case, device=name) for name in devices(case.framework, case.device)]
+    return cases
+
+
+def _size(asked: int | None, own: int | None) -> int | None:
+    """The size of a case: as it was asked for, else the workload's own; none where the workload has no such size."""
+    return None if own is None else asked or own

@@ -44,18 +44,6 @@ def check(kind: str, name: str) -> None:
         raise unknown(kind.rstrip("s"), name, names(kind))
 
 
-def to_come() -> list[str]:
-    """Frameworks that a case may name already; its record then says that they can't be measured yet."""
-    return [name for name in ("tensorflow", "jax", "mlx") if name not in names("frameworks")]
-
-
-def check_framework(name: str) -> None:
-    """Raise unless a case may name that framework."""
-    known = [*names("frameworks"), *to_come()]
-    if name not in known:
-        raise unknown("framework", name, known)
-
-
 def _load(kind: str, name: str) -> ModuleType:
     check(kind, name)
     return import_module(f"mldyno.{kind}.{name.replace('-', '_')}")
@@ -63,14 +51,14 @@ def _load(kind: str, name: str) -> ModuleType:
 
 def workload(name: str) -> Workload:
     """The workload of that name."""
-    found: Workload = _load("workloads", name).WORKLOAD
-    return found
+    member: Workload = _load("workloads", name).WORKLOAD
+    return member
 
 
 def framework(name: str) -> Framework:
     """The framework of that name; its own package is imported only by `start`."""
-    found: Framework = _load("frameworks", name).FRAMEWORK
-    return found
+    member: Framework = _load("frameworks", name).FRAMEWORK
+    return member
 
 
 def meters() -> list[Meter]:

@@ -1,4 +1,4 @@
-"""The nouns that cross every border: Case, Series, Record, and the axes a case lies on.
+"""The nouns that cross every border: Series, Run, Device, Machine, Record; with Case, which is in `axes`.
 
 Rules: everything here is frozen and standard library only (a worker in any interpreter uses it);
 quantities are in SI base units; raw samples are kept and every statistic is derived on reading;
@@ -11,129 +11,17 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from mldyno.errors import MldynoError, UsageError, unknown
+from mldyno.axes import Case as Case  # noqa: PLC0414  # a part of a record, as Series is
+from mldyno.errors import MldynoError
+from mldyno.metrics import Unit as Unit  # noqa: PLC0414
 
-Mode = Literal["train", "infer"]
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16", "fp64"]
-Placement = Literal["device", "host", "roundtrip", "loader"]
 Status = Literal["ok", "oom", "timeout", "failed", "unsupported", "wrong", "unsteady"]
 Provenance = Literal["measured", "imported", "published"]
 Pairing = Literal["alone", "interleaved", "live-processes", "alternating-processes"]
-Unit = Literal["s", "B", "J", "W", "1/s", "1"]
 
-MODES: tuple[str, ...] = get_args(Mode)
-PRECISIONS: tuple[str, ...] = get_args(Precision)
-PLACEMENTS: tuple[str, ...] = get_args(Placement)
-DEVICE_KINDS = ("cpu", "gpu", "mps", "cuda", "xpu", "sim")
-
-BIGGEST = 2**53  # whole numbers in a record stay exact in any JSON reader
 Fact = float | int | str | bool | None
-
-
-@dataclass(frozen=True)
-class Case:
-    """One point to measure; None means unstated (published rows) or the framework's own default."""
-
-    workload: str
-    version: int = 1
-    framework: str = "torch"
-    device: str = "cpu"
-    mode: Mode | None = "train"
-    precision: Precision | None = "fp32"
-    batch: int | None = None
-    seq: int | None = None
-    placement: Placement | None = "device"
-    ranks: int | None = 1
-    compile: bool = False
-    threads: int | None = None
-
-    @property
-    def id(self) -> str:
-        """The readable id, such as bert-base/train/torch/mps/fp32/b16/s128/host."""
-        parts = [
-            self.workload if self.version == 1 else f"{self.workload}@{self.version}",
-            self.mode,
-            self.framework,
-            self.device,
-            self.precision,
-            self.batch and f"b{self.batch}",
-            self.seq and f"s{self.seq}",
-            self.placement,
-            f"r{self.ranks}" if self.ranks and self.ranks > 1 else None,
-            "compile" if self.compile else None,
-            self.threads and f"t{self.threads}",
-        ]
-        return "/".join(str(part) for part in parts if part)
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One direction a case can vary in: its name, the words for it, and how its values are read."""
-
-    name: str
-    help: str
-    values: tuple[str, ...] = ()
-    number: bool = False
-    aliases: tuple[str, ...] = ()
-    words: Mapping[str, str] = field(default_factory=dict)
-
-    def parse(self, text: str) -> Any:
-        """One value of this axis from the text a user typed."""
-        text = self.words.get(text.strip(), text.strip())
-        if self.name == "compile":
-            if text.lower() not in _YES_NO:
-                raise unknown(self.name, text, _YES_NO)
-            return _YES_NO[text.lower()]
-        if self.number:
-            if not (text.isascii() and text.isdecimal() and len(text) < 17 and 0 < int(text) < BIGGEST):
-                raise UsageError(f"'{text[:40]}' is not a {self.name}; write a whole number such as 16.")
-            return int(text)
-        if self.name == "device":
-            return _device_name(text)
-        if self.values and text not in self.values:
-            raise unknown(self.name, text, self.values)
-        return text
-
-
-def _device_name(text: str) -> str:
-    """The one name of a device: cuda always has a number, any other kind only from its second device on."""
-    kind, colon, number = text.partition(":")
-    numbered = number.isascii() and number.isdecimal() and len(number) < 5
-    if kind not in DEVICE_KINDS or (colon and not numbered):
-        raise unknown("device", text, (*DEVICE_KINDS, "cuda:0", "all"))
-    index = int(number or 0)
-    return f"{kind}:{index}" if index or kind == "cuda" else kind
-
-
-_YES_NO = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
-
-AXES: tuple[Axis, ...] = (
-    Axis("workload", "what is computed"),
-    Axis("framework", "torch, or fake for the fake framework"),
-    Axis("device", "cpu, mps, cuda:0, xpu, gpu (the accelerator), all"),
-    Axis("mode", "train, infer", MODES, words={"training": "train", "inference": "infer"}),
-    Axis("precision", ", ".join(PRECISIONS), PRECISIONS),
-    Axis("batch", "items per step", number=True, aliases=("batch-size", "batch_size")),
-    Axis("seq", "tokens per item", number=True, aliases=("seq-len", "sequence_length")),
-    Axis("placement", "device, host (copied in each step), roundtrip (and back), loader", PLACEMENTS),
-    Axis("ranks", "processes that train together", number=True, aliases=("workers",)),
-    Axis("compile", "yes, no: compile the model first"),
-    Axis("threads", "CPU threads of the framework", number=True),
-)
-AXIS: dict[str, Axis] = {name: axis for axis in AXES for name in (axis.name, *axis.aliases)}
-SIZES = ("batch", "seq")  # how much is computed
-WORK = ("workload", "mode", *SIZES)  # what is computed; all other axes are ways to compute it
-
-
-def axis_named(word: str, more: tuple[str, ...] = ()) -> str:
-    """The axis a user means by a word; `more` names further columns that are possible here."""
-    if word in more:
-        return word
-    if word not in AXIS:
-        raise unknown("axis", word, (*more, *(axis.name for axis in AXES)))
-    return AXIS[word].name
 
 
 @dataclass(frozen=True)

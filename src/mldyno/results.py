@@ -15,8 +15,9 @@ from mldyno.analysis.answers import Answers, answers
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome, known_value, outcomes
+from mldyno.axes import NAMES, axis_named
 from mldyno.errors import MldynoError, UsageError
-from mldyno.records import AXES, Case, Record, axis_named
+from mldyno.records import Case, Record
 
 FIGURES = ("step", "throughput", "first_step", "peak_memory")  # columns of a data frame beside axes and status
 
@@ -145,7 +146,7 @@ class Results:
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:
-    row: dict[str, Any] = {"machine": outcome.machine, **{axis.name: getattr(outcome.case, axis.name) for axis in AXES}}
+    row: dict[str, Any] = {"machine": outcome.machine, **{name: getattr(outcome.case, name) for name in NAMES}}
     row |= {"status": outcome.status, "reason": outcome.reason}
     for name in FIGURES:
         figure = outcome.figure(name)

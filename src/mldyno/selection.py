@@ -37,7 +37,7 @@ def pinned_by(text: str, store: Store) -> dict[str, Any]:
         return {"workload": typed}
     workloads = list(dict.fromkeys([*plugins.names("workloads"), *stored]))
     try:
-        return parse_filter(text, workloads, [*plugins.names("frameworks"), *plugins.to_come()])
+        return parse_filter(text, {"workloads": workloads, "frameworks": plugins.names("frameworks")})
     except UsageError as error:
         names = store.machines()
         machine = the_one_meant(text, names)
@@ -53,10 +53,10 @@ def select(text: str, store: Store, heads: bool = True) -> tuple[list[Record], d
     if os.path.isfile(text):
         return list(transfer.read(text)), {"file": text}
     if _is_id(text):
-        found = store.select(Query(ids=(text,), heads=False))
-        if not found:
+        records = store.select(Query(ids=(text,), heads=False))
+        if not records:
             raise MldynoError(f"no record's id begins with {text}; `mldyno history` lists ids.")
-        return found, {"id": text}
+        return records, {"id": text}
     pinned = pinned_by(text, store)
     return store.select(Query(pinned, heads=heads)), pinned
 
@@ -67,19 +67,19 @@ def of_several(selected: Sequence[tuple[list[Record], dict[str, Any]]]) -> list[
     for records, pinned in selected:
         for record in records:
             files.setdefault(record.machine.name, set()).add(str(pinned.get("file", "")))
-    found: dict[tuple[str, str], Record] = {}
+    unique: dict[tuple[str, str], Record] = {}
     for records, pinned in selected:
         for record in records:
             name, file = record.machine.name, str(pinned.get("file", ""))
             shown = f"{name} ({os.path.basename(file)})" if file and len(files[name]) > 1 else name
-            found.setdefault((record.id, shown), replace(record, machine=replace(record.machine, name=shown)))
-    return list(found.values())
+            unique.setdefault((record.id, shown), replace(record, machine=replace(record.machine, name=shown)))
+    return list(unique.values())
 
 
 def nothing_for(targets: Sequence[str]) -> MldynoError:
     """That there is nothing to show, and what to run: only a workload or a suite can be run by its name."""
     runnable = [*plugins.names("workloads"), *suites.names()]
-    named = [one for one in targets if one in runnable]
+    named = [target for target in targets if target in runnable]
     how = f"mldyno run {' '.join(named)}" if named else "mldyno run"
-    told = f" for '{' '.join(targets)}'" if targets else ""
-    return MldynoError(f"nothing recorded{told} yet; measure it with `{how}`, or look what there is: mldyno history")
+    what = f" for '{' '.join(targets)}'" if targets else ""
+    return MldynoError(f"nothing recorded{what} yet; measure it with `{how}`, or look what there is: mldyno history")

@@ -9,7 +9,8 @@ import pytest
 
 from mldyno import api
 from mldyno.analysis.outcomes import Outcome, outcomes
-from mldyno.analysis.published import command_for, nothing_shared, place
+from mldyno.analysis.published import nothing_shared, place
+from mldyno.analysis.rerun import command_for
 from mldyno.records import Case
 from mldyno.store.reference import newest
 
@@ -71,10 +72,10 @@ def test_published_figures_that_are_no_times_of_steps_are_no_place(fake_run: Fak
          "mlp/infer/torch/cuda:0/fp32/b128/device, mlp/infer/torch/cuda:0/fp32/b128/roundtrip, "
          "resnet50/infer/torch/cuda:0/fp32/b32/device, "
          "resnet50/infer/torch/cuda:0/fp32/b32/roundtrip; measure one here with: "
-         "mldyno run mlp --mode infer --batch 128 --placement device --device all"),
+         "mldyno run mlp --device all --mode infer --batch 128"),
         ("Intel Xeon Gold 5218R 20 threads", "'this-machine' has no case that Intel Xeon Gold 5218R 20 threads has: "
          "mlp/infer/torch/cpu/fp32/b128/device, resnet50/infer/torch/cpu/fp32/b32/device; measure one here with: "
-         "mldyno run mlp --mode infer --batch 128 --placement device"),
+         "mldyno run mlp --mode infer --batch 128"),
         ("unstated CPU", "no published figure of unstated CPU is the time of a step; see what there is with: "
          'mldyno table "unstated CPU" --value loop_time'),
     ],
@@ -91,7 +92,6 @@ def test_a_long_list_of_cases_is_cut_and_what_can_not_be_run_is_said() -> None:
 
 def test_a_command_names_all_that_is_not_usual() -> None:
     case = Case("bert-base", device="mps", mode="train", precision="fp16", batch=16, seq=128, placement="host", ranks=2)
-    assert command_for(case) == (
-        "mldyno run bert-base --mode train --precision fp16 --batch 16 --seq 128 --placement host --ranks 2"
-        " --device all"
-    )
+    command = "mldyno run bert-base --device {} --mode train --precision fp16 --batch 16 --seq 128 --placement host"
+    assert command_for([case], elsewhere=True) == f"{command.format('all')} --ranks 2"
+    assert command_for([case]) == f"{command.format('mps')} --ranks 2"

@@ -13,8 +13,8 @@ import click
 import pytest
 
 from mldyno import cli
+from mldyno.axes import AXES
 from mldyno.cli import COMMANDS
-from mldyno.records import AXES
 from mldyno.selftest.measures import Measure
 
 Script = Callable[..., None]
@@ -136,12 +136,10 @@ def test_what_differs_in_more_than_what_is_compared_is_refused_unless_asked_for(
     assert mldyno("compare", *pair, "--anyway")[0] == 0
 
 
-def test_a_framework_that_is_still_to_come_is_recorded_as_unsupported(mldyno: Mldyno) -> None:
-    code, out, err = mldyno("run", "mlp", "--framework", "jax", "--mode", "infer", "--repeats", "1", "--device", "all")
-    assert code == 3
-    assert err == "mlp/infer/jax/cpu/fp32/b128/device: unsupported: jax can't be measured yet\n"
-    assert "unsupported: jax can't be measured yet" in out
-    assert "unsupported: jax" in mldyno("table", "mlp/infer/jax/cpu/fp32/b128/device")[1]
+def test_a_framework_that_there_is_not_is_refused_with_those_that_there_are(mldyno: Mldyno) -> None:
+    code, out, err = mldyno("run", "mlp", "--framework", "jax", "--mode", "infer")
+    assert (code, out) == (2, "")
+    assert err == "mldyno: unknown framework 'jax'. Possible: command, fake, torch.\n"
 
 
 def test_a_machine_is_found_by_part_of_its_name_or_all_that_fit_are_named(mldyno: Mldyno) -> None:

@@ -84,13 +84,13 @@ def test_a_published_machine_that_shares_no_case_says_what_it_has_and_how_to_mea
     assert (code, out) == (1, "")
     assert err == (
         f"mldyno: 'this-machine' has no case that Intel Xeon Gold 5218R 20 threads has: {MLP}, {RESNET}; "
-        "measure one here with: mldyno run mlp --mode infer --batch 128 --placement device\n"
+        "measure one here with: mldyno run mlp --mode infer --batch 128\n"
     )
 
 
 def test_the_command_that_is_advised_makes_the_comparison_possible(mldyno: Mldyno, measured: Measured) -> None:
     advised = mldyno("compare", "this-machine", "RTX 3090")[2].partition("with: mldyno run ")[2].split()
-    assert advised == ["mlp", "--mode", "infer", "--batch", "128", "--placement", "device", "--device", "all"]
+    assert advised == ["mlp", "--device", "all", "--mode", "infer", "--batch", "128"]
     measured("mlp", mode="infer", batch="128", placement="device")
     code, out, _ = mldyno("compare", "this-machine", "RTX 3090")
     assert code == 0

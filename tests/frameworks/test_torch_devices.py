@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from mldyno.axes import AXIS
 from mldyno.frameworks import Unsupported
 from mldyno.frameworks._torch_devices import found
 from mldyno.frameworks.torch import Torch
-from mldyno.records import AXIS, Device, Fact
+from mldyno.records import Device, Fact
 
 T4 = {"name": "Tesla T4", "total_memory": 15_634_661_376, "major": 7, "minor": 5, "multi_processor_count": 40,
       "clock_rate": 1_590_000, "memory_clock_rate": 5_001_000,

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from mldyno import plugins
+from mldyno.axes import PRECISIONS
 from mldyno.frameworks import Unsupported
 from mldyno.frameworks._torch_precision import TOLERANCE, PrecisionPolicy, products
-from mldyno.records import PRECISIONS, Case
+from mldyno.records import Case
 from mldyno.worker.session import CaseSession, Wrong, failure, open_case
 
 TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "amp-fp16": "float16", "amp-bf16": "bfloat16",

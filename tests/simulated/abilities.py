@@ -17,8 +17,9 @@ import torch.nn.functional as functional
 from simulated_state import SIM  # type: ignore[import-not-found]
 
 from mldyno import plugins
+from mldyno.axes import PRECISIONS
 from mldyno.doctor.features import names
-from mldyno.records import PRECISIONS, Case
+from mldyno.records import Case
 from mldyno.selftest.in_device_child import Wish, tidy, wait
 from mldyno.stats.intervals import median
 from mldyno.timing import clock

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from mldyno import axes
+
 HERE = Path(__file__).parent
 ISSUE = 10e-6
 ROOM = 16 << 20  # B: the model and small products; those that would tell a real device's peak do not fit
@@ -20,6 +22,8 @@ Simulated = Callable[[dict[str, Any]], None]
 @pytest.fixture
 def simulated(monkeypatch: pytest.MonkeyPatch) -> Simulated:
     """Processes that are started see the simulated device with these settings; this one does not."""
+
+    monkeypatch.setattr(axes, "DEVICE_KINDS", (*axes.DEVICE_KINDS, "sim"))
 
     def set_up(settings: dict[str, Any]) -> None:
         known = os.environ.get("PYTHONPATH", "").split(os.pathsep)

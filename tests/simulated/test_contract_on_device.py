@@ -9,7 +9,7 @@ import pytest
 from tests.simulated.conftest import Simulated
 
 from mldyno import cli
-from mldyno.records import PRECISIONS
+from mldyno.axes import PRECISIONS
 
 
 def test_the_contract_holds_on_the_simulated_device_and_is_written_to_a_file(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mldyno.frameworks.fake import CLOCK, Fake
-from mldyno.records import Case, Series
+from mldyno.records import Case, Device, Series
 from mldyno.worker import peaks
 from mldyno.worker.session import CaseSession, Wrong, open_case
 from mldyno.worker.windows import COST, SHORTEST, Windows
@@ -21,8 +21,8 @@ class Slow:
     def __init__(self, cost: int) -> None:
         self.cost, self.ends = cost, 0
 
-    def start(self) -> None:
-        pass
+    def start(self, case: Case, device: Device) -> bool:
+        return True
 
     def begin_window(self) -> None:
         pass

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mldyno.analysis.copying import CopyCost, copy_costs
-from mldyno.analysis.crossover import WAYS, Crossover, crossovers
+from mldyno.analysis.crossover import Crossover, crossovers
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.precisions import PrecisionGain, gains
 from mldyno.analysis.scaling import Scaling, scalings
+from mldyno.axes import WAYS
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column, in_order
+from mldyno.axes import NAMES
 from mldyno.errors import MldynoError
-from mldyno.records import AXES, Pairing, Record
+from mldyno.records import Pairing, Record
 from mldyno.stats.intervals import half_width, mean, median, paired
 from mldyno.stats.shapes import drift
 
@@ -223,7 +224,7 @@ def _rounds(record: Record) -> dict[int, float]:
 
 def differing(a: Outcome, b: Outcome) -> list[str]:
     """The axes, machine among them, on which two outcomes differ."""
-    return [name for name in (*(axis.name for axis in AXES), "machine") if column(a, name) != column(b, name)]
+    return [name for name in (*NAMES, "machine") if column(a, name) != column(b, name)]
 
 
 def differences(a: Outcome, b: Outcome) -> list[str]:
@@ -245,7 +246,7 @@ def differences(a: Outcome, b: Outcome) -> list[str]:
 
 def alike(outcomes: Sequence[Outcome], *axes: str) -> list[list[Outcome]]:
     """Outcomes in groups that differ in nothing but these axes."""
-    names = [name for name in (*(axis.name for axis in AXES), "machine") if name not in axes]
+    names = [name for name in (*NAMES, "machine") if name not in axes]
     groups: dict[tuple[object, ...], list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault(tuple(column(outcome, name) for name in names), []).append(outcome)

@@ -19,10 +19,9 @@ from typing import Any
 from mldyno.analysis.comparisons import Comparison, alike, compare, verdict
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column, in_order
-from mldyno.records import AXES, SIZES, WORK
+from mldyno.axes import SIZES, WAYS
 from mldyno.stats.intervals import mean
 
-WAYS = tuple(axis.name for axis in AXES if axis.name not in WORK)
 WINS = {"faster": 1, "slower": -1}
 MOST = 700.0  # a logarithm whose exponential is still a number
 

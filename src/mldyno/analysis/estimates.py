@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mldyno.metrics import metric_named
 from mldyno.records import Record
 from mldyno.stats.intervals import batches, half_width, mean, median
 
@@ -54,7 +55,10 @@ class Estimate:
 def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
     """The headline of a metric over the processes of one case in one run."""
     unit = next((s.unit for r in records for s in r.series if s.metric == metric), None)
-    groups = [values for record in records for values in _by_process(record, steady(record, metric)) if values]
+    entry = metric_named(metric)
+    groups = [values for record in records for values in _by_process(record, counted(record, metric)) if values]
+    if entry.reduce != "median":  # of which the spread of the values gives the interval
+        groups = [[entry.number(values)] for values in groups]
     if unit is None or not groups:
         return None
     everything = sorted(value for values in groups for value in values)
@@ -82,9 +86,13 @@ def uncontended(ordered: Sequence[float]) -> float | None:
     return mean(ordered[len(ordered) // 20 : max(len(ordered) // 10, len(ordered) // 20 + 1)])
 
 
-def steady(record: Record, metric: str) -> list[float]:
-    """The metric's values that count: the steady state, or the process as a whole."""
-    return record.values(metric, "steady") or record.values(metric, "process")
+def counted(record: Record, metric: str) -> list[float]:
+    """The metric's values that count: those of the first of its stages that has some.
+
+    A figure from a CSV is `steady`, whatever it is.
+    """
+    stages = (*metric_named(metric).stages, "steady")
+    return next((values for stage in stages if (values := record.values(metric, stage))), [])
 
 
 def step_time(records: Sequence[Record]) -> Estimate | None:

@@ -9,11 +9,11 @@ from functools import cached_property
 
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
 from mldyno.errors import UsageError, unknown
+from mldyno.metrics import METRIC, METRICS, metric_named
 from mldyno.records import Case, Record, Warning_
 
-VALUES = ("step", "throughput", "speedup", "first_step", "time:100steps", "peak_memory")
-OF_SOME = ("peak_share",)  # values that not every case of steps has
-RENAMED = {"roof": "peak_share", "yardstick": "reference_time", "lap_time": "window_time"}
+VALUES = (*(metric.name for metric in METRICS if metric.of_every_case), "time:100steps")
+DERIVED = tuple(metric.name for metric in METRICS if metric.derived)
 OF_THE_MACHINE = ("virtualised", "on-battery", "low-power", "rosetta")
 _TIME = re.compile(r"^time:([0-9]{1,12})steps$")
 _RATE = re.compile(r"^throughput:([a-z]+)$")
@@ -40,7 +40,7 @@ class Outcome:
 
     @cached_property
     def good(self) -> list[Record]:
-        """The processes that came out well."""
+        """The processes that succeeded."""
         return [record for record in self.records if record.status == "ok"]
 
     @cached_property
@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def status(self) -> str:
-        """Ok where any process came out well; else what the first came to."""
+        """Ok where any process succeeded; else what the first came to."""
         return "ok" if self.good else self.records[0].status
 
     @property
@@ -71,8 +71,8 @@ class Outcome:
     @property
     def notes(self) -> list[str]:
         """What a reader must know beside the number; what holds for the whole machine is said elsewhere."""
-        told = (warning for warning in self.warnings if warning.code not in OF_THE_MACHINE)
-        return [f"{one.message}; {one.hint}" if one.hint else one.message for one in told]
+        own = (warning for warning in self.warnings if warning.code not in OF_THE_MACHINE)
+        return [f"{warning.message}; {warning.hint}" if warning.hint else warning.message for warning in own]
 
     def figure(self, value: str) -> Estimate | None:
         """The value asked for; None where this outcome does not have it."""
@@ -103,9 +103,9 @@ class Outcome:
         return None if rate is None or throughput is None else min(1.0, throughput.value / rate.value)
 
     def _first_step(self) -> Estimate | None:
-        found = [record.facts.get("first_step") for record in self.good]
-        first = [float(one) for one in found if isinstance(one, int | float)]
-        return Estimate(sorted(first)[len(first) // 2], None, "s", len(first)) if first else None
+        facts = [record.facts.get("first_step") for record in self.good]
+        times = [float(fact) for fact in facts if isinstance(fact, int | float)]
+        return Estimate(sorted(times)[len(times) // 2], None, "s", len(times)) if times else None
 
     def _throughput(self) -> Estimate | None:
         step = self.step
@@ -115,7 +115,7 @@ class Outcome:
         return step.inverse(items, "1/s")
 
     def _share_of_peak(self) -> Estimate | None:
-        """Floating-point operations a second, as a share of those in plain products on the same device."""
+        """Floating-point operations a second, as a share of those in matmuls on the same device."""
         step = self.step
         flops, peak = (self.good[0].facts.get(name) for name in ("flops_per_step", "peak_flops"))
         if step is None or not isinstance(flops, int | float) or not isinstance(peak, int | float) or not peak:
@@ -137,15 +137,16 @@ def of_steps(value: str) -> bool:
 
 def known_value(word: str, metrics: Iterable[str]) -> str:
     """The value that a word means; raises unless it is one that can be shown."""
-    value = RENAMED.get(word, word)
+    value = metric_named(word).name
     if value.startswith("time:"):
         match = _TIME.match(value)
         if not match or int(match.group(1)) == 0:
             raise UsageError(f"'{value[:40]}' is not a time of steps; write it as time:100steps.")
         return value
     named = sorted(set(metrics))
-    rates = [f"throughput:{name.removesuffix('_time')}" for name in named if name.endswith("_time")]
-    possible = [*VALUES, *OF_SOME, *(name for name in (*named, *rates) if name not in ("step_time", *VALUES))]
+    phases = [name.removesuffix("_time") for name in named if name.endswith("_time") and name not in METRIC]
+    rates = [f"throughput:{phase}" for phase in phases]
+    possible = list(dict.fromkeys([*VALUES, *DERIVED, *named, *rates]))
     if value not in possible:
         raise unknown("value", value, possible)
     return value
@@ -157,9 +158,9 @@ def outcomes(records: Sequence[Record]) -> list[Outcome]:
     for record in records:
         if not record.interrupted:
             groups.setdefault((record.machine.name, record.case.id, record.run.id), []).append(record)
-    found = []
+    merged = []
     for group in groups.values():
         alone = tuple(record for record in group if record.alone)
         if alone:
-            found.append(Outcome(alone, tuple(record for record in group if not record.alone)))
-    return found
+            merged.append(Outcome(alone, tuple(record for record in group if not record.alone)))
+    return merged

@@ -8,10 +8,12 @@ from typing import Any
 
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome, of_steps
-from mldyno.records import AXES
+from mldyno.axes import AXES, NAMES
 
 Key = tuple[Any, ...]
-ORDER = {"cpu": 0, "train": 0, "infer": 1, "fp32": 0, "device": 0}  # what comes first in a table
+# What comes first in a table: the defaults; of frameworks none comes before another.
+ORDER = {word: place for axis in AXES if not axis.plugins for place, word in enumerate(axis.planned)
+         if isinstance(word, str)}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,7 @@ def column(outcome: Outcome, name: str) -> Any:
 
 def varying(outcomes: Sequence[Outcome]) -> list[str]:
     """The axes, machine among them, in which these outcomes differ."""
-    names = [*(axis.name for axis in AXES), "machine"]
-    return [name for name in names if len({column(outcome, name) for outcome in outcomes}) > 1]
+    return [name for name in (*NAMES, "machine") if len({column(outcome, name) for outcome in outcomes}) > 1]
 
 
 def in_order(keys: set[Key]) -> list[Key]:
@@ -69,7 +70,7 @@ def lay_out(
 ) -> Table:
     """The table of a value; the newest outcome wins where two fall into one cell.
 
-    Warnings become notes of a cell, unless they are told beside the table. Speed-ups are taken along `by`.
+    Warnings become notes of a cell, unless they are said beside the table. Speed-ups are taken along `by`.
     """
     shown = "step" if value == "speedup" else value
     figures = [(outcome, outcome.figure(shown)) for outcome in outcomes]
@@ -108,9 +109,11 @@ def _relative(table: Table, by: str | None) -> Table:
         figure = None
         if cell.figure is not None and base is cell.outcome:
             figure = Estimate(1.0, None, "1", samples=cell.figure.samples, steps=cell.figure.steps)
-        elif cell.figure is not None and base is not None and (found := compare(base, cell.outcome)) is not None:
-            width = None if found.low is None or found.high is None else (found.high - found.low) / 2
-            figure = Estimate(found.ratio, width, "1", samples=cell.figure.samples, steps=cell.figure.steps)
+        elif cell.figure is not None and base is not None and (comparison := compare(base, cell.outcome)) is not None:
+            width = (
+                None if comparison.low is None or comparison.high is None else (comparison.high - comparison.low) / 2
+            )
+            figure = Estimate(comparison.ratio, width, "1", samples=cell.figure.samples, steps=cell.figure.steps)
         table.cells[place] = Cell(cell.outcome, figure, cell.notes)
     return table
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from mldyno import plugins
+from mldyno.axes import AXES, Axis
 from mldyno.cli.options import Words
 from mldyno.errors import MldynoError
-from mldyno.records import AXES, AXIS, Axis
 from mldyno.units import parse_duration, parse_fraction
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,14 +34,14 @@ DURATION = Quantity("duration", parse_duration)
 FRACTION = Quantity("fraction", parse_fraction)
 
 
-ALL = tuple(axis.name for axis in AXES if axis.name != "workload")
+OPTIONS = tuple(axis for axis in AXES if axis.name != "workload")
 
 
-def axis_options(*names: str) -> Callable[[F], F]:
-    """An option for each of these axes of a case, or for all; each takes a comma list that multiplies."""
+def axis_options(*, without: Sequence[str] = ()) -> Callable[[F], F]:
+    """An option for each axis of a case but these; each takes a comma list that multiplies."""
 
     def add(command: F) -> F:
-        for axis in reversed([AXIS[name] for name in names or ALL]):
+        for axis in reversed([axis for axis in OPTIONS if axis.name not in without]):
             command = _axis_option(axis)(command)
         return command
 
@@ -49,7 +49,7 @@ def axis_options(*names: str) -> Callable[[F], F]:
 
 
 def _axis_option(axis: Axis) -> Callable[[F], F]:
-    known = list(axis.values) or (plugins.names("frameworks") if axis.name == "framework" else [])
+    known = list(axis.values) or (plugins.names(axis.plugins) if axis.plugins else [])
 
     def complete(ctx: click.Context, param: click.Parameter, start: str) -> list[str]:
         before, comma, last = start.rpartition(",")
@@ -61,4 +61,4 @@ def _axis_option(axis: Axis) -> Callable[[F], F]:
 
 def axes_of(options: dict[str, Any]) -> dict[str, list[str] | None]:
     """The axes among the options of a command, which keeps the others."""
-    return {name: options.pop(name) for name in ALL if name in options}
+    return {name: options.pop(name) for name in (axis.name for axis in OPTIONS) if name in options}

@@ -11,7 +11,7 @@ from mldyno.cli.axis_options import axes_of, axis_options
 from mldyno.cli.measuring import effort_options, preview, run_options, watched
 from mldyno.cli.options import complete_targets, json_option, print_json, store_option
 from mldyno.errors import NOT_ALL_OK, OK
-from mldyno.plan import MOST_PER_DOUBLING
+from mldyno.plan import MOST_SIZES_PER_DOUBLING
 from mldyno.store import Store
 from mldyno.views.answers import answer_section, answers_json, crossover_table
 from mldyno.views.sentences import trust_lines
@@ -24,7 +24,7 @@ from mldyno.views.sentences import trust_lines
 @click.option("--to", "largest", metavar="SIZE", help="The largest size (the workload's own).")
 @click.option(
     "--per-doubling",
-    type=click.IntRange(1, MOST_PER_DOUBLING),
+    type=click.IntRange(1, MOST_SIZES_PER_DOUBLING),
     default=1,
     show_default=True,
     help="How many sizes there are up to twice a size.",

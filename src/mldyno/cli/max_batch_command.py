@@ -15,7 +15,7 @@ from mldyno.units import show_bytes
 from mldyno.views.tables import aligned
 
 
-class Told:
+class AttemptLines:
     """Says what came of each attempt, in a line that stays; on a terminal a bar below shows that it goes on."""
 
     def __init__(self, workload: str) -> None:
@@ -23,7 +23,7 @@ class Told:
         self.bar = new_bar() if on_terminal() else None
         self.task: Any = self.bar.add_task(workload, total=None, detail="starting") if self.bar else None
 
-    def __enter__(self) -> Told:
+    def __enter__(self) -> AttemptLines:
         if self.bar:
             self.bar.start()
         return self
@@ -46,7 +46,7 @@ class Told:
 
 @click.command("max-batch")
 @click.argument("workload", shell_complete=complete_targets)
-@axis_options("framework", "device", "mode", "precision", "seq")
+@axis_options(without=("batch",))
 @click.option("--most", type=click.IntRange(min=1), help="Look no further than this batch.")
 @timeout_option
 @json_option
@@ -63,12 +63,12 @@ def command(workload: str, most: int | None, timeout: float | None, as_json: boo
       mldyno max-batch bert-base --device gpu --seq 512 --mode train
     """
     axes = axes_of(options)
-    with Told(workload) as told:
-        found = api.max_batch(workload, axes.pop("mode"), most, timeout, told, **axes)
+    with AttemptLines(workload) as listener:
+        searches = api.max_batch(workload, axes.pop("mode"), most, timeout, listener, **axes)
     if as_json:
-        print_json({"max_batch": {name: _as_json(search) for name, search in found.items()}})
+        print_json({"max_batch": {mode: _as_json(search) for mode, search in searches.items()}})
         return
-    rows = [_row(name, search) for name, search in found.items()]
+    rows = [_row(mode, search) for mode, search in searches.items()]
     click.echo(aligned(["mode", "largest batch", "memory", "beyond it"], rows, 1))
 
 
@@ -83,4 +83,4 @@ def _row(mode: str, search: api.Search) -> list[str]:
 def _as_json(search: api.Search) -> dict[str, Any]:
     fits = search.fits
     return {"case": search.case.id, "batch": fits.batch if fits else None, "peak": fits.peak if fits else None,
-            "attempts": [vars(one) for one in search.attempts]}  # fmt: skip
+            "attempts": [vars(attempt) for attempt in search.attempts]}  # fmt: skip

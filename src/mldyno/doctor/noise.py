@@ -12,7 +12,9 @@ from collections.abc import Callable
 
 from mldyno.analysis.noise import judge
 from mldyno.analysis.symptoms import Noise
+from mldyno.axes import unstated
 from mldyno.meters.contention import Contention
+from mldyno.records import Device
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, Steps
 from mldyno.timing.stretch import stretch
@@ -43,7 +45,7 @@ def listen(
     blocks.time(3)
     blocks.fit(min(blocks.time(1) for _ in range(9)))
     meter = Contention()
-    meter.start()
+    meter.start(unstated("noise", "none"), Device("cpu", "none"))
     windows = Windows((meter,), take_time, lambda: None)
 
     def between(values: list[float], now: int) -> int:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from mldyno.records import Series
+from mldyno.records import Case, Device, Series
 
 
 def run_delay() -> float | None:
@@ -81,11 +81,12 @@ UNITS = {"forced_switches": "1", "page_faults": "1"}  # else s
 class Contention:
     """Reads the counters at both ends of a window."""
 
-    def start(self) -> None:
+    def start(self, case: Case, device: Device) -> bool:
         """Find out which counters this system has, and how loaded it is."""
         self._counters = {name: read for name, read in COUNTERS.items() if read() is not None}
         self._gained: dict[str, list[float]] = {name: [] for name in self._counters}
         self._load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+        return True
 
     def begin_window(self) -> None:
         """Note where the counters stand."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mldyno.records import Series
+from mldyno.records import Case, Device, Series
 
 
 def peak_resident() -> int | None:
@@ -50,9 +50,10 @@ def resident() -> int | None:
 class Memory:
     """Reads the system's own high-water mark: no thread, no sampling, nothing missed."""
 
-    def start(self) -> None:
+    def start(self, case: Case, device: Device) -> bool:
         """The peak needs no start: the system counts from the beginning of the process."""
         self._sizes: list[float] = []
+        return True
 
     def begin_window(self) -> None:
         """Nothing to note."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from glob import glob
 
 from mldyno import system_queries
-from mldyno.records import Series
+from mldyno.records import Case, Device, Series
 
 CORES = "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_count"
 # Bits of the driver's mask that mean too hot or too much power; the others mean idle or a user's own limit.
@@ -68,9 +68,10 @@ def swapped() -> float | None:
 class Throttling:
     """Counters that are read when a case is warm and when it ends."""
 
-    def start(self) -> None:
+    def start(self, case: Case, device: Device) -> bool:
         """Note where the counters stand."""
         self._before = {"throttle_events": core_throttles(), "swapped_memory": swapped()}
+        return True
 
     def begin_window(self) -> None:
         """Nothing: these counters are slow to read."""

@@ -10,17 +10,18 @@ import math
 from collections.abc import Sequence
 
 from mldyno import machine
-from mldyno.records import AXES, WORK, Case, Pairing, Record
+from mldyno.axes import AXES, NAMES, WORK
+from mldyno.records import Case, Pairing, Record
 
 MOST_TOGETHER = 8
 FRESH_PAIRS = 5  # of processes, over all rounds of a run, where cases can't share one
 ROOM = 0.9  # share of a device's memory that cases may fill together
-_NAMES = tuple(axis.name for axis in AXES)
+_OWN_PROCESS = tuple(axis.name for axis in AXES if axis.own_process)
 
 
 def comparable(a: Case, b: Case, by: str | None) -> bool:
     """Whether two cases differ in exactly one axis, and a comparison along it is asked for or makes sense."""
-    different = [name for name in _NAMES if getattr(a, name) != getattr(b, name)]
+    different = [name for name in NAMES if getattr(a, name) != getattr(b, name)]
     return len(different) == 1 and (different[0] not in WORK or different[0] == by)
 
 
@@ -50,7 +51,7 @@ def pairing_for(records: Sequence[Record]) -> Pairing:
     """The nearest that cases can get, from what each needed when it was alone."""
     if not _fit(records):
         return "alternating-processes"
-    kinds = {(record.case.framework, record.case.threads) for record in records}
+    kinds = {tuple(getattr(record.case, name) for name in _OWN_PROCESS) for record in records}
     return "interleaved" if len(kinds) == 1 else "live-processes"
 
 

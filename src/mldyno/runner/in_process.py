@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mldyno import machine as machines
+from mldyno.axes import unstated
 from mldyno.errors import UsageError
-from mldyno.records import Case, Record, Run, Series
+from mldyno.records import Record, Run, Series
 from mldyno.runner.case_run import WARMUP_LEAST, WARMUP_SHARE, CaseRun
 from mldyno.runner.run import new_run_id
 from mldyno.runner.worker_process import WorkerProcess
@@ -49,7 +50,7 @@ def timed(step: Callable[[], Any], sync: Callable[[], Any] | None, name: str, ta
     began, blocks = time.monotonic(), Blocks(Calls(step, sync), clock.now)
     worker = WorkerProcess(sys.executable, lambda: None)  # never started: the work is done here
     rule = Stopping(target=target, budget=budget)
-    case = Case(name, framework=FRAMEWORK, mode=None, precision=None, placement=None, ranks=None)
+    case = unstated(name, FRAMEWORK)
     one = CaseRun(case, Run(new_run_id()), worker, rule, math.inf, lambda *heard: None)
     gc.collect()
     warm = warm_up(blocks, tuple, max(WARMUP_LEAST, WARMUP_SHARE * budget), lambda values, now: None)

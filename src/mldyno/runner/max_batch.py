@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
 from mldyno import machine
+from mldyno.axes import LARGEST_WHOLE
 from mldyno.errors import MldynoError
-from mldyno.records import BIGGEST, Case
+from mldyno.records import Case
 from mldyno.runner.worker_process import Ended, WorkerProcess, memory_limit, reserve
 
 STEPS = 2  # the second one finds the optimiser's state in place
@@ -70,7 +71,7 @@ def largest(
     A batch that is too slow to try in `timeout` s ends the search as one that runs out of memory does.
     """
     search = Search(case)
-    while (batch := search.next(most or BIGGEST)) is not None:
+    while (batch := search.next(most or LARGEST_WHOLE)) is not None:
         found = _attempt(replace(case, batch=batch), python, timeout, search.fits is not None, check_interrupt)
         search.attempts.append(found)
         tell(found)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from mldyno.records import PRECISIONS
+from mldyno.axes import PRECISIONS
 
 Tick = Callable[[], None]
 CASES = tuple(f"case {precision}" for precision in PRECISIONS)

@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
+from mldyno.axes import AXES, LARGEST_WHOLE
 from mldyno.errors import MldynoError
+from mldyno.metrics import METRICS
 from mldyno.records import (
-    BIGGEST,
     SCHEMA,
     Case,
     Checks,
@@ -36,7 +37,9 @@ _KEYS: dict[type, set[str]] = {kind: {field.name for field in fields(kind)} for 
          (Record, Run, Case, Series, Machine, Device, Software, Checks, Warning_)}  # fmt: skip
 _KEYS[Record].remove("text")  # which is all the others
 
-TIMES = ("step_time", "loop_time", "process_time")  # work that takes no time was not done
+
+TIMES = tuple(metric.name for metric in METRICS if metric.over_zero)
+NUMBERS = ("version", *(axis.name for axis in AXES if axis.number))
 SMALLEST, LARGEST = 1e-30, 1e30  # what a number in a record may be, so that ratios stay finite
 
 
@@ -49,7 +52,7 @@ def _no_constant(word: str) -> float:
 
 
 def _integer(text: str) -> int:
-    if len(text) > 17 or abs(int(text)) > BIGGEST:
+    if len(text) > 17 or abs(int(text)) > LARGEST_WHOLE:
         raise BadRecord(f"{text[:20]}… is a whole number beyond 2^53, which not every reader keeps exact")
     return int(text)
 
@@ -141,13 +144,13 @@ def _check_keys(content: Mapping[str, Any]) -> None:
 def check(record: Record) -> None:
     """Raise unless every number and name of a record is in its range."""
     case, run = record.case, record.run
-    numbers = (case.version, case.batch, case.seq, case.ranks, case.threads)
-    if any(n is not None and not 0 < n < BIGGEST for n in numbers):
-        raise BadRecord("version, batch, seq, ranks and threads must be whole numbers over 0")
+    numbers = [getattr(case, name) for name in NUMBERS]
+    if any(n is not None and not 0 < n < LARGEST_WHOLE for n in numbers):
+        raise BadRecord(f"{', '.join(NUMBERS[:-1])} and {NUMBERS[-1]} must be whole numbers over 0")
     if min(run.repeat, run.process, run.group) < 0:
         raise BadRecord("run.repeat, run.process and run.group must not be negative")
     for series in record.series:
-        if not 0 < series.block < BIGGEST:
+        if not 0 < series.block < LARGEST_WHOLE:
             raise BadRecord("a series' block must be a whole number over 0")
         lowest = SMALLEST if series.metric in TIMES else 0.0
         if series.values and not (min(series.values) >= lowest and max(series.values) <= LARGEST):
@@ -157,7 +160,8 @@ def check(record: Record) -> None:
     _check_facts(record.facts)
     for device in record.machine.devices:
         _check_range(device.facts, "a device's fact")
-    for text in (case.workload, case.framework, case.device, record.machine.name, run.id):
+    words = [value for value in vars(case).values() if isinstance(value, str)]
+    for text in (*words, record.machine.name, run.id):
         if not text or len(text) > 300 or not text.isprintable():
             raise BadRecord("names must be printable text of 1 to 300 characters")
     try:

@@ -11,16 +11,18 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any, TextIO, get_args
 
+from mldyno.axes import AXES, AXIS
 from mldyno.errors import MldynoError
-from mldyno.records import AXIS, SCHEMA, Case, Machine, Provenance, Record, Run, Series, Status, Unit, Warning_, seal
-from mldyno.stats.intervals import median
+from mldyno.metrics import metric_named
+from mldyno.records import SCHEMA, Case, Machine, Provenance, Record, Run, Series, Status, Unit, Warning_, seal
 from mldyno.store.codec import BadRecord, check
 
-COLUMNS = ("source", "published", "machine", "device", "framework", "workload", "mode", "batch", "seq", "precision",
-           "placement", "ranks", "steps", "quantity", "value", "unit", "status", "note")  # fmt: skip
-_AXES = ("workload", "framework", "device", "mode", "precision", "batch", "seq", "placement", "ranks")
-_OLDER = {"workers": "ranks"}  # columns as they were called before
-_LONGEST_FIELD = 100_000
+STATED_AXES = ("device", "framework", "workload", "mode", "batch", "seq", "precision", "placement", "ranks")
+"""The axes that every CSV of figures has; a file may lack those that came later, which then have their defaults."""
+_LATER_AXES = tuple(axis.name for axis in AXES if axis.name not in STATED_AXES)
+COLUMNS = ("source", "published", "machine", *STATED_AXES, "steps", "quantity", "value", "unit", "status", "note")
+WRITTEN = (*COLUMNS, *_LATER_AXES)
+_LONGEST_FIELD = 100_000  # characters
 _MARKS = {"withdrawn": "superseded", "suspect": "suspect", "odd": "suspect", "later revision; odd": "suspect"}
 
 
@@ -37,7 +39,7 @@ def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
 
     reader = csv.DictReader(counted(), strict=True)
     try:
-        reader.fieldnames = [_OLDER.get(name, name) for name in reader.fieldnames or ()]
+        reader.fieldnames = [AXIS[name].name if name in AXIS else name for name in reader.fieldnames or ()]
         missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
         if missing:
             raise BadRecord(f"a CSV of figures needs the columns {', '.join(COLUMNS)}; missing: {', '.join(missing)}")
@@ -52,8 +54,13 @@ def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
 
 
 def _record(row: dict[str, str], provenance: Provenance) -> Record:
-    axes: dict[str, Any] = {name: AXIS[name].parse(row[name]) if row[name] else None for name in _AXES}
-    if not (row["machine"] and axes["workload"] and axes["framework"] and axes["device"]):
+    axes: dict[str, Any] = {}
+    for axis in (axis for axis in AXES if axis.name in row):
+        if row[axis.name]:
+            axes[axis.name] = axis.parse(row[axis.name])
+        elif axis.optional:
+            axes[axis.name] = None
+    if not (row["machine"] and row["workload"] and row["framework"] and row["device"]):
         raise BadRecord("machine, workload, framework and device must be given")
     if row["status"] not in get_args(Status):
         raise BadRecord(f"status '{row['status']}' is not one of {', '.join(get_args(Status))}")
@@ -89,7 +96,7 @@ def _series(row: dict[str, str]) -> tuple[Series, ...]:
         value = math.nan
     if not math.isfinite(value) or value < 0:
         raise BadRecord(f"value '{row['value'][:40]}' is not a number of 0 or more")
-    return (Series(row["quantity"], row["unit"], (value,)),)  # type: ignore[arg-type]
+    return (Series(metric_named(row["quantity"]).name, row["unit"], (value,)),)  # type: ignore[arg-type]
 
 
 def _marks(note: str) -> tuple[Warning_, ...]:
@@ -99,14 +106,14 @@ def _marks(note: str) -> tuple[Warning_, ...]:
 
 def marks(record: Record) -> list[tuple[str, str]]:
     """What speaks against a figure, superseded or suspect, each with its reason."""
-    against = (warning for warning in record.warnings if warning.code in _MARKS.values())
-    return [(warning.code, warning.message.removeprefix(f"{warning.code}: ")) for warning in against]
+    doubts = (warning for warning in record.warnings if warning.code in _MARKS.values())
+    return [(warning.code, warning.message.removeprefix(f"{warning.code}: ")) for warning in doubts]
 
 
 def write(records: Iterable[Record], out: TextIO) -> int:
-    """Records as figures, a line each: the medians of the steady state, and peaks."""
+    """Records as figures, a line each: the steady state, and what has a better and a worse."""
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(WRITTEN)
     count = 0
     for record in records:
         writer.writerows(_rows(record))
@@ -114,18 +121,25 @@ def write(records: Iterable[Record], out: TextIO) -> int:
     return count
 
 
+def _is_figure(series: Series) -> bool:
+    """Whether machines are judged by it: it has a better and a worse, and counts in this stage."""
+    metric = metric_named(series.metric)
+    return metric.better is not None and series.stage in metric.stages
+
+
 def _rows(record: Record) -> Iterator[list[Any]]:
     case = record.case
     if not record.alone:  # times for ratios are no figures
         return
-    axes = {name: getattr(case, name) for name in _AXES}
-    shown = [series for series in record.series if series.stage == "steady" or series.metric.startswith("peak_")]
-    metrics = {(series.metric, series.unit): series.stage for series in shown}
+    values_of = {axis.name: getattr(case, axis.name) for axis in AXES}
+    axes = {name: "" if value is None else AXIS[name].show(value) for name, value in values_of.items()}
+    figures = [series for series in record.series if series.stage == "steady" or _is_figure(series)]
+    metrics = {(series.metric, series.unit): series.stage for series in figures}
     for (metric, unit), stage in metrics.items() or {("step_time", "s"): "steady"}.items():
         values = record.values(metric, stage) if record.status == "ok" else []
         steps = record.facts.get("steps", "")
         note = record.facts.get("note") or record.reason
         known = {"source": record.run.suite or "mldyno", "published": record.created, "machine": record.machine.name,
-                 "quantity": metric, "value": repr(median(values)) if values else "", "unit": unit,
+                 "quantity": metric, "value": repr(metric_named(metric).number(values)) if values else "", "unit": unit,
                  "status": record.status, "steps": steps, "note": note, **axes}  # fmt: skip
-        yield ["" if known[name] is None else known[name] for name in COLUMNS]
+        yield ["" if known[name] is None else known[name] for name in WRITTEN]

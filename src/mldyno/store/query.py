@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mldyno.axes import AXES, AXIS, DEVICE_KINDS, Case, axis_named
 from mldyno.errors import UsageError, unknown
-from mldyno.records import AXES, AXIS, DEVICE_KINDS, MODES, PLACEMENTS, PRECISIONS, Case, Record, axis_named
+from mldyno.records import Record
 
 COLUMNS = ("machine", "run", "status", "provenance")
 
@@ -25,7 +26,7 @@ class Query:
         """Whether a record is meant, whatever store or file it comes from."""
         if record.provenance not in self.provenances:
             return False
-        if self.ids and not any(record.id.startswith(prefix) for prefix in self.ids):
+        if self.ids and not any(record.id.startswith(start) for start in self.ids):
             return False
         return all(column_of(record, name) == value for name, value in self.equal.items())
 
@@ -45,8 +46,11 @@ def column_of(record: Record, name: str) -> Any:
     return getattr(record.case, name)
 
 
-def parse_filter(text: str, workloads: list[str], frameworks: list[str]) -> dict[str, Any]:
-    """The axes and values that a filter pins: `axis=value` terms and bare values, between slashes."""
+def parse_filter(text: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The axes and values that a filter pins: `axis=value` terms and bare values, between slashes.
+
+    `plugin_names` are the workloads and frameworks that there are.
+    """
     pinned: dict[str, Any] = {}
     for term in filter(None, text.split("/")):
         name, equals, value = term.partition("=")
@@ -54,32 +58,18 @@ def parse_filter(text: str, workloads: list[str], frameworks: list[str]) -> dict
             name = axis_named(name.strip(), COLUMNS)
             pinned[name] = AXIS[name].parse(value) if name in AXIS else value.strip()
         else:
-            name, read = _bare(term.strip(), workloads, frameworks)
-            pinned[name] = read
+            pinned |= _bare(term.strip(), plugin_names)
     if not pinned:
         raise UsageError(f"'{text}' names nothing; write a filter such as mlp/train or device=cpu.")
     return pinned
 
 
-def _bare(term: str, workloads: list[str], frameworks: list[str]) -> tuple[str, Any]:
-    word = AXIS["mode"].words.get(term, term)
-    base = word.partition("@")[0]
-    if base in workloads:
-        return "workload", base
-    for name, known in (
-        ("mode", MODES),
-        ("precision", PRECISIONS),
-        ("placement", PLACEMENTS),
-        ("framework", frameworks),
-    ):
-        if word in known and not (name == "framework" and word in workloads):
-            return name, word
-    if word.partition(":")[0] in DEVICE_KINDS:
-        return "device", AXIS["device"].parse(word)
-    for letter, name in (("b", "batch"), ("s", "seq"), ("r", "ranks"), ("t", "threads")):
-        if word[:1] == letter and word[1:].isdecimal():
-            return name, AXIS[name].parse(word[1:])
-    if word == "compile":
-        return "compile", True
-    raise unknown("workload, case or axis value", term, [*workloads, *MODES, *PRECISIONS, *PLACEMENTS, *frameworks,
-                  *DEVICE_KINDS, *(f"{axis.name}=…" for axis in AXES)])  # fmt: skip
+def _bare(term: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The axis that a bare word means, with its value; of a workload the version is not looked at."""
+    for axis in AXES:
+        word = term.partition("@")[0] if axis.name == "workload" else term
+        value = axis.bare(word, plugin_names.get(axis.plugins, ()))
+        if value is not None:
+            return {axis.name: value}
+    words = [word for axis in AXES for word in (*axis.values, *plugin_names.get(axis.plugins, ()))]
+    raise unknown("workload, case or axis value", term, [*words, *DEVICE_KINDS, *(f"{axis.name}=…" for axis in AXES)])

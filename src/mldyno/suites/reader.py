@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mldyno.axes import AXIS, NAMES, axis_named
 from mldyno.errors import MldynoError, UsageError, unknown
-from mldyno.records import AXES, AXIS, axis_named
 from mldyno.suites import FOLDER, RENAMED, names
 from mldyno.units import parse_duration, parse_fraction
 
@@ -50,7 +50,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> Suite:
     place = path.resolve()
     if place in above:
         circle = [*above[above.index(place) :], place]
-        raise UsageError(f"suite {path.name} includes itself: {' -> '.join(one.name for one in circle)}.")
+        raise UsageError(f"suite {path.name} includes itself: {' -> '.join(file.name for file in circle)}.")
     content = _content(path)
     with _mistakes_in(path.name):
         settings = {key: SETTINGS[key](key, content[key]) for key in content if key in SETTINGS}
@@ -64,7 +64,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> Suite:
 
 @contextmanager
 def _mistakes_in(file: str) -> Iterator[None]:
-    """Whatever is wrong is told with the suite's name."""
+    """Whatever is wrong is said with the suite's name."""
     try:
         yield
     except UsageError as error:
@@ -94,17 +94,17 @@ def _files(words: Any, path: Path) -> list[Path]:
     """The files to include: shipped suites by name, others by their path as seen from this file."""
     if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
         raise UsageError('include must be a list of suites, such as ["quick", "other.toml"].')
-    found = []
+    paths = []
     for word in (RENAMED.get(str(word), str(word)) for word in words):
         if not word.endswith(".toml") and word not in names():
             raise unknown("suite to include", word, names())
-        found.append(path.parent / word if word.endswith(".toml") else Path(FOLDER, f"{word}.toml"))
-    return found
+        paths.append(path.parent / word if word.endswith(".toml") else Path(FOLDER, f"{word}.toml"))
+    return paths
 
 
 def _tables(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     tables = content.get(key, [])
-    if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise UsageError(f"{key} must be tables; begin each with a line [[{key}]].")
     return tables
 
@@ -114,16 +114,14 @@ def _axes(table: Mapping[str, Any], kind: str) -> Values:
     axes: dict[str, tuple[Any, ...]] = {}
     for key, value in table.items():
         if key not in AXIS:
-            raise unknown(f"key in {kind}", key, [axis.name for axis in AXES])
+            raise unknown(f"key in {kind}", key, NAMES)
         axis = AXIS[key].name
         if axis in axes:
             raise UsageError(f"{key} stands for {axis}, which a {kind} table has already.")
         values = value if isinstance(value, list) else [value]
-        if not values or not all(isinstance(one, str | int) for one in values):
+        if not values or not all(isinstance(entry, str | int) for entry in values):
             raise UsageError(f"{key} must be a value or a list of values.")
-        axes[axis] = tuple(
-            one if isinstance(one, bool) and axis == "compile" else value_of(axis, str(one)) for one in values
-        )
+        axes[axis] = tuple(value_of(axis, str(entry)) for entry in values)
     return axes
 
 
@@ -141,12 +139,12 @@ def _check_tables(includes: bool, cases: Sequence[Values], excluded: Sequence[Va
 
 
 def _quantity(parse: Callable[[str], float]) -> Callable[[str, Any], float]:
-    def read_one(key: str, value: Any) -> float:
+    def read_quantity(key: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise UsageError(f"{key} must be a number, or text such as '60s' or '2%'.")
         return parse(str(value))
 
-    return read_one
+    return read_quantity
 
 
 def _integer(key: str, value: Any) -> int:

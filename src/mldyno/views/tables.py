@@ -15,15 +15,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from mldyno.analysis.tables import Cell, Key, Table
+from mldyno.axes import AXIS
+from mldyno.metrics import metric_named
 from mldyno.units import Scale, common_scale, digits, scale_of, show, show_error
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
 NO_MEMORY = "-"
-TITLES = {
-    "step": "time of one step", "throughput": "items per second", "speedup": "speed-up",
-    "first_step": "time of the first step", "peak_memory": "peak memory of the process",
-    "peak_share": "operations a second, over those of plain products",
-}  # fmt: skip
 _FORMULA = ("=", "+", "-", "@")  # with these a spreadsheet would begin to compute
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
@@ -35,21 +32,19 @@ _MARKDOWN = re.compile(r"[\\`*|<>\[\]~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 def title_of(table: Table) -> str:
     """What the table shows, in words."""
-    if table.value.startswith("time:"):
-        return f"time of {int(table.value[5:].removesuffix('steps')):,} steps"
     if table.value == "speedup":
         return f"speed-up over {plain(table.base)}"
-    return TITLES.get(table.value, plain(table.value).replace("_", " "))
+    return plain(metric_named(table.value).title)
 
 
-def cell_text(cell: Cell | None, scale: Scale | None = None) -> str:
+def cell_text(cell: Cell | None, scale: Scale | None = None, ratio: bool = False) -> str:
     """A cell as a person reads it: 2.31 ms ±1.2 %, `-` where memory ran out, else the status."""
     if cell is None:
         return ""
     if cell.figure is None:
         return NO_MEMORY if cell.outcome.status == "oom" else cell.outcome.status
     figure = cell.figure
-    if figure.unit == "1":
+    if ratio:
         return f"{digits(figure.value, figure.half_width)}x{show_error(figure.value, figure.half_width)}"
     known = show_error(figure.value, figure.half_width)
     return show(figure.value, figure.unit, figure.half_width, scale) + known
@@ -68,7 +63,7 @@ def _worded(part: Any) -> str:
 def _label(name: str, part: Any) -> str:
     if part is None:
         return "unstated"
-    return {"batch": f"b{part}", "seq": f"s{part}"}.get(name, _worded(part))
+    return AXIS[name].short(part) if name in AXIS and AXIS[name].number else _worded(part)
 
 
 def _heads(table: Table) -> list[str]:
@@ -100,10 +95,12 @@ def grid(table: Table, with_marks: bool = True) -> tuple[list[str], list[list[st
     marks, notes = _notes(table) if with_marks else ({}, [])
     known = [cell.figure for cell in table.cells.values() if cell.figure is not None]
     scale = common_scale([one.value for one in known], known[0].unit) if known else None
+    ratio = metric_named(table.value).ratio
     body = []
     for row in table.row_keys:
-        cells = [cell_text(table.cells.get((row, col)), scale) + marks.get((row, col), "") for col in table.col_keys]
-        body.append([*_row_labels(row), *cells])
+        texts = [cell_text(table.cells.get((row, col)), scale, ratio) for col in table.col_keys]
+        marked = [text + marks.get((row, col), "") for text, col in zip(texts, table.col_keys, strict=True)]
+        body.append([*_row_labels(row), *marked])
     return [*table.rows, *_heads(table)], body, notes
 
 
@@ -125,7 +122,9 @@ def to_json(table: Table) -> list[dict[str, Any]]:
 def render(table: Table, form: str, notes_too: bool = True) -> str:
     """The table in one of FORMATS; its notes can be left away where another table has just said them."""
     if form == "json":
-        return json.dumps({"value": table.value, "title": title_of(table), "cells": to_json(table)}, indent=1)
+        better = metric_named(table.value).better
+        content = {"value": table.value, "title": title_of(table), "better": better, "cells": to_json(table)}
+        return json.dumps(content, indent=1)
     if form == "csv":
         return _csv(table)
     return {"terminal": _terminal, "markdown": _markdown, "latex": _latex}[form](table, notes_too)

@@ -15,7 +15,7 @@ from typing import Any
 from mldyno import plugins, system_queries
 from mldyno.datasets import open_set
 from mldyno.frameworks import Framework, Program, Unsupported
-from mldyno.records import Case, Series
+from mldyno.records import Case, Device, Series
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks
@@ -61,8 +61,6 @@ def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
 def open_case(content: dict[str, Any], data: dict[str, str] | None = None, command: Sequence[str] = ()) -> CaseSession:
     """Start the framework and build the case; `data` says where its data set lies, `command` what the user runs."""
     case = Case(**content)
-    if case.framework in plugins.to_come():
-        raise Unsupported(f"{case.framework} can't be measured yet")
     framework = plugins.framework(case.framework)
     workload = commands.workload_of(case, command)
     build: Callable[..., Any] | None = workload.build.get(case.framework)
@@ -131,8 +129,10 @@ class CaseSession:
         self.steady_counters = self.program.steady_counters()
         gc.collect()
         gc.freeze()  # what is built stays; the collector need not walk it while steps are timed
-        for meter in self.meters:
-            meter.start()
+        devices = self.framework.devices()
+        own = next((device for device in devices if device.name == self.case.device), None)
+        device = own or Device(self.case.device, self.case.framework)
+        self.meters[:] = [meter for meter in self.meters if meter.start(self.case, device)]  # `windows` has this list
         software = {
             "python": platform.python_version(),
             "framework": self.framework.name,
@@ -147,7 +147,7 @@ class CaseSession:
         return {
             "facts": self.facts,
             "software": software,
-            "devices": [asdict(device) for device in self.framework.devices()],
+            "devices": [asdict(device) for device in devices],
             "series": [vars(one) for one in series],
             "unsteady": warm.reason if warm.steady is False else "",
         }

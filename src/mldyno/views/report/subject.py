@@ -12,9 +12,8 @@ from mldyno.analysis.headlines import Headline, compared_along, headlines
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.rerun import rerun_commands
 from mldyno.analysis.tables import varying
+from mldyno.axes import AXES
 from mldyno.records import Case, Machine
-
-LABELLED = ("framework", "device", "batch", "seq", "precision", "placement", "ranks", "compile", "threads")
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,9 @@ class Subject:
 
 
 def label(case: Case, axes: Sequence[str]) -> str:
-    """A case by some of its axes, short, as it stands beside a bar: b16 s128 bf16 host."""
-    told = {axis: getattr(case, axis) for axis in LABELLED if axis in axes and getattr(case, axis) is not None}
-    return " ".join(_SHORT.get(axis, "{}").format(value) for axis, value in told.items() if value is not False)
-
-
-_SHORT = {"batch": "b{}", "seq": "s{}", "ranks": "r{}", "threads": "t{}", "compile": "compile"}
+    """A case by some of its axes, short, as it stands beside a bar: bf16 b16 s128 host."""
+    values = ((axis, getattr(case, axis.name)) for axis in AXES if axis.name in axes and axis.kind != "work")
+    return " ".join(axis.short(value) for axis, value in values if value not in (None, False))
 
 
 def work_name(case: Case) -> str:

@@ -1,0 +1,202 @@
+"""The axes of a case. A field of `Case` with an entry is an axis, and the entry is all there is to say of it.
+
+Ids, options, plans, suites, filters, CSV, the command to measure it again, headlines and labels follow from
+the entries; the table in docs/reference.md is held to them by a test.
+
+Rules: standard library only, since a worker in any interpreter uses this. An id has the work first, then the
+other axes in the order of the fields. The default of a new axis is what cases had before there was that axis,
+and does not show in their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, get_args
+
+from mldyno.errors import UsageError, unknown
+
+Mode = Literal["train", "infer"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16", "fp64"]
+Placement = Literal["device", "host", "roundtrip", "loader"]
+Kind = Literal["work", "size", "way"]
+
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+DEVICE_KINDS = ("cpu", "gpu", "mps", "cuda", "xpu")
+LARGEST_WHOLE = 2**53  # whole numbers in a record stay exact in any JSON reader
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One direction in which cases vary."""
+
+    help: str
+    kind: Kind = "way"
+    """What is computed (work), how much of it (size), or how it is computed (way)."""
+    values: tuple[str, ...] = ()
+    """All that there are, where they are a closed list of words."""
+    read: Callable[[Axis, str], Any] | None = None
+    """How a value is read from a text that is not one of `values`."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """Other words for some values."""
+    aliases: tuple[str, ...] = ()
+    """Other names of the axis."""
+    prefix: str = ""
+    """What stands before a value in an id; a flag is its prefix alone."""
+    older_prefixes: tuple[str, ...] = ()
+    """Prefixes that ids of earlier versions had; filters still know them."""
+    in_every_id: bool = False
+    """Whether the default is in the id too."""
+    planned: tuple[Any, ...] = ()
+    """What a plan takes where nothing is said; the default, if this is empty."""
+    own_process: bool = False
+    """Whether two values can't share a process."""
+    plugins: str = ""
+    """The kind of plugin whose names are the values."""
+    smallest: int = 1
+    """Where a sweep over a size begins."""
+    name: str = ""
+    default: Any = None
+    optional: bool = False
+    """Whether a case may leave it unstated, as None."""
+
+    def parse(self, text: str) -> Any:
+        """The value that a user means by a text."""
+        text = self.words.get(text.strip(), text.strip())
+        if self.read is not None:
+            return self.read(self, text)
+        if self.values and text not in self.values:
+            raise unknown(self.name, text, self.values)
+        return text
+
+    def show(self, value: Any) -> str:
+        """A value as it is typed behind the option: 16, fp32, yes."""
+        return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+    def short(self, value: Any) -> str:
+        """A value as it stands in an id or beside a bar: b16, fp32, compile."""
+        if isinstance(value, bool):
+            return self.prefix if value else f"no-{self.prefix}"
+        return f"{self.prefix}{value}"
+
+    def id_part(self, value: Any) -> str:
+        """What an id says of a value; nothing where it is unstated, or the default of an axis that need not show."""
+        return "" if value is None or (value == self.default and not self.in_every_id) else self.short(value)
+
+    def bare(self, word: str, plugin_names: Collection[str] = ()) -> Any:
+        """The value that a word of an id means on this axis; None where it means none."""
+        word = self.words.get(word, word)
+        if word in (*self.values, *plugin_names) and not self.prefix:
+            return word
+        if self.read is device_name and word.partition(":")[0] in DEVICE_KINDS:
+            return self.parse(word)
+        if self.read is yes_or_no and word in (self.prefix, f"no-{self.prefix}"):
+            return word == self.prefix
+        for prefix in filter(None, (self.prefix, *self.older_prefixes)):
+            rest = word.removeprefix(prefix)
+            if rest != word and (rest in self.values or (self.number and rest.isascii() and rest.isdecimal())):
+                return self.parse(rest)
+        return None
+
+    @property
+    def number(self) -> bool:
+        """Whether its values are whole numbers over 0."""
+        return self.read is whole_number
+
+
+def whole_number(axis: Axis, text: str) -> int:
+    """A whole number over 0."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 17 and 0 < int(text) < LARGEST_WHOLE):
+        raise UsageError(f"'{text[:40]}' is not a {axis.name}; write a whole number such as 16.")
+    return int(text)
+
+
+def yes_or_no(axis: Axis, text: str) -> bool:
+    """A flag."""
+    words = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+    if text.lower() not in words:
+        raise unknown(axis.name, text, words)
+    return words[text.lower()]
+
+
+def device_name(axis: Axis, text: str) -> str:
+    """The one name of a device: cuda always has a number, any other kind only from its second device on."""
+    kind, colon, number = text.partition(":")
+    numbered = number.isascii() and number.isdecimal() and len(number) < 5
+    if kind not in DEVICE_KINDS or (colon and not numbered):
+        raise unknown(axis.name, text, (*DEVICE_KINDS, "cuda:0", "all"))
+    index = int(number or 0)
+    return f"{kind}:{index}" if index or kind == "cuda" else kind
+
+
+def _axis(help: str, **entry: Any) -> dict[str, Axis]:  # as the options call it
+    return {"axis": Axis(help, **entry)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One point to measure; None means unstated (published rows) or the framework's own default."""
+
+    workload: str = field(metadata=_axis("what is computed", kind="work", plugins="workloads", in_every_id=True))
+    version: int = 1
+    framework: str = field(default="torch", metadata=_axis(
+        "torch, or fake for the fake framework", plugins="frameworks", own_process=True, in_every_id=True))  # fmt: skip
+    device: str = field(default="cpu", metadata=_axis(
+        "cpu, mps, cuda:0, xpu, gpu (the accelerator), all", read=device_name, in_every_id=True))  # fmt: skip
+    mode: Mode | None = field(default="train", metadata=_axis(
+        "train, infer", kind="work", values=get_args(Mode), words={"training": "train", "inference": "infer"},
+        planned=get_args(Mode), in_every_id=True))  # fmt: skip
+    precision: Precision | None = field(default="fp32", metadata=_axis(
+        ", ".join(PRECISIONS), values=PRECISIONS, in_every_id=True))  # fmt: skip
+    batch: int | None = field(default=None, metadata=_axis(
+        "items per step", kind="size", read=whole_number, prefix="b",
+        aliases=("batch-size", "batch_size")))  # fmt: skip
+    seq: int | None = field(default=None, metadata=_axis(
+        "tokens per item", kind="size", read=whole_number, prefix="s", aliases=("seq-len", "sequence_length"),
+        smallest=8))  # fmt: skip
+    placement: Placement | None = field(default="device", metadata=_axis(
+        "device, host (copied in each step), roundtrip (and back), loader", values=get_args(Placement),
+        in_every_id=True))  # fmt: skip
+    ranks: int | None = field(default=1, metadata=_axis(
+        "processes that train together", read=whole_number, prefix="r", older_prefixes=("w",), aliases=("workers",),
+        own_process=True))  # fmt: skip
+    compile: bool = field(default=False, metadata=_axis(
+        "yes, no: compile the model first", read=yes_or_no, prefix="compile"))  # fmt: skip
+    threads: int | None = field(default=None, metadata=_axis(
+        "CPU threads of the framework", read=whole_number, prefix="t", own_process=True))  # fmt: skip
+
+    @property
+    def id(self) -> str:
+        """The readable id, such as bert-base/train/torch/mps/fp32/b16/s128/host."""
+        parts = [axis.id_part(getattr(self, axis.name)) for axis in _IN_ID]
+        if self.version != 1:
+            parts[0] += f"@{self.version}"
+        return "/".join(filter(None, parts))
+
+
+AXES: tuple[Axis, ...] = tuple(
+    replace(entry.metadata["axis"], name=entry.name, default=entry.default, optional="None" in str(entry.type),
+            planned=entry.metadata["axis"].planned or (entry.default,))
+    for entry in fields(Case) if "axis" in entry.metadata
+)  # fmt: skip
+_IN_ID = sorted(AXES, key=lambda axis: axis.kind != "work")
+AXIS: dict[str, Axis] = {name: axis for axis in AXES for name in (axis.name, *axis.aliases)}
+NAMES = tuple(axis.name for axis in AXES)
+SIZES = tuple(axis.name for axis in AXES if axis.kind == "size")
+WORK = tuple(axis.name for axis in AXES if axis.kind != "way")  # what is computed, and how much of it
+WAYS = tuple(axis.name for axis in AXES if axis.kind == "way")
+
+
+def axis_named(word: str, columns: tuple[str, ...] = ()) -> str:
+    """The axis a user means by a word; `columns` are further words that are possible here."""
+    if word in columns:
+        return word
+    if word not in AXIS:
+        raise unknown("axis", word, (*columns, *NAMES))
+    return AXIS[word].name
+
+
+def unstated(workload: str, framework: str) -> Case:
+    """A case of which nothing else is said: how it is computed is its own affair."""
+    nothing: dict[str, Any] = {axis.name: None for axis in AXES if axis.optional}
+    return Case(workload, framework=framework, **nothing)
