@@ -66,7 +66,8 @@ def _record(row: dict[str, str], provenance: Provenance) -> Record:
         raise BadRecord(f"status '{row['status']}' is not one of {', '.join(get_args(Status))}")
     if row["unit"] not in get_args(Unit):
         raise BadRecord(f"unit '{row['unit']}' is not one of {', '.join(get_args(Unit))}")
-    steps = AXIS["batch"].parse(row["steps"]) if row["steps"] not in ("", "0") else None
+    no_steps = row["steps"] == "" or (row["steps"] == "0" and not row["value"])  # as of a case that failed
+    steps = None if no_steps else AXIS["batch"].parse(row["steps"])
     date = row["published"]
     created = f"{date}-01T00:00:00Z" if len(date) == 7 else date
     record = Record(
