@@ -11,10 +11,10 @@ import torch
 
 from mldyno import plugins
 from mldyno.frameworks import Framework, Unsupported
+from mldyno.recipes import Recipe
 from mldyno.records import Case
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks
-from mldyno.workloads import Recipe
 
 NAMES = plugins.names("frameworks")
 KNOWN = 0.02  # s that the known-long step takes
@@ -98,7 +98,7 @@ def test_torch_runs_the_step_that_a_plain_loop_would(mode: Any, placement: Any) 
     assert changed == (mode == "train")
     assert program.network.training == (mode == "train")
     assert program.output is None  # it would leave holes in the heap, and take the next one out of the cache
-    assert program.seen_device() == "cpu"
+    assert program.actual_device() == "cpu"
     assert program.disagreement() is None
 
 

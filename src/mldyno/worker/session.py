@@ -120,7 +120,7 @@ class CaseSession:
             "block_steps": self.blocks.size,
             "overhead_share": self.blocks.overhead() / max(1.0, self.blocks.size * warm.values[-1]),
             "drained_share": drains[0] / max(1, drains[1]) if drains else None,
-            "device_seen": self.program.seen_device(),
+            "device_seen": self.program.actual_device(),
             "events_share": self._events_share(),
             "translated": translated(),
         }
@@ -158,8 +158,12 @@ class CaseSession:
         self.first_counters = self.program.steady_counters()
 
     def _check_device(self) -> None:
-        seen = self.program.seen_device()
-        if seen not in (self.case.device, f"{self.case.device}:0", self.case.device.removesuffix(":0")):
+        seen = self.program.actual_device()
+        if seen is not None and seen not in (
+            self.case.device,
+            f"{self.case.device}:0",
+            self.case.device.removesuffix(":0"),
+        ):
             raise Wrong(f"the case asks for {self.case.device}, the tensors lie on {seen}")
 
     def _check_precision(self) -> None:
@@ -210,7 +214,7 @@ class CaseSession:
     def _set_up_reference_kernel(self) -> None:
         """A fixed product, run between the steps: what slows it down slows them down too."""
         try:
-            self.reference_kernel = Blocks(self.framework.product(self.case, REFERENCE_SIZE), self.clock)
+            self.reference_kernel = Blocks(self.framework.matmul(self.case, REFERENCE_SIZE), self.clock)
         except Unsupported:
             return
         self.reference_kernel.time(8)
