@@ -24,6 +24,7 @@ from mldyno.timing.rounds import rounds
 from mldyno.timing.stretch import stretch
 from mldyno.timing.warmup import warm_up
 from mldyno.worker import commands, peaks
+from mldyno.worker.unchecked import unchecked
 from mldyno.worker.windows import Windows
 
 LONG = 5.0  # s: a step of this length is not run once more just to count its kernels
@@ -269,6 +270,7 @@ class CaseSession:
             self.facts |= self.program.counts()
         self._check_device()  # after a step was counted, which shows where its products ran
         self.facts |= dict(self.program.facts)
+        self.facts |= unchecked(self.case, self.framework, self.program, self.facts, checks)
         return {"series": [vars(one) for one in series], "checks": checks, "facts": self.facts}
 
     def _check_plausible(self) -> None:
@@ -277,7 +279,8 @@ class CaseSession:
         if not flops or not self.values or self.framework.clock is not None:
             return
         rate = flops / max(1e-12, median(self.values))
-        self.facts["peak_flops"], too_fast = peaks.exceeded(self.framework, self.case, self.clock, rate)
+        peak, too_fast = peaks.exceeded(self.framework, self.case, self.clock, rate)
+        self.facts["peak_flops"] = peak or None  # None where the framework has no matmul
         if too_fast:
             reached = f"{rate / 1e9:,.4g} GFLOP/s are more than the {self.facts['peak_flops'] / 1e9:,.4g}"
             raise Wrong(f"{reached} that this device reaches in plain matrix products: work was left out")
