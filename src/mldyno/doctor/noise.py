@@ -14,8 +14,7 @@ from mldyno.analysis.noise import judge
 from mldyno.analysis.symptoms import Noise
 from mldyno.meters.contention import Contention
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks, Steps
-from mldyno.timing.stretch import stretch
+from mldyno.timing.blocks import Blocks, Steps, stretch
 from mldyno.worker.windows import Windows
 
 CHUNK = bytes(range(256)) * 256  # 64 KiB: less than 1 ms on any machine, and it stays in the core's own cache

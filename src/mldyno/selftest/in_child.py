@@ -20,9 +20,8 @@ from mldyno.frameworks import Framework, Kernel
 from mldyno.records import Case
 from mldyno.stats.intervals import batches, median, paired
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks
+from mldyno.timing.blocks import Blocks, stretch
 from mldyno.timing.rounds import rounds
-from mldyno.timing.stretch import stretch
 from mldyno.worker.session import PIECE, REFERENCE_BLOCKS, REFERENCE_SIZE, Reporter, open_case
 
 CASE = Case("mlp", mode="infer", threads=1)

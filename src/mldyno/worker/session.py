@@ -18,10 +18,9 @@ from mldyno.frameworks import Framework, Program, Unsupported
 from mldyno.records import Case, Series
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks
+from mldyno.timing.blocks import Blocks, stretch
 from mldyno.timing.phases import time_phases
 from mldyno.timing.rounds import rounds
-from mldyno.timing.stretch import stretch
 from mldyno.timing.warmup import warm_up
 from mldyno.worker import commands, peaks
 from mldyno.worker.unchecked import unchecked
