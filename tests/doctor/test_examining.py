@@ -106,9 +106,9 @@ def test_after_an_error_that_spoils_the_process_a_fresh_one_goes_on(monkeypatch:
         broken = broken or feature == "fp64"
         if broken:
             raise RuntimeError("device-side assert triggered")
-        return FRAMEWORK.__class__().examine(feature, device)
+        return FRAMEWORK.__class__().try_feature(feature, device)
 
-    monkeypatch.setattr(FRAMEWORK, "examine", spoiling)
+    monkeypatch.setattr(FRAMEWORK, "try_feature", spoiling)
     assert examine.examine("fake", "gpu", "fp16")["fit"] is True
     spoiled = examine.examine("fake", "gpu", "fp64")
     assert (spoiled["result"], spoiled["fit"]) == ("unsupported", False)

@@ -1,9 +1,11 @@
-"""A command of the user's is timed whole, in the same records and comparisons as everything else."""
+"""A user's command is timed end to end, in the same records and comparisons as everything else."""
 
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +15,51 @@ from click.testing import CliRunner
 from mldyno import api
 from mldyno.cli import cli
 from mldyno.errors import UsageError
+from mldyno.frameworks import command
+from mldyno.frameworks.fake import CLOCK
+from mldyno.records import Machine, Series, seal
+from mldyno.runner.warnings import Seen, of_measurement
 from mldyno.store import Store
+from mldyno.timing.stopping import Stopping
+from mldyno.worker.session import open_case
 
 
 def run(store: Store, *words: str, **settings: Any) -> api.Results:
     return api.run_plan(api.command_plan(words, {"budget": 0.5, **settings}), store)
 
 
-def test_its_first_run_is_apart_and_every_run_is_a_process(store: Store, tmp_path: Path) -> None:
-    slow_once = f"test -e {tmp_path}/seen || sleep 0.4; touch {tmp_path}/seen; sleep 0.1"
-    (outcome,) = run(store, "sh", "-c", slow_once, steps=6).outcomes
-    cold, warm = outcome.figure("first_step"), outcome.figure("step")
-    assert cold is not None
+def timed(store: Store, words: str, *seconds: float) -> None:
+    """A record of that command whose runs took exactly so long."""
+    (record,) = run(Store(store.path.with_name("real.sqlite")), *shlex.split(words), steps=2).records
+    others = tuple(series for series in record.series if (series.metric, series.stage) != ("step_time", "steady"))
+    exact = Series("step_time", "s", seconds)
+    facts = {**record.facts, "steps": len(seconds)}
+    store.append([seal(replace(record, series=(*others, exact), facts=facts))])
+
+
+def test_its_first_run_is_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = iter([0.5])  # the first finds nothing cached
+
+    def call(words: list[str], **streams: Any) -> int:
+        CLOCK.work(next(lengths, 0.1), 0.0)
+        return 0
+
+    monkeypatch.setattr(subprocess, "call", call)
+    monkeypatch.setattr(command.FRAMEWORK, "clock", CLOCK)
+    case = open_case({"workload": "slow once", "framework": "command"}, None, ["slow-once"])
+    ready = case.warm_up(0.5, lambda step: None)
+    assert ready["facts"]["first_step"] == pytest.approx(0.5, abs=1e-6)
+    (steady,) = case.turn(0.0, 6, lambda step: None)["series"]
+    assert steady["values"] == pytest.approx([0.1] * 6, abs=1e-6)
+
+
+def test_every_run_is_a_process(store: Store, tmp_path: Path) -> None:
+    (outcome,) = run(store, "sh", "-c", f"echo $$ >> {tmp_path}/processes; sleep 0.01", steps=6).outcomes
+    warm = outcome.figure("step")
     assert warm is not None
-    assert cold.value > 0.5
-    assert warm.value == pytest.approx(0.1, rel=0.4)
     assert warm.processes == 6
+    processes = (tmp_path / "processes").read_text().split()
+    assert len(processes) == len(set(processes)) >= 7  # the first run is one more
 
 
 def test_a_command_that_fails_is_a_record_with_its_last_words(store: Store) -> None:
@@ -47,23 +78,31 @@ def test_a_command_that_hangs_ends_with_its_time(store: Store) -> None:
 
 
 def test_two_commands_can_be_compared_by_their_words(store: Store) -> None:
-    for length in ("0.02", "0.2"):
-        run(store, "sleep", length, steps=5)
-    (found,) = api.compare("sleep 0.2", "sleep 0.02", store=store)
-    assert found.ratio > 3
+    timed(store, "sleep 0", *[0.020, 0.021, 0.019, 0.020, 0.020])
+    timed(store, "sleep 0.0", *[0.200, 0.201, 0.199, 0.200, 0.200])
+    (found,) = api.compare("sleep 0.0", "sleep 0", store=store)
+    assert found.ratio == pytest.approx(10, rel=0.02)
     assert "faster" in found.verdict
 
 
 def test_what_helps_two_commands_that_can_not_be_told_apart_is_more_runs(store: Store) -> None:
-    for same in ("sleep 0.05", "sleep  0.05"):
-        run(store, "sh", "-c", same, steps=2)
-    (found,) = api.compare("sh -c 'sleep 0.05'", "sh -c 'sleep  0.05'", store=store)
+    timed(store, "sh -c 'sleep 0'", 0.050, 0.054)
+    timed(store, "sh -c 'sleep  0'", 0.051, 0.053)
+    (found,) = api.compare("sh -c 'sleep 0'", "sh -c 'sleep  0'", store=store)
     assert (found.verdict, found.advice) == ("inconclusive", "more --steps of each would tell")
 
 
 def test_a_process_that_waits_for_its_command_is_not_called_contended(store: Store) -> None:
-    (record,) = run(store, "sleep", "0.8", steps=2).records  # long beside what a start may wait for
-    assert "contended" not in [warning.code for warning in record.warnings]
+    """Whatever share of its own few moments it waited for a core: those of the command are not seen."""
+    (record,) = run(store, "true", steps=2).records
+    waited = {"window_time": 0.8, "cpu_time": 0.001, "run_delay": 0.5}
+    series = [Series(name, "s", (value,), stage="window") for name, value in waited.items()]
+    quiet = Machine("m", cores=4)
+    warnings = of_measurement(Seen(record.case, series, dict(record.facts), quiet, None, Stopping(), 0.01))
+    assert "contended" not in [warning.code for warning in warnings]
+    own = {name: value for name, value in record.facts.items() if name != "end_to_end"}
+    warnings = of_measurement(Seen(record.case, series, own, quiet, None, Stopping(), 0.01))
+    assert "contended" in [warning.code for warning in warnings]
 
 
 def test_its_peak_memory_is_that_of_its_processes(store: Store) -> None:

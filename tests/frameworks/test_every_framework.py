@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import subprocess
 from types import ModuleType
 from typing import Any
 
@@ -11,17 +11,17 @@ import torch
 
 from mldyno import plugins
 from mldyno.frameworks import Framework, Unsupported
+from mldyno.frameworks.fake import CLOCK
+from mldyno.recipes import Recipe
 from mldyno.records import Case
-from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks
-from mldyno.workloads import Recipe
 
 NAMES = plugins.names("frameworks")
 KNOWN = 0.02  # s that the known-long step takes
 
 
 def sleeper(module: ModuleType, case: Case) -> Recipe:
-    """A torch model whose forward pass takes a known time."""
+    """A torch model whose forward pass takes a known time of the fake clock."""
 
     class Sleeper(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -29,9 +29,7 @@ def sleeper(module: ModuleType, case: Case) -> Recipe:
             self.weight = torch.nn.Parameter(torch.ones(1))
 
         def forward(self, x: Any) -> Any:
-            ends = time.perf_counter() + KNOWN
-            while time.perf_counter() < ends:
-                pass
+            CLOCK.work(KNOWN, 0.0)
             return x * self.weight
 
     return Recipe(Sleeper(), lambda: (torch.rand(2), torch.rand(2)), torch.nn.functional.mse_loss, torch.optim.SGD)
@@ -43,25 +41,25 @@ def started(name: str) -> Framework:
     return framework
 
 
-def sleeping() -> list[str]:
-    """A command that takes a known time, long enough to hide the start of its process."""
-    return ["sleep", str(50 * KNOWN)]
+def fake_call(words: list[str], **streams: Any) -> int:
+    """A command that takes a known time of the fake clock."""
+    assert words == ["known-long"]
+    CLOCK.work(KNOWN, 0.0)
+    return 0
 
 
-# The step whose time is known: how it is built, how many times KNOWN it takes, how often it is timed.
-STEPS: dict[str, tuple[Any, int, int]] = {"command": (sleeping, 50, 3)}
+# How the step whose time is known is built, where that is not a model in PyTorch.
+STEPS: dict[str, Any] = {"command": lambda: ["known-long"]}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_known_long_step_is_timed_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLDYNO_FAKE", f'[{{"step": {KNOWN}}}]')
-    build, times, tries = STEPS.get(name, (sleeper, 1, 40))
-    framework = started(name)
-    program = framework.open(Case("mlp", framework=name, mode="infer", batch=2), build)
-    blocks = Blocks(program, framework.clock or clock.now)
-    blocks.time(1)
-    shortest = min(blocks.time(1) for _ in range(tries)) / 1e9  # the quietest: others may want the core
-    assert shortest == pytest.approx(times * KNOWN, rel=0.02)
+    monkeypatch.setenv("MLDYNO_FAKE", f'[{{"step": {KNOWN}, "slow": [0, 1.0]}}]')
+    monkeypatch.setattr(subprocess, "call", fake_call)
+    program = started(name).open(Case("mlp", framework=name, mode="infer", batch=2), STEPS.get(name, sleeper))
+    blocks = Blocks(program, CLOCK)
+    for steps in (1, 7):
+        assert blocks.time(steps) / 1e9 == pytest.approx(steps * KNOWN, abs=1e-7)  # two looks at the clock
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,7 +81,7 @@ def test_errors_are_told_apart(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_device_that_is_not_here_is_unsupported_and_never_replaced(name: str) -> None:
     with pytest.raises(Unsupported, match="xpu"):
-        started(name).open(Case("mlp", framework=name, device="xpu", batch=2), STEPS.get(name, (sleeper,))[0])
+        started(name).open(Case("mlp", framework=name, device="xpu", batch=2), STEPS.get(name, sleeper))
 
 
 @pytest.mark.parametrize("placement", ["device", "host", "roundtrip"])
@@ -98,7 +96,7 @@ def test_torch_runs_the_step_that_a_plain_loop_would(mode: Any, placement: Any) 
     assert changed == (mode == "train")
     assert program.network.training == (mode == "train")
     assert program.output is None  # it would leave holes in the heap, and take the next one out of the cache
-    assert program.seen_device() == "cpu"
+    assert program.actual_device() == "cpu"
     assert program.disagreement() is None
 
 

@@ -10,7 +10,7 @@ import torch
 
 from mldyno.axes import AXIS
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._torch_devices import found
+from mldyno.frameworks._torch_devices import list_devices
 from mldyno.frameworks.torch import Torch
 from mldyno.records import Device, Fact
 
@@ -37,11 +37,11 @@ def knowing(**properties: Any) -> Any:
 
 
 def test_without_an_accelerator_there_is_the_cpu_which_pytorch_has_no_name_for() -> None:
-    assert found(torch_with("cuda", 0, None)) == [Device("cpu", "torch")]
+    assert list_devices(torch_with("cuda", 0, None)) == [Device("cpu", "torch")]
 
 
 def test_a_card_of_nvidias_tells_what_pytorch_knows_of_it_in_si_units() -> None:
-    _, first, second = found(torch_with("cuda", 2, knowing(**T4)))
+    _, first, second = list_devices(torch_with("cuda", 2, knowing(**T4)))
     facts: dict[str, Fact] = {
         "compute_capability": "7.5", "multiprocessors": 40, "clock": 1.59e9, "memory_clock": 5.001e9,
         "uuid": str(T4["uuid"]),
@@ -52,24 +52,27 @@ def test_a_card_of_nvidias_tells_what_pytorch_knows_of_it_in_si_units() -> None:
 
 def test_what_a_version_of_pytorch_does_not_tell_is_left_out() -> None:
     few = {name: value for name, value in T4.items() if name not in ("uuid", "clock_rate")} | {"memory_clock_rate": 0}
-    assert found(torch_with("cuda", 1, knowing(**few)))[1].facts == {"compute_capability": "7.5", "multiprocessors": 40}
+    assert list_devices(torch_with("cuda", 1, knowing(**few)))[1].facts == {
+        "compute_capability": "7.5",
+        "multiprocessors": 40,
+    }
 
 
 def test_a_card_of_amds_is_called_cuda_but_has_no_facts_of_nvidias() -> None:
-    device = found(torch_with("cuda", 1, knowing(**T4 | {"name": "AMD Instinct MI300X"}), hip="6.2"))[1]
+    device = list_devices(torch_with("cuda", 1, knowing(**T4 | {"name": "AMD Instinct MI300X"}), hip="6.2"))[1]
     assert (device.name, device.title, device.facts) == ("cuda:0", "AMD Instinct MI300X", {})
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_first_of_intels_gpus_has_the_same_name_however_many_there_are(count: int) -> None:
-    devices = found(torch_with("xpu", count, knowing(**ARC)))[1:]
+    devices = list_devices(torch_with("xpu", count, knowing(**ARC)))[1:]
     assert [device.name for device in devices] == ["xpu", "xpu:1"][:count]
     assert devices[0].facts == {"driver": "1.6.33578+15", "compute_units": 512, "pci_product": "0x56a0"}
 
 
 def test_metal_names_no_device_but_says_how_much_memory_it_recommends() -> None:
     metal = SimpleNamespace(recommended_max_memory=lambda: 103_079_215_104)
-    assert found(torch_with("mps", 1, metal))[1:] == [Device("mps", "torch", memory=103_079_215_104)]
+    assert list_devices(torch_with("mps", 1, metal))[1:] == [Device("mps", "torch", memory=103_079_215_104)]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, AssertionError])
@@ -77,8 +80,10 @@ def test_a_device_that_can_not_be_asked_is_still_named(error: type[Exception]) -
     def lost(index: int) -> Any:
         raise error("the driver has lost it")
 
-    assert found(torch_with("cuda", 1, SimpleNamespace(get_device_properties=lost)))[1:] == [Device("cuda:0", "torch")]
-    assert found(torch_with("odd", 1, None))[1:] == [Device("odd", "torch")]
+    assert list_devices(torch_with("cuda", 1, SimpleNamespace(get_device_properties=lost)))[1:] == [
+        Device("cuda:0", "torch")
+    ]
+    assert list_devices(torch_with("odd", 1, None))[1:] == [Device("odd", "torch")]
 
 
 @pytest.mark.parametrize("name", ["cpu", "cuda:0", "cuda:1", "xpu", "xpu:1", "mps"])

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._torch_features import FEATURES, examine, support
+from mldyno.frameworks._torch_features import FEATURES, support, try_feature
 
 # Warnings as PyTorch's sources have them, for MPS and for XPU.
 MPS = "The operator '{}' is not currently supported on the MPS backend and will fall back to run on the CPU. This may …"
@@ -42,7 +42,7 @@ def saying(*words: str) -> Any:
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp64", "complex64", "int8"])
 def test_a_type_is_as_far_off_as_it_must_be_and_no_further(name: str) -> None:
-    trial = examine(torch, name, "cpu")
+    trial = try_feature(torch, name, "cpu")
     assert trial.error <= trial.tolerance
     assert trial.fallback == ""
     least = {"fp16": 1e-5, "bf16": 1e-4}.get(name, 0.0)  # less would mean that it was not computed in that type
@@ -51,38 +51,38 @@ def test_a_type_is_as_far_off_as_it_must_be_and_no_further(name: str) -> None:
 
 def test_a_device_that_computes_in_less_than_fp64_is_seen_by_its_numbers(altered: Any) -> None:
     altered("fp64", compute=lambda torch, a, b: ((a.float() @ b.float()).double(),), plain=FEATURES["fp64"].compute)
-    trial = examine(torch, "fp64", "cpu")
+    trial = try_feature(torch, "fp64", "cpu")
     assert trial.error > trial.tolerance
 
 
 def test_what_is_not_a_number_is_infinitely_far_off(altered: Any) -> None:
     altered("fp32", compute=lambda torch, a, b: (a @ b * float("nan"),), plain=FEATURES["fp32"].compute)
-    assert examine(torch, "fp32", "cpu").error == float("inf")
+    assert try_feature(torch, "fp32", "cpu").error == float("inf")
 
 
 def test_operators_that_fall_back_are_named_each_once(altered: Any) -> None:
     words = (MPS.format("aten::linalg_svd"), MPS.format("aten::x"), MPS.format("aten::x"), "ha")
     altered("svd", compute=saying(*words), plain=FEATURES["fp32"].compute)
-    assert examine(torch, "svd", "cpu").fallback == "aten::linalg_svd, aten::x"
+    assert try_feature(torch, "svd", "cpu").fallback == "aten::linalg_svd, aten::x"
 
 
 def test_a_fall_back_without_a_name_is_told_too(altered: Any) -> None:
     altered("qr", compute=saying(XPU), plain=FEATURES["fp32"].compute)
-    assert examine(torch, "qr", "cpu").fallback == "an operator that is not named"
+    assert try_feature(torch, "qr", "cpu").fallback == "an operator that is not named"
 
 
 def test_a_result_that_lies_elsewhere_is_a_fall_back(altered: Any) -> None:
     truth = FEATURES["fp32"].draw(torch, torch.float32)
     altered("fp32", compute=lambda torch, a, b: (truth[0] @ truth[1],), plain=lambda torch, a, b: (a @ b,))
-    assert examine(torch, "fp32", "meta").fallback == "the result lies on cpu"
+    assert try_feature(torch, "fp32", "meta").fallback == "the result lies on cpu"
 
 
 @pytest.mark.parametrize("name", ["autocast-fp16", "autocast-bf16"])
 def test_autocast_that_does_nothing_is_seen_by_what_was_computed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert examine(torch, name, "cpu").error > 0
+    assert try_feature(torch, name, "cpu").error > 0
     monkeypatch.setattr(torch, "autocast", lambda *arguments, **options: nullcontext())
-    with pytest.raises(Unsupported, match=r"under autocast the product was computed in torch\.float32"):
-        examine(torch, name, "cpu")
+    with pytest.raises(Unsupported, match=r"under autocast the matmul was computed in torch\.float32"):
+        try_feature(torch, name, "cpu")
 
 
 def test_what_the_framework_says_of_it_is_part_of_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,16 +92,16 @@ def test_what_the_framework_says_of_it_is_part_of_the_reason(monkeypatch: pytest
 
     monkeypatch.setattr(torch, "autocast", disabled)
     with pytest.raises(Unsupported, match=r"torch says: the target dtype is not supported. Disabling autocast\.$"):
-        examine(torch, "autocast-fp16", "cpu")
+        try_feature(torch, "autocast-fp16", "cpu")
 
 
 def test_a_compiler_that_compiles_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     real = torch.compile
     monkeypatch.setattr(torch, "compile", partial(real, backend="eager"))
-    assert examine(torch, "compile", "cpu").error <= 1e-4
+    assert try_feature(torch, "compile", "cpu").error <= 1e-4
     monkeypatch.setattr(torch, "compile", lambda function: function)
     with pytest.raises(Unsupported, match="without compiling anything"):
-        examine(torch, "compile", "cpu")
+        try_feature(torch, "compile", "cpu")
 
 
 def test_a_build_says_what_it_is_for() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mldyno import plugins
-from mldyno.frameworks._torch_places import seen, work_watched
+from mldyno.frameworks._torch_places import actual_device, watch_compute
 from mldyno.records import Case
 
 CPU = torch.device("cpu")
@@ -38,39 +38,39 @@ def test_what_lies_on_one_device_is_seen_there_and_step_counters_do_not_matter()
     optimiser = adam(network)
     for state in optimiser.state.values():
         state["step"] = state["step"].to("meta")
-    assert seen(network, optimiser, BATCH, CPU) == "cpu"
-    assert seen(network, None, BATCH, None) == "cpu"
+    assert actual_device(network, optimiser, BATCH, CPU) == "cpu"
+    assert actual_device(network, None, BATCH, None) == "cpu"
 
 
 def test_every_parameter_and_buffer_counts_not_only_the_first() -> None:
     network = Layered()
     network.last.to("meta")
-    assert seen(network, None, BATCH, None) == "cpu, parameter last.weight on meta"
+    assert actual_device(network, None, BATCH, None) == "cpu, parameter last.weight on meta"
     network = Layered()
     network.mean = network.mean.to("meta")
-    assert seen(network, None, BATCH, None) == "cpu, buffer mean on meta"
+    assert actual_device(network, None, BATCH, None) == "cpu, buffer mean on meta"
 
 
 def test_inputs_targets_and_what_the_optimiser_keeps_count() -> None:
     network = Layered()
-    assert seen(network, None, (BATCH[0].to("meta"), BATCH[1]), None) == "cpu, the inputs on meta"
-    assert seen(network, None, (BATCH[0], BATCH[1].to("meta")), None) == "cpu, the targets on meta"
+    assert actual_device(network, None, (BATCH[0].to("meta"), BATCH[1]), None) == "cpu, the inputs on meta"
+    assert actual_device(network, None, (BATCH[0], BATCH[1].to("meta")), None) == "cpu, the targets on meta"
     optimiser = adam(network)
     kept = optimiser.state[network.last.bias]
     kept["exp_avg_sq"] = kept["exp_avg_sq"].to("meta")
-    assert seen(network, optimiser, BATCH, None) == "cpu, the optimiser's exp_avg_sq on meta"
+    assert actual_device(network, optimiser, BATCH, None) == "cpu, the optimiser's exp_avg_sq on meta"
 
 
 def test_the_output_lies_with_the_rest_or_where_it_was_brought_to() -> None:
     network, other = Layered(), torch.device("meta")
-    assert seen(network, None, BATCH, other) == "cpu, the output on meta"
-    assert seen(network, None, BATCH, other, other) == "cpu"
-    assert seen(network, None, BATCH, CPU, other) == "cpu, the output on cpu"
+    assert actual_device(network, None, BATCH, other) == "cpu, the output on meta"
+    assert actual_device(network, None, BATCH, other, other) == "cpu"
+    assert actual_device(network, None, BATCH, CPU, other) == "cpu, the output on cpu"
 
 
 @pytest.mark.parametrize("kind", ["meta", "cpu"])
 def test_products_are_seen_where_they_run(kind: str) -> None:
-    with work_watched(torch) as ran:
+    with watch_compute(torch) as ran:
         torch.ones(2, 2) + 1
         assert ran == set()
         a = torch.ones(2, 2, device=kind, requires_grad=True)
@@ -90,19 +90,19 @@ def test_a_step_that_multiplies_elsewhere_is_told(monkeypatch: pytest.MonkeyPatc
         return forward(inputs)
 
     monkeypatch.setattr(program.network, "forward", hidden)
-    assert program.seen_device() == "cpu"
+    assert program.actual_device() == "cpu"
     program.counts()
-    assert program.seen_device() == "cpu, products or gradients on meta"
+    assert program.actual_device() == "cpu, matmuls or gradients on meta"
 
 
 def test_gradients_are_seen_where_the_optimiser_finds_them() -> None:
     weight = torch.nn.Parameter(torch.ones(2))
     weight.grad = torch.ones(2)
     optimiser = torch.optim.SGD([weight], lr=0.1)
-    with work_watched(torch) as found:
+    with watch_compute(torch) as found:
         optimiser.step()
     assert found == {"cpu"}
-    with work_watched(torch) as found:
+    with watch_compute(torch) as found:
         optimiser.zero_grad()
         optimiser.step()
     assert found == set()

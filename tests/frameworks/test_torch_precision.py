@@ -12,7 +12,7 @@ import torch
 from mldyno import plugins
 from mldyno.axes import PRECISIONS
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._torch_precision import TOLERANCE, PrecisionPolicy, products
+from mldyno.frameworks._torch_precision import TOLERANCE, PrecisionPolicy, matmul_types
 from mldyno.records import Case
 from mldyno.worker.session import CaseSession, Wrong, failure, open_case
 
@@ -70,7 +70,9 @@ def test_an_autocast_that_does_nothing_is_no_result(precision: str, monkeypatch:
         return lambda work: work
 
     monkeypatch.setattr(torch, "autocast", deaf)
-    with pytest.raises(Wrong, match=f"{precision} did not take effect: of the products of a pass, 4 in float32 ran"):
+    with pytest.raises(
+        Wrong, match=f"{precision} did not take effect: of the matmuls of a forward pass, 4 in float32 ran"
+    ):
         measured(opened("mlp", precision, batch=4))
 
 
@@ -83,8 +85,8 @@ def test_results_that_are_those_of_fp32_to_the_last_bit_are_no_result(monkeypatc
 
 def test_results_too_far_from_fp32_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     case = opened("mlp", "fp16", batch=4)
-    monkeypatch.setattr(PrecisionPolicy, "ready", lambda policy, tensor: tensor)
-    monkeypatch.setattr(PrecisionPolicy, "moved", lambda policy, tensor: torch.ones_like(tensor, dtype=policy.stored))
+    monkeypatch.setattr(PrecisionPolicy, "on_host", lambda policy, tensor: tensor)
+    monkeypatch.setattr(PrecisionPolicy, "to_device", lambda policy, t: torch.ones_like(t, dtype=policy.storage_type))
     with pytest.raises(Wrong, match=r"results differ from fp32 on the CPU by .*; at most 0.02 is allowed in fp16"):
         measured(case)
 
@@ -98,7 +100,7 @@ def test_what_autocast_leaves_in_fp32_is_counted_apart() -> None:
         a @ b
         a @ b
 
-    assert products(torch, work) == {"bfloat16": 1, "float32": 2}
+    assert matmul_types(torch, work) == {"bfloat16": 1, "float32": 2}
 
 
 def test_a_gradient_scaler_that_leaves_steps_out_does_not_make_a_case_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +121,7 @@ def test_tf32_is_on_within_steps_only() -> None:
 
 
 def test_tf32_is_unsupported_off_cuda() -> None:
-    with pytest.raises(Unsupported, match="tf32 is a way in which CUDA multiplies; cpu has none"):
+    with pytest.raises(Unsupported, match="tf32 is a mode of CUDA's matmuls; cpu has none"):
         opened("mlp", "tf32")
 
 
@@ -153,7 +155,7 @@ def test_products_of_the_peak_are_in_the_precision_of_the_case() -> None:
     framework: Any = plugins.framework("torch")
     framework.start()
     for precision, name in TYPES.items():
-        product = framework.product(Case("matmul", precision=precision), 8)  # type: ignore[arg-type]
+        product = framework.matmul(Case("matmul", precision=precision), 8)  # type: ignore[arg-type]
         product.run(1)
         assert str(product.result.dtype) == f"torch.{name}"
 

@@ -11,9 +11,9 @@ import torch
 from mldyno import datasets, plugins
 from mldyno.frameworks import Unsupported
 from mldyno.frameworks._torch_counts import count_operations
+from mldyno.recipes import Phase, Recipe
 from mldyno.records import Case
 from mldyno.worker.session import open_case
-from mldyno.workloads import Phase, Recipe
 
 CPU = torch.device("cpu")
 
@@ -77,7 +77,7 @@ def test_inference_reads_the_held_out_items() -> None:
         shapes.append(tuple(inputs.shape))
         return inputs
 
-    opened.inferred = forward
+    opened.infer = forward
     opened.run(5)  # more batches than there are: it begins anew
     assert shapes == [(16, 1, 28, 28)] * 5
 
@@ -129,7 +129,7 @@ def test_kernels_and_host_reads_are_counted() -> None:
         float(y.sum())  # a third, and a read
 
     found = count_operations(torch, CPU, work)
-    assert (found.kernels, found.reads) == (3, 1)
+    assert (found.kernels, found.host_syncs) == (3, 1)
 
 
 def test_what_an_optimiser_reads_of_its_own_counters_is_no_host_read() -> None:

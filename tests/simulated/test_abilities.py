@@ -157,7 +157,7 @@ def test_every_precision_takes_effect_on_the_device_and_agrees_with_the_cpu(trie
     for name, found in tried["precisions"].items():
         precision, mode = name.split()
         if precision == "tf32":
-            told = ("unsupported", "tf32 is a way in which CUDA multiplies; sim has none")
+            told = ("unsupported", "tf32 is a mode of CUDA's matmuls; sim has none")
             assert (found["status"], found["reason"]) == told
             continue
         assert (found["status"], found["reason"], found["device_seen"]) == ("ok", "", "sim:0"), name
@@ -173,7 +173,7 @@ def test_an_autocast_that_does_nothing_on_the_device_is_no_result(
     precision: str, mode: str, tried: dict[str, Any]
 ) -> None:
     found = tried["precisions_that_fail"][f"deaf {precision} {mode}"]
-    told = f"{precision} did not take effect: of the products of a pass, 4 in float32 ran"
+    told = f"{precision} did not take effect: of the matmuls of a forward pass, 4 in float32 ran"
     assert (found["status"], found["reason"], found["step"]) == ("wrong", told, None)
 
 

@@ -18,5 +18,5 @@ def test_types_that_a_device_lacks_and_autocast_that_does_nothing_are_seen(simul
     assert set(lacking) == {"fp64", "bf16", "autocast-fp16", "autocast-bf16"}
     assert "doesn't support float64" in lacking["fp64"]
     assert lacking["bf16"] == "bfloat16 is not supported on SIM"
-    assert lacking["autocast-fp16"] == "under autocast the product was computed in torch.float32"
+    assert lacking["autocast-fp16"] == "under autocast the matmul was computed in torch.float32"
     assert "Disabling autocast" in lacking["autocast-bf16"]

@@ -9,9 +9,8 @@ import pytest
 
 from mldyno.frameworks.fake import CLOCK, FakeProgram
 from mldyno.records import Case
-from mldyno.timing.blocks import Blocks
+from mldyno.timing.blocks import Blocks, stretch
 from mldyno.timing.rounds import rounds
-from mldyno.timing.stretch import stretch
 
 
 def program(step: float, **rule: Any) -> Blocks:

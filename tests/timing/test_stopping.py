@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 
-from mldyno.timing.stopping import Stopping, relative_half_width
+import pytest
+
+from mldyno.stats.intervals import mean
+from mldyno.timing.stopping import Stopping, _half_width, relative_half_width
 
 
 def noise(count: int, spread: float, phi: float = 0.0) -> list[float]:
@@ -52,7 +56,9 @@ def test_a_series_of_few_correlation_times_counts_as_less_well_known_than_it_loo
 
 
 def test_the_first_two_thirds_must_have_agreed_already() -> None:
-    wild_then_quiet = noise(600, 0.3) + [1.0] * 300
-    assert (relative_half_width(wild_then_quiet) or 0) >= (2 / 3) ** 0.5 * (
-        relative_half_width(noise(600, 0.3)) or 9
-    ) / 1.5
+    wild = noise(600, 0.3)
+    values = wild + [1.0] * 300
+    rule = Stopping(target=0.026)
+    assert rule.enough(_half_width(values) / mean(values), elapsed=1.0, done=900)  # taken together they would be enough
+    assert relative_half_width(values) == pytest.approx(math.sqrt(2 / 3) * _half_width(wild) / mean(values))
+    assert not rule.enough(relative_half_width(values), elapsed=1.0, done=900)

@@ -78,10 +78,10 @@ def test_a_suspicion_is_looked_into_before_it_is_a_verdict(monkeypatch: pytest.M
 
 def test_where_there_is_no_room_for_larger_products_the_smaller_ones_tell() -> None:
     class Cramped(Fake):
-        def product(self, case: Case, size: int, layout: str | None = None) -> Any:
+        def matmul(self, case: Case, size: int, layout: str | None = None) -> Any:
             if size > 512:
                 raise MemoryError("no room")
-            return super().product(case, size, layout)
+            return super().matmul(case, size, layout)
 
     assert peaks.measure(Cramped(), CASE, CLOCK, 0.1) == pytest.approx(2 * 512**3 / 2e-5, rel=0.01)
 
@@ -96,8 +96,8 @@ def test_threads_that_get_in_each_others_way_do_not_lower_the_peak() -> None:
         def limit_threads(self, threads: int) -> None:
             self.used = threads
 
-        def product(self, case: Case, size: int, layout: str | None = None) -> Any:
-            made = super().product(case, size, layout)
+        def matmul(self, case: Case, size: int, layout: str | None = None) -> Any:
+            made = super().matmul(case, size, layout)
             made.work /= 1 if self.used == 1 else 100
             return made
 

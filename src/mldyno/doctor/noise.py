@@ -16,8 +16,7 @@ from mldyno.axes import unstated
 from mldyno.meters.contention import Contention
 from mldyno.records import Device
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks, Steps
-from mldyno.timing.stretch import stretch
+from mldyno.timing.blocks import Blocks, Steps, stretch
 from mldyno.worker.windows import Windows
 
 CHUNK = bytes(range(256)) * 256  # 64 KiB: less than 1 ms on any machine, and it stays in the core's own cache

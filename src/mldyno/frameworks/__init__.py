@@ -3,11 +3,16 @@
 The docstring of a file begins with what it is, and names the package it needs in a line of its own
 ("Requires: torch"), so that a list can be shown without importing it.
 Rules: only a framework's own file imports it, and only inside `start`. A framework issues steps and
-waits for the device when told; it never takes time and never decides when to wait.
+waits for the device when asked; it never takes time and never decides when to wait.
+
+The core is what is abstract here, eight members: `start`, `versions`, `devices`, `build_program` of a framework, and
+`run`, `synchronize`, `losses`, `disagreement` of a program. All else has a default. What a default can't check, the
+record names as not checked.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,7 +37,7 @@ class Trial:
 
 
 class Kernel(Protocol):
-    """A fixed phase of work on a device, against which other work is held."""
+    """Fixed work on a device, against which other work is held."""
 
     work: float
     """What one step does: floating-point operations, or bytes that it moves."""
@@ -44,124 +49,211 @@ class Kernel(Protocol):
         """Wait until the device has done them."""
 
 
-class Program(Protocol):
+class Program(ABC):
     """One case, built and placed on its device."""
 
-    params: int | None
-    """Parameters of the model; None where nothing is really built."""
+    # -- the core ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def run(self, steps: int) -> None:
+        """Issue that many steps; may return before the device has done them."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until the device has done all that was issued."""
+
+    @abstractmethod
+    def losses(self) -> Mapping[str, float] | None:
+        """Training: what must fall, by name, such as the loss on one fixed batch; None in inference."""
+
+    @abstractmethod
+    def disagreement(self) -> tuple[float, float] | None:
+        """Relative error against the CPU in fp32 and the tolerance; None where the case is that itself."""
+
+    # -- optional: more checks ---------------------------------------------------------------------
+
+    params: int | None = None
+    """Parameters of the model; None where they are not counted."""
+
+    def first_losses(self) -> Mapping[str, float] | None:
+        """The losses as they were in the first step or right after it; asked once, after that step."""
+        return self.losses()
+
+    def check_step(self) -> None:
+        """Training: one step that brings the losses down."""
+        self.run(1)
+
+    def precision_flaw(self) -> str | None:
+        """Why the case's precision did not take effect, in words; empty where it did, None where it is not checked.
+
+        Raises Unsupported where the case has nothing that a precision changes.
+        """
+        return None
+
+    def actual_device(self) -> str | None:
+        """The device that all of it really lies on, or words that name two; None where it is not checked."""
+        return None
+
+    # -- optional: what else can be seen -----------------------------------------------------------
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What else has come up that a record should tell, such as the accuracy after an epoch."""
+        """What else a record should hold, such as the accuracy after an epoch; read when built, and at the end."""
+        return {}
 
     @property
     def phases(self) -> Mapping[str, int]:
         """What can be timed apart from the step, in this order, and the items in it."""
-
-    def run(self, steps: int) -> None:
-        """Issue that many steps; may return before the device has done them."""
-
-    def synchronize(self) -> None:
-        """Wait until the device has done all that was issued."""
-
-    def device_time(self, steps: int) -> float | None:
-        """Time in s of that many steps by the device's own events; None where it has none."""
-
-    def steady_counters(self) -> tuple[int, ...]:
-        """Counters that stand still in the steady state: graphs compiled, device memory reserved."""
+        return {}
 
     def run_phase(self, name: str) -> None:
         """Issue one of the phases."""
+        raise KeyError(name)
 
-    def counts(self) -> dict[str, int]:
-        """Kernels, device-to-host syncs and bytes moved of a step, which is run once more; empty where not known."""
+    def steady_counters(self) -> tuple[int, ...]:
+        """Counters that stand still in the steady state: graphs compiled, device memory reserved."""
+        return ()
 
-    def first_losses(self) -> Mapping[str, float] | None:
-        """Training: what must fall by name, as it was in the first step or right after it; None in inference."""
-
-    def losses(self) -> Mapping[str, float] | None:
-        """Training: the same now, such as the loss on one fixed batch; None in inference."""
-
-    def check_step(self) -> None:
-        """Training: one step that brings these down."""
-
-    def precision_flaw(self) -> str:
-        """Why the case's precision did not take effect, in words; empty where it did.
-
-        Raises Unsupported where the case has nothing that a precision changes.
-        """
-
-    def disagreement(self) -> tuple[float, float] | None:
-        """Relative error against the CPU in fp32 and the tolerance; None where the case is that itself."""
+    def device_time(self, steps: int) -> float | None:
+        """Time in s of that many steps by the device's own events; None where it has none."""
+        return None
 
     def device_peak(self) -> int | None:
         """Peak memory on the device in B; None on the CPU or where it is not counted."""
+        return None
 
-    def seen_device(self) -> str:
-        """The device that all of it really lies on; words that name two, where something lies elsewhere."""
+    def counts(self) -> dict[str, int]:
+        """Kernels, device-to-host syncs and bytes moved of a step, which is run once more; empty where not known."""
+        return {}
 
 
-class Framework(Protocol):
+class Framework(ABC):
     """One way to compute."""
 
     name: str
-    clock: Callable[[], int] | None
-    """A clock of its own in ns, only where time itself is simulated."""
-    features: Mapping[str, float]
-    """What can be tried on a device, the plainest first, and how long each may take in s."""
-    fallback: Mapping[str, str]
-    """Settings of the environment that let the CPU do what a device can't."""
+    """That of its file, with dashes for underscores."""
 
+    def __init_subclass__(cls) -> None:
+        if not hasattr(cls, "name"):
+            cls.name = cls.__module__.rpartition(".")[2].replace("_", "-")
+
+    # -- the core ----------------------------------------------------------------------------------
+
+    @abstractmethod
     def start(self) -> None:
-        """Import the framework."""
+        """Import what computes; full precision must be full precision."""
 
+    @abstractmethod
     def versions(self) -> dict[str, str]:
         """Versions of what computes."""
 
+    @abstractmethod
+    def devices(self) -> list[Device]:
+        """The devices that can be used now; the CPU is called `cpu`."""
+
+    @abstractmethod
+    def build_program(self, case: Case, build: Callable[..., Any], data: Opened | None) -> Program:
+        """Build a case that `check` let pass; `build` is the workload's function, `data` its data set, if any."""
+
+    # -- optional: what more than the plain case can be asked for ----------------------------------
+
+    precisions: tuple[str, ...] = ("fp32",)
+    placements: tuple[str, ...] = ("device",)
+    compiles: bool = False
+    """Whether it can compile a model (`--compile yes`)."""
+
     def threads(self) -> int | None:
-        """CPU threads in use."""
+        """CPU threads in use; None where that is not known."""
+        return None
 
     def limit_threads(self, threads: int) -> None:
         """Use so many CPU threads from now on."""
-
-    def devices(self) -> list[Device]:
-        """The devices that can be used now."""
-
-    def support(self) -> dict[str, Fact]:
-        """What this build is for: cuda, rocm, xpu, mps, each a version or true; and the `reason` why there is none."""
-
-    def examine(self, feature: str, device: str) -> Trial:
-        """Compute with one of the features on a device, and the same on the CPU in full precision.
-
-        Raises Unsupported, or the framework's own error, where the device can't do it.
-        """
+        raise Unsupported(f"{self.name} can't be told how many threads to use")
 
     def open(self, case: Case, build: Callable[..., Any] | None, data: Opened | None = None) -> Program:
-        """Build the case; `build` is the workload's own function for this framework, `data` its data set, if any."""
+        """The case as a program; raises Unsupported, with the reason, where it can't be done as it was asked for."""
+        self.check(case, build, data)
+        if case.threads:
+            self.limit_threads(case.threads)
+        assert build is not None
+        return self.build_program(case, build, data)
 
-    def forecast_memory(self, case: Case, build: Callable[..., Any] | None) -> int | None:
-        """Memory in B that the case will need on its device, without taking it; None where that can't be told."""
+    def check(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> None:
+        """Raise Unsupported where a case can't be done as it was asked for: nothing is ever replaced."""
+        if build is None:
+            raise Unsupported(f"{case.workload} has no version for {self.name}")
+        if (case.precision or "fp32") not in self.precisions:
+            raise Unsupported(f"{self.name} has no precision {case.precision}; it has {', '.join(self.precisions)}")
+        if (case.placement or "device") not in self.placements:
+            raise Unsupported(f"{self.name} has no placement {case.placement}; it has {', '.join(self.placements)}")
+        if case.compile and not self.compiles:
+            raise Unsupported(f"{self.name} has no compiler")
+        if (case.ranks or 1) != 1:
+            raise Unsupported("more than one rank can't be measured yet")
+        if case.placement == "loader" and data is None:
+            raise Unsupported(f"{case.workload} has no data set on disk; take placement device, host or roundtrip")
+        devices = [device.name for device in self.devices()]
+        if case.device not in devices:
+            raise Unsupported(f"no device '{case.device}' here; {self.name} sees {', '.join(devices)}")
 
-    layouts: tuple[str, ...]
-    """Ways in which the factors of a product can lie in memory, the usual one first; some are faster than others."""
+    def explain(self, error: BaseException) -> tuple[str, str]:
+        """The status (oom, unsupported, failed) and the reason in words for an error."""
+        text = str(error).strip().split("\n")[0] or type(error).__name__
+        if isinstance(error, Unsupported | NotImplementedError):
+            return "unsupported", text
+        if isinstance(error, MemoryError):
+            return "oom", text
+        return "failed", f"{type(error).__name__}: {text}"
 
-    def product(self, case: Case, size: int, layout: str | None = None) -> Kernel:
+    # -- optional: what a result is held against ---------------------------------------------------
+
+    layouts: tuple[str, ...] = ("nn",)
+    """Layouts in memory of the factors of a matmul, the usual one first; some are faster than others."""
+
+    def matmul(self, case: Case, size: int, layout: str | None = None) -> Kernel:
         """The product of two square matrices of that size, on the case's device and in its precision.
 
-        Raises Unsupported where the framework has no products.
+        It is the reference kernel and the peak. Raises Unsupported where the framework has none.
         """
+        raise Unsupported(f"{self.name} has no matmul of its own")
+
+    def copy(self, case: Case, size: int, from_host: bool) -> Kernel:
+        """A copy of so many B on the case's device, or to it from the host; the peak of memory.
+
+        Raises Unsupported where there is no such copy.
+        """
+        raise Unsupported(f"{self.name} has no copy of its own")
 
     def allocate(self, case: Case, size: int) -> object:
         """Memory of so many B on the case's device, held as long as what is returned.
 
         Raises the framework's own error where there is not so much.
         """
+        raise Unsupported(f"{self.name} has no memory of its own to allocate")
 
-    def move(self, case: Case, size: int, from_host: bool) -> Kernel:
-        """A copy of so many B on the case's device, or to it from the host.
+    def forecast_memory(self, case: Case, build: Callable[..., Any] | None) -> int | None:
+        """Memory in B that the case will need on its device, without taking it; None where that is not known."""
+        return None
 
-        Raises Unsupported where there is no such copy.
+    # -- optional: what `mldyno doctor` looks at ---------------------------------------------------
+
+    features: Mapping[str, float] = {}
+    """What can be tried on a device, the plainest first, and how long each may take in s."""
+    fallback: Mapping[str, str] = {}
+    """Settings of the environment that let the CPU do what a device can't."""
+
+    def try_feature(self, feature: str, device: str) -> Trial:
+        """Compute with one of the features on a device, and the same on the CPU in full precision.
+
+        Raises Unsupported, or the framework's own error, where the device can't do it.
         """
+        raise Unsupported(f"{self.name} has no features to try")
 
-    def explain(self, error: BaseException) -> tuple[str, str]:
-        """The status (oom, unsupported, failed) and the reason in words for an error."""
+    def support(self) -> dict[str, Fact]:
+        """What this build is for: cuda, rocm, xpu, mps, each a version or true; and the `reason` why there is none."""
+        return {}
+
+    # -- only where time itself is simulated -------------------------------------------------------
+
+    clock: Callable[[], int] | None = None
+    """A clock of its own in ns."""

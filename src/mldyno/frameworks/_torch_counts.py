@@ -1,4 +1,4 @@
-"""How many kernels a phase of PyTorch work issues, what these move, and how often it reads back to the host."""
+"""How many kernels some PyTorch work issues, what these move, and how often it reads back to the host."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 @dataclass
 class Counts:
-    """What a phase of work does on its device."""
+    """What some work does on its device."""
 
     kernels: int = 0
-    reads: int = 0
-    """Values that the host gets from it."""
+    host_syncs: int = 0
+    """Values that the host reads back from it: device-to-host syncs."""
     moved: int = 0
     """Bytes that kernels take in and give out; what stays in a cache between two of them counts too."""
     copied: int = 0
@@ -33,7 +33,7 @@ def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -
 
     aten = torch.ops.aten
     copies = (aten._to_copy, aten.copy_, aten.to)  # the last comes whole where nothing is recorded for gradients
-    found = Counts()
+    counts = Counts()
     in_optimiser = False
 
     def enter(*_: Any) -> None:
@@ -49,19 +49,19 @@ def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))
-            given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-            made = [one for one in tree_leaves(result) if isinstance(one, torch.Tensor)]
-            kinds = {one.device.type for one in given + made}
+            inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+            outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+            kinds = {tensor.device.type for tensor in inputs + outputs}
             if device.type not in kinds:
                 return result
             if func.overloadpacket in copies and len(kinds) > 1:
-                found.copied += sum(one.numel() * one.element_size() for one in made)
-                found.reads += made[0].device.type == "cpu"
+                counts.copied += _bytes(outputs)
+                counts.host_syncs += outputs[0].device.type == "cpu"
             elif func is aten._local_scalar_dense.default:
-                found.reads += not (in_optimiser and device.type == "cpu")
+                counts.host_syncs += not (in_optimiser and device.type == "cpu")
             elif not (func.is_view or func is aten.detach.default):
-                found.kernels += 1
-                found.moved += sum(one.numel() * one.element_size() for one in given + made)
+                counts.kernels += 1
+                counts.moved += _bytes(inputs + outputs)
             return result
 
     hooks = [register_optimizer_step_pre_hook(enter), register_optimizer_step_post_hook(leave)]
@@ -71,4 +71,8 @@ def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    return counts
+
+
+def _bytes(tensors: list[Any]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

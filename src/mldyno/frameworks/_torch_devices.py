@@ -12,7 +12,7 @@ from typing import Any
 
 from mldyno.records import Device, Fact
 
-# What the properties of a device tell, under the names of the facts, in SI units.
+# What the properties of a device say, under the names of the facts, in SI units.
 FACTS: dict[str, dict[str, Callable[[Any], Fact]]] = {
     "cuda": {
         "compute_capability": lambda its: f"{its.major}.{its.minor}",
@@ -30,7 +30,7 @@ FACTS: dict[str, dict[str, Callable[[Any], Fact]]] = {
 }
 
 
-def found(torch: Any) -> list[Device]:
+def list_devices(torch: Any) -> list[Device]:
     """The CPU, and every accelerator that torch.accelerator offers now."""
     devices = [Device("cpu", "torch")]
     if torch.accelerator.is_available():
@@ -44,18 +44,18 @@ def _accelerator(torch: Any, kind: str, index: int) -> Device:
     module: Any = getattr(torch, kind, None)
     try:
         properties = module.get_device_properties(index)
-        told = {} if getattr(torch.version, "hip", None) else FACTS.get(kind, {})  # AMD's cards are called cuda too
-        return Device(name, "torch", str(properties.name), int(properties.total_memory), _facts(properties, told))
+        readers = {} if getattr(torch.version, "hip", None) else FACTS.get(kind, {})  # AMD's cards are called cuda too
+        return Device(name, "torch", str(properties.name), int(properties.total_memory), _facts(properties, readers))
     except (AttributeError, RuntimeError, AssertionError):
         return Device(name, "torch", memory=_recommended(module))
 
 
-def _facts(properties: Any, told: dict[str, Callable[[Any], Fact]]) -> dict[str, Fact]:
-    """What the properties tell; which of them there are depends on the version of PyTorch."""
+def _facts(properties: Any, readers: dict[str, Callable[[Any], Fact]]) -> dict[str, Fact]:
+    """What the properties say; which of them there are depends on the version of PyTorch."""
     facts: dict[str, Fact] = {}
-    for name, tell in told.items():
+    for name, read in readers.items():
         with suppress(AttributeError, TypeError, ValueError, RuntimeError):
-            facts[name] = tell(properties) or None
+            facts[name] = read(properties) or None
     return {name: value for name, value in facts.items() if value is not None}
 
 

@@ -1,8 +1,8 @@
 """What a device can do in PyTorch: small computations by name, each held against the CPU in double precision.
 
-A computation gets tensors that lie on its device and gives tensors that lie there. The truth is the
+A computation gets tensors that lie on its device and gives tensors that lie there. What is expected is the
 same computation on the CPU with the same inputs, widened; inputs are rounded to their type before
-they part, so that only what is computed can differ.
+that, so that only what is computed can differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mldyno.records import Fact
 
 SEED = 20240229
-SIZE = 64  # rows and columns of a matrix: enough for kernels that want multiples of 8 and more than 16 rows
+MATRIX_SIZE = 64  # rows and columns of a matrix: enough for kernels that want multiples of 8 and more than 16 rows
 FALLBACK = {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}
 FALLS_BACK = re.compile(r"fall(s|ing)? ?back.*CPU|fallback from \w+ to CPU", re.DOTALL)
 OPERATOR = re.compile(r"operator '([^']+)'")
@@ -32,90 +32,92 @@ Compute = Callable[..., Tensors]
 class Feature:
     """One computation: the type of its inputs, what is drawn, what is computed, and how far off it may be."""
 
-    kind: str
+    dtype: str
     draw: Callable[[Any, Any], Tensors]
     compute: Compute
     tolerance: float
     plain: Compute | None = None
-    """What gives the truth, where that is not the computation itself."""
-    limit: float = 30.0
+    """What gives the expected result, where that is not the computation itself."""
+    timeout: float = 30.0
     """Time in s that it may take, the start of the process included."""
 
 
 # -- what is drawn, on the CPU ---------------------------------------------------------------------
 
 
-def _normal(torch: ModuleType, kind: Any, *shapes: tuple[int, ...]) -> Tensors:
-    chance = torch.Generator().manual_seed(SEED)
-    drawn_as = torch.complex64 if kind.is_complex else torch.float32
-    return tuple(torch.randn(shape, generator=chance, dtype=drawn_as).to(kind) for shape in shapes)
+def _normal(torch: ModuleType, dtype: Any, *shapes: tuple[int, ...]) -> Tensors:
+    generator = torch.Generator().manual_seed(SEED)
+    drawn_type = torch.complex64 if dtype.is_complex else torch.float32
+    return tuple(torch.randn(shape, generator=generator, dtype=drawn_type).to(dtype) for shape in shapes)
 
 
-def _matrices(torch: ModuleType, kind: Any) -> Tensors:
-    return _normal(torch, kind, (SIZE, SIZE), (SIZE, SIZE))
+def _matrices(torch: ModuleType, dtype: Any) -> Tensors:
+    return _normal(torch, dtype, (MATRIX_SIZE, MATRIX_SIZE), (MATRIX_SIZE, MATRIX_SIZE))
 
 
-def _integers(torch: ModuleType, kind: Any) -> Tensors:
-    chance = torch.Generator().manual_seed(SEED)
-    return tuple(torch.randint(-100, 100, (SIZE, SIZE), generator=chance, dtype=kind) for _ in range(2))
+def _integers(torch: ModuleType, dtype: Any) -> Tensors:
+    generator = torch.Generator().manual_seed(SEED)
+    return tuple(
+        torch.randint(-100, 100, (MATRIX_SIZE, MATRIX_SIZE), generator=generator, dtype=dtype) for _ in range(2)
+    )
 
 
-def _heads(torch: ModuleType, kind: Any) -> Tensors:
+def _heads(torch: ModuleType, dtype: Any) -> Tensors:
     """Queries, keys and values of 2 sequences, 4 heads, 32 tokens."""
-    return _normal(torch, kind, *[(2, 4, 32, 16)] * 3)
+    return _normal(torch, dtype, *[(2, 4, 32, 16)] * 3)
 
 
-def _pictures(torch: ModuleType, kind: Any) -> Tensors:
-    """Pictures and the weights of a convolution."""
-    return _normal(torch, kind, (4, 8, 16, 16), (16, 8, 3, 3))
+def _images(torch: ModuleType, dtype: Any) -> Tensors:
+    """Images and the weights of a convolution."""
+    return _normal(torch, dtype, (4, 8, 16, 16), (16, 8, 3, 3))
 
 
-def _volumes(torch: ModuleType, kind: Any) -> Tensors:
-    return _normal(torch, kind, (2, 4, 8, 8, 8), (8, 4, 3, 3, 3))
+def _volumes(torch: ModuleType, dtype: Any) -> Tensors:
+    return _normal(torch, dtype, (2, 4, 8, 8, 8), (8, 4, 3, 3, 3))
 
 
-def _definite(torch: ModuleType, kind: Any) -> Tensors:
+def _definite(torch: ModuleType, dtype: Any) -> Tensors:
     """A symmetric, positive definite matrix that is far from singular, and a right-hand side."""
-    matrix, right = _matrices(torch, kind)
-    return matrix @ matrix.T / SIZE + torch.eye(SIZE, dtype=kind), right
+    matrix, right = _matrices(torch, dtype)
+    return matrix @ matrix.T / MATRIX_SIZE + torch.eye(MATRIX_SIZE, dtype=dtype), right
 
 
 # -- what is computed, on the device ---------------------------------------------------------------
 
 
-def _product(torch: ModuleType, a: Any, b: Any) -> Tensors:
+def _matmul(torch: ModuleType, a: Any, b: Any) -> Tensors:
     return (a @ b,)
 
 
-def _product_of_bytes(torch: ModuleType, a: Any, b: Any) -> Tensors:
+def _int8_matmul(torch: ModuleType, a: Any, b: Any) -> Tensors:
     return (torch._int_mm(a, b),)
 
 
-def _autocast(kind: str) -> Compute:
+def _autocast(name: str) -> Compute:
     def compute(torch: ModuleType, a: Any, b: Any) -> Tensors:
-        asked = getattr(torch, kind)
-        with torch.autocast(a.device.type, dtype=asked):
-            found = a @ b
-        if found.dtype is not asked:  # the flag may be set and nothing happen
-            raise Unsupported(f"under autocast the product was computed in {found.dtype}")
-        return (found,)
+        dtype = getattr(torch, name)
+        with torch.autocast(a.device.type, dtype=dtype):
+            result = a @ b
+        if result.dtype is not dtype:  # the flag may be set and nothing happen
+            raise Unsupported(f"under autocast the matmul was computed in {result.dtype}")
+        return (result,)
 
     return compute
 
 
 def _attention(torch: ModuleType, *heads: Any) -> Tensors:
-    attend = torch.nn.functional.scaled_dot_product_attention
+    attend = torch.nn.functional.scaled_dot_matmul_attention
     return (attend(*heads), attend(*heads, is_causal=True))
 
 
 def _convolution(name: str) -> Compute:
     """A convolution with its gradients."""
 
-    def compute(torch: ModuleType, pictures: Any, weights: Any) -> Tensors:
-        pictures, weights = pictures.detach().requires_grad_(), weights.detach().requires_grad_()
-        found = getattr(torch.nn.functional, name)(pictures, weights, stride=2, padding=1)
-        found.square().mean().backward()
-        return (found.detach(), pictures.grad, weights.grad)
+    def compute(torch: ModuleType, images: Any, weights: Any) -> Tensors:
+        images, weights = images.detach().requires_grad_(), weights.detach().requires_grad_()
+        output = getattr(torch.nn.functional, name)(images, weights, stride=2, padding=1)
+        output.square().mean().backward()
+        return (output.detach(), images.grad, weights.grad)
 
     return compute
 
@@ -139,96 +141,96 @@ def _cholesky(torch: ModuleType, matrix: Any, right: Any) -> Tensors:
     return (torch.linalg.cholesky(matrix),)
 
 
-def _waves(torch: ModuleType, a: Any, b: Any) -> Tensors:
-    """A product with what a compiler would put into its loop."""
+def _fusible(torch: ModuleType, a: Any, b: Any) -> Tensors:
+    """A matmul with what a compiler would fuse into it."""
     return ((a @ b).sin() * b + a.relu(),)
 
 
 def _compiled(torch: ModuleType, a: Any, b: Any) -> Tensors:
     def plain(a: Any, b: Any) -> Any:
-        return _waves(torch, a, b)[0]
+        return _fusible(torch, a, b)[0]
 
     fast = torch.compile(plain)
     statistics = torch._dynamo.utils.counters["stats"]
     before = statistics["unique_graphs"]
     with torch._inductor.config.patch(compile_threads=1):  # no processes beside this one
-        found = fast(a, b)
+        result = fast(a, b)
     if statistics["unique_graphs"] == before:
         raise Unsupported("torch.compile returned without compiling anything")
-    return (found,)
+    return (result,)
 
 
 FEATURES: dict[str, Feature] = {
-    "fp32": Feature("float32", _matrices, _product, 1e-4),
-    "fp16": Feature("float16", _matrices, _product, 1e-2),
-    "bf16": Feature("bfloat16", _matrices, _product, 5e-2),
-    "fp64": Feature("float64", _matrices, _product, 1e-12),
-    "complex64": Feature("complex64", _matrices, _product, 1e-4),
-    "int8": Feature("int8", _integers, _product_of_bytes, 0.0, _product),
-    "autocast-fp16": Feature("float32", _matrices, _autocast("float16"), 1e-2, _product),
-    "autocast-bf16": Feature("float32", _matrices, _autocast("bfloat16"), 5e-2, _product),
+    "fp32": Feature("float32", _matrices, _matmul, 1e-4),
+    "fp16": Feature("float16", _matrices, _matmul, 1e-2),
+    "bf16": Feature("bfloat16", _matrices, _matmul, 5e-2),
+    "fp64": Feature("float64", _matrices, _matmul, 1e-12),
+    "complex64": Feature("complex64", _matrices, _matmul, 1e-4),
+    "int8": Feature("int8", _integers, _int8_matmul, 0.0, _matmul),
+    "autocast-fp16": Feature("float32", _matrices, _autocast("float16"), 1e-2, _matmul),
+    "autocast-bf16": Feature("float32", _matrices, _autocast("bfloat16"), 5e-2, _matmul),
     "attention": Feature("float32", _heads, _attention, 1e-3),
     "attention-fp16": Feature("float16", _heads, _attention, 1e-2),
-    "convolution": Feature("float32", _pictures, _convolution("conv2d"), 1e-3),
+    "convolution": Feature("float32", _images, _convolution("conv2d"), 1e-3),
     "convolution-3d": Feature("float32", _volumes, _convolution("conv3d"), 1e-3),
     "solve": Feature("float32", _definite, _solve, 1e-3),
     "svd": Feature("float32", _definite, _svd, 1e-3),
     "qr": Feature("float32", _definite, _qr, 1e-3),
     "cholesky": Feature("float32", _definite, _cholesky, 1e-3),
-    "compile": Feature("float32", _matrices, _compiled, 1e-4, _waves, limit=90.0),
+    "compile": Feature("float32", _matrices, _compiled, 1e-4, _fusible, timeout=90.0),
 }
 
 
 # -- trying ----------------------------------------------------------------------------------------
 
 
-def examine(torch: ModuleType, name: str, device: str) -> Trial:
-    """Compute with a feature on the device, and its truth on the CPU; what the framework says meanwhile is heard."""
-    feature, place = FEATURES[name], torch.device(device)
-    kind = getattr(torch, feature.kind)
-    inputs = feature.draw(torch, kind)
+def try_feature(torch: ModuleType, name: str, device: str) -> Trial:
+    """Compute with a feature on the device, and what is expected on the CPU; warnings say what fell back."""
+    feature, target = FEATURES[name], torch.device(device)
+    dtype = getattr(torch, feature.dtype)
+    inputs = feature.draw(torch, dtype)
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)  # else only the first operator of a process that falls back is named
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            found = feature.compute(torch, *(one.to(place) for one in inputs))
-            mine = tuple(one.cpu() for one in found)
+            results = feature.compute(torch, *(tensor.to(target) for tensor in inputs))
+            actual = tuple(result.cpu() for result in results)
         except Unsupported as refusal:
-            said = [str(one.message).partition("\n")[0] for one in heard]
-            raise Unsupported(f"{refusal}; torch says: {said[-1]}" if said else str(refusal)) from None
+            messages = [str(warning.message).partition("\n")[0] for warning in caught]
+            raise Unsupported(f"{refusal}; torch says: {messages[-1]}" if messages else str(refusal)) from None
         finally:
             torch.set_warn_always(always)
-    wide = torch.complex128 if kind.is_complex else torch.float64 if kind.is_floating_point else torch.int64
-    truth = (feature.plain or feature.compute)(torch, *(one.to(wide) for one in inputs))
-    error = max(_relative(one.to(wide), true) for one, true in zip(mine, truth, strict=True))
-    elsewhere = [str(one.device) for one in found if one.device.type != place.type]
+    wide = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
+    expected = (feature.plain or feature.compute)(torch, *(tensor.to(wide) for tensor in inputs))
+    error = max(_relative(value.to(wide), truth) for value, truth in zip(actual, expected, strict=True))
+    elsewhere = [str(result.device) for result in results if result.device.type != target.type]
     if elsewhere:
         return Trial(error, feature.tolerance, f"the result lies on {elsewhere[0]}")
-    return Trial(error, feature.tolerance, _fell_back([str(one.message) for one in heard]))
+    return Trial(error, feature.tolerance, _fallbacks([str(warning.message) for warning in caught]))
 
 
-def _relative(found: Any, truth: Any) -> float:
+def _relative(actual: Any, expected: Any) -> float:
     """The largest difference over the largest value; not a number counts as infinitely far off."""
-    error = float((found - truth).abs().max()) / float(truth.abs().max())
+    error = float((actual - expected).abs().max()) / float(expected.abs().max())
     return error if error == error else float("inf")  # noqa: PLR0124 (what is not a number is not itself)
 
 
-def _fell_back(said: list[str]) -> str:
+def _fallbacks(messages: list[str]) -> str:
     """The operators that the CPU did instead, as the framework's warnings name them."""
-    told = [OPERATOR.search(one) for one in said if FALLS_BACK.search(one)]
-    return ", ".join(dict.fromkeys(one.group(1) if one else "an operator that is not named" for one in told))
+    matches = [OPERATOR.search(message) for message in messages if FALLS_BACK.search(message)]
+    return ", ".join(dict.fromkeys(match.group(1) if match else "an operator that is not named" for match in matches))
 
 
 def support(torch: ModuleType) -> dict[str, Fact]:
     """What this build of PyTorch can use, and why it has no accelerator now; never raises."""
     version = torch.version
-    found: dict[str, Fact] = {name: getattr(version, name, None) for name in ("cuda", "xpu")}
-    found |= {"rocm": getattr(version, "hip", None), "mps": bool(torch.backends.mps.is_built())}
+    backends: dict[str, Fact] = {name: getattr(version, name, None) for name in ("cuda", "xpu")}
+    backends |= {"rocm": getattr(version, "hip", None), "mps": bool(torch.backends.mps.is_built())}
     reason = ""
     try:
-        if found["cuda"] and not torch.cuda.is_available():
+        if backends["cuda"] and not torch.cuda.is_available():
             torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().split("\n")[0]
-    return found | {"reason": reason}
+    return backends | {"reason": reason}

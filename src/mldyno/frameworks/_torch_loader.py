@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mldyno.datasets import Opened, Split
 
 TEST_BATCH = 1000  # items of a batch in the evaluation
-SHUFFLE = 7
+SHUFFLE_SEED = 7
 
 
 class Items:
@@ -39,10 +39,10 @@ class Loader:
     def __init__(self, torch: ModuleType, data: Opened, batch: int, training: bool) -> None:
         self.torch, self.batch, self.training = torch, batch, training
         self.train, self.test = Items(torch, data, data.train), Items(torch, data, data.test)
-        self.part = self.train if training else self.test
-        if batch > len(self.part):
-            raise Unsupported(f"{data.name} has {len(self.part):,} items; a batch of {batch:,} is too large")
-        self.chance = torch.Generator().manual_seed(SHUFFLE)
+        self.split = self.train if training else self.test
+        if batch > len(self.split):
+            raise Unsupported(f"{data.name} has {len(self.split):,} items; a batch of {batch:,} is too large")
+        self.generator = torch.Generator().manual_seed(SHUFFLE_SEED)
 
     @property
     def items(self) -> int:
@@ -54,24 +54,24 @@ class Loader:
         """Items of the evaluation."""
         return len(self.test)
 
-    def _batches(self, part: Items, batch: int, shuffle: bool, whole_only: bool) -> Any:
+    def _batches(self, items: Items, batch: int, shuffle: bool, full_only: bool) -> Any:
         return self.torch.utils.data.DataLoader(
-            part, batch_size=batch, shuffle=shuffle, drop_last=whole_only, generator=self.chance
+            items, batch_size=batch, shuffle=shuffle, drop_last=full_only, generator=self.generator
         )
 
     def first(self) -> tuple[Any, Any]:
         """The set's first items as a batch, for checks."""
-        return next(iter(self._batches(self.part, self.batch, shuffle=False, whole_only=True)))  # type: ignore[no-any-return]
+        return next(iter(self._batches(self.split, self.batch, shuffle=False, full_only=True)))  # type: ignore[no-any-return]
 
     def endless(self) -> Iterator[tuple[Any, Any]]:
         """Batches of full size, epoch after epoch."""
         while True:
-            yield from self._batches(self.part, self.batch, self.training, whole_only=True)
+            yield from self._batches(self.split, self.batch, self.training, full_only=True)
 
     def epoch(self) -> Iterator[tuple[Any, Any]]:
         """Every item of the training part once; the last batch may be smaller."""
-        return iter(self._batches(self.train, self.batch, shuffle=True, whole_only=False))
+        return iter(self._batches(self.train, self.batch, shuffle=True, full_only=False))
 
     def held_out(self) -> Iterator[tuple[Any, Any]]:
         """Every item of the held-out part once, in order."""
-        return iter(self._batches(self.test, TEST_BATCH, shuffle=False, whole_only=False))
+        return iter(self._batches(self.test, TEST_BATCH, shuffle=False, full_only=False))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from mldyno.frameworks._torch_precision import PrecisionPolicy
 
 if TYPE_CHECKING:
-    from mldyno.frameworks._torch_program import Build
+    from mldyno.recipes import Build
     from mldyno.records import Case
 
 STEPS = 2  # the second one finds the optimiser's state in place
-POOL = 4  # batches that lie ready, as in a real run
+BATCH_POOL = 4  # batches drawn ahead, as in a real run
 
 
 def peak(torch: ModuleType, case: Case, build: Build) -> int:
@@ -24,17 +24,16 @@ def peak(torch: ModuleType, case: Case, build: Build) -> int:
     """
     training = case.mode == "train"
     policy = PrecisionPolicy(torch, case, torch.device("meta"))
-    made: list[Any] = []
+    built: list[Any] = []
 
     def network() -> None:
         recipe = build(torch, case)
-        made.extend((recipe, policy.cast(recipe.network).train(training)))
+        built.extend((recipe, policy.cast(recipe.network).train(training)))
 
     def steps() -> None:
-        recipe, network = made
-        pool = [
-            (policy.ready(inputs), policy.ready(targets)) for inputs, targets in (recipe.draw() for _ in range(POOL))
-        ]
+        recipe, network = built
+        drawn = (recipe.draw() for _ in range(BATCH_POOL))
+        pool = [(policy.on_host(inputs), policy.on_host(targets)) for inputs, targets in drawn]
         optimiser: Any = recipe.optimiser(network.parameters()) if training else None
         for (inputs, targets), _ in zip(pool, range(STEPS), strict=False):
             if training:
@@ -47,7 +46,7 @@ def peak(torch: ModuleType, case: Case, build: Build) -> int:
 
     with torch.device("meta"):
         building = _highest(torch, network, ())
-        working = _highest(torch, steps, (*made[1].parameters(), *made[1].buffers()))
+        working = _highest(torch, steps, (*built[1].parameters(), *built[1].buffers()))
     return max(building, working) if case.device == "cpu" else working
 
 
@@ -59,10 +58,10 @@ def _infer(recipe: Any, network: Any, inputs: Any) -> None:
         carried = phase.run(network, inputs, carried)
 
 
-def _highest(torch: ModuleType, work: Callable[[], None], there: Iterable[Any]) -> int:
+def _highest(torch: ModuleType, work: Callable[[], None], existing: Iterable[Any]) -> int:
     """The highest sum of the sizes of all storages that live at once while the work is done, in B.
 
-    `there`: tensors that were made before it.
+    `existing`: tensors that were made before it.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
@@ -88,12 +87,12 @@ def _highest(torch: ModuleType, work: Callable[[], None], there: Iterable[Any]) 
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))
-            for one in tree_leaves(result):
-                if isinstance(one, torch.Tensor):
-                    allocate(one.untyped_storage())
+            for leaf in tree_leaves(result):
+                if isinstance(leaf, torch.Tensor):
+                    allocate(leaf.untyped_storage())
             return result
 
-    for tensor in there:
+    for tensor in existing:
         allocate(tensor.untyped_storage())
     with Watch():
         work()

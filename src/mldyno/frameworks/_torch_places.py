@@ -1,8 +1,8 @@
-"""Where the tensors of a PyTorch program really lie, and where its products ran: the proof that a device was used.
+"""Where the tensors of a PyTorch program really lie, and where its matmuls ran: the check that a device was used.
 
 Code that asks for an accelerator and gets the CPU runs, and gives right results. One published comparison was made so.
 What can lie elsewhere unnoticed is looked at: all parameters and buffers, not the first; the inputs and the output;
-what the optimiser keeps; and, while a step is watched, its products and the gradients that the optimiser gets.
+what the optimiser keeps; and, while a step is watched, its matmuls and the gradients that the optimiser gets.
 """
 
 from __future__ import annotations
@@ -10,53 +10,56 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import _torch_products
+from mldyno.frameworks._torch_matmuls import watch_matmuls
+
+if TYPE_CHECKING:
+    from mldyno.recipes import Batch
 
 
-def seen(network: Any, optimiser: Any, batch: tuple[Any, Any], output_on: Any, wanted_on: Any = None) -> str:
-    """The device that all of a program lies on; where something lies elsewhere, that is told too.
+def actual_device(network: Any, optimiser: Any, batch: Batch, output_on: Any, expected_on: Any = None) -> str:
+    """The device that all of a program lies on; where something lies elsewhere, that is named too.
 
-    `output_on` is where the output was, None before there is one; `wanted_on` where it must be, if not with the rest.
+    `output_on` is where the output was, None before there is one; `expected_on` where it must be, if not with the rest.
     """
     home = None
     for what, tensor in _tensors(network, optimiser, batch):
         home = tensor.device if home is None else home
         if tensor.device != home:
             return f"{home}, {what} on {tensor.device}"
-    if output_on is not None and output_on != (wanted_on or home):
+    if output_on is not None and output_on != (expected_on or home):
         return f"{home}, the output on {output_on}"
     return str(home)
 
 
-def _tensors(network: Any, optimiser: Any, batch: tuple[Any, Any]) -> Iterator[tuple[str, Any]]:
+def _tensors(network: Any, optimiser: Any, batch: Batch) -> Iterator[tuple[str, Any]]:
     for kind, named in (("parameter", network.named_parameters()), ("buffer", network.named_buffers())):
         for name, tensor in named:
             yield f"{kind} {name}", tensor
     yield from zip(("the inputs", "the targets"), batch, strict=True)
-    kept = getattr(optimiser, "state", None)
-    for state in kept.values() if isinstance(kept, Mapping) else ():
+    states = getattr(optimiser, "state", None)
+    for state in states.values() if isinstance(states, Mapping) else ():
         for name, tensor in state.items() if isinstance(state, Mapping) else ():
             if getattr(tensor, "dim", int)():  # step counters are single numbers, and lie on the host on purpose
                 yield f"the optimiser's {name}", tensor
 
 
 @contextmanager
-def work_watched(torch: ModuleType) -> Iterator[set[str]]:
-    """The devices on which products run meanwhile, and where the gradients lie that an optimiser gets."""
+def watch_compute(torch: ModuleType) -> Iterator[set[str]]:
+    """The devices on which matmuls run meanwhile, and where the gradients lie that an optimiser gets."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-    found: set[str] = set()
+    devices: set[str] = set()
 
     def look(optimiser: Any, *_: Any) -> None:
-        every = (parameter for group in optimiser.param_groups for parameter in group["params"])
-        found.update(str(one.grad.device) for one in every if one.grad is not None)
+        parameters = (parameter for group in optimiser.param_groups for parameter in group["params"])
+        devices.update(str(parameter.grad.device) for parameter in parameters if parameter.grad is not None)
 
     hook = register_optimizer_step_pre_hook(look)
     try:
-        with _torch_products.watched(torch) as ran:
-            yield found
+        with watch_matmuls(torch) as ran:
+            yield devices
     finally:
         hook.remove()
-        found.update(device for device, _ in ran)
+        devices.update(device for device, _ in ran)

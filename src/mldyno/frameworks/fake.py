@@ -1,7 +1,7 @@
-"""A fake framework: nothing is computed, time is virtual, and every fault can be fake.
+"""A fake framework: nothing is computed, time is fake, and every fault can be ordered.
 
 It makes end-to-end tests exact and instant, and lets a user see a whole run without a framework.
-A script is JSON in the environment variable MLDYNO_FAKE: a list of rules, of which the first whose
+MLDYNO_FAKE, a variable of the environment, holds JSON: a list of rules, of which the first whose
 `match` fits the case's id applies; for a feature that `mldyno doctor` tries it is FEATURE/fake/DEVICE.
 
     [{"match": "mlp/train/*", "step": 0.002, "noise": 0.01},
@@ -16,10 +16,10 @@ Keys of a rule (times in s of fake time):
   error   relative difference from fp32, in other precisions
   flaw    why the precision did not take effect
   phases  times of phases of a step by name, such as {"prefill": 0.02, "decode": 0.05}
-  memory  memory in B that the case is foreseen to need
+  memory  memory in B that the case is estimated to need
   fail    exception, oom, unsupported, kill, segv, hang, garbage, half, hog, wrong, stuck, unsettled,
           fallback (a feature that works only with FAKE_ENABLE_FALLBACK=1)
-  after   how many steps come out well before it fails; 0, the default, fails in the very first
+  after   how many steps succeed before it fails; 0, the default, fails in the very first
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Trial, Unsupported
+from mldyno.frameworks import Framework, Program, Trial, Unsupported
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
-    from mldyno.records import Case, Device, Fact
+    from mldyno.records import Case, Device
 
 # Fake seconds per item and to issue a step, on the two devices of the fake framework.
 ITEM_COST = {"cpu": 1e-5, "gpu": 1e-6}
 ISSUE_COST = {"cpu": 0.0, "gpu": 5e-5}
 TRAIN_FACTOR = 3.0
-PRODUCT_COST = 2e-5  # fake seconds of a matrix product, whatever its size
+MATMUL_COST = 2e-5  # fake seconds of a matmul, whatever its size
 FALLBACK = {"FAKE_ENABLE_FALLBACK": "1"}
-MEMORY = 8 << 30  # B of the accelerator
+DEVICE_MEMORY = 8 << 30  # B of the accelerator
 
 
 class FakeClock:
-    """Time in ns that passes only when told to."""
+    """Time in ns that passes only where work is done."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -113,8 +113,8 @@ def _fail(kind: str) -> None:  # noqa: PLR0912
             time.sleep(0.01)
 
 
-class FakeProduct:
-    """A matrix product that only lets fake time pass."""
+class FakeMatmul:
+    """A matmul that only lets fake time pass."""
 
     def __init__(self, case: Case, size: int) -> None:
         self.work = 2.0 * size**3
@@ -123,17 +123,15 @@ class FakeProduct:
     def run(self, steps: int) -> None:
         """Fake time passes, or is booked on the device."""
         for _ in range(steps):
-            CLOCK.work(PRODUCT_COST, self.issue)
+            CLOCK.work(MATMUL_COST, self.issue)
 
     def synchronize(self) -> None:
         """Fake time passes until the device is done."""
         CLOCK.wait()
 
 
-class FakeProgram:
+class FakeProgram(Program):
     """Steps that only let fake time pass."""
-
-    params: int | None = None
 
     def __init__(self, case: Case, rule: dict[str, Any]) -> None:
         import random
@@ -153,7 +151,6 @@ class FakeProgram:
         self.failure, self.after = rule.get("fail", ""), rule.get("after", 0)
         self.done = 0
         self.check_steps = 0
-        self.facts: dict[str, Any] = {}
 
     def run(self, steps: int) -> None:
         """Issue steps: the device's time line moves on; without an issue cost the host waits for it."""
@@ -186,12 +183,12 @@ class FakeProgram:
         return (CLOCK.busy_until - began) / 1e9
 
     def steady_counters(self) -> tuple[int, ...]:
-        """Graphs compiled so far, as fake."""
+        """Graphs compiled so far, as the rule says."""
         return (int(self.done > self.compiles_at),)
 
     @property
     def phases(self) -> Mapping[str, int]:
-        """The fake phases, each with the items of a batch."""
+        """The phases of the rule, each with the items of a batch."""
         return dict.fromkeys(self.rule.get("phases", {}), self.case.batch or 1)
 
     def run_phase(self, name: str) -> None:
@@ -202,12 +199,8 @@ class FakeProgram:
         """One kernel a step."""
         return {"kernels_per_step": 1, "host_syncs_per_step": 0}
 
-    def first_losses(self) -> Mapping[str, float] | None:
-        """As they are after the first step."""
-        return self.losses()
-
     def losses(self) -> Mapping[str, float] | None:
-        """A loss that falls with every lesson, unless the script says that nothing is learned."""
+        """A loss that falls with every step, unless the rule says that nothing is learned."""
         if self.case.mode != "train":
             return None
         if self.rule.get("fail") == "wrong":
@@ -215,11 +208,11 @@ class FakeProgram:
         return {"loss": 1.0 if self.rule.get("fail") == "stuck" else 1.0 / (1 + self.done + self.check_steps)}
 
     def check_step(self) -> None:
-        """One lesson."""
+        """One step, which takes no time."""
         self.check_steps += 1
 
     def disagreement(self) -> tuple[float, float] | None:
-        """Half of the values off where the script says wrong; exact otherwise."""
+        """Half of the values off where the rule says wrong; exact otherwise."""
         if self.rule.get("fail") == "wrong":
             return 0.5, 1e-3
         if self.case.precision != "fp32":
@@ -227,22 +220,21 @@ class FakeProgram:
         return None if self.case.device == "cpu" else (0.0, 1e-3)
 
     def precision_flaw(self) -> str:
-        """As fake."""
+        """As the rule says."""
         return str(self.rule.get("flaw", ""))
 
     def device_peak(self) -> int | None:
         """A thousand bytes an item, off the CPU."""
         return None if self.case.device == "cpu" else 1000 * (self.case.batch or 1)
 
-    def seen_device(self) -> str:
+    def actual_device(self) -> str:
         """The device of the case."""
         return self.case.device
 
 
-class Fake:
+class Fake(Framework):
     """The fake framework."""
 
-    name = "fake"
     clock: Callable[[], int] | None = staticmethod(CLOCK)
     features: Mapping[str, float] = {"fp32": 30.0, "fp16": 30.0, "fp64": 30.0, "svd": 30.0, "compile": 90.0}
     fallback: Mapping[str, str] = FALLBACK
@@ -265,14 +257,34 @@ class Fake:
         """A slow processor, and a fast accelerator that must be waited for."""
         from mldyno.records import Device
 
-        return [Device("cpu", "fake", "fake CPU"), Device("gpu", "fake", "fake accelerator", MEMORY)]
+        return [Device("cpu", "fake", "fake CPU"), Device("gpu", "fake", "fake accelerator", DEVICE_MEMORY)]
 
-    def support(self) -> dict[str, Fact]:
-        """Nothing of a real machine."""
-        return {}
+    def open(self, case: Case, build: Callable[..., Any] | None, data: Opened | None = None) -> FakeProgram:
+        """Anything can be asked for on a device that is there: no workload has to be built."""
+        if case.device not in ("cpu", "gpu"):
+            raise Unsupported(f"no device '{case.device}' here; fake sees cpu, gpu")
+        return self.build_program(case, build, data)
 
-    def examine(self, feature: str, device: str) -> Trial:
-        """Exact, unless the script says otherwise."""
+    def build_program(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> FakeProgram:
+        """Take the rule for the case."""
+        return FakeProgram(case, _rule_for(case.id))
+
+    def forecast_memory(self, case: Case, build: Callable[..., Any] | None) -> int | None:
+        """As the rule says; else a thousand bytes an item."""
+        return int(_rule_for(case.id).get("memory", 1000 * (case.batch or 1)))
+
+    def matmul(self, case: Case, size: int, layout: str | None = None) -> FakeMatmul:
+        """As fast for any size: nothing is computed."""
+        return FakeMatmul(case, size)
+
+    def allocate(self, case: Case, size: int) -> object:
+        """Nothing is allocated; more than there is, is refused."""
+        if size > DEVICE_MEMORY:
+            raise MemoryError(f"fake: out of memory, tried to allocate {size} B")
+        return object()
+
+    def try_feature(self, feature: str, device: str) -> Trial:
+        """Exact, unless the rule says otherwise."""
         failure = _rule_for(f"{feature}/fake/{device}").get("fail", "")
         if failure == "fallback":
             if not all(os.environ.get(name) == value for name, value in FALLBACK.items()):
@@ -280,40 +292,6 @@ class Fake:
             return Trial(0.0, 1e-3, "fake::operator")
         _fail(failure)
         return Trial(0.5 if failure == "wrong" else 0.0, 1e-3)
-
-    def open(self, case: Case, build: Callable[..., Any] | None, data: Opened | None = None) -> FakeProgram:
-        """Take the script's rule for the case."""
-        if case.device not in ("cpu", "gpu"):
-            raise Unsupported(f"no device '{case.device}' here; fake has cpu, gpu")
-        return FakeProgram(case, _rule_for(case.id))
-
-    def forecast_memory(self, case: Case, build: Callable[..., Any] | None) -> int | None:
-        """As fake; else a thousand bytes an item."""
-        return int(_rule_for(case.id).get("memory", 1000 * (case.batch or 1)))
-
-    layouts: tuple[str, ...] = ("nn",)
-
-    def product(self, case: Case, size: int, layout: str | None = None) -> FakeProduct:
-        """As fast for any size: nothing is computed."""
-        return FakeProduct(case, size)
-
-    def allocate(self, case: Case, size: int) -> object:
-        """Nothing is held; more than there is, is refused."""
-        if size > MEMORY:
-            raise MemoryError(f"fake: out of memory, tried to allocate {size} B")
-        return object()
-
-    def move(self, case: Case, size: int, from_host: bool) -> FakeProduct:
-        """Nothing is there to be moved."""
-        raise Unsupported("nothing is moved in the fake framework")
-
-    def explain(self, error: BaseException) -> tuple[str, str]:
-        """The status that belongs to a fake error."""
-        if isinstance(error, MemoryError):
-            return "oom", str(error)
-        if isinstance(error, Unsupported):
-            return "unsupported", str(error)
-        return "failed", f"{type(error).__name__}: {error}"
 
 
 FRAMEWORK = Fake()

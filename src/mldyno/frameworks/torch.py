@@ -9,73 +9,77 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Trial, Unsupported, _torch_devices, _torch_features, _torch_memory
-from mldyno.frameworks._torch_precision import PrecisionPolicy
-from mldyno.frameworks._torch_program import SEED, Build, TorchProgram, check, waiting
+from mldyno.frameworks import Framework, Trial, Unsupported, _torch_devices, _torch_features, _torch_memory
+from mldyno.frameworks._torch_precision import TOLERANCE, PrecisionPolicy
+from mldyno.frameworks._torch_program import SEED, TorchProgram, waiting
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
+    from mldyno.recipes import Build
     from mldyno.records import Case, Device, Fact
 
 
 # How PyTorch says that a device lacks an operation or a type, in errors of no type of their own.
-LACKS = (
+NOT_SUPPORTED = (
     "not implemented for", "unsupported autocast device", "does not support bfloat16", "doesn't support float64",
     "is not supported on", "not currently supported on", "could not create a primitive",
 )  # fmt: skip
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "Invalid buffer size")  # the last: MPS
 
 
-class Product:
+class Matmul:
     """The product of two random square matrices in a case's precision, over and over."""
 
     def __init__(self, torch: ModuleType, case: Case, size: int, layout: str) -> None:
         self.torch = torch
         device = torch.device(case.device)
         self.synchronize = waiting(torch, device)
-        self.way = PrecisionPolicy(torch, case, device)
-        chance = torch.Generator().manual_seed(SEED)
-        drawn = [torch.randn(size, size, generator=chance).to(device, self.way.multiplied) for _ in layout]
-        self.factors = [one.t() if turned == "t" else one for one, turned in zip(drawn, layout, strict=True)]
+        self.policy = PrecisionPolicy(torch, case, device)
+        generator = torch.Generator().manual_seed(SEED)
+        drawn = [torch.randn(size, size, generator=generator).to(device, self.policy.compute_type) for _ in layout]
+        self.factors = [matrix.t() if turn == "t" else matrix for matrix, turn in zip(drawn, layout, strict=True)]
         self.result = torch.empty_like(drawn[0])
         self.work = 2.0 * size**3
 
     def run(self, steps: int) -> None:
-        """Issue products."""
+        """Issue matmuls."""
         (a, b), result, multiply = self.factors, self.result, self.torch.mm
-        with self.way.steps():
+        with self.policy.steps():
             for _ in range(steps):
                 multiply(a, b, out=result)
 
 
-class Move:
-    """Random bytes copied into another place on a case's device, from there or from the host, over and over."""
+class Copy:
+    """Random bytes copied into a buffer on a case's device, from there or from the host, over and over."""
 
     def __init__(self, torch: ModuleType, case: Case, size: int, from_host: bool) -> None:
         device = torch.device(case.device)
         self.synchronize = waiting(torch, device)
         data = torch.randint(-(2**62), 2**62, (size // 8,))
         self.source = data if from_host else data.to(device)
-        self.place = torch.empty_like(data, device=device)
+        self.buffer = torch.empty_like(data, device=device)
         self.work = float(size if from_host else 2 * size)  # on one device they are read and written
 
     def run(self, steps: int) -> None:
         """Issue copies."""
-        place, source = self.place, self.source
+        buffer, source = self.buffer, self.source
         for _ in range(steps):
-            place.copy_(source)
+            buffer.copy_(source)
 
 
-class Torch:
+class Torch(Framework):
     """PyTorch as mldyno uses it."""
 
-    name = "torch"
-    clock: Callable[[], int] | None = None
-    features: Mapping[str, float] = {name: one.limit for name, one in _torch_features.FEATURES.items()}
+    precisions = tuple(TOLERANCE)
+    placements = ("device", "host", "roundtrip", "loader")
+    compiles = True
+    layouts = ("nn", "nt", "tn", "tt")  # by rows, or transposed: by columns
+    features: Mapping[str, float] = {name: feature.timeout for name, feature in _torch_features.FEATURES.items()}
     fallback: Mapping[str, str] = _torch_features.FALLBACK
     torch: Any = None
 
     def start(self) -> None:
-        """Import torch, and let fp32 be fp32: no TF32 in products or convolutions."""
+        """Import torch, and let fp32 be fp32: no TF32 in matmuls or convolutions."""
         import warnings
 
         warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
@@ -89,10 +93,8 @@ class Torch:
 
     def versions(self) -> dict[str, str]:
         """Torch's version, and that of CUDA where it was built with it."""
-        found = {"torch": str(self.torch.__version__)}
-        if self.torch.version.cuda:
-            found["cuda"] = str(self.torch.version.cuda)
-        return found
+        cuda = self.torch.version.cuda
+        return {"torch": str(self.torch.__version__)} | ({"cuda": str(cuda)} if cuda else {})
 
     def threads(self) -> int | None:
         """Threads of one operation on the CPU."""
@@ -104,22 +106,24 @@ class Torch:
 
     def devices(self) -> list[Device]:
         """The CPU, and every accelerator that torch finds."""
-        return _torch_devices.found(self.torch)
+        return _torch_devices.list_devices(self.torch)
 
     def support(self) -> dict[str, Fact]:
         """CUDA, ROCm, XPU and MPS, as far as this build has them."""
         return _torch_features.support(self.torch)
 
-    def examine(self, feature: str, device: str) -> Trial:
+    def try_feature(self, feature: str, device: str) -> Trial:
         """One of the features on a device, beside the CPU in double precision."""
-        return _torch_features.examine(self.torch, feature, device)
+        return _torch_features.try_feature(self.torch, feature, device)
 
-    def open(self, case: Case, build: Build | None, data: Opened | None = None) -> TorchProgram:
-        """Build the case on its device, or say why it can't be."""
-        check(case, build, data, [device.name for device in self.devices()])
-        assert build is not None
-        if case.threads:
-            self.limit_threads(case.threads)
+    def check(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> None:
+        """TF32 is CUDA's alone."""
+        if build is not None and case.precision == "tf32" and not case.device.startswith("cuda"):
+            raise Unsupported(f"tf32 is a mode of CUDA's matmuls; {case.device} has none")
+        super().check(case, build, data)
+
+    def build_program(self, case: Case, build: Build, data: Opened | None) -> TorchProgram:
+        """Build the case on its device."""
         return TorchProgram(self.torch, case, build, data)
 
     def forecast_memory(self, case: Case, build: Build | None) -> int | None:
@@ -131,17 +135,15 @@ class Torch:
         except (RuntimeError, NotImplementedError):
             return None
 
-    layouts = ("nn", "nt", "tn", "tt")  # by rows, or turned: by columns
-
-    def product(self, case: Case, size: int, layout: str | None = None) -> Product:
+    def matmul(self, case: Case, size: int, layout: str | None = None) -> Matmul:
         """Two square matrices on the case's device."""
-        return Product(self.torch, case, size, layout or self.layouts[0])
+        return Matmul(self.torch, case, size, layout or self.layouts[0])
 
-    def move(self, case: Case, size: int, from_host: bool) -> Move:
+    def copy(self, case: Case, size: int, from_host: bool) -> Copy:
         """Bytes on the case's device, or on their way to it."""
         if from_host and case.device == "cpu":
             raise Unsupported("nothing is copied between the host and its own CPU")
-        return Move(self.torch, case, size, from_host)
+        return Copy(self.torch, case, size, from_host)
 
     def allocate(self, case: Case, size: int) -> Any:
         """Bytes that nothing is written to."""
@@ -149,17 +151,19 @@ class Torch:
 
     def explain(self, error: BaseException) -> tuple[str, str]:
         """Memory errors have their own types on accelerators, and only words on the CPU and on MPS."""
-        text = str(error).strip().split("\n")[0] or type(error).__name__
-        if isinstance(error, Unsupported | NotImplementedError) or any(word in str(error) for word in LACKS):
-            return "unsupported", text
+        status, reason = super().explain(error)
+        if status != "failed":
+            return status, reason
+        first_line = str(error).strip().split("\n")[0] or type(error).__name__
+        if any(words in str(error) for words in NOT_SUPPORTED):
+            return "unsupported", first_line
         if "InvalidCxxCompiler" in f"{type(error).__name__} {error}":
             return "unsupported", "torch.compile needs a C++ compiler; install g++ or clang"
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
             return "failed", "torch is not installed for this Python; pip install 'mldyno[torch]'"
-        words = ("out of memory", "can't allocate memory", "not enough memory", "Invalid buffer size")  # the last: MPS
-        if isinstance(error, MemoryError) or any(word in str(error) for word in words):
-            return "oom", text
-        return "failed", f"{type(error).__name__}: {text}"
+        if any(words in str(error) for words in OUT_OF_MEMORY):
+            return "oom", first_line
+        return status, reason
 
 
 FRAMEWORK = Torch()

@@ -14,7 +14,7 @@ from mldyno.runner.worker_process import WorkerProcess
 from mldyno.stats.intervals import batches, median
 from mldyno.stats.shapes import drift
 from mldyno.timing.stopping import Stopping, relative_half_width
-from mldyno.timing.warmup import FEWEST, settled_from
+from mldyno.timing.warmup import MIN_BLOCKS, settled_from
 
 HALF = 0.5
 WARMUP_SHARE, WARMUP_LEAST = 0.25, 1.0  # of the budget, and s
@@ -126,7 +126,7 @@ class CaseRun:
         The warm-up has judged that; what it could not settle, or a slow start that outlasted it, is judged here.
         """
         if self.unsteady:
-            return settled_from(self.values) if len(self.values) >= FEWEST else None
+            return settled_from(self.values) if len(self.values) >= MIN_BLOCKS else None
         return (settled_from(self.values) or 0) if slow_start(self.values) else 0
 
     def record(self, machine: Machine, status: str, reason: str, warnings: tuple[Warning_, ...] = ()) -> Record:

@@ -19,9 +19,8 @@ from mldyno.runner.case_run import WARMUP_LEAST, WARMUP_SHARE, CaseRun
 from mldyno.runner.run import new_run_id
 from mldyno.runner.worker_process import WorkerProcess
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks
+from mldyno.timing.blocks import Blocks, stretch
 from mldyno.timing.stopping import Stopping, relative_half_width
-from mldyno.timing.stretch import stretch
 from mldyno.timing.warmup import warm_up
 
 FRAMEWORK = "python"  # what computes is the caller's own code

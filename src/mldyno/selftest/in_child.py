@@ -20,9 +20,8 @@ from mldyno.frameworks import Framework, Kernel
 from mldyno.records import Case
 from mldyno.stats.intervals import batches, median, paired
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks
+from mldyno.timing.blocks import Blocks, stretch
 from mldyno.timing.rounds import rounds
-from mldyno.timing.stretch import stretch
 from mldyno.worker.session import PIECE, REFERENCE_BLOCKS, REFERENCE_SIZE, Reporter, open_case
 
 CASE = Case("mlp", mode="infer", threads=1)
@@ -55,7 +54,7 @@ def started(name: str) -> Framework:
 
 def overhead(framework: Framework, pairs: int) -> Iterator[dict[str, Any]]:
     """CPU time of steps in the harness's loop over that of the same steps in a bare loop, in turn."""
-    step = Repeated(framework.product(CASE, TINY), SHORT)
+    step = Repeated(framework.matmul(CASE, TINY), SHORT)
     blocks = Blocks(step, clock.now)
     blocks.time(100)
     blocks.fit(min(blocks.time(10) for _ in range(10)) / 10)
@@ -86,7 +85,7 @@ def verdicts(framework: Framework, first: int, second: int, comparisons: int, pa
     chance = random.Random(first * 1000 + second)
     for _ in range(comparisons):
         began = time.perf_counter()
-        arms = [Blocks(Repeated(framework.product(CASE, TINY), count), clock.now) for count in (first, second)]
+        arms = [Blocks(Repeated(framework.matmul(CASE, TINY), count), clock.now) for count in (first, second)]
         for arm in arms:
             arm.time(3)
         found = rounds(arms, 0.0, pairs, chance, lambda values, now: None)
@@ -102,10 +101,10 @@ def log_ratios(ours: list[float], theirs: list[float]) -> list[float]:
 def estimate(framework: Framework, seconds: float) -> Iterator[dict[str, Any]]:
     """One estimate of a short step in this fresh process: its median, its uncontended time, in reference kernels."""
     began = time.perf_counter()
-    blocks = Blocks(Repeated(framework.product(CASE, TINY), SHORT), clock.now)
+    blocks = Blocks(Repeated(framework.matmul(CASE, TINY), SHORT), clock.now)
     blocks.time(100)
     blocks.fit(min(blocks.time(10) for _ in range(10)) / 10)
-    stick = Blocks(framework.product(CASE, REFERENCE_SIZE), clock.now)
+    stick = Blocks(framework.matmul(CASE, REFERENCE_SIZE), clock.now)
     stick.time(20)
     stick.fit(min(stick.time(10) for _ in range(10)) / 10)
     references: list[float] = []

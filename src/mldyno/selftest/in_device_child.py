@@ -78,7 +78,7 @@ def busy_product(wish: Wish) -> tuple[int, int]:
     """The size of a product that keeps the device busy, and what it takes in ns."""
     size = SMALLEST
     while True:
-        blocks = Blocks(wish.framework.product(wish.case, size), clock.now)
+        blocks = Blocks(wish.framework.matmul(wish.case, size), clock.now)
         blocks.time(8)
         shortest = min(blocks.time(8) for _ in range(3)) // 8
         if shortest >= BUSY or size >= LARGEST:
@@ -89,7 +89,7 @@ def busy_product(wish: Wish) -> tuple[int, int]:
 def chain(wish: Wish, length: int) -> tuple[Kernel, int]:
     """A product, and how many of it take so many ns."""
     size, each = busy_product(wish)
-    return wish.framework.product(wish.case, size), math.ceil(length / each)
+    return wish.framework.matmul(wish.case, size), math.ceil(length / each)
 
 
 def fitted(steps: Repeated) -> Blocks:
@@ -111,9 +111,9 @@ def device(wish: Wish, detail: str) -> Iterator[Row]:
 def memory(wish: Wish, detail: str) -> Iterator[Row]:
     """What the device's counter of its peak makes of three matrices; those before them set the peak."""
     program = wish.open().program
-    kept = [wish.framework.product(wish.case, KNOWN)]
+    kept = [wish.framework.matmul(wish.case, KNOWN)]
     before = program.device_peak()
-    kept.append(wish.framework.product(wish.case, KNOWN))
+    kept.append(wish.framework.matmul(wish.case, KNOWN))
     after = program.device_peak()
     counted = None if before is None or after is None else after - before
     yield {"known": 3 * 4 * KNOWN**2, "counted": counted, "by": program.facts.get("device_peak_by")}
@@ -129,7 +129,7 @@ def overflow(wish: Wish, detail: str) -> Iterator[Row]:
     except Exception as error:
         status, reason = failure(wish.framework.name, error)
     yield {"asked": asked, "status": status, "reason": reason}
-    product = wish.framework.product(wish.case, SMALLEST)
+    product = wish.framework.matmul(wish.case, SMALLEST)
     product.run(1)
     product.synchronize()
     yield {"computes": True}
@@ -187,7 +187,7 @@ def identical(wish: Wish, detail: str) -> Iterator[Row]:
     size, each = busy_product(wish)
     chance, count = random.Random(2), math.ceil(CHAIN / each)
     for _ in range(wish.comparisons):
-        arms = [fitted(Repeated(wish.framework.product(wish.case, size), count)) for _ in range(2)]
+        arms = [fitted(Repeated(wish.framework.matmul(wish.case, size), count)) for _ in range(2)]
         ours, theirs = rounds(arms, 0.0, ROUNDS, chance, lambda values, now: None)
         centre, width = paired(log_ratios(ours, theirs))
         yield {"log_ratio": centre, "half_width": width}
@@ -212,7 +212,7 @@ TASKS: dict[str, Callable[[Wish, str], Iterator[Row]]] = {
 def computes(wish: Wish) -> bool:
     """Whether the device still does; some errors leave it unusable for the rest of the process."""
     try:
-        product = wish.framework.product(wish.case, SMALLEST)
+        product = wish.framework.matmul(wish.case, SMALLEST)
         product.run(1)
         product.synchronize()
     except Exception:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-PAIR_BATCHES = 12  # of the rounds of a comparison
+PAIRED_BATCHES = 12  # of the rounds of a comparison
 SEGMENTS = 240  # a longer series is judged by so many means: neighbours far apart tell more about slow changes
-FEWEST = 16  # values; fewer say nothing about how neighbours resemble each other
+MIN_CORRELATED = 16  # values; fewer say nothing about how neighbours are correlated
 CLIP = 2.5  # normal deviations beyond which a value counts as one that far off
 
 
@@ -95,7 +95,7 @@ def batch_half_width(values: Sequence[float], count: int) -> float:
 
 @dataclass(frozen=True)
 class Autocorrelation:
-    """How values of a series resemble their neighbours: correlation `share * decay**k` at k segments apart."""
+    """How values of a series are correlated with neighbours: `share * decay**k` at k segments apart."""
 
     share: float
     decay: float
@@ -126,11 +126,11 @@ def coarse(values: Sequence[float]) -> Sequence[float]:
 
 
 def autocorrelation(values: Sequence[float]) -> Autocorrelation:
-    """How neighbours resemble each other, from the correlations at one and two segments apart.
+    """How neighbours are correlated, from the correlations at one and two segments apart.
 
     Two, since noise of its own in every value hides a slow common change from the first alone.
     """
-    if len(values) < FEWEST:
+    if len(values) < MIN_CORRELATED:
         return Autocorrelation(0.0, 0.0, len(values))
     segments = coarse(values)
     count = len(segments)
@@ -140,21 +140,22 @@ def autocorrelation(values: Sequence[float]) -> Autocorrelation:
     power = sum(v * v for v in off)
     if power == 0:
         return Autocorrelation(0.0, 0.0, count)
-    one = sum(map(operator.mul, off, itertools.islice(off, 1, None))) / power
-    two = sum(map(operator.mul, off, itertools.islice(off, 2, None))) / power
-    one, two = one + (1 + 3 * one) / count, two + (1 + 3 * two) / count  # short series show too little
-    if one <= 2 / math.sqrt(count):
-        return Autocorrelation(1.0, max(0.0, one), count)
-    decay = min(0.99, max(one, two / one))
-    return Autocorrelation(min(1.0, one / decay), decay, count)
+    first = sum(map(operator.mul, off, itertools.islice(off, 1, None))) / power
+    second = sum(map(operator.mul, off, itertools.islice(off, 2, None))) / power
+    # Short series show too little.
+    first, second = first + (1 + 3 * first) / count, second + (1 + 3 * second) / count
+    if first <= 2 / math.sqrt(count):
+        return Autocorrelation(1.0, max(0.0, first), count)
+    decay = min(0.99, max(first, second / first))
+    return Autocorrelation(min(1.0, first / decay), decay, count)
 
 
 def paired(logs: Sequence[float]) -> tuple[float, float]:
     """Mean log-ratio of paired rounds, and half of its 95 % interval: t over 12 batch medians.
 
-    It is widened by what neighbouring batches have in common; infinite for fewer than two rounds.
+    It is inflated by what neighbouring batches have in common; infinite for fewer than two rounds.
     """
-    count = min(PAIR_BATCHES, len(logs))
+    count = min(PAIRED_BATCHES, len(logs))
     if count == 0:
         return 0.0, math.inf
     medians = [median(batch) for batch in batches(logs, count)]

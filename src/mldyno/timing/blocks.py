@@ -1,18 +1,23 @@
-"""Blocks of k steps with one synchronisation: how long they take, and how many steps they need."""
+"""Blocks of k steps with one synchronisation: how long they take, how many steps they need, and many in a row."""
 
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Callable
 from typing import Protocol
 
 from mldyno.stats.intervals import median, spread
 from mldyno.timing.clock import Clock
 
-OVERHEAD = 0.004  # clock, sync and latency may cost this share of a block: under the 0.5 % that is promised
-WAITED = 0.9  # a loop that takes this share of the whole has waited for its work itself
-LONG = 1_000_000_000  # ns: beside a step of a second no latency matters
-PROBES = 7  # blocks of one step, and of two, that tell the latency
-SHORTEST = 950_000  # ns: a short block stays under 1 ms, and hides that clock and loop are cold after a step
+MAX_OVERHEAD = 0.004  # share of a block that clock, sync and latency may cost: under the 0.5 % that is promised
+WAITED_SHARE = 0.9  # a loop that takes this share of the whole has waited for its work itself
+LONG_STEP = 1_000_000_000  # ns: beside a step of a second no latency matters
+LATENCY_PROBES = 7  # blocks of one step, and of two, that show the latency
+MIN_BLOCK = 950_000  # ns: a short block stays under 1 ms, and hides that clock and loop are cold after a step
+
+Between = Callable[[list[float], int], int]
+"""What is done between blocks: sees the step times in s so far and the clock, gives when it wants to be called next."""
 
 
 class Steps(Protocol):
@@ -40,8 +45,8 @@ class Blocks:
         self.program.synchronize()
         return clock() - start
 
-    def run(self, most: int, until: int) -> tuple[list[int], int]:
-        """Times in ns of block after block, until the clock has passed `until` or there are `most`; and the clock.
+    def run(self, max_blocks: int, until: int) -> tuple[list[int], int]:
+        """Times in ns of block after block, until the clock has passed `until` or after `max_blocks`; and the clock.
 
         Nothing stands between two blocks but this loop: code that ran a moment ago is fast, other code is not.
         """
@@ -53,7 +58,7 @@ class Blocks:
             wait()
             end = clock()
             times.append(end - start)
-            if end >= until or len(times) >= most:
+            if end >= until or len(times) >= max_blocks:
                 return times, end
 
     def drain(self, steps: int) -> tuple[int, int]:
@@ -77,15 +82,35 @@ class Blocks:
         done when its call returns has none.
         """
         drained = [self.drain(1) for _ in range(3)]
-        if any(issued > WAITED * total for issued, total in drained):
+        if any(issued > WAITED_SHARE * total for issued, total in drained):
             return 0.0
-        single, double = ([self.time(steps) for _ in range(PROBES)] for steps in (1, 2))
-        unsure = 2.0 * math.sqrt((4 * spread(single) ** 2 + spread(double) ** 2) / PROBES)
-        latency = max(0.0, 2.0 * median(single) - median(double)) + unsure
+        single, double = ([self.time(steps) for _ in range(LATENCY_PROBES)] for steps in (1, 2))
+        uncertainty = 2.0 * math.sqrt((4 * spread(single) ** 2 + spread(double) ** 2) / LATENCY_PROBES)
+        latency = max(0.0, 2.0 * median(single) - median(double)) + uncertainty
         return min(latency, median([issued for issued, _ in drained]))
 
     def fit(self, step: float) -> None:
         """Choose the block's size for a step of so many ns: long enough to hide clock, sync and latency."""
         step = max(step, 1.0)
-        cost = self.overhead() + (self.latency() if step < LONG else 0.0)
-        self.size = max(1, math.ceil(max(SHORTEST, cost / OVERHEAD) / step))
+        cost = self.overhead() + (self.latency() if step < LONG_STEP else 0.0)
+        self.size = max(1, math.ceil(max(MIN_BLOCK, cost / MAX_OVERHEAD) / step))
+
+
+def stretch(blocks: Blocks, seconds: float, steps: int | None, between: Between) -> tuple[list[float], int]:
+    """Times of a step in s, one for each block, for so many s or steps; and the steps left, fewer than a block.
+
+    `between` sees the values so far and the clock, and says at what time it wants to be called again:
+    most blocks follow each other at once.
+    """
+    scale = 1e9 * blocks.size
+    values: list[float] = []
+    max_blocks = sys.maxsize if steps is None else steps // blocks.size
+    ends = blocks.clock() + round(seconds * 1e9) if steps is None else sys.maxsize
+    due = 0
+    while len(values) < max_blocks:
+        times, now = blocks.run(max_blocks - len(values), min(due, ends))
+        values += [time / scale for time in times]
+        if now >= ends:
+            break
+        due = between(values, now)
+    return values, 0 if steps is None else steps % blocks.size

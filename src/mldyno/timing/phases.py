@@ -7,7 +7,7 @@ from typing import Protocol
 
 from mldyno.timing.clock import Clock
 
-FEWEST = 3  # rounds, where they fit into the time
+MIN_ROUNDS = 3  # where they fit into the time
 
 
 class InPhases(Protocol):
@@ -27,16 +27,16 @@ def time_phases(
 
     `tick` sees the first phase's values and the clock after each round.
     """
-    found: dict[str, list[float]] = {name: [] for name in names}
+    times: dict[str, list[float]] = {name: [] for name in names}
     began = now = clock()
     rounds = 0
-    while rounds == 0 or now - began < seconds * 1e9 * (2 if rounds < FEWEST else 1):
-        for name, values in found.items():
+    while rounds == 0 or now - began < seconds * 1e9 * (2 if rounds < MIN_ROUNDS else 1):
+        for name, values in times.items():
             start = clock()
             program.run_phase(name)
             program.synchronize()
             values.append((clock() - start) / 1e9)
         rounds += 1
         now = clock()
-        tick(next(iter(found.values())), now)
-    return found
+        tick(next(iter(times.values())), now)
+    return times

@@ -15,24 +15,24 @@ from mldyno.timing.blocks import Blocks
 def rounds(
     programs: Sequence[Blocks],
     seconds: float,
-    least: int,
+    min_rounds: int,
     chance: random.Random,
     tick: Callable[[list[float], int], None],
 ) -> list[list[float]]:
-    """For each program its time of a step in s, one value a round, for so many s but `least` rounds at least.
+    """For each program its time of a step in s, one value a round, for so many s but `min_rounds` at least.
 
     `tick` sees the first program's values and the clock after each round.
     """
     clock = programs[0].clock
-    found: list[list[float]] = [[] for _ in programs]
+    times: list[list[float]] = [[] for _ in programs]
     ends = clock() + round(seconds * 1e9)
     order = list(range(len(programs)))
     now = clock()
-    while len(found[0]) < least or now < ends:
+    while len(times[0]) < min_rounds or now < ends:
         chance.shuffle(order)
         for place in order:
             blocks = programs[place]
-            found[place].append(blocks.time(blocks.size) / blocks.size / 1e9)
+            times[place].append(blocks.time(blocks.size) / blocks.size / 1e9)
         now = clock()
-        tick(found[0], now)
-    return found
+        tick(times[0], now)
+    return times

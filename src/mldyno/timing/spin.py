@@ -17,18 +17,18 @@ CHUNK = bytes(range(256)) * (8 << 12)  # 8 MiB: some 10 ms of work, beside which
 def shares(threads: int, seconds: float) -> list[float]:
     """The share of a core that each of so many threads got, when all of them worked for so many s."""
     together = threading.Barrier(threads)
-    found: list[float] = []
+    gained: list[float] = []
 
     def work() -> None:
         together.wait()
         began, worked = clock.now(), time.thread_time_ns()
         while (passed := clock.now() - began) < seconds * 1e9:
             hashlib.sha256(CHUNK)
-        found.append(min(1.0, (time.thread_time_ns() - worked) / max(1, passed)))
+        gained.append(min(1.0, (time.thread_time_ns() - worked) / max(1, passed)))
 
-    several = [threading.Thread(target=work, daemon=True) for _ in range(threads)]
-    for one in several:
-        one.start()
-    for one in several:
-        one.join()
-    return found
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return gained

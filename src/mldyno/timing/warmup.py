@@ -1,10 +1,10 @@
 """Warm-up: the first step apart, then steps until the series and its counters stand still.
 
-Series: the medians of its 20 phases are described in two ways, as a start of so many phases followed
-by one level, and as a start followed by a slope. The description that leaves least, each phase of
-the start and the slope at a price, tells where the steady part begins, or that there is none: a
+Series: the medians of its 20 segments are described in two ways, as a start of so many segments followed
+by one level, and as a start followed by a slope. The description that leaves least, each segment of
+the start and the slope at a price, says where the steady part begins, or that there is none: a
 slope won, of more than 2 %. The start is never longer than half of the series.
-Causes: no new compiled graph and no growth of reserved memory over the last half.
+Counters: no new compiled graph and no growth of reserved memory over the last half.
 A first look that finds it steady is confirmed by a second one, after as many blocks again.
 """
 
@@ -17,54 +17,54 @@ from mldyno.stats.intervals import autocorrelation, batches, coarse, median
 from mldyno.stats.shapes import line
 from mldyno.timing.blocks import Blocks
 
-PIECES = 20
-TOLERANCE = 0.01  # phases that lie within this are alike, however quiet the series is
-DEVIATIONS = 3.0
-LARGEST = 0.02  # a change over the steady part that moves its median by 1 % at most
-PIECE_PRICE = 5.0  # in squared deviations of a phase's median: what leaving out a phase must gain
+SEGMENTS = 20
+TOLERANCE = 0.01  # segments that lie within this are alike, however quiet the series is
+TOLERANCE_DEVIATIONS = 3.0  # of a segment's median that the tolerance stands for
+MAX_CHANGE = 0.02  # a change over the steady part that moves its median by 1 % at most
+SEGMENT_PRICE = 5.0  # in squared deviations of a segment's median: what leaving out a segment must gain
 SLOPE_PRICE = 6.0  # and what a slope must gain: a steady series pays it in 1 to 2 % of cases
-FEWEST = 20  # blocks before the series can be judged
-LEAST = 150_000_000  # ns: clocks ramp up and caches fill over time, however short the step
-GROWTH = 1.5
+MIN_BLOCKS = 20  # before the series can be judged
+MIN_TIME = 150_000_000  # ns: clocks ramp up and caches fill over time, however short the step
+LOOK_GROWTH = 1.5  # how many more blocks there are at the next look
 
 
 def settled_from(values: Sequence[float]) -> int | None:
     """The index from which the series is steady; None where it has not settled by its last half."""
     if len(values) < 8:
         return 0
-    phases = batches(values, min(PIECES, len(values)))
-    medians = [median(phase) for phase in phases]
+    segments = batches(values, min(SEGMENTS, len(values)))
+    medians = [median(segment) for segment in segments]
     half = len(medians) // 2
     level = median(medians[half:])
-    variance = _variance(phases[half:], medians[half:], level)
+    variance = _variance(segments[half:], medians[half:], level)
     best, start, change = float("inf"), 0, 0.0
     for first in range(half + 1):
-        kept = medians[first:]
-        n, centre = len(kept), sum(kept) / len(kept)
-        flat = sum((v - centre) ** 2 for v in kept)
+        rest = medians[first:]
+        n, centre = len(rest), sum(rest) / len(rest)
+        flat = sum((v - centre) ** 2 for v in rest)
         weight = n * (n * n - 1) / 12
-        slope = sum((i - (n - 1) / 2) * v for i, v in enumerate(kept)) / weight
-        price = PIECE_PRICE * first
+        slope = sum((i - (n - 1) / 2) * v for i, v in enumerate(rest)) / weight
+        price = SEGMENT_PRICE * first
         for cost, size in (
             (flat / variance + price, 0.0),
             ((flat - slope * slope * weight) / variance + price + SLOPE_PRICE, abs(slope) * (n - 1)),
         ):
             if cost < best:
                 best, start, change = cost, first, size
-    if change > LARGEST * level:
+    if change > MAX_CHANGE * level:
         return None
-    return sum(len(phase) for phase in phases[:start])
+    return sum(len(segment) for segment in segments[:start])
 
 
-def _variance(phases: Sequence[Sequence[float]], medians: Sequence[float], level: float) -> float:
-    """How much a phase's median varies by chance: from the steps within, or from the medians if they vary more."""
+def _variance(segments: Sequence[Sequence[float]], medians: Sequence[float], level: float) -> float:
+    """How much a segment's median varies by chance: from the steps within, or from the medians if they vary more."""
     sloped = line(medians)
-    noise = coarse([value - at for phase, at in zip(phases, sloped.levels, strict=True) for value in phase])
+    noise = coarse([value - at for segment, at in zip(segments, sloped.levels, strict=True) for value in segment])
     spread = 1.4826 * median([abs(value) for value in noise])
-    alike = min(1.0, len(phases) / autocorrelation(noise).independent)
+    alike = min(1.0, len(segments) / autocorrelation(noise).independent)
     among = sloped.left / max(1, len(medians) - 2)
     within = min(1.571 * spread * spread * alike, 4 * among)  # a correlation seen by chance must not excuse a slope
-    return max((TOLERANCE / DEVIATIONS * level) ** 2, within, among, 1e-300)
+    return max((TOLERANCE / TOLERANCE_DEVIATIONS * level) ** 2, within, among, 1e-300)
 
 
 @dataclass
@@ -95,22 +95,22 @@ def warm_up(
     after_first()
     fastest = float(blocks.time(1))
     blocks.fit(fastest)
-    values, seen, check, first_look = result.values, [steady_counters()], FEWEST, 0
+    values, counters, check, first_look = result.values, [steady_counters()], MIN_BLOCKS, 0
     if blocks.clock() >= limit and blocks.size == 1:  # a step so long that each one counts
         values.append(fastest)
         return result
     while True:
         values.append(blocks.time(blocks.size) / blocks.size)
-        seen.append(steady_counters())
+        counters.append(steady_counters())
         now = blocks.clock()
         tick(values, now)
         if values[-1] < 0.7 * fastest:  # the step got faster: its block may need more of them
             fastest = values[-1]
             blocks.fit(fastest)
         late = now >= limit
-        due = len(values) >= check and now - began >= LEAST
-        if due or (late and len(values) >= FEWEST):
-            still, start = seen[-1] == seen[len(seen) // 2], settled_from(values)
+        due = len(values) >= check and now - began >= MIN_TIME
+        if due or (late and len(values) >= MIN_BLOCKS):
+            still, start = counters[-1] == counters[len(counters) // 2], settled_from(values)
             result.steady = still and start is not None
             result.reason = "" if still else "graphs or reserved memory kept growing"
             if start is None:
@@ -119,6 +119,6 @@ def warm_up(
             if result.steady and first_look and start is not None and start < first_look:
                 return result
             first_look = len(values) if result.steady else 0
-            check = round((2 if result.steady else GROWTH) * len(values))
+            check = round((2 if result.steady else LOOK_GROWTH) * len(values))
         if late:
             return result

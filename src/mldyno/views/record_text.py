@@ -134,6 +134,8 @@ def _software(record: Record) -> Rows:
     if checks.error is not None:
         told.append(f"{checks.error:.2g} off")
     if products := record.facts.get("products_in"):
-        told.append(f"products in {products}")
+        told.append(f"matmuls in {products}")
+    if unchecked := record.facts.get("not_checked"):
+        told.append(f"not checked: {unchecked}")
     if told:
         yield "checks", ", ".join(told)

@@ -26,7 +26,7 @@ def _tried(framework: Framework, device: str, feature: str) -> dict[str, Any]:
     """The result and its reason; where numbers came out, also how far off they are."""
     try:
         framework.start()
-        trial = framework.examine(feature, device)
+        trial = framework.try_feature(feature, device)
     except Exception as error:
         status, reason = framework.explain(error)
         return {"result": "failed" if status == "oom" else "unsupported", "reason": reason}

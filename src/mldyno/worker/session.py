@@ -18,12 +18,12 @@ from mldyno.frameworks import Framework, Program, Unsupported
 from mldyno.records import Case, Device, Series
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks
+from mldyno.timing.blocks import Blocks, stretch
 from mldyno.timing.phases import time_phases
 from mldyno.timing.rounds import rounds
-from mldyno.timing.stretch import stretch
 from mldyno.timing.warmup import warm_up
 from mldyno.worker import commands, peaks
+from mldyno.worker.unchecked import unchecked
 from mldyno.worker.windows import Windows
 
 LONG = 5.0  # s: a step of this length is not run once more just to count its kernels
@@ -118,7 +118,7 @@ class CaseSession:
             "block_steps": self.blocks.size,
             "overhead_share": self.blocks.overhead() / max(1.0, self.blocks.size * warm.values[-1]),
             "drained_share": drains[0] / max(1, drains[1]) if drains else None,
-            "device_seen": self.program.seen_device(),
+            "device_seen": self.program.actual_device(),
             "events_share": self._events_share(),
             "translated": translated(),
         }
@@ -158,8 +158,12 @@ class CaseSession:
         self.first_counters = self.program.steady_counters()
 
     def _check_device(self) -> None:
-        seen = self.program.seen_device()
-        if seen not in (self.case.device, f"{self.case.device}:0", self.case.device.removesuffix(":0")):
+        seen = self.program.actual_device()
+        if seen is not None and seen not in (
+            self.case.device,
+            f"{self.case.device}:0",
+            self.case.device.removesuffix(":0"),
+        ):
             raise Wrong(f"the case asks for {self.case.device}, the tensors lie on {seen}")
 
     def _check_precision(self) -> None:
@@ -210,7 +214,7 @@ class CaseSession:
     def _set_up_reference_kernel(self) -> None:
         """A fixed product, run between the steps: what slows it down slows them down too."""
         try:
-            self.reference_kernel = Blocks(self.framework.product(self.case, REFERENCE_SIZE), self.clock)
+            self.reference_kernel = Blocks(self.framework.matmul(self.case, REFERENCE_SIZE), self.clock)
         except Unsupported:
             return
         self.reference_kernel.time(8)
@@ -265,6 +269,7 @@ class CaseSession:
             self.facts |= self.program.counts()
         self._check_device()  # after a step was counted, which shows where its products ran
         self.facts |= dict(self.program.facts)
+        self.facts |= unchecked(self.case, self.framework, self.program, self.facts, checks)
         return {"series": [vars(one) for one in series], "checks": checks, "facts": self.facts}
 
     def _check_plausible(self) -> None:
@@ -273,7 +278,8 @@ class CaseSession:
         if not flops or not self.values or self.framework.clock is not None:
             return
         rate = flops / max(1e-12, median(self.values))
-        self.facts["peak_flops"], too_fast = peaks.exceeded(self.framework, self.case, self.clock, rate)
+        peak, too_fast = peaks.exceeded(self.framework, self.case, self.clock, rate)
+        self.facts["peak_flops"] = peak or None  # None where the framework has no matmul
         if too_fast:
             reached = f"{rate / 1e9:,.4g} GFLOP/s are more than the {self.facts['peak_flops'] / 1e9:,.4g}"
             raise Wrong(f"{reached} that this device reaches in plain matrix products: work was left out")

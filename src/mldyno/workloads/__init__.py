@@ -2,65 +2,27 @@
 
 The docstring of a file begins with what the workload is; a list shows that line.
 Rules: a workload is frozen; whatever changes what is computed raises its version. A file imports
-no framework: its build function is handed the framework's module and gives back a `Recipe`, from
-which the framework makes the steps. So a workload can neither take time nor forget a sync.
+no framework: it has a build function for each, which is handed the framework's module and gives back a
+`Recipe`, from which the framework makes the steps. So a workload can neither take time nor forget a sync.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mldyno.recipes import Build
     from mldyno.records import Case
 
 
 @dataclass(frozen=True)
-class Phase:
-    """One of the phases that a step is made of, which is also timed apart from the others."""
-
-    run: Callable[[Any, Any, Any], Any]
-    """Does the phase: gets the network, a batch's inputs and what the phase before it gave (None at first);
-    what the last phase gives is the step's output."""
-    items: int
-    """Items that it works through."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What a framework needs to make steps of a workload.
-
-    A step is a pass through the network; in training also the loss, the way back and the optimiser's step.
-    Where it is more than that it is made of `phases`; network, loss and optimiser then serve the checks.
-    """
-
-    network: Any
-    """The model, on the CPU, in fp32, freshly initialised from the seed that the framework set."""
-    draw: Callable[[], tuple[Any, Any]]
-    """Draws one learnable batch on the CPU: inputs and targets."""
-    loss: Callable[[Any, Any], Any]
-    """Loss of the network's output against the targets; never negative."""
-    optimiser: Callable[[Any], Any]
-    """The optimiser over the network's parameters."""
-    updates: bool = True
-    """Whether a training step ends with the optimiser's; else it is forward and backward only."""
-    phases: Mapping[str, Phase] = field(default_factory=dict)
-    """The phases of a step by name and in order, where it has some."""
-    checks: Callable[[Any], Mapping[str, float]] | None = None
-    """Training: what must fall, of the network given, where that is not the loss on a batch; never negative."""
-
-
-@dataclass(frozen=True)
 class EndToEnd:
-    """A whole process that trains a workload from its data set: so many epochs, each with its evaluation."""
+    """A process that trains a workload from its data set, end to end: so many epochs, each with its evaluation."""
 
     workload: str
     epochs: int
-
-
-Build = Callable[[ModuleType, "Case"], Recipe]
 
 
 @dataclass(frozen=True)
@@ -73,7 +35,7 @@ class Workload:
     batch: int
     params: int
     flops: Callable[[Case], float]
-    """Floating-point operations of one step in products and convolutions; a test holds it against
+    """Floating-point operations of one step in matmuls and convolutions; a test holds it against
     torch's own counter."""
     build: Mapping[str, Build]
     seq: int | None = None

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.workloads import Recipe, Workload
+from mldyno.recipes import Recipe
+from mldyno.workloads import Workload
 
 if TYPE_CHECKING:
     from mldyno.records import Case

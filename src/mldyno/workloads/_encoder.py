@@ -13,7 +13,8 @@ import math
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.workloads import Recipe, Workload, _attention
+from mldyno.recipes import Recipe
+from mldyno.workloads import Workload, _attention
 
 if TYPE_CHECKING:
     from mldyno.records import Case

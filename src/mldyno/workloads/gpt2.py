@@ -11,7 +11,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.workloads import Phase, Recipe, Workload, _gpt2
+from mldyno.recipes import Phase, Recipe
+from mldyno.workloads import Workload, _gpt2
 
 if TYPE_CHECKING:
     from mldyno.records import Case

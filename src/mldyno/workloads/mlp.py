@@ -8,7 +8,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from mldyno.workloads import Recipe, Workload
+from mldyno.recipes import Recipe
+from mldyno.workloads import Workload
 
 if TYPE_CHECKING:
     from mldyno.records import Case

@@ -33,7 +33,8 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.workloads import Phase, Recipe, Workload
+from mldyno.recipes import Phase, Recipe
+from mldyno.workloads import Workload
 from mldyno.workloads import _venv_ppo_learner as learner
 from mldyno.workloads._venv_ppo_data import ACTED, OBSERVED, STEPS, Transitions, read
 from mldyno.workloads._venv_ppo_nets import forward_flops, network, training_flops

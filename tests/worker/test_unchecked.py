@@ -1,0 +1,62 @@
+"""A record names what its framework gives no means to check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mldyno import plugins
+from mldyno.frameworks import Program
+from mldyno.records import Case
+from mldyno.worker.unchecked import unchecked
+
+
+class Core(Program):
+    """Nothing but the core."""
+
+    def run(self, steps: int) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def losses(self) -> Mapping[str, float] | None: ...
+
+    def disagreement(self) -> tuple[float, float] | None: ...
+
+
+class Checked(Core):
+    """All that can be checked."""
+
+    params = 7
+
+    def actual_device(self) -> str:
+        return "cpu"
+
+    def precision_flaw(self) -> str:
+        return ""
+
+
+NOTHING: dict[str, Any] = {"learned": None, "agrees": None, "error": None}
+ALL: dict[str, Any] = {"learned": True, "agrees": True, "error": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("case", "program", "facts", "checks", "names"),
+    [
+        (Case("mlp"), Core(), {"flops_per_step": 9.0}, NOTHING, "parameters, learning, device, peak"),
+        (Case("mlp", mode="infer"), Core(), {"flops_per_step": 0.0}, NOTHING, "parameters, device"),
+        (Case("mlp", mode="infer", device="mps"), Checked(), {"flops_per_step": 0.0}, NOTHING, "agreement with the CPU"),
+        (Case("mlp", precision="bf16"), Core(), {"flops_per_step": 0.0}, ALL, "parameters, precision, device"),
+        (Case("mlp", precision="bf16"), Checked(), {"flops_per_step": 9.0, "peak_flops": 1.0}, ALL, None),
+        (Case("true"), Core(), {"flops_per_step": 0.0, "end_to_end": True}, NOTHING, None),
+    ],
+)  # fmt: skip
+def test_what_could_not_be_checked_is_named(
+    case: Case, program: Program, facts: dict[str, Any], checks: dict[str, Any], names: str | None
+) -> None:
+    assert unchecked(case, plugins.framework("torch"), program, facts, checks).get("not_checked") == names
+
+
+def test_in_fake_time_there_is_nothing_to_check() -> None:
+    assert unchecked(Case("mlp"), plugins.framework("fake"), Core(), {"flops_per_step": 9.0}, NOTHING) == {}
