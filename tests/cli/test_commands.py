@@ -123,7 +123,7 @@ def test_compare_takes_another_machines_file(
     mldyno("run", "mlp", *FAKE)
     code, out, _ = mldyno("compare", target, "this-machine")
     assert code == 0
-    assert out.count("test bench is 2.00x (1.90-2.10) faster than their bench [archived]") == 2
+    assert out.count("test bench is 2.00x (1.90-2.10) faster than their bench [separate runs]") == 2
 
 
 def test_what_differs_in_more_than_what_is_compared_is_refused_unless_asked_for(mldyno: Mldyno) -> None:

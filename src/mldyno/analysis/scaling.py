@@ -4,7 +4,7 @@ The fit is a straight line through the logarithms, by least squares, in which ev
 weights would let the lengths that happen to be known best decide, and where the line bends, that matters more
 than their noise. Its interval follows from how well each time is known, with the degrees of freedom that all
 of them have together (Welch and Satterthwaite). An exponent between two lengths is
-that of their comparison, so it is paired where they met. Where those at both ends of the range do not have
+that of their comparison, so it is paired where they were paired. Where those at both ends of the range do not have
 a value in common, the line bends, and no one exponent describes it.
 """
 
@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mldyno.analysis.comparisons import OWN_SPEED, SEVERAL, alike, compare
+from mldyno.analysis.comparisons import MIN_PROCESSES, OWN_SPEED, alike, compare
 from mldyno.analysis.estimates import BATCHES, Estimate
 from mldyno.analysis.outcomes import Outcome
 from mldyno.stats.intervals import mean, student_t
@@ -107,7 +107,7 @@ def _width(shares: Sequence[float], times: Sequence[Estimate]) -> float | None:
             return None
         freedoms.append(time.processes - 1 if time.processes > 1 else BATCHES - 1)
         variances.append((share * time.half_width / time.value / student_t(freedoms[-1])) ** 2)
-        if time.processes < SEVERAL:  # how fast other processes would be is not known
+        if time.processes < MIN_PROCESSES:  # how fast other processes would be is not known
             alone += (share * OWN_SPEED) ** 2 / 2
     most = max(variances)
     if most == 0:

@@ -14,8 +14,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from mldyno.analysis.tables import Cell, Key, Table
+from mldyno.analysis.comparisons import Comparison
+from mldyno.analysis.crossover import Crossover
+from mldyno.analysis.tables import Cell, Key, Table, column
 from mldyno.units import Scale, common_scale, digits, scale_of, show, show_error
+from mldyno.views.as_json import case_without
+from mldyno.views.sentences import CANT_TELL, factor, named, shown_time
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
 NO_MEMORY = "-"
@@ -123,7 +127,7 @@ def to_json(table: Table) -> list[dict[str, Any]]:
 
 
 def render(table: Table, form: str, notes_too: bool = True) -> str:
-    """The table in one of FORMATS; its notes can be left away where another table has just said them."""
+    """The table in one of FORMATS; its notes can be omitted where another table has just said them."""
     if form == "json":
         return json.dumps({"value": table.value, "title": title_of(table), "cells": to_json(table)}, indent=1)
     if form == "csv":
@@ -260,3 +264,27 @@ def aligned(header: Sequence[str], body: Sequence[Sequence[str]], left: int, tit
     out = io.StringIO()
     Console(file=out, width=10_000, color_system=None, highlight=False).print(grid)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+
+
+# -- crossovers ----------------------------------------------------------------------------------
+
+
+def crossover_table(crossover: Crossover) -> str:
+    """The time of a step on both sides at each size, and which of them is faster by how much."""
+    other, base = named(crossover.axis, crossover.other), named(crossover.axis, crossover.base)
+    compared = {crossover.size(comparison): comparison for comparison in crossover.comparisons}
+    rows: dict[int, list[str]] = {}
+    for outcome in crossover.tried:
+        time = outcome.status if outcome.step is None else shown_time(outcome.step)
+        rows.setdefault(int(column(outcome, crossover.over)), []).append(time)
+    body = [[f"{size:,}", *times, _verdict(compared.get(size))] for size, times in rows.items()]
+    title = f"{case_without(crossover.tried[0].case, crossover.axis, crossover.over)}: time of one step"
+    return aligned([crossover.over, base, other, f"{other} is"], body, 0, title)
+
+
+def _verdict(comparison: Comparison | None) -> str:
+    if comparison is None:
+        return ""
+    if comparison.verdict == "inconclusive":
+        return CANT_TELL
+    return comparison.verdict if comparison.verdict == "equivalent" else f"{factor(comparison)} {comparison.verdict}"
