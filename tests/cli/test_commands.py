@@ -58,7 +58,7 @@ def test_run_measures_compares_and_keeps(mldyno: Mldyno) -> None:
     assert "left)" in err
     code, out, _ = mldyno("history")
     assert out.count("mlp/infer/fake") == 4
-    assert out.count("measured against the others, in one process") == 2
+    assert out.count("measured head-to-head, in one process") == 2
 
 
 def test_a_run_as_json_is_one_record_a_line(mldyno: Mldyno) -> None:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mldyno import __version__
-from mldyno.analysis.findings import CLEAR, Finding, best_setting, by_device, error_words, of
+from mldyno.analysis.findings import CLEAR_SPEEDUP, Finding, best_setting, by_device, error_text, of
 from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, Threads, Tried
 from mldyno.analysis.unused_gpu import CALLED
 from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
@@ -137,7 +137,7 @@ def _features(tried: list[Tried]) -> Rows:
         yield OUTCOMES["works"], ", ".join(works)
     for one in tried:
         if one.outcome != "works":
-            reason = error_words(one) if one.outcome == "wrong" else short(one.reason)
+            reason = error_text(one) if one.outcome == "wrong" else short(one.reason)
             yield OUTCOMES[one.outcome], f"{one.feature}: {reason}"
 
 
@@ -161,9 +161,9 @@ def _threads(checkup: Checkup, threads: Threads) -> Rows:
 
 def _clear(low: float, high: float) -> str:
     """What an interval of a ratio says."""
-    if low > CLEAR or high < 1 / CLEAR:
-        return "clearly faster" if low > CLEAR else "clearly slower"
-    return "about the same" if low > 1 / CLEAR and high < CLEAR else "not clear"
+    if low > CLEAR_SPEEDUP or high < 1 / CLEAR_SPEEDUP:
+        return "clearly faster" if low > CLEAR_SPEEDUP else "clearly slower"
+    return "about the same" if low > 1 / CLEAR_SPEEDUP and high < CLEAR_SPEEDUP else "not clear"
 
 
 def _noise(noise: Noise) -> Rows:
