@@ -26,7 +26,7 @@ class Outcome:
     records: tuple[Record, ...]
     """Those in which the case was alone."""
     pairings: tuple[Record, ...] = ()
-    """Those in which it was measured against others: times for ratios only."""
+    """Those in which it was measured head-to-head: times for ratios only."""
 
     @property
     def case(self) -> Case:
@@ -40,7 +40,7 @@ class Outcome:
 
     @cached_property
     def good(self) -> list[Record]:
-        """The processes that came out well."""
+        """The processes that succeeded."""
         return [record for record in self.records if record.status == "ok"]
 
     @cached_property
@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def status(self) -> str:
-        """Ok where any process came out well; else what the first came to."""
+        """Ok where any process succeeded; else what the first came to."""
         return "ok" if self.good else self.records[0].status
 
     @property
@@ -71,8 +71,8 @@ class Outcome:
     @property
     def notes(self) -> list[str]:
         """What a reader must know beside the number; what holds for the whole machine is said elsewhere."""
-        told = (warning for warning in self.warnings if warning.code not in OF_THE_MACHINE)
-        return [f"{one.message}; {one.hint}" if one.hint else one.message for one in told]
+        warnings = (warning for warning in self.warnings if warning.code not in OF_THE_MACHINE)
+        return [f"{each.message}; {each.hint}" if each.hint else each.message for each in warnings]
 
     def figure(self, value: str) -> Estimate | None:
         """The value asked for; None where this outcome does not have it."""
@@ -103,8 +103,8 @@ class Outcome:
         return None if rate is None or throughput is None else min(1.0, throughput.value / rate.value)
 
     def _first_step(self) -> Estimate | None:
-        found = [record.facts.get("first_step") for record in self.good]
-        first = [float(one) for one in found if isinstance(one, int | float)]
+        facts = [record.facts.get("first_step") for record in self.good]
+        first = [float(value) for value in facts if isinstance(value, int | float)]
         return Estimate(sorted(first)[len(first) // 2], None, "s", len(first)) if first else None
 
     def _throughput(self) -> Estimate | None:
@@ -115,7 +115,7 @@ class Outcome:
         return step.inverse(items, "1/s")
 
     def _share_of_peak(self) -> Estimate | None:
-        """Floating-point operations a second, as a share of those in plain products on the same device."""
+        """Floating-point operations a second, as a share of those in matmuls on the same device."""
         step = self.step
         flops, peak = (self.good[0].facts.get(name) for name in ("flops_per_step", "peak_flops"))
         if step is None or not isinstance(flops, int | float) or not isinstance(peak, int | float) or not peak:
@@ -157,9 +157,9 @@ def outcomes(records: Sequence[Record]) -> list[Outcome]:
     for record in records:
         if not record.interrupted:
             groups.setdefault((record.machine.name, record.case.id, record.run.id), []).append(record)
-    found = []
+    gathered = []
     for group in groups.values():
         alone = tuple(record for record in group if record.alone)
         if alone:
-            found.append(Outcome(alone, tuple(record for record in group if not record.alone)))
-    return found
+            gathered.append(Outcome(alone, tuple(record for record in group if not record.alone)))
+    return gathered

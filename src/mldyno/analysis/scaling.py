@@ -67,24 +67,24 @@ class Scaling:
 
 def scalings(outcomes: Sequence[Outcome]) -> list[Scaling]:
     """The growth of all cases that were measured at two lengths or more."""
-    found = []
+    growths = []
     for group in alike(outcomes, "seq"):
-        lengths = {one.case.seq: one for one in group if one.case.seq is not None and _time(one) is not None}
+        lengths = {o.case.seq: o for o in group if o.case.seq is not None and _time(o) is not None}
         if len(lengths) > 1:
-            found.append(_scaling([lengths[length] for length in sorted(lengths)]))
-    return found
+            growths.append(_scaling([lengths[length] for length in sorted(lengths)]))
+    return growths
 
 
 def _time(outcome: Outcome) -> Estimate | None:
-    found = outcome.step
-    return found if found is not None and found.value > 0 else None
+    step = outcome.step
+    return step if step is not None and step.value > 0 else None
 
 
 def _scaling(outcomes: Sequence[Outcome]) -> Scaling:
     first, last = _between(*outcomes[:2]), _between(*outcomes[-2:])
     fit = first
     if len(outcomes) > 2:
-        fit = fitted([(int(one.case.seq or 1), time) for one in outcomes if (time := _time(one)) is not None])
+        fit = fitted([(int(o.case.seq or 1), time) for o in outcomes if (time := _time(o)) is not None])
     return Scaling(tuple(outcomes), fit, first, last)
 
 
@@ -121,8 +121,9 @@ def _between(shorter: Outcome, longer: Outcome) -> Exponent:
     """The exponent between two lengths, from their comparison."""
     ends = int(shorter.case.seq or 1), int(longer.case.seq or 1)
     apart = math.log(ends[1] / ends[0])
-    found = compare(shorter, longer)
-    if found is None:
+    comparison = compare(shorter, longer)
+    if comparison is None:
         raise AssertionError("unreachable: both have a time")
-    width = (math.log(found.high) - math.log(found.low)) / 2 / apart if found.low and found.high else None
-    return Exponent(-math.log(found.ratio) / apart, width, *ends, found.how)
+    low, high = comparison.low, comparison.high
+    width = (math.log(high) - math.log(low)) / 2 / apart if low and high else None
+    return Exponent(-math.log(comparison.ratio) / apart, width, *ends, comparison.how)

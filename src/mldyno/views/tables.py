@@ -103,7 +103,7 @@ def grid(table: Table, with_marks: bool = True) -> tuple[list[str], list[list[st
     """Heads, lines of cells, and the notes below; not escaped yet."""
     marks, notes = _notes(table) if with_marks else ({}, [])
     known = [cell.figure for cell in table.cells.values() if cell.figure is not None]
-    scale = common_scale([one.value for one in known], known[0].unit) if known else None
+    scale = common_scale([figure.value for figure in known], known[0].unit) if known else None
     body = []
     for row in table.row_keys:
         cells = [cell_text(table.cells.get((row, col)), scale) + marks.get((row, col), "") for col in table.col_keys]
@@ -113,17 +113,17 @@ def grid(table: Table, with_marks: bool = True) -> tuple[list[str], list[list[st
 
 def to_json(table: Table) -> list[dict[str, Any]]:
     """One object a cell, in SI units."""
-    found = []
+    cells = []
     for (row, col), cell in table.cells.items():
         figure = cell.figure
-        found.append({
+        cells.append({
             **dict(zip(table.rows, row, strict=True)), **dict(zip(table.cols, col, strict=True)),
             "value": figure and figure.value, "low": figure and figure.low, "high": figure and figure.high,
             "unit": figure and figure.unit, "steps": figure and figure.steps, "status": cell.outcome.status,
             "reason": cell.outcome.reason, "provenance": cell.outcome.records[0].provenance,
             "notes": list(cell.notes),
         })  # fmt: skip
-    return found
+    return cells
 
 
 def render(table: Table, form: str, notes_too: bool = True) -> str:
@@ -154,10 +154,10 @@ def _column(table: Table, col: Key, head: str) -> list[list[str]]:
     cells = [table.cells.get((row, col)) for row in table.row_keys]
     known = [cell.figure for cell in cells if cell is not None and cell.figure is not None]
     unit = known[0].unit if known else "1"
-    factor, name = scale_of(min(one.value for one in known), unit) if known else (1.0, "")
+    factor, name = scale_of(min(figure.value for figure in known), unit) if known else (1.0, "")
     named = "" if unit == "1" else f" [{name}]"
-    spread = any(one.half_width is not None for one in known)
-    found = [[f"{head}{named}", *([f"{head} ±{named}"] if spread else [])]]
+    spread = any(figure.half_width is not None for figure in known)
+    lines = [[f"{head}{named}", *([f"{head} ±{named}"] if spread else [])]]
     for cell in cells:
         figure = None if cell is None else cell.figure
         if cell is None or figure is None:
@@ -165,8 +165,8 @@ def _column(table: Table, col: Key, head: str) -> list[list[str]]:
         else:
             width = None if figure.half_width is None else figure.half_width / factor
             texts = [_number(figure.value / factor, width), "" if width is None else _number(width, most=2)]
-        found.append(texts[: len(found[0])])
-    return found
+        lines.append(texts[: len(lines[0])])
+    return lines
 
 
 def _number(value: float, error: float | None = None, most: int = 3) -> str:
@@ -185,7 +185,7 @@ def _inert(text: str) -> str:
 def markdown_text(text: str) -> str:
     """Text in which nothing means anything to Markdown, or to the HTML that it becomes."""
     named = {"<": "&lt;", ">": "&gt;"}
-    return _MARKDOWN.sub(lambda found: named.get(found[0], f"\\{found[0]}"), text.replace("&", "&amp;"))
+    return _MARKDOWN.sub(lambda match: named.get(match[0], f"\\{match[0]}"), text.replace("&", "&amp;"))
 
 
 def _markdown(table: Table, notes_too: bool) -> str:
@@ -193,8 +193,8 @@ def _markdown(table: Table, notes_too: bool) -> str:
     lines = [[markdown_text(part) for part in line] for line in (header, *body)]
     lines.insert(1, ["---"] * len(table.rows) + ["---:"] * (len(header) - len(table.rows)))
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    told = "\n".join(f"- {markdown_text(note)}" for note in notes)
-    return "\n\n".join(filter(None, [f"**{markdown_text(title_of(table))}**", text, told]))
+    below = "\n".join(f"- {markdown_text(note)}" for note in notes)
+    return "\n\n".join(filter(None, [f"**{markdown_text(title_of(table))}**", text, below]))
 
 
 def latex_text(text: str) -> str:
