@@ -25,7 +25,7 @@ MEASURED = (
     "run resnet18-cifar --batch 8,32 --repeats 1 --budget 3s",
     "crossover mlp --threads 1,2 --mode infer --from 1 --to 16 --repeats 1 --budget 1s",
 )
-CHARTS = ("precision", "scaling-0", "crossover-0", "peak_flops", "beside-0")
+CHARTS = ("precision", "scaling-0", "crossover-0", "peak", "published-0")
 VIEWS = {  # name: width, height, dark, the section to look at
     "report": (1180, 1000, False, None),
     "report-dark": (1180, 1000, True, "grids"),

@@ -17,14 +17,13 @@ from mldyno import plugins
 from mldyno.analysis import comparisons as comparing
 from mldyno.analysis import published as placing
 from mldyno.analysis import tables as laying
-from mldyno.analysis.answers import Answers, answers
+from mldyno.analysis.answers import Answers, Verdicts, answers
+from mldyno.analysis.answers import verdicts as judge
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.crossover import Crossover
 from mldyno.analysis.findings import of as findings
 from mldyno.analysis.outcomes import Outcome, known_value, outcomes
 from mldyno.analysis.symptoms import Checkup
-from mldyno.analysis.verdicts import Verdicts
-from mldyno.analysis.verdicts import verdicts as judge
 from mldyno.axes import AXIS, axis_named
 from mldyno.errors import MldynoError, UsageError
 from mldyno.plan import Plan

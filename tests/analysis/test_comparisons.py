@@ -1,4 +1,4 @@
-"""Speed-ups with their verdicts: paired where cases took turns, archived where not."""
+"""Speed-ups with their verdicts: paired where cases took turns, separate runs where not."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_whole_processes_in_alternation_give_one_value_each() -> None:
 
 
 def test_one_pair_of_processes_is_no_pair() -> None:
-    assert compared(*met(100.0, 50.0, "live-processes", times=1)).how == "archived"
+    assert compared(*met(100.0, 50.0, "live-processes", times=1)).how == "separate runs"
 
 
 def test_what_would_make_it_conclusive_is_said_with_how_much() -> None:
@@ -115,12 +115,12 @@ def test_slower_is_said_as_such() -> None:
     assert compared(*met(100.0, 200.0)).verdict == "slower"
 
 
-def test_cases_that_never_met_are_archived_and_say_so() -> None:
+def test_cases_that_were_never_paired_are_separate_runs_and_say_so() -> None:
     def alone(level: float, seed: int, device: str, run: str) -> Outcome:
         return Outcome((a_record(level, seed, device, run=run),))
 
     found = compared(alone(1.0, 1, "cpu", "a"), alone(0.5, 2, "mps", "b"))
-    assert found.how == "archived"
+    assert found.how == "separate runs"
     assert found.verdict == "faster"
     close = compared(alone(1.0, 1, "cpu", "a"), alone(0.99, 2, "mps", "b"))
     assert close.verdict == "inconclusive"
@@ -167,7 +167,7 @@ def between(base: float, other: float, case: str, low: float | None = None, high
         Outcome((a_record(level, 1, machine=Machine(name), case=Case(case, batch=8)),))
         for level, name in ((base, "m"), (other, "n"))
     ]
-    return Comparison(sides[0], sides[1], base / other, low, high, "archived")
+    return Comparison(sides[0], sides[1], base / other, low, high, "separate runs")
 
 
 def test_the_geometric_mean_of_twice_and_half_is_one() -> None:

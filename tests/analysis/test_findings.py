@@ -74,7 +74,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "swapped": {"swap_used": 4 << 30},
     "throttled": {"throttles": 3.0},
     "slow-governor": {"governor": "powersave"},
-    "noisy": {"noise": replace(QUIET, verdict="noisy", variation=0.3)},
+    "noisy": {"noise": replace(QUIET, verdict="very noisy", variation=0.3)},
     "store-unreadable": {"store": Kept("here", "store here: file is not a database")},
 }
 

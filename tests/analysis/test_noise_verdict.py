@@ -1,4 +1,4 @@
-"""Quiet, uneasy or noisy: from series whose noise is known."""
+"""Quiet, noisy or very noisy: from series whose noise is known."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def series(slow: float, fast: float = 0.002, rise: float = 0.0) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize(("slow", "verdict"), [(0.003, "quiet"), (0.05, "uneasy"), (0.25, "noisy")])
+@pytest.mark.parametrize(("slow", "verdict"), [(0.003, "quiet"), (0.05, "noisy"), (0.25, "very noisy")])
 def test_the_verdict_follows_the_variation(slow: float, verdict: str) -> None:
     found = judge(series(slow), 4.0, waiting=0.0, stolen=0.0)
     assert found.verdict == verdict
@@ -34,19 +34,19 @@ def test_noise_of_single_blocks_does_not_count_against_a_machine() -> None:
     assert judge(series(0.0, fast=0.05), 4.0).verdict == "quiet"
 
 
-@pytest.mark.parametrize(("waiting", "verdict"), [(0.01, "quiet"), (0.05, "uneasy"), (0.2, "noisy")])
+@pytest.mark.parametrize(("waiting", "verdict"), [(0.01, "quiet"), (0.05, "noisy"), (0.2, "very noisy")])
 def test_waiting_for_a_core_counts_alone(waiting: float, verdict: str) -> None:
     assert judge(series(0.0), 4.0, waiting=waiting).verdict == verdict
 
 
 def test_time_that_the_host_takes_counts_alone() -> None:
-    assert judge(series(0.0), 4.0, stolen=0.1).verdict == "noisy"
+    assert judge(series(0.0), 4.0, stolen=0.1).verdict == "very noisy"
 
 
 def test_a_drift_is_found_with_its_size() -> None:
     found = judge(series(0.002, rise=0.2), 4.0)
     assert found.drift == pytest.approx(0.2, rel=0.2)
-    assert found.verdict == "noisy"
+    assert found.verdict == "very noisy"
 
 
 def test_two_speeds_are_found() -> None:
@@ -54,7 +54,7 @@ def test_two_speeds_are_found() -> None:
     mixed = [value * (1.5 if place // 400 % 2 else 1.0) for place, value in enumerate(values)]
     found = judge(mixed, 4.0)
     assert found.two_speeds == pytest.approx(0.5, rel=0.05)
-    assert found.verdict == "noisy"
+    assert found.verdict == "very noisy"
 
 
 def test_the_noisier_the_larger_is_the_difference_that_can_be_told_and_turns_tell_smaller_ones() -> None:
@@ -81,4 +81,4 @@ def test_a_difference_of_that_size_is_told_nearly_always() -> None:
 def test_too_short_a_series_tells_no_difference() -> None:
     found = judge([1e-3, 1.1e-3, 1e-3], 0.01)
     assert found.told_apart is None
-    assert found.verdict in ("quiet", "uneasy", "noisy")
+    assert found.verdict in ("quiet", "noisy", "very noisy")

@@ -53,7 +53,7 @@ def test_lengths_that_met_are_paired_and_know_their_exponent_better() -> None:
     alone = [outcome(1e-6 * length**2, apart=0.1, seq=length) for length in (256, 512)]
     (apart,), (paired,) = scalings(alone), scalings(met(*alone))
     assert paired.last.how.startswith("paired")
-    assert apart.last.how == "archived"
+    assert apart.last.how == "separate runs"
     assert paired.last.half_width < apart.last.half_width / 5  # type: ignore[operator]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.analysis.made import met, outcome
 
+from mldyno.analysis.answers import Verdicts, verdicts
 from mldyno.analysis.outcomes import Outcome, outcomes
-from mldyno.analysis.verdicts import Verdicts, verdicts
 from mldyno.store.reference import newest
-from mldyno.views.verdicts import _share, verdict_lines
+from mldyno.views.answers import _share, verdict_lines
 
 
 def lines(*found: Outcome) -> list[str]:
@@ -22,11 +22,11 @@ def test_close_devices_are_as_fast_and_noisy_ones_can_not_be_told() -> None:
     assert lines(*noisy)[0].startswith("Can't tell if your GPU trains faster than your CPU: it looks 1.")
 
 
-def test_a_precision_that_is_slower_does_not_pay() -> None:
+def test_a_precision_that_is_slower_is_not_worth_it() -> None:
     found = met(outcome(0.002), outcome(0.02, precision="bf16"))
     said = lines(*found)
     assert said[0] == "Only one device was found, your CPU: `mldyno doctor` says why"
-    assert said[1].startswith("bf16 does not pay in training on your CPU: 10.00x (9.9")
+    assert said[1].startswith("bf16 is not worth it in training on your CPU: 10.00x (9.9")
 
 
 def test_two_accelerators_are_called_by_their_names() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PHONE = 390
 SECTIONS = ("verdicts", "machine", "durations", "grids", "precisions", "placements", "scaling", "crossovers", "peaks",
-            "beside", "traces", "cases", "method", "records-section")  # fmt: skip
+            "published", "traces", "cases", "method", "records-section")  # fmt: skip
 HOSTILE = "<script>alert(1)</script>"
 WORSE = "<img src=x onerror=alert(2)>'\"&amp;"
 
@@ -72,11 +72,11 @@ def test_tables_are_sorted_by_mouse_and_by_keyboard(browser: Browser, report: Pa
 
 def test_what_is_folded_up_unfolds_and_can_be_searched(browser: Browser, report: Path) -> None:
     page = visit(browser, report).page
-    button = page.locator("[data-more=verdict-words]")
-    before = page.locator("#verdict-words li").count()
+    button = page.locator("[data-more=verdict-lines]")
+    before = page.locator("#verdict-lines li").count()
     button.click()
-    page.wait_for_function(f"() => document.querySelectorAll('#verdict-words li').length > {before}")
-    assert page.locator("[data-more=verdict-words]").count() == 0
+    page.wait_for_function(f"() => document.querySelectorAll('#verdict-lines li').length > {before}")
+    assert page.locator("[data-more=verdict-lines]").count() == 0
     page.locator("[data-search=all-cases]").fill("roundtrip fp16")
     page.wait_for_function(
         "() => [...document.querySelectorAll('#all-cases tbody tr')].filter((r) => !r.hidden).length === 2"

@@ -58,7 +58,7 @@ def test_run_measures_compares_and_keeps(mldyno: Mldyno) -> None:
     assert "left)" in err
     code, out, _ = mldyno("history")
     assert out.count("mlp/infer/fake") == 4
-    assert out.count("measured against the others, in one process") == 2
+    assert out.count("measured head-to-head, in one process") == 2
 
 
 def test_a_run_as_json_is_one_record_a_line(mldyno: Mldyno) -> None:
@@ -123,7 +123,7 @@ def test_compare_takes_another_machines_file(
     mldyno("run", "mlp", *FAKE)
     code, out, _ = mldyno("compare", target, "this-machine")
     assert code == 0
-    assert out.count("test bench is 2.00x (1.90-2.10) faster than their bench [archived]") == 2
+    assert out.count("test bench is 2.00x (1.90-2.10) faster than their bench [separate runs]") == 2
 
 
 def test_what_differs_in_more_than_what_is_compared_is_refused_unless_asked_for(mldyno: Mldyno) -> None:

@@ -41,8 +41,8 @@ def test_this_machine_is_compared_with_a_published_one_in_every_case_that_both_h
     code, out, _ = mldyno("compare", "this-machine", "mini m1")
     assert code == 0
     assert out.splitlines() == [
-        f"{MLP}: M1 Mac mini (published) looks 2.00x faster than test bench [archived]",
-        f"{RESNET}: M1 Mac mini (published) looks 4.00x slower than test bench [archived; suspect]",
+        f"{MLP}: M1 Mac mini (published) looks 2.00x faster than test bench [separate runs]",
+        f"{RESNET}: M1 Mac mini (published) looks 4.00x slower than test bench [separate runs; suspect]",
         "geometric mean of 2 cases, 1 of them doubtful: M1 Mac mini (published) looks 1.41x slower than test bench",
         SUSPECT,
         NO_INTERVAL,
@@ -52,7 +52,7 @@ def test_this_machine_is_compared_with_a_published_one_in_every_case_that_both_h
 def test_the_other_way_round_says_the_same(mldyno: Mldyno, measured: Measured) -> None:
     measured("mlp", mode="infer")
     assert mldyno("compare", "M1 Mac mini", "this-machine")[1].splitlines() == [
-        f"{MLP}: test bench looks 2.00x slower than M1 Mac mini (published) [archived]",
+        f"{MLP}: test bench looks 2.00x slower than M1 Mac mini (published) [separate runs]",
         NO_INTERVAL,
     ]
 

@@ -42,10 +42,10 @@ def test_with_an_accelerator_each_sentence_is_true(mldyno: Mldyno, script: Scrip
     said = sentences(out)
     assert said[0].startswith("Your GPU trains 4.00x (4.00-4.00) faster than your CPU [geometric mean of 5 cases: ")
     assert said[1].startswith("Your GPU runs models 2.00x (2.00-2.00) faster than your CPU [geometric mean of 6 cases")
-    assert said[2].startswith("amp-fp16 adds 25.0 % (25.0-25.0 %) to the speed of training on your GPU [")
+    assert said[2].startswith("amp-fp16 is worth it in training on your GPU: 1.25x (1.25-1.25) faster than fp32 [")
     assert said[3].startswith(
         "Small batches are faster on your CPU: mlp inference, batch 1: your GPU is 3.00x (3.00-3.00) slower, "
-        "batch 128: your GPU is 2.00x (2.00-2.00) faster; it turns between 1 and 128 [paired"
+        "batch 128: your GPU is 2.00x (2.00-2.00) faster; the crossover is between 1 and 128 [paired"
     )
     assert said[4].startswith("On your GPU, in mlp inference, copying in and back costs 250 µs a step, 20.0 %")
     assert said[5:] == ["This was the fake framework: nothing was computed, and no time is real"]

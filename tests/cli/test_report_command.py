@@ -53,7 +53,7 @@ def test_every_chart_becomes_a_picture(filled: Store, mldyno: Mldyno, tmp_path: 
     code, out, _ = mldyno("report", "mlp/device=cpu/precision=fp32", "--format", form, "--out", "pictures", "--json")
     assert code == 0
     written = json.loads(out)["written"]
-    assert {os.path.basename(path) for path in written} >= {f"time-0.{form}", f"placement.{form}", f"course-0.{form}"}
+    assert {os.path.basename(path) for path in written} >= {f"time-0.{form}", f"placement.{form}", f"trace-0.{form}"}
     for path in written:
         start = Path(path).read_bytes()[:8]
         assert start == PNG if form == "png" else start.startswith(b"<svg")

@@ -28,8 +28,9 @@ from mldyno.records import Record, content_id
 from mldyno.store import Query, Store, transfer
 from mldyno.store.codec import BadRecord, decode, json_schema
 from mldyno.store.reference import FILE as PUBLISHED
+from mldyno.views.as_json import comparison_json
 from mldyno.views.record_text import record_text
-from mldyno.views.sentences import comparison_json, sentence
+from mldyno.views.sentences import sentence
 from mldyno.views.tables import FORMATS, render
 
 many_times = settings(max_examples=1000, deadline=None, database=None, suppress_health_check=list(HealthCheck))

@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 from tests.report.made_records import of_every_section, record
 
-from mldyno.analysis.headlines import headlines
+from mldyno.analysis.answers import headlines, verdicts
 from mldyno.analysis.outcomes import outcomes
 from mldyno.analysis.rerun import rerun_command, rerun_commands
 from mldyno.analysis.traces import sample_count, trace
-from mldyno.analysis.verdicts import verdicts
 from mldyno.records import Case, Record
 from mldyno.store import reference
 from mldyno.views.charts import log_ticks
 from mldyno.views.report.card import wrapped
-from mldyno.views.report.parts import Chart, Section, Table, Traces, Words
+from mldyno.views.report.parts import Chart, Grid, Paragraphs, Section, Traces
 from mldyno.views.report.sections import sections_of
 from mldyno.views.report.subject import Subject
 
@@ -36,7 +35,7 @@ def part(section: Section, kind: type) -> Any:
 
 
 def test_every_number_has_its_trust_line(whole: dict[str, Section]) -> None:
-    table = part(whole["cases"], Table)
+    table = part(whole["cases"], Grid)
     assert len(table.rows) == len(outcomes(of_every_section()))
     trust = [row[-1].text for row in table.rows]
     assert all(trust)
@@ -47,7 +46,7 @@ def test_every_number_has_its_trust_line(whole: dict[str, Section]) -> None:
 
 
 def test_a_grid_has_a_dash_where_memory_ran_out_and_colours_by_speed(whole: dict[str, Section]) -> None:
-    tables = [one for one in whole["grids"].parts if isinstance(one, Table)]
+    tables = [one for one in whole["grids"].parts if isinstance(one, Grid)]
     grid = next(one for one in tables if one.caption.startswith("bert-base training") and "cuda" in one.caption)
     assert grid.columns == ["batch", "seq 32", "seq 128", "seq 512"]
     assert [row[0].text for row in grid.rows] == ["1", "4", "16", "64"]
@@ -61,10 +60,10 @@ def test_a_grid_has_a_dash_where_memory_ran_out_and_colours_by_speed(whole: dict
 
 
 def test_published_machines_are_marked(whole: dict[str, Section]) -> None:
-    chart = part(whole["beside"], Chart)
+    chart = part(whole["published"], Chart)
     rows = next(layer["data"]["values"] for layer in [chart.spec, *chart.spec["layer"]] if "data" in layer)
     assert {row["side"] for row in rows} == {"measured", "published"}
-    assert all("(published)" in line for line in part(whole["beside"], Words).lines)
+    assert all("(published)" in line for line in part(whole["published"], Paragraphs).lines)
 
 
 def test_what_drifts_comes_first_in_the_traces(whole: dict[str, Section]) -> None:
@@ -80,13 +79,15 @@ def test_a_section_with_nothing_to_show_is_left_out() -> None:
 
 def test_without_any_time_the_report_says_so() -> None:
     found = {one.id: one for one in sections_of(subject([record(Case("lstm", batch=8), None)]))}
-    assert "No case came out with a time" in found["durations"].lead
-    assert part(found["verdicts"], Words).lines == ["lstm/train/torch/cpu/fp32/b8/device: oom: fake: out of memory"]
+    assert "No case has a time" in found["durations"].lead
+    assert part(found["verdicts"], Paragraphs).lines == [
+        "lstm/train/torch/cpu/fp32/b8/device: oom: fake: out of memory"
+    ]
 
 
 def test_a_headline_is_the_number_that_the_verdicts_give() -> None:
     found = headlines(outcomes(of_every_section()))
-    train = next(one for one in found if (one.axis, one.mode) == ("device", "train"))
+    train = next(one for one in found if (one.axis, one.case.mode) == ("device", "train"))
     assert train.mean == verdicts(outcomes(of_every_section())).devices[0]
     assert [one.other.case.batch for one in train.mean.comparisons] == [64], "the largest that fits on both"
     assert train.sure
@@ -96,7 +97,7 @@ def test_a_headline_is_the_number_that_the_verdicts_give() -> None:
     assert low < ratio < high
 
 
-def test_a_course_is_thinned_evenly_and_keeps_its_ends() -> None:
+def test_a_trace_is_thinned_evenly_and_keeps_its_ends() -> None:
     one = outcomes([record(Case("mlp", batch=8), 1e-3, samples=500)])[0]
     assert sample_count(one) == 507
     thin = trace(one, 50)
@@ -106,7 +107,7 @@ def test_a_course_is_thinned_evenly_and_keeps_its_ends() -> None:
     assert [sample.step for sample in everything][:3] == [1, 5, 9]
 
 
-def test_the_command_to_do_it_again_names_what_is_not_usual() -> None:
+def test_the_command_to_run_it_again_names_what_is_not_usual() -> None:
     cases = [Case("mlp", batch=8), Case("mlp", batch=16, device="cuda:0", precision="bf16", mode="infer")]
     told = rerun_command(outcomes([record(case, 1e-3) for case in cases]))
     assert told == "mldyno run mlp --device cpu,cuda:0 --precision fp32,bf16 --batch 8,16"

@@ -126,7 +126,7 @@ def test_a_paired_comparison_that_fails_is_a_record_and_spoils_nothing(
     assert results.all_ok
     assert {record.status for record in met(results)} == {"failed"}
     (found,) = results.compare("device")
-    assert found.how == "archived"
+    assert found.how == "separate runs"
 
 
 def test_what_failed_alone_meets_nobody(fake_run: FakeRun, script: Script) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mldyno.records import Case, Machine, Series
-from mldyno.runner.warnings import CODES, INTERRUPTED, Seen, of_measurement
+from mldyno.runner.warnings import CODES, INTERRUPTED, Evidence, of_measurement
 from mldyno.timing.stopping import Stopping
 
 
@@ -29,7 +29,7 @@ def process(**values: float) -> list[Series]:
     return [Series(name, "1", (value,), stage="process") for name, value in values.items()]
 
 
-QUIET = Seen(
+QUIET = Evidence(
     Case("mlp", batch=8), [steps(), *windows(run_delay=0.0, stolen_time=0.0)],
     {"late_changes": 0, "drained_share": 1.0},
     Machine("m", cores=4, power="mains", virtualised=False), 1, Stopping(), 0.01,
@@ -37,7 +37,7 @@ QUIET = Seen(
 GPU = replace(QUIET, case=Case("mlp", batch=8, device="mps"), facts={"drained_share": 0.2, "events_share": 1.0})
 GROWING = Series("resident_memory", "B", tuple(1e9 + 2e7 * n for n in range(40)), stage="window")
 
-CAUSES: dict[str, Seen] = {
+CAUSES: dict[str, Evidence] = {
     "target-not-reached": replace(QUIET, half_width=0.05),
     "late-change": replace(QUIET, facts={"late_changes": 2}),
     "recompiled": replace(QUIET, facts={"recompiles": 2}),
@@ -56,8 +56,8 @@ CAUSES: dict[str, Seen] = {
 }
 
 
-def codes(seen: Seen) -> list[str]:
-    return [warning.code for warning in of_measurement(seen)]
+def codes(evidence: Evidence) -> list[str]:
+    return [warning.code for warning in of_measurement(evidence)]
 
 
 def test_a_quiet_case_has_no_warning() -> None:

@@ -14,7 +14,7 @@ from tests.simulated.conftest import HERE, ISSUE
 from mldyno.analysis.bounds import bound, shares
 from mldyno.frameworks._torch_precision import TOLERANCE
 from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series
-from mldyno.runner.warnings import Seen, of_measurement
+from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.selftest import on_device
 from mldyno.selftest.contract import Heard
 from mldyno.timing.stopping import Stopping
@@ -96,7 +96,7 @@ def record_of(found: dict[str, Any]) -> Record:
     case = Case("mlp", device="sim", mode="infer", batch=2)
     series = (Series("step_time", "s", (found["step"],) * 20),)
     facts = {name: value for name, value in found.items() if name != "checks"}
-    warnings = of_measurement(Seen(case, series, facts, Machine("m"), 1, Stopping(steps=20), None))
+    warnings = of_measurement(Evidence(case, series, facts, Machine("m"), 1, Stopping(steps=20), None))
     return Record(
         SCHEMA, "", "2026-01-01T00:00:00Z", "measured",
         Run("r"), case, "ok", "", Machine("m"), series=series, facts=facts,

@@ -9,7 +9,9 @@ from tests.analysis.made import met, outcome
 
 from mldyno.analysis.answers import Answers, answers
 from mldyno.analysis.outcomes import Outcome
-from mldyno.views.answers import answer_lines, answers_json, crossover_table
+from mldyno.views.answers import answer_lines
+from mldyno.views.as_json import answers_json
+from mldyno.views.tables import crossover_table
 
 
 def swept(cpu: list[float], mps: list[float], first: int = 1, noise: float = 0.004) -> list[Outcome]:
@@ -103,7 +105,7 @@ def test_the_table_of_a_sweep_has_both_times_and_the_verdict_of_each_size() -> N
     assert lines[6].split() == ["4", "4.00", "s", "±0.50", "%", "oom"]
 
 
-def test_a_precision_pays_or_not_and_how_far_its_results_are_off() -> None:
+def test_a_precision_is_worth_it_or_not_and_how_far_its_results_are_off() -> None:
     sides = met(
         outcome(1.42e-3, mode="infer", precision="fp32"),
         outcome(1e-3, mode="infer", precision="bf16", error=0.008),
@@ -113,10 +115,10 @@ def test_a_precision_pays_or_not_and_how_far_its_results_are_off() -> None:
     )
     lost = outcome(1.0, status="unsupported", reason="this device has no TF32", mode="infer", precision="tf32")
     bf16, amp, fp16, fp64, tf32 = answer_lines(answers([*sides, lost]))
-    assert bf16.startswith("mlp/infer/torch/cpu/b8/device: bf16 pays: it is 1.42x (1.4")
+    assert bf16.startswith("mlp/infer/torch/cpu/b8/device: bf16 is worth it: 1.42x (1.4")
     assert ") faster than fp32; its results are 0.80 % off [paired, 48 rounds in one process]" in bf16
-    assert "amp-bf16 does not pay: it and fp32 are equivalent (within 2.0 %); its results are the same" in amp
-    assert "fp64 does not pay: it is 2.00x" in fp64
+    assert "amp-bf16 is not worth it: as fast as fp32 (within 2.0 %); its results are the same" in amp
+    assert "fp64 is not worth it: 2.00x" in fp64
     assert "; its results are under 0.1 % off" in fp64
     assert "how far its results are off was not checked" in fp16
     assert tf32 == "mlp/infer/torch/cpu/b8/device: tf32 is unsupported: this device has no TF32"
@@ -126,7 +128,9 @@ def test_of_training_the_loss_is_what_is_off_and_no_verdict_is_no_advice() -> No
     plain, half = outcome(1.42e-3, precision="fp32"), outcome(1e-3, precision="bf16", error=0.002)
     assert "; its loss is 0.20 % off [" in told(met(plain, half))
     noisy = told(met(plain, outcome(1.41e-3, precision="bf16", error=0.002), noise=0.1))
-    assert re.search(r"bf16 looks 1\.0\d*x \(.+\) faster than fp32; can't tell; its loss is 0\.20 % off \[", noisy)
+    assert re.search(
+        r"can't tell if bf16 is worth it: it looks 1\.0\d*x \(.+\) faster; its loss is 0\.20 % off \[", noisy
+    )
 
 
 def test_two_precisions_over_sizes_are_one_sentence_with_the_range_of_their_errors() -> None:
@@ -167,10 +171,10 @@ def test_growth_with_the_length_is_told_as_an_exponent() -> None:
         "mlp/train/torch/cpu/fp32/b8/device: the time of a step grows with seq to the power of 1.00 ("
     )
     assert " from 64 to 256, fitted over 3 lengths; between the two longest 1.00 (" in plain
-    assert plain.endswith(" from 128 to 256 [archived]")
+    assert plain.endswith(" from 128 to 256 [separate runs]")
     bent = told([outcome(1e-6 * (length + length**2 / 200), seq=length) for length in (32, 64, 512, 1024)])
     assert "; but it bends: 1.19 (" in bent
-    assert " from 512 to 1,024 [archived]" in bent
+    assert " from 512 to 1,024 [separate runs]" in bent
     vague = told([outcome(1e-6 * length, seq=length, apart=0.1) for length in (64, 128, 256)])
     assert vague.endswith("--by seq pairs the lengths, which tells more]")
     single = told([outcome(1e-6 * length, processes=1, seq=length) for length in (64, 128)])

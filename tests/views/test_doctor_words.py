@@ -38,7 +38,7 @@ WHOLE = Checkup(
     2.4,
     Threads("torch", 8, 0.0031, (Setting("OMP_WAIT_POLICY=PASSIVE", 0.0014, 2.2, 1.9, 2.6),
                                  Setting("OMP_NUM_THREADS=2", 0.003, 1.03, 0.95, 1.1))),
-    Noise(60.0, "noisy", 0.21, 0.12, 0.5, 0.15, 0.02, 0.004, 0.19),
+    Noise(60.0, "very noisy", 0.21, 0.12, 0.5, 0.15, 0.02, 0.004, 0.19),
     Kept("records.sqlite", "store records.sqlite: file is not a database"),
 )  # fmt: skip
 
@@ -81,7 +81,7 @@ def test_what_a_device_tells_of_itself_is_shown_with_its_unit() -> None:
 
 def test_noise_and_threads_are_told_in_words_with_figures() -> None:
     text = " ".join(report(WHOLE).split())
-    assert "noisy for 60.0 s one core did the same work: it varied by 21 %" in text
+    assert "very noisy for 60.0 s one core did the same work: it varied by 21 %" in text
     assert "differences from 0.40 % on between cases that take turns, from 19 % on between two runs" in text
     assert "OMP_WAIT_POLICY=PASSIVE 2.20x (1.90-2.60) as fast: clearly faster, the one to set" in text
     assert "OMP_NUM_THREADS=2 1.03x (0.950-1.10) as fast: not clear" in text

@@ -28,8 +28,8 @@ def pair(workload: str, base: float, other: float, published: bool, note: str = 
 def test_that_a_published_figure_has_no_interval_is_said_once_below() -> None:
     several = [pair("a", 2.0, 1.0, True), pair("b", 1.0, 4.0, True)]
     assert [sentence(one) for one in several] == [
-        "a/train/torch/cpu/fp32/b8/device: there (published) looks 2.00x faster than here (published) [archived]",
-        "b/train/torch/cpu/fp32/b8/device: there (published) looks 4.00x slower than here (published) [archived]",
+        "a/train/torch/cpu/fp32/b8/device: there (published) looks 2.00x faster than here (published) [separate runs]",
+        "b/train/torch/cpu/fp32/b8/device: there (published) looks 4.00x slower than here (published) [separate runs]",
     ]
     assert mean_sentence(geometric_mean(several)) == (
         "geometric mean of 2 cases: there (published) looks 1.41x slower than here (published)"
@@ -41,7 +41,7 @@ def test_any_other_figure_without_an_interval_says_so_itself() -> None:
     several = [pair("a", 2.0, 1.0, False), pair("b", 2.0, 1.0, False)]
     assert sentence(several[0]) == (
         "a/train/torch/cpu/fp32/b8/device: there looks 2.00x faster than here; no interval "
-        "[archived; too few samples for an interval]"
+        "[separate runs; too few samples for an interval]"
     )
     assert mean_sentence(geometric_mean(several)) == (
         "geometric mean of 2 cases: there looks 2.00x faster than here; no interval, since not each case has one"
@@ -51,6 +51,6 @@ def test_any_other_figure_without_an_interval_says_so_itself() -> None:
 
 def test_a_figure_that_is_doubted_is_marked_and_the_reason_stands_below_once() -> None:
     doubted = pair("a", 2.0, 1.0, True, note="suspect: the fan was off")
-    assert sentence(doubted).endswith("[archived; suspect]")
+    assert sentence(doubted).endswith("[separate runs; suspect]")
     assert footers([doubted, doubted])[:-1] == ["suspect: there, a/train/torch/cpu/fp32/b8/device: the fan was off"]
     assert "2 cases, 1 of them doubtful: " in mean_sentence(geometric_mean([doubted, pair("b", 2.0, 1.0, True)]))

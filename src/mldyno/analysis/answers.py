@@ -1,38 +1,184 @@
-"""What outcomes say about the questions they were measured for; only measured ones, since an answer has an interval."""
+"""What outcomes say about the questions they were measured for: of single cases, and of the machine as a whole.
+
+One question has one number, wherever it is given. About a machine it is a mean of comparisons between cases that
+differ in one thing only. The typical case of each workload counts: its largest size that all devices did, without
+copies where that was measured; what smaller ones say, crossovers say.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from mldyno.analysis.comparisons import Comparison, Mean, along, compared, geometric_mean
 from mldyno.analysis.copying import CopyCost, copy_costs
 from mldyno.analysis.crossover import Crossover, crossovers
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.precisions import PrecisionGain, gains
+from mldyno.analysis.precisions import PLAIN, PrecisionGain, gains
+from mldyno.analysis.published import same_work
 from mldyno.analysis.scaling import Scaling, scalings
-from mldyno.axes import WAYS
+from mldyno.analysis.tables import column
+from mldyno.axes import AXIS, WAYS, Case
+
+HOST = "cpu"
+# All ways to do the same work; first those that can be measured within one process, which are known best.
+HEADLINE_AXES = (*sorted(WAYS, key=lambda name: AXIS[name].own_process), "machine")
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers of some outcomes; what their axes do not allow is empty."""
+    """The answers about single cases; what their axes do not allow is empty."""
 
     crossovers: Sequence[Crossover] = ()
     """From which size on one way to do the work beats another."""
     precisions: Sequence[PrecisionGain] = ()
-    """Which precision pays."""
+    """Which precision is worth it."""
     copies: Sequence[CopyCost] = ()
     """What the copy costs."""
     scalings: Sequence[Scaling] = ()
     """How time grows with the length of sequences."""
 
 
+@dataclass(frozen=True)
+class Headline:
+    """One value of an axis against the first, in one mode: the mean over the cases that count."""
+
+    axis: str
+    mean: Mean
+
+    @property
+    def case(self) -> Case:
+        """A case of the other side: its mode, device and precision are those of all."""
+        return self.mean.comparisons[0].other.case
+
+    @property
+    def sure(self) -> bool:
+        """Whether it says which one is faster, or that neither is."""
+        return self.mean.verdict != "inconclusive"
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """The answers about a machine; what its outcomes do not tell is empty."""
+
+    devices: tuple[Mean, ...] = ()
+    """Each accelerator against the CPU, in training and in inference."""
+    precisions: tuple[Mean, ...] = ()
+    """Each other precision against fp32, on each device, in training and in inference."""
+    batches: tuple[Crossover, ...] = ()
+    """From which batch on an accelerator beats the CPU."""
+    copies: tuple[CopyCost, ...] = ()
+    """What copies cost."""
+    references: tuple[tuple[Comparison, ...], ...] = ()
+    """Against published machines in the same work, for each case that has some."""
+    only: str = ""
+    """The device, where there is just one."""
+
+
 def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
-    """All answers that these outcomes allow, or those that a comparison along one axis is about."""
-    known = [one for one in outcomes if not one.published]
+    """All answers about cases that these outcomes allow, or those that a comparison along one axis is about."""
+    measured = [outcome for outcome in outcomes if not outcome.published]
     return Answers(
-        crossovers(known, [way for way in WAYS if axis in (None, way)]),
-        gains(known) if axis in (None, "precision") else (),
-        copy_costs(known) if axis in (None, "placement") else (),
-        scalings(known) if axis in (None, "seq") else (),
+        crossovers(measured, [way for way in WAYS if axis in (None, way)]),
+        gains(measured) if axis in (None, "precision") else (),
+        copy_costs(measured) if axis in (None, "placement") else (),
+        scalings(measured) if axis in (None, "seq") else (),
     )
+
+
+def verdicts(outcomes: Sequence[Outcome], published: Sequence[Outcome] = ()) -> Verdicts:
+    """All that these outcomes say of their machine, each mean with the comparisons that it rests on."""
+    ours = [outcome for outcome in outcomes if not outcome.published and outcome.status == "ok"]
+    devices = list(dict.fromkeys(outcome.case.device for outcome in ours))
+    means = [headline for axis in ("device", "precision") for headline in headlines(ours, axis)]
+    means.sort(key=lambda headline: _order(headline.case))
+    bases = {"device": HOST, "precision": PLAIN}
+    known = [one for one in means if column(one.mean.comparisons[0].base, one.axis) == bases[one.axis]]
+    return Verdicts(
+        devices=tuple(headline.mean for headline in known if headline.axis == "device"),
+        precisions=tuple(headline.mean for headline in known if headline.axis == "precision"),
+        batches=tuple(one for one in crossovers(ours, ["device"]) if one.over == "batch" and one.base == HOST),
+        copies=tuple(cost for cost in copy_costs(ours) if cost.way != "back"),
+        references=_references(typical(ours), published),
+        only=devices[0] if len(devices) == 1 else "",
+    )
+
+
+def _order(case: Case) -> tuple[str, str, bool]:
+    """Training comes before inference."""
+    return case.device, str(case.precision), case.mode != "train"
+
+
+def headlines(outcomes: Sequence[Outcome], *axes: str) -> list[Headline]:
+    """The means of all comparisons along these axes (or all), by mode, sides, machine, and device for precisions."""
+    groups: dict[tuple[Any, ...], list[Comparison]] = {}
+    for axis in axes or HEADLINE_AXES:
+        for comparison in compared_along(_counted(outcomes, axis), axis):
+            base, other = comparison.base, comparison.other
+            machine = None if axis == "machine" else other.machine
+            device = other.case.device if axis == "precision" else None
+            key = (axis, other.case.mode, machine, device, column(base, axis), column(other, axis))
+            groups.setdefault(key, []).append(comparison)
+    return [Headline(key[0], geometric_mean(comparisons)) for key, comparisons in groups.items()]
+
+
+def _counted(outcomes: Sequence[Outcome], axis: str) -> list[Outcome]:
+    """The outcomes that a headline rests on."""
+    good = [outcome for outcome in outcomes if outcome.status == "ok"]
+    if axis == "device":
+        return [outcome for outcome in typical(good) if outcome.case.precision in (PLAIN, None)]
+    return typical(good) if axis == "precision" else good
+
+
+def compared_along(outcomes: Sequence[Outcome], axis: str) -> list[Comparison]:
+    """All comparisons along an axis, each with the first value of that axis as base."""
+    return compared(along([outcome for outcome in outcomes if outcome.status == "ok"], axis))
+
+
+def means_by_work(comparisons: Sequence[Comparison], axis: str) -> list[Mean]:
+    """The means of comparisons along an axis for each workload, mode, machine, device and side."""
+    groups: dict[tuple[Any, ...], list[Comparison]] = {}
+    for comparison in comparisons:
+        base, other = comparison.base, comparison.other
+        work = (other.case.workload, other.case.mode, other.machine, other.case.device)
+        groups.setdefault((*work, column(base, axis), column(other, axis)), []).append(comparison)
+    return [geometric_mean(group) for group in groups.values()]
+
+
+def typical(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Of the cases of a workload that differ in sizes and placement: the largest that all devices did, without copies.
+
+    Where no size succeeded on all devices, that of the most.
+    """
+    devices: dict[tuple[Any, ...], set[str]] = {}
+    for outcome in outcomes:
+        devices.setdefault((_work(outcome), _size(outcome.case)), set()).add(outcome.case.device)
+    best: dict[tuple[Any, ...], tuple[int, tuple[int, int, bool]]] = {}
+    for outcome in outcomes:
+        work, size = _work(outcome), _size(outcome.case)
+        rank = (len(devices[work, size]), size)
+        best[work] = max(best.get(work, rank), rank)
+    return [outcome for outcome in outcomes if _size(outcome.case) == best[_work(outcome)][1]]
+
+
+def _work(outcome: Outcome) -> tuple[Any, ...]:
+    return outcome.machine, outcome.case.framework, outcome.case.workload, outcome.case.mode
+
+
+def _size(case: Case) -> tuple[int, int, bool]:
+    return case.batch or 0, case.seq or 0, case.placement == "device"
+
+
+def _references(ours: Sequence[Outcome], published: Sequence[Outcome]) -> tuple[tuple[Comparison, ...], ...]:
+    """For each case the comparisons with published ones, the slowest machine first.
+
+    Those of the accelerators, if there are any. A CPU stands beside published CPUs and accelerators alike: the
+    reader wants to know what there is to gain.
+    """
+    groups: dict[str, list[Comparison]] = {}
+    real = [outcome for outcome in ours if not outcome.records[0].facts.get("fake_time")]
+    on_accelerators = [outcome for outcome in real if outcome.case.device != HOST]
+    for comparison in compared(same_work(on_accelerators or real, published)):
+        groups.setdefault(comparison.other.case.id, []).append(comparison)
+    return tuple(tuple(sorted(group, key=lambda comparison: -comparison.ratio)) for group in groups.values())

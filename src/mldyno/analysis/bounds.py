@@ -1,8 +1,8 @@
-"""What holds a case up: computing, memory, the host or copies; and why that is thought so.
+"""What limits a case: computing, memory, the host or copies; and why that is thought so.
 
-Each is a share: of the device's rate in plain products, of its rate in plain copies, of the step's time that copies
+Each is a share: of the device's rate in matmuls, of its rate in copies, of the step's time that copies
 to and from the device take, or that the device waits for the host. The largest names the bound, where it is large.
-A model that works in caches can move more bytes a second than memory gives; its share is told as it is.
+A model that works in caches can move more bytes a second than memory gives; its share is given as it is.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Record
 from mldyno.units import show_percent, show_seconds
 
-CLEAR = 0.3  # of a peak, from which on it is said to hold a case up
-WAITS = 0.5  # of a step, from which on copies or data are what it consists of
+CLEAR_SHARE = 0.3  # of a peak, from which on it is said to limit a case
+WAITING_SHARE = 0.5  # of a step, from which on copies or data are what it consists of
 SHORT_KERNEL = 20e-6  # s: on average, below which issuing kernels is most of the work
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What holds a case up: compute, memory, host, copy, or unclear; with the reason in words."""
+    """What limits a case: compute, memory, host, copy, or unclear; with the reason in words."""
 
     kind: str
     why: str
@@ -39,10 +39,10 @@ class Shares:
 
 def shares(record: Record) -> Shares | None:
     """The shares of a record that came out well; None where it has no time of a step."""
-    found = step_time([record]) if record.status == "ok" and record.alone else None
-    if found is None or found.value <= 0:
+    estimate = step_time([record]) if record.status == "ok" and record.alone else None
+    if estimate is None or estimate.value <= 0:
         return None
-    step = found.value
+    step = estimate.value
 
     def rate(fact: str, peak: str) -> float | None:
         work, most = record.facts.get(fact), record.facts.get(peak)
@@ -60,36 +60,36 @@ def shares(record: Record) -> Shares | None:
 
 def bound(record: Record) -> Bound | None:
     """What holds the case up; None where there is no time, or nothing is known of peaks."""
-    found = shares(record)
-    if found is None or found == Shares(None, None, None, None):
+    of_peaks = shares(record)
+    if of_peaks is None or of_peaks == Shares(None, None, None, None):
         return None
-    return _waiting(record, found) or _working(record, found)
+    return _waiting(record, of_peaks) or _working(record, of_peaks)
 
 
-def _waiting(record: Record, found: Shares) -> Bound | None:
+def _waiting(record: Record, of_peaks: Shares) -> Bound | None:
     """Where most of a step is not the device's work."""
-    if found.data is not None and found.data >= WAITS:
-        return Bound("host", f"{show_percent(found.data)} of a step is getting its batch from disk")
-    if found.copy is not None and found.copy >= WAITS:
-        return Bound("copy", f"{show_percent(found.copy)} of a step is copying between host and device")
+    if of_peaks.data is not None and of_peaks.data >= WAITING_SHARE:
+        return Bound("host", f"{show_percent(of_peaks.data)} of a step is getting its batch from disk")
+    if of_peaks.copy is not None and of_peaks.copy >= WAITING_SHARE:
+        return Bound("copy", f"{show_percent(of_peaks.copy)} of a step is copying between host and device")
     if any(warning.code == "host-bound" for warning in record.warnings):
         return Bound("host", "the device is done when its last kernel is issued: it waits for the host")
     return None
 
 
-def _working(record: Record, found: Shares) -> Bound:
-    compute, memory = found.compute or 0.0, found.memory or 0.0
-    told = _told(found)
-    if max(compute, memory) >= CLEAR:
-        return Bound("compute" if compute >= memory else "memory", told)
+def _working(record: Record, of_peaks: Shares) -> Bound:
+    compute, memory = of_peaks.compute or 0.0, of_peaks.memory or 0.0
+    why = _why(of_peaks)
+    if max(compute, memory) >= CLEAR_SHARE:
+        return Bound("compute" if compute >= memory else "memory", why)
     kernel = _kernel_time(record)
     if kernel is not None and kernel < SHORT_KERNEL:
-        return Bound("host", f"{told}; a kernel takes {show_seconds(kernel)} on average: issuing them is the work")
-    return Bound("unclear", f"{told}; neither is near its peak")
+        return Bound("host", f"{why}; a kernel takes {show_seconds(kernel)} on average: issuing them is the work")
+    return Bound("unclear", f"{why}; neither is near its peak")
 
 
-def _told(found: Shares) -> str:
-    parts = [("arithmetic", found.compute, "matrix products"), ("memory traffic", found.memory, "plain copies")]
+def _why(of_peaks: Shares) -> str:
+    parts = [("arithmetic", of_peaks.compute, "matmuls"), ("memory traffic", of_peaks.memory, "copies")]
     return ", ".join(f"{what} at {show_percent(share)} of {peak}" for what, share, peak in parts if share is not None)
 
 

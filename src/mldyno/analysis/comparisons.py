@@ -1,10 +1,10 @@
 """How much faster one case is than another, how sure that is, and how it was found out.
 
-Paired: both were measured against each other in one run, in paired comparisons. The ratio is the exponential
-of the mean log-ratio of their rounds. In one process its interval comes from batches of rounds;
-between processes, each of which has a speed of its own, from several fresh pairs of them.
-Archived: they never met; the interval comes from each one's own, and what the machine did in
-between is in neither.
+Paired: both were measured head-to-head in one run. The ratio is the exponential of the mean log-ratio of their
+rounds. In one process its interval comes from batches of rounds; between processes, each of which has a speed of its
+own, from several fresh pairs of them.
+Separate runs: they were never paired; the interval comes from each one's own, and what the machine did in between is
+in neither.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from mldyno.stats.intervals import half_width, mean, median, paired
 from mldyno.stats.shapes import drift
 
 DELTA = 0.02  # closer than this counts as equivalent
-OWN_SPEED = 0.05  # what one process may be off by itself; several rounds measure it instead
-SEVERAL = 3
-MOST_ADVISED = 100  # times as long: nobody would wait
+OWN_SPEED = 0.05  # what one process may be off by itself; several repeats measure it instead
+MIN_PROCESSES = 3  # from which on their spread is measured, not assumed
+MAX_ADVISED_FACTOR = 100  # times as long: nobody would wait
+PAIRED, SEPARATE = "paired", "separate runs"  # how a comparison was made
 Pairs = list[tuple[Outcome, Outcome]]
 
 
@@ -82,22 +83,22 @@ def geometric_mean(comparisons: Sequence[Comparison]) -> Mean:
     def centre(values: Sequence[float]) -> float:
         return math.exp(mean([math.log(value) for value in values]))
 
-    lows = [one.low for one in comparisons if one.low is not None]
-    highs = [one.high for one in comparisons if one.high is not None]
+    lows = [comparison.low for comparison in comparisons if comparison.low is not None]
+    highs = [comparison.high for comparison in comparisons if comparison.high is not None]
     known = len(lows) == len(highs) == len(comparisons)
-    ratio = centre([one.ratio for one in comparisons])
+    ratio = centre([comparison.ratio for comparison in comparisons])
     return Mean(tuple(comparisons), ratio, centre(lows) if known else None, centre(highs) if known else None)
 
 
 def between_machines(comparisons: Sequence[Comparison]) -> list[Mean]:
     """The mean of all cases that two machines share, where they are several; devices that differ are kept apart."""
     sides: dict[tuple[object, ...], list[Comparison]] = {}
-    for one in comparisons:
-        if one.base.machine != one.other.machine:
-            names = differing(one.base, one.other)
-            side = tuple((name, column(one.base, name), column(one.other, name)) for name in names)
-            sides.setdefault(side, []).append(one)
-    return [geometric_mean(several) for several in sides.values() if len(several) > 1]
+    for comparison in comparisons:
+        base, other = comparison.base, comparison.other
+        if base.machine != other.machine:
+            side = tuple((name, column(base, name), column(other, name)) for name in differing(base, other))
+            sides.setdefault(side, []).append(comparison)
+    return [geometric_mean(group) for group in sides.values() if len(group) > 1]
 
 
 def compare(base: Outcome, other: Outcome) -> Comparison | None:
@@ -105,30 +106,30 @@ def compare(base: Outcome, other: Outcome) -> Comparison | None:
     first, second = base.step, other.step
     if first is None or second is None or min(first.value, second.value) <= 0:
         return None
-    found = _paired(base, other)
-    if found is not None:
-        return found
+    comparison = _paired(base, other)
+    if comparison is not None:
+        return comparison
     ratio = first.value / second.value
     if first.half_width is None or second.half_width is None:
-        short = next(o for o, e in ((base, first), (other, second)) if e.half_width is None)
-        why = "a published figure has no interval" if short.published else "too few samples for an interval"
-        return Comparison(base, other, ratio, None, None, "archived", why)
+        unknown = base if first.half_width is None else other
+        why = "a published figure has no interval" if unknown.published else "too few samples for an interval"
+        return Comparison(base, other, ratio, None, None, SEPARATE, why)
     width = math.hypot(first.half_width / first.value, second.half_width / second.value)
-    width = math.hypot(width, 0.0 if min(first.processes, second.processes) >= SEVERAL else OWN_SPEED)
     processes = min(first.processes, second.processes)
-    found = _with_interval(base, other, math.log(ratio), width, "archived", "--repeats", processes)
-    if found.verdict == "inconclusive" and base.machine == other.machine:
-        return replace(found, advice=_how_to_meet(base, other))
-    return found
+    width = math.hypot(width, 0.0 if processes >= MIN_PROCESSES else OWN_SPEED)
+    comparison = _with_interval(base, other, math.log(ratio), width, SEPARATE, "--repeats", processes)
+    if comparison.verdict == "inconclusive" and base.machine == other.machine:
+        return replace(comparison, advice=_how_to_pair(base, other))
+    return comparison
 
 
-def compared(found: Pairs) -> list[Comparison]:
+def compared(pairs: Pairs) -> list[Comparison]:
     """The comparisons of pairs, as far as both sides have a time of a step."""
-    return [one for base, other in found if (one := compare(base, other)) is not None]
+    return [comparison for base, other in pairs if (comparison := compare(base, other)) is not None]
 
 
-def _how_to_meet(base: Outcome, other: Outcome) -> str:
-    """What would make two cases of one machine meet, or what helps where they can't."""
+def _how_to_pair(base: Outcome, other: Outcome) -> str:
+    """What would pair two cases of one machine, or what helps where they can't be paired."""
     if base.records[0].facts.get("end_to_end"):
         return "more --steps of each would tell"
     if base.records[0].run.id != other.records[0].run.id:
@@ -139,12 +140,12 @@ def _how_to_meet(base: Outcome, other: Outcome) -> str:
 
 
 def _paired(base: Outcome, other: Outcome) -> Comparison | None:
-    """From the paired comparisons of the two, the nearest kind of which there is enough; None where they never met."""
-    held = _pairings(base, other)
-    inside = [logs for pairing, logs in held if pairing == "interleaved"]
+    """From the pairings of the two, the nearest kind of which there is enough; None where there is none."""
+    pairings = _pairings(base, other)
+    inside = [logs for pairing, logs in pairings if pairing == "interleaved"]
     if inside:
         return _in_one_process(base, other, inside)
-    apart = [(pairing, mean(logs)) for pairing, logs in held]
+    apart = [(pairing, mean(logs)) for pairing, logs in pairings]
     if len(apart) < 2:
         return None
     kinds = {pairing for pairing, _ in apart}
@@ -154,19 +155,20 @@ def _paired(base: Outcome, other: Outcome) -> Comparison | None:
     return _with_interval(base, other, mean(centres), half_width(centres), how, "--repeats", len(apart))
 
 
-def _in_one_process(base: Outcome, other: Outcome, held: list[list[float]]) -> Comparison:
-    rounds = sum(map(len, held))
-    ratios = [[math.exp(log) for log in logs] for logs in held]
-    moved = max((abs(found.change) for one in ratios if (found := drift(one)) is not None), default=0.0)
+def _in_one_process(base: Outcome, other: Outcome, by_process: list[list[float]]) -> Comparison:
+    """From the log-ratios of interleaved rounds, a list for each process."""
+    processes = len(by_process)
+    drifts = [drift([math.exp(log) for log in logs]) for logs in by_process]
+    moved = max((abs(shape.change) for shape in drifts if shape is not None), default=0.0)
     doubt = f"; the ratio drifted by {100 * moved:.1f} % meanwhile" if moved else ""
-    if len(held) >= SEVERAL:
-        centres = [paired(logs)[0] for logs in held]
-        how = f"paired, {rounds:,} rounds in {len(held)} processes{doubt}"
-        return _with_interval(base, other, mean(centres), half_width(centres), how, "--repeats", len(held))
-    known = [paired(logs) for logs in held]
-    width = math.sqrt(sum(one**2 for _, one in known)) / len(known)
-    how = f"paired, {rounds:,} rounds in {'one process' if len(held) == 1 else f'{len(held)} processes'}{doubt}"
-    return _with_interval(base, other, mean([centre for centre, _ in known]), width, how, "--budget", 1)
+    where = "one process" if processes == 1 else f"{processes} processes"
+    how = f"paired, {sum(map(len, by_process)):,} rounds in {where}{doubt}"
+    intervals = [paired(logs) for logs in by_process]
+    centres = [centre for centre, _ in intervals]
+    if processes >= MIN_PROCESSES:
+        return _with_interval(base, other, mean(centres), half_width(centres), how, "--repeats", processes)
+    width = math.sqrt(sum(width**2 for _, width in intervals)) / processes
+    return _with_interval(base, other, mean(centres), width, how, "--budget", 1)
 
 
 def _with_interval(
@@ -176,10 +178,10 @@ def _with_interval(
     if not math.isfinite(width):
         return Comparison(base, other, math.exp(log_ratio), None, None, how, f"too few pairs: more {more}")
     low, high = math.exp(log_ratio - width), math.exp(min(log_ratio + width, 700))
-    found = Comparison(base, other, math.exp(log_ratio), low, high, how)
-    if found.verdict != "inconclusive":
-        return found
-    return Comparison(base, other, found.ratio, low, high, how, _advice(log_ratio, width, more, now))
+    comparison = Comparison(base, other, math.exp(log_ratio), low, high, how)
+    if comparison.verdict != "inconclusive":
+        return comparison
+    return replace(comparison, advice=_advice(log_ratio, width, more, now))
 
 
 def _advice(log_ratio: float, width: float, more: str, now: int) -> str:
@@ -188,15 +190,15 @@ def _advice(log_ratio: float, width: float, more: str, now: int) -> str:
     factor = (width / wanted) ** 2 * 1.2
     if more == "--repeats":
         return f"about --repeats {max(now + 1, math.ceil(now * factor))} would tell"
-    if factor > MOST_ADVISED:
+    if factor > MAX_ADVISED_FACTOR:
         return f"more {more}, or a quieter machine"
     return f"about {math.ceil(factor)} times the {more} would tell"
 
 
 def _pairings(base: Outcome, other: Outcome) -> list[tuple[Pairing, list[float]]]:
-    """How both met, and the log-ratios of their rounds, one list for each paired comparison that came out well."""
+    """How both were paired, and the log-ratios of their rounds, one list for each pairing that succeeded."""
     theirs = {_place(record): record for record in other.pairings}
-    found = []
+    pairings = []
     for record in base.pairings:
         partner = theirs.get(_place(record))
         if partner is None or record.status != "ok" or partner.status != "ok":
@@ -204,8 +206,8 @@ def _pairings(base: Outcome, other: Outcome) -> list[tuple[Pairing, list[float]]
         mine, yours = _rounds(record), _rounds(partner)
         logs = [math.log(mine[number] / yours[number]) for number in mine if number in yours]
         if logs:
-            found.append((record.run.pairing, logs))
-    return found
+            pairings.append((record.run.pairing, logs))
+    return pairings
 
 
 def _place(record: Record) -> tuple[str, int, int, str]:
@@ -214,12 +216,12 @@ def _place(record: Record) -> tuple[str, int, int, str]:
 
 def _rounds(record: Record) -> dict[int, float]:
     """The time of a step in each round: one block of a round within a process, the median of a turn between them."""
-    paired_ones = [s for s in record.series if (s.metric, s.stage) == ("step_time", "paired") and s.values]
+    rounds = [s for s in record.series if (s.metric, s.stage) == ("step_time", "paired") and s.values]
     if record.run.pairing == "interleaved":
-        return dict(enumerate(value for series in paired_ones for value in series.values))
+        return dict(enumerate(value for series in rounds for value in series.values))
     if record.run.pairing == "alternating-processes":
-        return {0: median([value for series in paired_ones for value in series.values])} if paired_ones else {}
-    return {series.turn: median(series.values) for series in paired_ones if series.turn is not None}
+        return {0: median([value for series in rounds for value in series.values])} if rounds else {}
+    return {series.turn: median(series.values) for series in rounds if series.turn is not None}
 
 
 def differing(a: Outcome, b: Outcome) -> list[str]:
@@ -229,19 +231,19 @@ def differing(a: Outcome, b: Outcome) -> list[str]:
 
 def differences(a: Outcome, b: Outcome) -> list[str]:
     """What differs between two outcomes, beside their times: axes, machine, versions, threads."""
-    found = differing(a, b)
+    names = differing(a, b)
     mine, yours = a.records[0], b.records[0]
     if mine.case.version != yours.case.version:
-        found.append("workload version")
-    same_framework = "framework" not in found
+        names.append("workload version")
+    same_framework = "framework" not in names
     if same_framework and mine.software.versions and yours.software.versions:
         if mine.software.versions != yours.software.versions:
-            found.append("framework version")
+            names.append("framework version")
     known = mine.software.threads and yours.software.threads
-    if known and "machine" not in found and "threads" not in found and same_framework:
+    if known and "machine" not in names and "threads" not in names and same_framework:
         if mine.software.threads != yours.software.threads:
-            found.append("threads")
-    return found
+            names.append("threads")
+    return names
 
 
 def alike(outcomes: Sequence[Outcome], *axes: str) -> list[list[Outcome]]:
@@ -257,36 +259,36 @@ def along(outcomes: Sequence[Outcome], axis: str) -> Pairs:
     """Pairs of outcomes that differ along one axis, each with the first value of that axis as base."""
     order = in_order({(column(outcome, axis),) for outcome in outcomes})
     rank = {key[0]: place for place, key in enumerate(order)}
-    found = []
+    pairs = []
     for group in alike(outcomes, axis):
         group.sort(key=lambda outcome: rank[column(outcome, axis)])
-        found += [(group[0], other) for other in group[1:]]
-    return found
+        pairs += [(group[0], other) for other in group[1:]]
+    return pairs
 
 
 def pairs(
     left: Sequence[Outcome], right: Sequence[Outcome], allowed: Collection[str], one_free: bool = False
 ) -> tuple[Pairs, set[str]]:
     """Pairs that differ in nothing but what is compared, or in one thing; and in what else the others differ."""
-    found, refused = [], set()
+    comparable, refused = [], set()
     for a in left:
         for b in right:
             if a.records[0].id == b.records[0].id:
                 continue
             different = set(differences(a, b))
             if different <= set(allowed) or (one_free and len(different) == 1):
-                found.append((a, b))
+                comparable.append((a, b))
             else:
                 refused.add(", ".join(sorted(different - set(allowed))))
-    return found, refused
+    return comparable, refused
 
 
 def match(left: Sequence[Outcome], right: Sequence[Outcome], allowed: Collection[str], one_free: bool = False) -> Pairs:
     """The pairs that can be compared; refuses where all are unlike."""
-    found, refused = pairs(left, right, allowed, one_free)
-    if not found and not refused:
+    comparable, refused = pairs(left, right, allowed, one_free)
+    if not comparable and not refused:
         raise MldynoError("nothing to compare: these are the same records.")
-    if not found:
+    if not comparable:
         nearest = min(refused, key=lambda words: (words.count(","), words))
         raise MldynoError(f"not comparable: they differ in {nearest} as well; --anyway compares them all the same.")
-    return found
+    return comparable

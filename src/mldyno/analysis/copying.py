@@ -48,11 +48,11 @@ class CopyCost:
 
 def copy_costs(outcomes: Sequence[Outcome]) -> list[CopyCost]:
     """The cost of each copy that these outcomes tell."""
-    found = []
+    costs = []
     for group in alike(outcomes, "placement"):
-        there = {str(one.case.placement): one for one in group if one.status == "ok"}
+        placed = {str(outcome.case.placement): outcome for outcome in group if outcome.status == "ok"}
         for less, more, way in WAYS:
-            if less in there and more in there:
-                comparison = compare(there[less], there[more])
-                found += [CopyCost(way, comparison)] if comparison is not None else []
-    return found
+            if less in placed and more in placed:
+                comparison = compare(placed[less], placed[more])
+                costs += [CopyCost(way, comparison)] if comparison is not None else []
+    return costs

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from mldyno.analysis.comparisons import Comparison, alike, compare, verdict
+from mldyno.analysis.comparisons import Comparison, alike, compared, verdict
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column, in_order
 from mldyno.axes import SIZES, WAYS
 from mldyno.stats.intervals import mean
 
 WINS = {"faster": 1, "slower": -1}
-MOST = 700.0  # a logarithm whose exponential is still a number
+MAX_LOG = 700.0  # whose exponential is still a number
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Point:
     def winner(self) -> int:
         """1 where the other side is faster, -1 where the base is, 0 where neither can be said."""
         ends = (self.log_ratio - self.half_width, self.log_ratio + self.half_width)
-        low, high = (math.exp(min(end, MOST)) for end in ends)
+        low, high = (math.exp(min(end, MAX_LOG)) for end in ends)
         return WINS.get(verdict(low, high), 0)
 
 
@@ -111,11 +111,11 @@ def _bulges(points: Sequence[Point]) -> list[float]:
     return [max(bends[n], bends[n + 1]) * (b - a) ** 2 / 2 for n, (a, b) in enumerate(pairwise(places))]
 
 
-def _point(size: int, found: Comparison) -> Point | None:
+def _point(size: int, comparison: Comparison) -> Point | None:
     """What a comparison says at its size; nothing where it has no interval."""
-    if not found.low or not found.high:
+    if not comparison.low or not comparison.high:
         return None
-    return Point(size, math.log(found.ratio), (math.log(found.high) - math.log(found.low)) / 2)
+    return Point(size, math.log(comparison.ratio), (math.log(comparison.high) - math.log(comparison.low)) / 2)
 
 
 @dataclass(frozen=True)
@@ -129,22 +129,22 @@ class Crossover:
     tried: tuple[Outcome, ...]
     """All outcomes that it is about, the smallest first."""
     comparisons: tuple[Comparison, ...]
-    """One for each size at which both came out well, the smallest first."""
+    """One for each size at which both succeeded, the smallest first."""
 
-    def size(self, found: Comparison) -> int:
+    def size(self, comparison: Comparison) -> int:
         """The size at which a comparison was made."""
-        return int(column(found.other, self.over))
+        return int(column(comparison.other, self.over))
 
     @property
     def missing(self) -> list[Outcome]:
-        """What did not come out well, the smallest first."""
-        return [one for one in self.tried if one.status != "ok"]
+        """What did not succeed, the smallest first."""
+        return [outcome for outcome in self.tried if outcome.status != "ok"]
 
     @property
     def points(self) -> list[Point]:
         """The sizes at which there is an interval, with what is known there."""
-        found = [_point(self.size(one), one) for one in self.comparisons]
-        return [point for point in found if point is not None]
+        points = [_point(self.size(comparison), comparison) for comparison in self.comparisons]
+        return [point for point in points if point is not None]
 
     @property
     def crossings(self) -> list[Crossing]:
@@ -154,7 +154,7 @@ class Crossover:
     @property
     def verdict(self) -> str:
         """crosses, always, never, equivalent, or open: not clear at each size, and no crossing seen."""
-        verdicts = {one.verdict for one in self.comparisons}
+        verdicts = {comparison.verdict for comparison in self.comparisons}
         if self.crossings:
             return "crosses"
         known = {"faster": "always", "slower": "never", "equivalent": "equivalent"}
@@ -163,19 +163,18 @@ class Crossover:
 
 def crossovers(outcomes: Sequence[Outcome], axes: Sequence[str] = WAYS) -> list[Crossover]:
     """All that these outcomes tell: two ways to do the same work, along one of the axes, at two sizes or more."""
-    found = []
+    swept = []
     for axis in axes:
         for over in SIZES:
-            for group in alike([one for one in outcomes if column(one, over) is not None], axis, over):
-                base, *others = in_order({(column(one, axis),) for one in group})
-                found += [_between(group, axis, over, base[0], other[0]) for other in others]
-    return [one for one in found if len({column(tried, one.over) for tried in one.tried}) > 1]
+            for group in alike([outcome for outcome in outcomes if column(outcome, over) is not None], axis, over):
+                base, *others = in_order({(column(outcome, axis),) for outcome in group})
+                swept += [_between(group, axis, over, base[0], other[0]) for other in others]
+    return [sweep for sweep in swept if len({column(tried, sweep.over) for tried in sweep.tried}) > 1]
 
 
 def _between(group: Sequence[Outcome], axis: str, over: str, base: Any, other: Any) -> Crossover:
     """Two values of an axis against each other, at the sizes that both were tried at."""
-    sides = [{column(one, over): one for one in group if column(one, axis) == value} for value in (base, other)]
+    sides = [{column(o, over): o for o in group if column(o, axis) == value} for value in (base, other)]
     pairs = [(sides[0][size], sides[1][size]) for size in sorted(sides[0].keys() & sides[1].keys())]
-    compared = [compare(a, b) for a, b in pairs]
-    tried = tuple(one for pair in pairs for one in pair)
-    return Crossover(axis, over, base, other, tried, tuple(one for one in compared if one is not None))
+    tried = tuple(outcome for pair in pairs for outcome in pair)
+    return Crossover(axis, over, base, other, tried, tuple(compared(pairs)))

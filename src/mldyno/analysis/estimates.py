@@ -97,9 +97,9 @@ def counted(record: Record, metric: str) -> list[float]:
 
 def step_time(records: Sequence[Record]) -> Estimate | None:
     """Time of one step in s; from the time of a whole loop where only that was published."""
-    found = of_metric(records, "step_time")
-    if found is not None:
-        return found
+    step = of_metric(records, "step_time")
+    if step is not None:
+        return step
     steps = records[0].facts.get("steps") if records else None
     loop = of_metric(records, "loop_time")
     if loop is None or not isinstance(steps, int) or steps == 0:

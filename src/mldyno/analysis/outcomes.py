@@ -26,7 +26,7 @@ class Outcome:
     records: tuple[Record, ...]
     """Those in which the case was alone."""
     pairings: tuple[Record, ...] = ()
-    """Those in which it was measured against others: times for ratios only."""
+    """Those in which it was measured head-to-head: times for ratios only."""
 
     @property
     def case(self) -> Case:
@@ -71,8 +71,8 @@ class Outcome:
     @property
     def notes(self) -> list[str]:
         """What a reader must know beside the number; what holds for the whole machine is said elsewhere."""
-        own = (warning for warning in self.warnings if warning.code not in OF_THE_MACHINE)
-        return [f"{warning.message}; {warning.hint}" if warning.hint else warning.message for warning in own]
+        warnings = (warning for warning in self.warnings if warning.code not in OF_THE_MACHINE)
+        return [f"{each.message}; {each.hint}" if each.hint else each.message for each in warnings]
 
     def figure(self, value: str) -> Estimate | None:
         """The value asked for; None where this outcome does not have it."""

@@ -1,4 +1,4 @@
-"""Which precision pays: the gain of each over fp32, and how far its results are off."""
+"""Which precision is worth it: the gain of each over fp32, and how far its results are off."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLAIN = "fp32"
 
 @dataclass(frozen=True)
 class PrecisionGain:
-    """A precision against fp32; without a comparison where it did not come out well."""
+    """A precision against fp32; without a comparison where it did not succeed."""
 
     outcome: Outcome
     comparison: Comparison | None
@@ -26,16 +26,16 @@ class PrecisionGain:
 
 def error_of(outcome: Outcome) -> float | None:
     """The largest relative difference from the results in fp32 on the CPU; None where that was not looked at."""
-    seen = [record.checks.error for record in outcome.good if record.checks.error is not None]
-    return max(seen, default=None)
+    errors = [record.checks.error for record in outcome.good if record.checks.error is not None]
+    return max(errors, default=None)
 
 
 def gains(outcomes: Sequence[Outcome]) -> list[PrecisionGain]:
-    """Each precision against fp32 in the same work, the fastest first, and last what did not come out well."""
-    found = []
+    """Each precision against fp32 in the same work, the fastest first, and last what did not succeed."""
+    gained = []
     for group in alike(outcomes, "precision"):
-        plain = next((one for one in group if one.case.precision == PLAIN and one.status == "ok"), None)
+        plain = next((o for o in group if o.case.precision == PLAIN and o.status == "ok"), None)
         if plain is not None:
-            several = [PrecisionGain(one, compare(plain, one)) for one in group if one.case.precision != PLAIN]
-            found += sorted(several, key=lambda one: -one.comparison.ratio if one.comparison else 0.0)
-    return found
+            others = [PrecisionGain(o, compare(plain, o)) for o in group if o.case.precision != PLAIN]
+            gained += sorted(others, key=lambda gain: -gain.comparison.ratio if gain.comparison else 0.0)
+    return gained

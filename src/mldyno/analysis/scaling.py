@@ -4,7 +4,7 @@ The fit is a straight line through the logarithms, by least squares, in which ev
 weights would let the lengths that happen to be known best decide, and where the line bends, that matters more
 than their noise. Its interval follows from how well each time is known, with the degrees of freedom that all
 of them have together (Welch and Satterthwaite). An exponent between two lengths is
-that of their comparison, so it is paired where they met. Where those at both ends of the range do not have
+that of their comparison, so it is paired where they were paired. Where those at both ends of the range do not have
 a value in common, the line bends, and no one exponent describes it.
 """
 
@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mldyno.analysis.comparisons import OWN_SPEED, SEVERAL, alike, compare
+from mldyno.analysis.comparisons import MIN_PROCESSES, OWN_SPEED, alike, compare
 from mldyno.analysis.estimates import BATCHES, Estimate
 from mldyno.analysis.outcomes import Outcome
 from mldyno.stats.intervals import mean, student_t
@@ -67,24 +67,24 @@ class Scaling:
 
 def scalings(outcomes: Sequence[Outcome]) -> list[Scaling]:
     """The growth of all cases that were measured at two lengths or more."""
-    found = []
+    growths = []
     for group in alike(outcomes, "seq"):
-        lengths = {one.case.seq: one for one in group if one.case.seq is not None and _time(one) is not None}
+        lengths = {o.case.seq: o for o in group if o.case.seq is not None and _time(o) is not None}
         if len(lengths) > 1:
-            found.append(_scaling([lengths[length] for length in sorted(lengths)]))
-    return found
+            growths.append(_scaling([lengths[length] for length in sorted(lengths)]))
+    return growths
 
 
 def _time(outcome: Outcome) -> Estimate | None:
-    found = outcome.step
-    return found if found is not None and found.value > 0 else None
+    step = outcome.step
+    return step if step is not None and step.value > 0 else None
 
 
 def _scaling(outcomes: Sequence[Outcome]) -> Scaling:
     first, last = _between(*outcomes[:2]), _between(*outcomes[-2:])
     fit = first
     if len(outcomes) > 2:
-        fit = fitted([(int(one.case.seq or 1), time) for one in outcomes if (time := _time(one)) is not None])
+        fit = fitted([(int(o.case.seq or 1), time) for o in outcomes if (time := _time(o)) is not None])
     return Scaling(tuple(outcomes), fit, first, last)
 
 
@@ -107,7 +107,7 @@ def _width(shares: Sequence[float], times: Sequence[Estimate]) -> float | None:
             return None
         freedoms.append(time.processes - 1 if time.processes > 1 else BATCHES - 1)
         variances.append((share * time.half_width / time.value / student_t(freedoms[-1])) ** 2)
-        if time.processes < SEVERAL:  # how fast other processes would be is not known
+        if time.processes < MIN_PROCESSES:  # how fast other processes would be is not known
             alone += (share * OWN_SPEED) ** 2 / 2
     most = max(variances)
     if most == 0:
@@ -121,8 +121,9 @@ def _between(shorter: Outcome, longer: Outcome) -> Exponent:
     """The exponent between two lengths, from their comparison."""
     ends = int(shorter.case.seq or 1), int(longer.case.seq or 1)
     apart = math.log(ends[1] / ends[0])
-    found = compare(shorter, longer)
-    if found is None:
+    comparison = compare(shorter, longer)
+    if comparison is None:
         raise AssertionError("unreachable: both have a time")
-    width = (math.log(found.high) - math.log(found.low)) / 2 / apart if found.low and found.high else None
-    return Exponent(-math.log(found.ratio) / apart, width, *ends, found.how)
+    low, high = comparison.low, comparison.high
+    width = (math.log(high) - math.log(low)) / 2 / apart if low and high else None
+    return Exponent(-math.log(comparison.ratio) / apart, width, *ends, comparison.how)

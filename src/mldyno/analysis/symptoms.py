@@ -11,7 +11,7 @@ from typing import Literal
 from mldyno.records import Device, Fact, Machine
 
 Outcome = Literal["works", "wrong", "unsupported", "fallback", "crashed", "timeout", "failed"]
-Verdict = Literal["quiet", "uneasy", "noisy"]
+Verdict = Literal["quiet", "noisy", "very noisy"]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Noise:
     seconds: float
     verdict: Verdict
     variation: float
-    """Standard deviation of the reference kernel over its mean."""
+    """Standard deviation of the work's time over its mean."""
     drift: float = 0.0
     two_speeds: float | None = None
     """By how much the slower of two speeds is slower; None where there is one."""

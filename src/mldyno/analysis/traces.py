@@ -26,7 +26,7 @@ def trace(outcome: Outcome, most: int) -> list[Sample]:
     every = [list(_samples(number, record)) for number, record in enumerate(outcome.records, 1)]
     counted = sum(map(len, every))
     share = min(1.0, most / counted) if counted else 1.0
-    return [sample for one in every for sample in thinned(one, round(share * len(one)))]
+    return [sample for samples in every for sample in thinned(samples, round(share * len(samples)))]
 
 
 def sample_count(outcome: Outcome) -> int:

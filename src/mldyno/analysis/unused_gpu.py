@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed
 
-Told = Iterator[tuple[str, str]]
+Causes = Iterator[tuple[str, str]]
 
 NEEDED = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu", "apple": "mps"}  # what a build must have for whose GPU
 CALLED = {"cuda": "CUDA", "rocm": "ROCm", "xpu": "XPU", "mps": "MPS"}
@@ -22,54 +22,45 @@ CHOOSE = "choose one at https://pytorch.org/get-started/locally"
 
 def numbers(version: str) -> tuple[int, ...]:
     """The leading numbers of a version: (2, 13, 0) of 2.13.0+cpu."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    return tuple(map(int, found.group().split("."))) if found else ()
+    match = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, match.group().split("."))) if match else ()
 
 
 def unused(checkup: Checkup, vendor: str | None = None) -> Iterator[tuple[Installed, Gpu]]:
     """Each framework that runs and has no accelerator, with a GPU (of a vendor) that it leaves alone."""
-    gpu = next((one for one in checkup.facts.gpus if vendor in (None, one.vendor)), None)
+    gpu = next((card for card in checkup.facts.gpus if vendor in (None, card.vendor)), None)
     if gpu is not None:
-        yield from ((one, gpu) for one in checkup.frameworks if not one.error and not one.accelerators)
-
-
-def rosetta(checkup: Checkup) -> Told:
-    """Intel code on an Apple chip."""
-    if checkup.facts.translated:
-        yield (
-            "this Python is Intel code that Rosetta translates; it can't use the GPU, and is slow",
-            "install Python for arm64 (python.org, Homebrew in /opt/homebrew, Miniforge), and the framework in it",
-        )
+        yield from ((each, gpu) for each in checkup.frameworks if not each.error and not each.accelerators)
 
 
 def _other_builds(checkup: Checkup) -> Iterator[tuple[str, Gpu, list[str]]]:
     """Each framework that is built for none of the GPUs here: its name and version, a GPU, what it is built for."""
     facts = checkup.facts
-    for one, gpu in unused(checkup):
-        built_for = [name for name in CALLED if one.support.get(name)]
+    for framework, gpu in unused(checkup):
+        built_for = [name for name in CALLED if framework.support.get(name)]
         served = any(NEEDED[card.vendor] in built_for for card in facts.gpus)
-        if one.support and not served and not facts.translated:
-            yield f"{one.name} {one.versions.get(one.name, '')}", gpu, built_for
+        if framework.support and not served and not facts.translated:
+            yield f"{framework.name} {framework.versions.get(framework.name, '')}", gpu, built_for
 
 
 def _for(gpu: Gpu) -> str:
     return CALLED[NEEDED[gpu.vendor]]
 
 
-def cpu_only_build(checkup: Checkup) -> Told:
+def cpu_only_build(checkup: Checkup) -> Causes:
     """Built for no GPU at all."""
     for name, gpu, built_for in _other_builds(checkup):
         if not built_for:
-            told = f"{name} is built for the CPU only; the GPU ({gpu.name}) is left alone"
-            yield told, f"install a build for {_for(gpu)}: {CHOOSE}"
+            message = f"{name} is built for the CPU only; the GPU ({gpu.name}) is left alone"
+            yield message, f"install a build for {_for(gpu)}: {CHOOSE}"
 
 
-def other_build(checkup: Checkup) -> Told:
+def other_build(checkup: Checkup) -> Causes:
     """Built for another vendor's GPU."""
     for name, gpu, built_for in _other_builds(checkup):
         if built_for:
-            told = f"{name} is built for {CALLED[built_for[0]]}; the GPU ({gpu.name}) needs {_for(gpu)}"
-            yield told, f"install a build for {_for(gpu)}: {CHOOSE}"
+            message = f"{name} is built for {CALLED[built_for[0]]}; the GPU ({gpu.name}) needs {_for(gpu)}"
+            yield message, f"install a build for {_for(gpu)}: {CHOOSE}"
 
 
 def _reachable(facts: Facts, vendor: str) -> bool:
@@ -77,7 +68,7 @@ def _reachable(facts: Facts, vendor: str) -> bool:
     return facts.system != "Linux" or any(re.match(WAYS[vendor], node) for node in facts.nodes)
 
 
-def container_without_gpu(checkup: Checkup) -> Told:
+def container_without_gpu(checkup: Checkup) -> Causes:
     """The machine has a GPU, the container has no way to it."""
     facts = checkup.facts
     started = {
@@ -86,7 +77,7 @@ def container_without_gpu(checkup: Checkup) -> Told:
         "intel": "start it with --device /dev/dri",
     }
     for vendor, cure in started.items():
-        gpu = next((one for one in facts.gpus if one.vendor == vendor), None)
+        gpu = next((card for card in facts.gpus if card.vendor == vendor), None)
         if gpu is not None and facts.container and not _reachable(facts, vendor):
             yield (
                 f"the machine has a GPU ({gpu.name}), but it was not given to this container ({facts.container})",
@@ -94,16 +85,16 @@ def container_without_gpu(checkup: Checkup) -> Told:
             )
 
 
-def no_driver(checkup: Checkup) -> Told:
+def no_driver(checkup: Checkup) -> Causes:
     """A card without a driver."""
     facts = checkup.facts
     silent = not facts.driver and not facts.driver_error and not facts.container
-    gpu = next((one for one in facts.gpus if one.vendor == "nvidia"), None)
+    gpu = next((card for card in facts.gpus if card.vendor == "nvidia"), None)
     if gpu is not None and silent:
         yield f"the machine has a GPU ({gpu.name}), but no NVIDIA driver", "install NVIDIA's driver, and restart"
 
 
-def driver_fails(checkup: Checkup) -> Told:
+def driver_fails(checkup: Checkup) -> Causes:
     """A driver whose own tool fails."""
     if checkup.facts.driver_error:
         yield (
@@ -112,11 +103,11 @@ def driver_fails(checkup: Checkup) -> Told:
         )
 
 
-def driver_too_old(checkup: Checkup) -> Told:
+def driver_too_old(checkup: Checkup) -> Causes:
     """CUDA of the build against that of the driver: within one major version, any minor one will do."""
     facts = checkup.facts
-    for one in checkup.frameworks:
-        wanted, takes = numbers(str(one.support.get("cuda") or "")), numbers(facts.driver_cuda)
+    for framework in checkup.frameworks:
+        wanted, takes = numbers(str(framework.support.get("cuda") or "")), numbers(facts.driver_cuda)
         least = OLDEST_DRIVER.get(wanted[0]) if wanted else None
         too_old = takes < wanted[:1] if takes else bool(least and () < numbers(facts.driver) < (least,))
         if wanted and too_old:
@@ -124,24 +115,25 @@ def driver_too_old(checkup: Checkup) -> Told:
             older = f"CUDA {takes[0]}" if takes else "an older CUDA"
             newer = f"driver {least} or newer" if least else "a newer driver"
             yield (
-                f"{one.name} is built for CUDA {one.support['cuda']}; driver {facts.driver or 'of NVIDIA'} "
+                f"{framework.name} is built for CUDA {framework.support['cuda']}; driver {facts.driver or 'of NVIDIA'} "
                 f"is too old for that{limit}",
-                f"install {newer}, or {one.name} built for {older}: {CHOOSE}",
+                f"install {newer}, or {framework.name} built for {older}: {CHOOSE}",
             )
 
 
-def no_permission(checkup: Checkup) -> Told:
+def no_permission(checkup: Checkup) -> Causes:
     """The file that leads to the GPU is there, but not for this user."""
-    for one, gpu in unused(checkup):
+    for framework, gpu in unused(checkup):
         barred = [node for node in checkup.facts.barred if re.match(WAYS.get(gpu.vendor, "$"), node)]
-        if barred and one.support.get(NEEDED[gpu.vendor]):
+        if barred and framework.support.get(NEEDED[gpu.vendor]):
+            nodes = ", ".join(f"/dev/{node}" for node in barred)
             yield (
-                f"{one.name} can't reach the GPU ({gpu.name}): this user may not open /dev/{', /dev/'.join(barred)}",
+                f"{framework.name} can't reach the GPU ({gpu.name}): this user may not open {nodes}",
                 "join the groups that may (sudo usermod -aG render,video $USER), and log in anew",
             )
 
 
-def visible_devices(checkup: Checkup) -> Told:
+def visible_devices(checkup: Checkup) -> Causes:
     """CUDA_VISIBLE_DEVICES that hides GPUs: from the first entry that names none, nothing is seen any more."""
     facts = checkup.facts
     value = facts.env.get("CUDA_VISIBLE_DEVICES")
@@ -166,37 +158,37 @@ def _names_a_card(word: str, cards: list[Gpu]) -> bool:
     return word.startswith("MIG-") or (word.isdecimal() and int(word) < len(cards))
 
 
-def _oldest_macos(one: Installed) -> tuple[int, ...]:
-    version = numbers(one.versions.get("torch", ""))
+def _oldest_macos(framework: Installed) -> tuple[int, ...]:
+    version = numbers(framework.versions.get("torch", ""))
     return next(oldest for since, oldest in OLDEST_MACOS if version >= since)
 
 
-def old_macos(checkup: Checkup) -> Told:
+def old_macos(checkup: Checkup) -> Causes:
     """A macOS that is older than the framework's MPS needs."""
     facts = checkup.facts
-    for one, _ in unused(checkup, "apple"):
-        here, oldest = numbers(facts.version), _oldest_macos(one)
-        if one.support.get("mps") and here and here < oldest:
+    for framework, _ in unused(checkup, "apple"):
+        here, oldest = numbers(facts.version), _oldest_macos(framework)
+        if framework.support.get("mps") and here and here < oldest:
             least = ".".join(map(str, oldest))
             yield (
-                f"macOS {facts.version} is too old: MPS of torch {one.versions.get('torch', '')} needs {least}",
+                f"macOS {facts.version} is too old: MPS of torch {framework.versions.get('torch', '')} needs {least}",
                 f"update macOS to {least} or newer",
             )
 
 
-def mps_unavailable(checkup: Checkup) -> Told:
+def mps_unavailable(checkup: Checkup) -> Causes:
     """Built for MPS, on a macOS that is new enough, and yet without it."""
     facts = checkup.facts
-    for one, _ in unused(checkup, "apple"):
-        recent = numbers(facts.version) >= _oldest_macos(one)
-        if one.support.get("mps") and recent and not facts.translated:
+    for framework, _ in unused(checkup, "apple"):
+        recent = numbers(facts.version) >= _oldest_macos(framework)
+        if framework.support.get("mps") and recent and not facts.translated:
             yield (
-                f"{one.name} is built for MPS, but the system gives it no Metal device",
+                f"{framework.name} is built for MPS, but the system gives it no Metal device",
                 "run it outside of a virtual machine or sandbox, in a session that is logged in; else install it anew",
             )
 
 
-def tensorflow_metal(checkup: Checkup) -> Told:
+def tensorflow_metal(checkup: Checkup) -> Causes:
     """TensorFlow on a Mac sees the GPU only through a plug-in."""
     packages = checkup.facts.packages
     if checkup.facts.system == "Darwin" and {"tensorflow", "tensorflow-macos"} & set(packages):
@@ -204,21 +196,22 @@ def tensorflow_metal(checkup: Checkup) -> Told:
             yield "TensorFlow is installed without tensorflow-metal: it sees no GPU", "pip install tensorflow-metal"
 
 
-RULES: dict[str, Callable[[Checkup], Told]] = {
-    "rosetta": rosetta, "cpu-only-build": cpu_only_build, "other-build": other_build,
+RULES: dict[str, Callable[[Checkup], Causes]] = {
+    "cpu-only-build": cpu_only_build, "other-build": other_build,
     "container-without-gpu": container_without_gpu, "no-driver": no_driver, "driver-fails": driver_fails,
     "driver-too-old": driver_too_old, "no-permission": no_permission, "visible-devices": visible_devices,
     "old-macos": old_macos, "mps-unavailable": mps_unavailable, "no-tensorflow-metal": tensorflow_metal,
 }  # fmt: skip
 
 
-def unexplained(checkup: Checkup) -> Told:
+def unexplained(checkup: Checkup) -> Causes:
     """A GPU that is there and not used, for none of the reasons above."""
-    if any(list(rule(checkup)) for code, rule in RULES.items() if code != "no-tensorflow-metal"):
+    known = any(list(rule(checkup)) for code, rule in RULES.items() if code != "no-tensorflow-metal")
+    if known or checkup.facts.translated:
         return
-    for one, gpu in unused(checkup):
-        said = one.support.get("reason")
+    for framework, gpu in unused(checkup):
+        reason = framework.support.get("reason")
         yield (
-            f"{one.name} does not find the GPU ({gpu.name}){f': {said}' if said else ''}",
+            f"{framework.name} does not find the GPU ({gpu.name}){f': {reason}' if reason else ''}",
             "see if the vendor's own tool finds it (nvidia-smi, rocminfo, xpu-smi); then install the framework anew",
         )

@@ -8,8 +8,9 @@ from mldyno import api
 from mldyno.analysis.comparisons import between_machines
 from mldyno.cli.options import json_option, print_json, store_option
 from mldyno.errors import MldynoError
-from mldyno.views.answers import answer_section, answers_json
-from mldyno.views.sentences import comparison_json, footers, mean_json, mean_sentence, sentence
+from mldyno.views.answers import answer_section
+from mldyno.views.as_json import answers_json, comparison_json, mean_json
+from mldyno.views.sentences import footers, mean_sentence, sentence
 
 
 @click.command("compare")

@@ -13,8 +13,10 @@ from mldyno.cli.options import complete_targets, json_option, print_json, store_
 from mldyno.errors import NOT_ALL_OK, OK
 from mldyno.plan import MOST_SIZES_PER_DOUBLING
 from mldyno.store import Store
-from mldyno.views.answers import answer_section, answers_json, crossover_table
+from mldyno.views.answers import answer_section
+from mldyno.views.as_json import answers_json
 from mldyno.views.sentences import trust_lines
+from mldyno.views.tables import crossover_table
 
 
 @click.command("crossover")

@@ -12,9 +12,9 @@ from mldyno.cli.options import store_option
 from mldyno.errors import NOT_ALL_OK, OK, MldynoError
 from mldyno.store import Store, transfer
 from mldyno.units import count, show_seconds
-from mldyno.views.sentences import machine_lines, trust_summary
+from mldyno.views.answers import verdict_lines
+from mldyno.views.sentences import FAKE_FRAMEWORK, machine_lines, trust_summary
 from mldyno.views.tables import render
-from mldyno.views.verdicts import verdict_lines
 
 
 @click.command("quick")
@@ -58,6 +58,6 @@ def lines(results: api.Results, store: Store, notes: tuple[str, ...]) -> list[st
     told = [render(results.table(rows, cols), "terminal"), "", *trust_summary(results.outcomes), ""]
     said = verdict_lines(api.verdicts(results, store))
     if all(outcome.case.framework == "fake" for outcome in results.outcomes):
-        said.append("This was the fake framework: nothing was computed, and no time is real")
+        said.append(FAKE_FRAMEWORK)
     bad = [f"{one.case.id}: {one.status}: {one.reason}" for one in results.outcomes if one.status != "ok"]
     return [*told, *(f"- {line}" for line in (*said, *bad, *notes))]

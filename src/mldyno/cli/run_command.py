@@ -15,8 +15,7 @@ from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan
 from mldyno.store import Store
 from mldyno.views.answers import answer_section
-from mldyno.views.phases import phase_lines
-from mldyno.views.sentences import sentence, trust_lines
+from mldyno.views.sentences import phase_lines, sentence, trust_lines
 from mldyno.views.tables import render
 
 BEHIND_DASHES = "mldyno.command"

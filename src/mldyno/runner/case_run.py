@@ -9,7 +9,7 @@ from typing import Any
 
 from mldyno import __version__
 from mldyno.records import SCHEMA, Case, Checks, Device, Machine, Record, Run, Series, Software, Warning_, seal
-from mldyno.runner.warnings import Seen, of_measurement
+from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.runner.worker_process import WorkerProcess
 from mldyno.stats.intervals import batches, median
 from mldyno.stats.shapes import drift
@@ -150,7 +150,7 @@ class CaseRun:
                 series = _cut(series, start)
                 known = relative_half_width(self.values[start:])
                 threads, env = self.software["threads"], self.software["env"]
-                found += of_measurement(Seen(self.case, series, facts, machine, threads, self.stopping, known, env))
+                found += of_measurement(Evidence(self.case, series, facts, machine, threads, self.stopping, known, env))
         return seal(
             Record(
                 schema=SCHEMA,

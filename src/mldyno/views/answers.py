@@ -1,63 +1,85 @@
-"""Answers in plain words and as data; each with its interval, how it was obtained, or what would help."""
+"""Answers in plain words, about cases and about the machine; each with its interval, how it was obtained, or what
+would help. One question is answered in the same words wherever it is asked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
 
-from mldyno.analysis.answers import Answers
-from mldyno.analysis.comparisons import DELTA, Comparison
+from mldyno.analysis.answers import HOST, Answers, Verdicts
+from mldyno.analysis.comparisons import DELTA, PAIRED, SEPARATE, Comparison, Mean
 from mldyno.analysis.copying import CopyCost
 from mldyno.analysis.crossover import Crossing, Crossover
-from mldyno.analysis.estimates import step_time
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.precisions import PLAIN, PrecisionGain, error_of
 from mldyno.analysis.scaling import Exponent, Scaling
 from mldyno.analysis.tables import column
 from mldyno.records import Case
-from mldyno.units import count, digits, show_error, show_percent, show_seconds
-from mldyno.views.sentences import arms, claim, comparison_json, factor, named
-from mldyno.views.tables import aligned
+from mldyno.store.figures import marks
+from mldyno.units import count, digits, show_percent, show_seconds
+from mldyno.views.as_json import case_without
+from mldyno.views.sentences import CANT_TELL, WORK, arms, claim, factor, named
 
-CANT_TELL = "can't tell"
-WIDE = 0.1  # half of an exponent's interval from which on it is said how to narrow it
-FAINT = 0.001  # an error under this is not told more closely
+WIDE_EXPONENT = 0.1  # half of an exponent's interval from which on it is said how to narrow it
+FAINT_ERROR = 0.001  # an error under this is not told more closely
+DOES = {"train": "trains", "infer": "runs models"}
+MAX_MACHINES = 4  # published ones that are named for one case
+FRACTIONS = (
+    (1 / 4, "a quarter"),
+    (1 / 3, "a third"),
+    (1 / 2, "half"),
+    (2 / 3, "two thirds"),
+    (3 / 4, "three quarters"),
+)
+NEAR = 0.08  # so far off, relative to it, a fraction may still be called that
+Called = Callable[[str], str]
 
 
-def answer_lines(found: Answers) -> list[str]:
-    """All answers, one sentence each; what a crossover tells of a precision over all sizes is not told of each."""
-    swept = {(tried.case, tried.machine) for one in found.crossovers if _of_precisions(one) for tried in one.tried}
-    apart = [one for one in found.precisions if (one.outcome.case, one.outcome.machine) not in swept]
+def answer_lines(answers: Answers) -> list[str]:
+    """All answers about cases, one sentence each; of a precision that a crossover is about, the crossover says all."""
+    swept = {(tried.case, tried.machine) for crossover in answers.crossovers if _of_precisions(crossover)
+             for tried in crossover.tried}  # fmt: skip
+    gains = [gain for gain in answers.precisions if (gain.outcome.case, gain.outcome.machine) not in swept]
     return [
-        *map(crossover_sentence, found.crossovers),
-        *map(_precision_sentence, apart),
-        *map(_copy_sentence, found.copies),
-        *map(_scaling_sentence, found.scalings),
+        *map(crossover_sentence, answers.crossovers),
+        *map(_precision_sentence, gains),
+        *map(_copy_sentence, answers.copies),
+        *map(_scaling_sentence, answers.scalings),
     ]
 
 
-def answer_section(found: Answers) -> list[str]:
+def answer_section(answers: Answers) -> list[str]:
     """All answers as the end of an output; nothing where there are none."""
-    lines = answer_lines(found)
+    lines = answer_lines(answers)
     return ["", "what this says:", *(f"- {line}" for line in lines)] if lines else []
 
 
-def answers_json(found: Answers) -> dict[str, Any]:
-    """All answers as data, in SI units."""
-    return {
-        "crossovers": [_crossover_json(one) for one in found.crossovers],
-        "precisions": [_precision_json(one) for one in found.precisions],
-        "copies": [_copy_json(one) for one in found.copies],
-        "scalings": [_scaling_json(one) for one in found.scalings],
-    }
+def verdict_lines(verdicts: Verdicts) -> list[str]:
+    """All answers about the machine, one sentence each."""
+    called = _called(verdicts)
+    only = [f"only one device was found, {called(HOST)}: `mldyno doctor` says why"] if verdicts.only == HOST else []
+    lines = [
+        *(_device_verdict(mean, called) for mean in verdicts.devices),
+        *only,
+        *(_precision_verdict(mean, called) for mean in verdicts.precisions),
+        *(_batch_verdict(crossover, called) for crossover in verdicts.batches),
+        *(_copy_verdict(cost, called) for cost in verdicts.copies),
+        *(_reference_verdict(comparisons, called) for comparisons in verdicts.references),
+    ]
+    return [_capital(line) for line in lines]
 
 
-def _without(case: Case, *axes: str) -> str:
-    """A case's id without what the answer is about."""
-    left_away: dict[str, Any] = dict.fromkeys(axes)
-    return replace(case, **left_away).id
+def _capital(line: str) -> str:
+    """With a capital where the first word is not a name."""
+    return line[0].upper() + line[1:] if line.startswith(("your", "only", "on your", "can't", "small")) else line
+
+
+def _called(verdicts: Verdicts) -> Called:
+    """What devices are called: your CPU, your GPU; by their own names where there are several accelerators."""
+    cases = [each.other.case for mean in (*verdicts.devices, *verdicts.precisions) for each in mean.comparisons]
+    several = len({case.device for case in cases} - {HOST}) > 1
+    return lambda device: "your CPU" if device == HOST else f"your {device}" if several else "your GPU"
 
 
 def _range(low: float | None, high: float | None, decimals: int, unit: str = "") -> str:
@@ -74,255 +96,299 @@ def _became(status: str) -> str:
 
 
 def _noted(text: str, *notes: str) -> str:
-    told = "; ".join(filter(None, notes))
-    return f"{text} [{told}]" if told else text
+    noted = "; ".join(filter(None, notes))
+    return f"{text} [{noted}]" if noted else text
+
+
+def _looks(result: Comparison | Mean) -> str:
+    return f"it looks {_faster(result)}{'' if result.low is not None else ', without an interval'}"
+
+
+def _faster(result: Comparison | Mean) -> str:
+    return f"{factor(result)} {'faster' if result.ratio > 1 else 'slower'}"
+
+
+def _ground(mean: Mean) -> str:
+    """The comparisons behind a mean, and how they were made."""
+    ordered = sorted(mean.comparisons, key=lambda comparison: comparison.ratio)
+    if len(ordered) == 1:
+        return f"{ordered[0].other.case.workload}, {ordered[0].how}"
+    each = ", ".join(f"{one.other.case.workload} {digits(one.ratio, most=2)}x" for one in ordered)
+    kinds = [kind for kind in (PAIRED, SEPARATE) if any(one.how.startswith(kind) for one in ordered)]
+    return f"geometric mean of {len(ordered)} cases: {each}; {' and '.join(kinds)}"
+
+
+# -- is the accelerator worth it -------------------------------------------------------------------
+
+
+def _device_verdict(mean: Mean, called: Called) -> str:
+    case = mean.comparisons[0].other.case
+    other, does, host = called(case.device), DOES.get(str(case.mode), "works"), called(HOST)
+    if mean.verdict == "equivalent":
+        text = f"{other} {does} as fast as {host} (within {show_percent(DELTA)})"
+    elif mean.verdict != "inconclusive":
+        text = f"{other} {does} {factor(mean)} {mean.verdict} than {host}"
+    else:
+        text = f"can't tell if {other} {does} faster than {host}: {_looks(mean)}"
+    return f"{text} [{_ground(mean)}]"
+
+
+def _batch_verdict(crossover: Crossover, called: Called) -> str:
+    """Are small batches faster on the CPU?"""
+    other, base = called(str(crossover.other)), called(str(crossover.base))
+    if not crossover.comparisons:
+        return f"small batches on {other} and {base} can't be compared"
+    first, last = crossover.comparisons[0], crossover.comparisons[-1]
+    ends = [first] if first is last else [first, last]
+    sizes = [f"batch {crossover.size(each):,}: {other} is {_side(each)}" for each in ends]
+    claims = {"slower": f"small batches are faster on {base}", "faster": f"small batches too are faster on {other}",
+              "equivalent": f"small batches are as fast on {base} as on {other}"}  # fmt: skip
+    text = claims.get(first.verdict, f"can't tell where small batches are faster, on {base} or on {other}")
+    if len(crossover.crossings) == 1:
+        crossing = crossover.crossings[0]
+        sizes[-1] += f"; the crossover is between {crossing.below:,} and {crossing.above:,}"
+    return f"{text}: {_work(first.other.case)}, {', '.join(sizes)} [{first.how}]"
+
+
+def _side(comparison: Comparison) -> str:
+    if comparison.verdict == "equivalent":
+        return "as fast"
+    return f"{_faster(comparison)}{f', {CANT_TELL}' if comparison.verdict == 'inconclusive' else ''}"
+
+
+def _work(case: Case) -> str:
+    return f"{case.workload} {WORK.get(str(case.mode), str(case.mode))}"
 
 
 # -- from which size on one beats the other ------------------------------------------------------
 
 
-def crossover_sentence(found: Crossover) -> str:
+def crossover_sentence(crossover: Crossover) -> str:
     """From which size on one beats the other, at which sizes that is clear, and what is not known."""
-    case = _without(found.tried[0].case, found.axis, found.over)
-    parts = [_headline(found), *_gaps(found)]
-    if _of_precisions(found):
-        others = [one for one in found.tried if one.case.precision == found.other and one.status == "ok"]
-        parts += [_off(others, f"{found.other}'s")] if others else []
-    return _noted(f"{case}: {'; '.join(parts)}", *_crossover_notes(found))
+    case = case_without(crossover.tried[0].case, crossover.axis, crossover.over)
+    parts = [_crossover_claim(crossover), *_gaps(crossover)]
+    if _of_precisions(crossover):
+        others = [one for one in crossover.tried if one.case.precision == crossover.other and one.status == "ok"]
+        parts += [_off(others, f"{crossover.other}'s")] if others else []
+    return _noted(f"{case}: {'; '.join(parts)}", *_crossover_notes(crossover))
 
 
-def _of_precisions(found: Crossover) -> bool:
-    return (found.axis, found.base) == ("precision", PLAIN)
+def _of_precisions(crossover: Crossover) -> bool:
+    return (crossover.axis, crossover.base) == ("precision", PLAIN)
 
 
-def _sides(found: Crossover) -> tuple[str, str]:
+def _sides(crossover: Crossover) -> tuple[str, str]:
     """The two sides in words: the other one, and the base."""
-    return named(found.axis, found.other), named(found.axis, found.base)
+    return named(crossover.axis, crossover.other), named(crossover.axis, crossover.base)
 
 
-def _headline(found: Crossover) -> str:
-    other, base = _sides(found)
-    if not found.comparisons:
-        return f"{other} and {base} can't be compared at any {found.over}"
-    first, last = found.comparisons[0], found.comparisons[-1]
+def _crossover_claim(crossover: Crossover) -> str:
+    other, base = _sides(crossover)
+    if not crossover.comparisons:
+        return f"{other} and {base} can't be compared at any {crossover.over}"
+    first, last = crossover.comparisons[0], crossover.comparisons[-1]
+    smallest, largest = crossover.size(first), crossover.size(last)
     if first is last:
-        only = f"{found.over} {found.size(first):,}, the only one that both were measured at"
-        return f"{claim(first, other, base)} at {only}"
-    everywhere = f"{found.over} from {found.size(first):,} to {found.size(last):,}"
-    ends = f"{factor(first)} at {found.size(first):,}, {factor(last)} at {found.size(last):,}"
-    regions, crossed = ", ".join(_regions(found)), found.crossings
-    told = {
+        return f"{claim(first, other, base)} at {crossover.over} {smallest:,}, the only one that both were measured at"
+    everywhere = f"{crossover.over} from {smallest:,} to {largest:,}"
+    ends = f"{factor(first)} at {smallest:,}, {factor(last)} at {largest:,}"
+    regions, crossed = ", ".join(_regions(crossover)), crossover.crossings
+    claims = {
         "always": f"{other} beats {base} at every {everywhere}: {ends}",
         "never": f"{other} beats {base} at no {everywhere}: it is slower, {ends}",
         "equivalent": f"{other} and {base} are equivalent (within {show_percent(DELTA)}) at every {everywhere}",
         "open": f"no crossing was seen at any {everywhere}: {regions}",
     }
     if not crossed:
-        return told[found.verdict]
+        return claims[crossover.verdict]
     times = f"it crosses {len(crossed)} times: " if len(crossed) > 1 else ""
-    return f"{times}{', and '.join(_turn(found, one) for one in crossed)}: {regions}"
+    return f"{times}{', and '.join(_turn(crossover, crossing) for crossing in crossed)}: {regions}"
 
 
-def _turn(found: Crossover, crossing: Crossing) -> str:
+def _turn(crossover: Crossover, crossing: Crossing) -> str:
     """Who beats whom from where on."""
-    other, base = _sides(found)
+    other, base = _sides(crossover)
     winner, loser = (other, base) if crossing.winner > 0 else (base, other)
     shown = digits(crossing.size, (crossing.high - crossing.low) / 2)
     decimals = len(shown.partition(".")[2])
-    return f"{winner} beats {loser} from {found.over} {shown}{_range(crossing.low, crossing.high, decimals)} on"
+    return f"{winner} beats {loser} from {crossover.over} {shown}{_range(crossing.low, crossing.high, decimals)} on"
 
 
-def _regions(found: Crossover) -> Iterator[str]:
+def _regions(crossover: Crossover) -> Iterator[str]:
     """At which sizes what is clear."""
-    other, base = _sides(found)
-    words = {"faster": f"{other} is faster", "slower": f"{base} is faster", "equivalent": "equivalent"}
-    for verdict, several in groupby(found.comparisons, key=lambda one: one.verdict):
-        sizes = [found.size(one) for one in several]
+    other, base = _sides(crossover)
+    claims = {"faster": f"{other} is faster", "slower": f"{base} is faster", "equivalent": "equivalent"}
+    for verdict, group in groupby(crossover.comparisons, key=lambda comparison: comparison.verdict):
+        sizes = [crossover.size(comparison) for comparison in group]
         place = f"at {sizes[0]:,}" if len(sizes) == 1 else f"from {sizes[0]:,} to {sizes[-1]:,}"
-        yield f"{words.get(verdict, CANT_TELL)} {place}"
+        yield f"{claims.get(verdict, CANT_TELL)} {place}"
 
 
-def _gaps(found: Crossover) -> Iterator[str]:
-    """What did not come out well on either side, from which size on."""
-    for value in (found.base, found.other):
-        lost = [one for one in found.missing if column(one, found.axis) == value]
-        for status, several in groupby(lost, key=lambda one: one.status):
-            first, *more = several
-            size = f"{found.over} {column(first, found.over):,}"
-            name = named(found.axis, value)
+def _gaps(crossover: Crossover) -> Iterator[str]:
+    """What did not succeed on either side, from which size on."""
+    for value in (crossover.base, crossover.other):
+        name = named(crossover.axis, value)
+        missing = [outcome for outcome in crossover.missing if column(outcome, crossover.axis) == value]
+        for status, group in groupby(missing, key=lambda outcome: outcome.status):
+            first, *larger = group
+            size = f"{crossover.over} {column(first, crossover.over):,}"
             if status == "oom":  # nothing larger was tried
-                yield f"{name} {_became(status)} {'from' if more else 'at'} {size}{' on' if more else ''}"
+                yield f"{name} {_became(status)} {'from' if larger else 'at'} {size}{' on' if larger else ''}"
             else:
-                others = f" and {count(len(more), 'larger one')}" if more else ""
+                others = f" and {count(len(larger), 'larger one')}" if larger else ""
                 yield f"{name} {_became(status)} at {size}{others} ({first.reason})"
 
 
-def _crossover_notes(found: Crossover) -> Iterator[str]:
-    paired = sum(one.how.startswith("paired") for one in found.comparisons)
-    kinds = {"paired": paired, "archived": len(found.comparisons) - paired}
+def _crossover_notes(crossover: Crossover) -> Iterator[str]:
+    paired = sum(comparison.how.startswith(PAIRED) for comparison in crossover.comparisons)
+    kinds = {PAIRED: paired, SEPARATE: len(crossover.comparisons) - paired}
     yield ", ".join(f"{kind} at {count(number, 'size')}" for kind, number in kinds.items() if number)
-    if found.verdict == "crosses":
-        straight = ", which are only two: a bend would not be seen" if len(found.points) == 2 else ""
+    if crossover.verdict == "crosses":
+        straight = ", which are only two: a bend would not be seen" if len(crossover.points) == 2 else ""
         yield f"interpolated between them{straight}"
-    elif found.verdict == "never" and not found.missing:
+    elif crossover.verdict == "never" and not crossover.missing:
         yield "nothing larger was measured"
-    elif found.verdict == "always" and found.size(found.comparisons[0]) > 1:
+    elif crossover.verdict == "always" and crossover.size(crossover.comparisons[0]) > 1:
         yield "nothing smaller was measured"
-    yield next((one.advice for one in found.comparisons if one.advice), "")
+    yield next((comparison.advice for comparison in crossover.comparisons if comparison.advice), "")
 
 
-def crossover_table(found: Crossover) -> str:
-    """The time of a step on both sides at each size, and which of them is faster by how much."""
-    other, base = _sides(found)
-    compared = {found.size(one): one for one in found.comparisons}
-    rows: dict[int, list[str]] = {}
-    for outcome in found.tried:
-        rows.setdefault(int(column(outcome, found.over)), []).append(_time(outcome))
-    body = [[f"{size:,}", *times, _verdict(compared.get(size))] for size, times in rows.items()]
-    title = f"{_without(found.tried[0].case, found.axis, found.over)}: time of one step"
-    return aligned([found.over, base, other, f"{other} is"], body, 0, title)
+# -- which precision is worth it -------------------------------------------------------------------
 
 
-def _time(outcome: Outcome) -> str:
-    step = step_time(outcome.good)
-    if step is None:
-        return outcome.status
-    return show_seconds(step.value, step.half_width) + show_error(step.value, step.half_width)
+def _precision_sentence(gain: PrecisionGain) -> str:
+    outcome, comparison = gain.outcome, gain.comparison
+    case, precision = case_without(outcome.case, "precision"), str(outcome.case.precision)
+    if comparison is None:
+        return f"{case}: {precision} {_became(outcome.status)}: {outcome.reason}"
+    return _noted(f"{case}: {_worth(comparison, precision)}; {_off([outcome])}", comparison.how, comparison.advice)
 
 
-def _verdict(found: Comparison | None) -> str:
-    if found is None:
-        return ""
-    if found.verdict == "inconclusive":
-        return CANT_TELL
-    return found.verdict if found.verdict == "equivalent" else f"{factor(found)} {found.verdict}"
+def _precision_verdict(mean: Mean, called: Called) -> str:
+    case = mean.comparisons[0].other.case
+    where = f" in {WORK.get(str(case.mode), 'work')} on {called(case.device)}"
+    return f"{_worth(mean, str(case.precision), where)} [{_ground(mean)}]"
 
 
-def _crossover_json(found: Crossover) -> dict[str, Any]:
-    other, base = _sides(found)
-    return {
-        "case": _without(found.tried[0].case, found.axis, found.over), "machine": found.tried[0].machine,
-        "axis": found.axis, "base": base, "other": other, "over": found.over, "verdict": found.verdict,
-        "crossings": [
-            {"size": one.size, "low": one.low, "high": one.high, "below": one.below, "above": one.above,
-             "faster_above": other if one.winner > 0 else base} for one in found.crossings
-        ],
-        "comparisons": [{found.over: found.size(one), **comparison_json(one)} for one in found.comparisons],
-        "missing": [{"case": one.case.id, found.over: column(one, found.over), "status": one.status,
-                     "reason": one.reason} for one in found.missing],
-    }  # fmt: skip
-
-
-# -- which precision pays ------------------------------------------------------------------------
-
-
-def _precision_sentence(found: PrecisionGain) -> str:
-    case, precision = _without(found.outcome.case, "precision"), str(found.outcome.case.precision)
-    if found.comparison is None:
-        return f"{case}: {precision} {_became(found.outcome.status)}: {found.outcome.reason}"
-    one = found.comparison
-    pays = {"faster": f"{precision} pays: it", "inconclusive": precision}.get(
-        one.verdict, f"{precision} does not pay: it"
-    )
-    return _noted(f"{case}: {claim(one, pays, PLAIN)}; {_off([found.outcome])}", one.how, one.advice)
+def _worth(result: Comparison | Mean, precision: str, where: str = "") -> str:
+    """Whether a precision is worth it, and by how much it is faster or slower than fp32."""
+    if result.verdict == "equivalent":
+        return f"{precision} is not worth it{where}: as fast as {PLAIN} (within {show_percent(DELTA)})"
+    if result.verdict == "inconclusive":
+        return f"can't tell if {precision} is worth it{where}: {_looks(result)}"
+    worth = "is" if result.verdict == "faster" else "is not"
+    return f"{precision} {worth} worth it{where}: {factor(result)} {result.verdict} than {PLAIN}"
 
 
 def _off(outcomes: Sequence[Outcome], whose: str = "its") -> str:
     """How far off a precision is, from the least to the most, in what its check looked at."""
     what, are = ("loss", "is") if outcomes[0].case.mode == "train" else ("results", "are")
-    errors = [error for one in outcomes if (error := error_of(one)) is not None]
+    errors = [error for outcome in outcomes if (error := error_of(outcome)) is not None]
     if not errors:
         return f"how far {whose} {what} {are} off was not checked"
     if not any(errors):
         return f"{whose} {what} {are} the same"
-    ends = dict.fromkeys("under 0.1 %" if end < FAINT else show_percent(end) for end in (min(errors), max(errors)))
-    return f"{whose} {what} {are} {' to '.join(ends)} off"
-
-
-def _precision_json(found: PrecisionGain) -> dict[str, Any]:
-    case, one = found.outcome.case, found.comparison
-    return {
-        "case": _without(case, "precision"), "machine": found.outcome.machine, "precision": case.precision,
-        "status": found.outcome.status, "reason": found.outcome.reason, "error": found.error,
-        "comparison": comparison_json(one) if one else None,
-    }  # fmt: skip
+    ends = [min(errors), max(errors)]
+    shown = dict.fromkeys("under 0.1 %" if end < FAINT_ERROR else show_percent(end) for end in ends)
+    return f"{whose} {what} {are} {' to '.join(shown)} off"
 
 
 # -- what the copy costs -------------------------------------------------------------------------
 
 
-def _copy_sentence(found: CopyCost) -> str:
-    return f"{_without(found.comparison.other.case, 'placement')}: {copy_claim(found)}"
+def _copy_sentence(cost: CopyCost) -> str:
+    return f"{case_without(cost.comparison.other.case, 'placement')}: {_copy_claim(cost)}"
 
 
-def copy_claim(found: CopyCost) -> str:
+def _copy_verdict(cost: CopyCost, called: Called) -> str:
+    case = cost.comparison.other.case
+    return f"on {called(case.device)}, in {_work(case)}, {_copy_claim(cost)}"
+
+
+def _copy_claim(cost: CopyCost) -> str:
     """What a copy costs, how that was found out, and what would help."""
-    one = found.comparison
-    fine = found.low is not None and found.high is not None and found.high - found.low < 0.02
-    decimals = 1 if fine or abs(found.share) < 0.1 else 0
-    low, high = (None if end is None else 100 * end for end in (found.low, found.high))
-    share = f"{100 * found.share:.{decimals}f} %{_range(low, high, decimals, ' %')}"
-    if one.verdict == "slower":
-        told = f"costs {show_seconds(found.seconds or 0.0)} a step, {share} of it"
-    elif one.verdict == "inconclusive":
-        told = f"looks like {share} of a step; {CANT_TELL if low is not None else 'no interval'}"
+    comparison = cost.comparison
+    fine = cost.low is not None and cost.high is not None and cost.high - cost.low < 0.02
+    decimals = 1 if fine or abs(cost.share) < 0.1 else 0
+    low, high = (None if end is None else 100 * end for end in (cost.low, cost.high))
+    share = f"{100 * cost.share:.{decimals}f} %{_range(low, high, decimals, ' %')}"
+    if comparison.verdict == "slower":
+        text = f"costs {show_seconds(cost.seconds or 0.0)} a step, {share} of it"
+    elif comparison.verdict == "inconclusive":
+        text = f"looks like {share} of a step; {CANT_TELL if low is not None else 'no interval'}"
     else:
-        told = f"costs {'next to ' if one.verdict == 'equivalent' else ''}nothing: {claim(one, *arms(one))}"
-    return _noted(f"copying {found.way} {told}", one.how, one.advice)
-
-
-def _copy_json(found: CopyCost) -> dict[str, Any]:
-    return {
-        "case": _without(found.comparison.other.case, "placement"), "machine": found.comparison.other.machine,
-        "way": found.way, "share": found.share, "low": found.low, "high": found.high, "seconds": found.seconds,
-        "comparison": comparison_json(found.comparison),
-    }  # fmt: skip
+        nearly = "next to " if comparison.verdict == "equivalent" else ""
+        text = f"costs {nearly}nothing: {claim(comparison, *arms(comparison))}"
+    return _noted(f"copying {cost.way} {text}", comparison.how, comparison.advice)
 
 
 # -- how time grows with the length --------------------------------------------------------------
 
 
-def _scaling_sentence(found: Scaling) -> str:
-    case = _without(found.outcomes[0].case, "seq")
-    several = len(found.outcomes) > 2
-    told = f"{case}: the time of a step grows with seq to the power of {_power(found.fit)}"
-    if several:
-        told += f", {found.fit.how}"
-    if found.bends:
-        told += f"; but it bends: {_power(found.first)}, and {_power(found.last)}"
-    elif several:
-        told += f"; between the two longest {_power(found.last)}"
-    return _noted(told, found.last.how, _how_to_narrow(found))
+def _scaling_sentence(scaling: Scaling) -> str:
+    case = case_without(scaling.outcomes[0].case, "seq")
+    many = len(scaling.outcomes) > 2
+    text = f"{case}: the time of a step grows with seq to the power of {_power(scaling.fit)}"
+    if many:
+        text += f", {scaling.fit.how}"
+    if scaling.bends:
+        text += f"; but it bends: {_power(scaling.first)}, and {_power(scaling.last)}"
+    elif many:
+        text += f"; between the two longest {_power(scaling.last)}"
+    return _noted(text, scaling.last.how, _how_to_narrow(scaling))
 
 
-def _power(found: Exponent) -> str:
+def _power(exponent: Exponent) -> str:
     """An exponent, its interval, and between which lengths it holds."""
-    known = _range(found.low, found.high, 2) or " (no interval)"
-    return f"{found.value:.2f}{known} from {found.shortest:,} to {found.longest:,}"
+    interval = _range(exponent.low, exponent.high, 2) or " (no interval)"
+    return f"{exponent.value:.2f}{interval} from {exponent.shortest:,} to {exponent.longest:,}"
 
 
-def _how_to_narrow(found: Scaling) -> str:
-    if found.fit.half_width is None:
+def _how_to_narrow(scaling: Scaling) -> str:
+    if scaling.fit.half_width is None:
         return "too few samples for an interval: a larger --budget, or more --repeats"
-    width = found.last.half_width
-    if width is not None and width < WIDE:
+    width = scaling.last.half_width
+    if width is not None and width < WIDE_EXPONENT:
         return ""
+    separate = scaling.last.how == SEPARATE
+    return "mldyno run --by seq pairs the lengths, which tells more" if separate else "more --repeats tell more"
+
+
+# -- how it stands among published machines --------------------------------------------------------
+
+
+def _reference_verdict(comparisons: Sequence[Comparison], called: Called) -> str:
+    case = comparisons[0].other.case
+    shares = ", ".join(f"{_share(one.ratio)} as {_machine(one)}" for one in _spread(comparisons))
+    sizes = ", ".join(f"{name} {size}" for name, size in (("batch", case.batch), ("seq", case.seq)) if size)
     return (
-        "mldyno run --by seq pairs the lengths, which tells more"
-        if found.last.how == "archived"
-        else "more --repeats tell more"
+        f"{called(case.device)} is, in {_work(case)} ({sizes}), about {shares} "
+        "[published figures of the same work; they have no interval]"
     )
 
 
-def _scaling_json(found: Scaling) -> dict[str, Any]:
-    def exponent(one: Exponent) -> dict[str, Any]:
-        return {"exponent": one.value, "low": one.low, "high": one.high, "from": one.shortest, "to": one.longest,
-                "how": one.how}  # fmt: skip
+def _suspect(comparison: Comparison) -> bool:
+    return any(code == "suspect" for code, _ in marks(comparison.base.records[0]))
 
-    times = [(one.case.seq, step_time(one.good)) for one in found.outcomes]
-    return {
-        "case": _without(found.outcomes[0].case, "seq"), "machine": found.outcomes[0].machine,
-        "fit": exponent(found.fit), "first": exponent(found.first), "last": exponent(found.last),
-        "bends": found.bends,
-        "steps": [{"seq": seq, "value": t and t.value, "low": t and t.low, "high": t and t.high} for seq, t in times],
-    }  # fmt: skip
+
+def _spread(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """The published machines that are named: all, or those that tell most, from the slowest to the fastest."""
+    sure = [comparison for comparison in comparisons if not _suspect(comparison)] or list(comparisons)
+    if len(sure) <= MAX_MACHINES:
+        return sure
+    return [sure[round(place * (len(sure) - 1) / (MAX_MACHINES - 1))] for place in range(MAX_MACHINES)]
+
+
+def _share(ratio: float) -> str:
+    """A ratio as it is said: a third as fast, 1.4 times as fast; a small one as one part of so many."""
+    if 1 - NEAR < ratio < 1 + NEAR:
+        return "as fast"
+    fraction = next((name for value, name in FRACTIONS if abs(ratio / value - 1) < NEAR), "")
+    if not fraction:
+        fraction = f"1/{digits(1 / ratio, most=2)}" if ratio < FRACTIONS[0][0] else f"{digits(ratio, most=2)} times"
+    return f"{fraction} as fast"
+
+
+def _machine(comparison: Comparison) -> str:
+    theirs, doubt = comparison.base, " (suspect)" if _suspect(comparison) else ""
+    return f"{theirs.machine} ({theirs.case.device}){doubt}"

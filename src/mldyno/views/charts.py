@@ -24,9 +24,9 @@ SIDES = ("s1", "s2", "s3", "s4", "s5", "s6")
 PICTURE_WIDTH = 680
 FITTED = {"type": "fit-x", "contains": "padding"}  # as wide as its place, labels included
 BAR = 20  # pixels of a bar with its gap
-WIDE = 25.0  # times the shortest bar: a longer one would leave nothing of it to be seen
+MAX_BAR_RATIO = 25.0  # times the shortest bar: a longer one would leave nothing of it to be seen
 BEHIND = {"left": 2, "right": 58, "top": 4, "bottom": 4}  # pixels around, with room for numbers behind bars
-MOST_TICKS = 6
+MAX_TICKS = 6
 _TEXT = 12
 
 
@@ -61,9 +61,9 @@ IN_PICTURE = Theme(LIGHT)
 def _finished(chart: Any, height: Any, described: str) -> Spec:
     """The chart as a specification as wide as its place."""
     sized = chart.properties(width="container", height=height, description=described, autosize=FITTED)
-    found: Spec = sized.to_dict(validate=False)
-    found.pop("config", None)  # Altair's own; a theme's takes its place
-    return found
+    spec: Spec = sized.to_dict(validate=False)
+    spec.pop("config", None)  # Altair's own; a theme's takes its place
+    return spec
 
 
 def for_picture(spec: Spec, width: int = PICTURE_WIDTH) -> Spec:
@@ -98,7 +98,7 @@ def bars(rows: Sequence[Row], sides: Sequence[str], title: str, described: str, 
     interval), end (where the number stands), number, shown (the number with its interval), trust.
     """
     known = [float(row["value"]) for row in rows if row["value"] > 0]
-    if known and max(known) > WIDE * min(known):
+    if known and max(known) > MAX_BAR_RATIO * min(known):
         return _grouped(rows, sides, title, described, "dots", line_at)
     return _grouped(rows, sides, title, described, "bars", line_at)
 
@@ -114,7 +114,7 @@ def _grouped(
     import altair
 
     if kind != "bars":  # a logarithmic scale has no 0, where an interval may end
-        least = min((float(row["value"]) for row in rows if row["value"] > 0), default=1.0) / WIDE
+        least = min((float(row["value"]) for row in rows if row["value"] > 0), default=1.0) / MAX_BAR_RATIO
         rows = [{**row, "low": None if row["low"] is None else max(row["low"], least)} for row in rows]
     chosen = altair.selection_point(fields=["side"], bind="legend", name="chosen")
     base = altair.Chart(_data(rows)).encode(
@@ -166,11 +166,11 @@ def log_ticks(low: float, high: float) -> list[float]:
     """Round numbers for a logarithmic axis from one value to another: 1, 2, 5 and so on, or fewer where it is long."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for parts in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
-        found = [part * 10.0**power for power in range(first, last + 1) for part in parts]
-        found = [value for value in found if low * 0.999 <= value <= high * 1.001]
-        if len(found) <= MOST_TICKS:
+        ticks = [part * 10.0**power for power in range(first, last + 1) for part in parts]
+        ticks = [value for value in ticks if low * 0.999 <= value <= high * 1.001]
+        if len(ticks) <= MAX_TICKS:
             break
-    return found[:: math.ceil(len(found) / MOST_TICKS) or 1]
+    return ticks[:: math.ceil(len(ticks) / MAX_TICKS) or 1]
 
 
 def _over_sizes(rows: Sequence[Row], over: str, title: str) -> tuple[Any, Any]:
@@ -222,8 +222,8 @@ def ratios(
         points.mark_point().encode(y=y, tooltip=tips),
     ]
     if crossings:
-        met = altair.Chart(_data([{"x": at, "from": low, "to": high, "one": 1} for at, low, high in crossings]))
-        place = met.encode(y=altair.Y(field="one", type="quantitative"))
+        equal_at = altair.Chart(_data([{"x": at, "from": low, "to": high, "ratio": 1} for at, low, high in crossings]))
+        place = equal_at.encode(y=altair.Y(field="ratio", type="quantitative"))
         ends = {"x": altair.X(field="from", type="quantitative"), "x2": altair.X2(field="to")}
         layers.append(place.mark_rule(strokeWidth=8, opacity=0.3).encode(**ends))
         diamond = place.mark_point(shape="diamond", size=150, style="crossing")
@@ -235,7 +235,7 @@ STAGES = ("warm-up", "steady")
 
 
 def samples(rows: Sequence[Row], unit: str, described: str) -> Spec:
-    """The time of a step against the number of steps before it: process, phase, step, value."""
+    """The time of a step against the number of steps before it: process, stage, step, value."""
     import altair
 
     heights = altair.Scale(zero=False, clamp=True, nice=False)

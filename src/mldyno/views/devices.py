@@ -18,10 +18,10 @@ _LABELS = ("uuid", "pci_bus", "pci_product")  # say which one it is, not what it
 def device_line(device: Device) -> str:
     """A device in a line: what its vendor calls it, its memory, and what else is known of it."""
     memory = [show_bytes(device.memory)] if device.memory else []
-    return ", ".join([device.title, *memory, *_told(device.facts)])
+    return ", ".join([device.title, *memory, *_facts(device.facts)])
 
 
-def _told(facts: Mapping[str, Fact]) -> Iterator[str]:
+def _facts(facts: Mapping[str, Fact]) -> Iterator[str]:
     for name, value in facts.items():
         spoken = name.replace("_", " ")
         if isinstance(value, str) and name not in _LABELS:

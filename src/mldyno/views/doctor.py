@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mldyno import __version__
-from mldyno.analysis.findings import CLEAR, Finding, best_setting, by_device, error_words, of
+from mldyno.analysis.findings import CLEAR_SPEEDUP, Finding, best_setting, by_device, error_text, of
 from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, Threads, Tried
 from mldyno.analysis.unused_gpu import CALLED
 from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
@@ -26,7 +26,8 @@ Rows = Iterator[tuple[str, str]]
 def report(checkup: Checkup) -> str:
     """The whole check-up; what was found stands last, where it is seen first."""
     parts = [checkup.machine.name, _block("machine", _machine(checkup)), _block("frameworks", _frameworks(checkup))]
-    parts += [_block(f"{one[0]} on {one[1]}", _features(tried)) for one, tried in by_device(checkup.tried).items()]
+    parts += [_block(f"{name} on {device}", _features(tried))
+              for (name, device), tried in by_device(checkup.tried).items()]  # fmt: skip
     if checkup.threads:
         parts.append(_block("threads", _threads(checkup, checkup.threads)))
     if checkup.noise:
@@ -36,10 +37,10 @@ def report(checkup: Checkup) -> str:
 
 def _block(title: str, rows: Rows) -> str:
     """A title, and below it names with what there is to say, wrapped."""
-    several = list(rows)
-    width = max((len(name) for name, _ in several), default=0)
+    listed = list(rows)
+    width = max((len(name) for name, _ in listed), default=0)
     lines = [title]
-    for name, text in several:
+    for name, text in listed:
         lines.append(_wrapped(text, f"  {name.ljust(width)}  ", " " * (width + 4)))
     return "\n".join(lines)
 
@@ -112,33 +113,35 @@ def _gpus(facts: Facts) -> str:
 
 
 def _frameworks(checkup: Checkup) -> Rows:
-    for one in checkup.frameworks:
-        if one.error:
-            yield one.name, one.error
+    for framework in checkup.frameworks:
+        if framework.error:
+            yield framework.name, framework.error
             continue
-        words = (version if name == one.name else f"{name} {version}" for name, version in one.versions.items())
-        threads = count(one.threads, "thread") if one.threads else ""
-        yield one.name, _listed(*words, threads, _built_for(one))
-        for device in one.devices:
+        versions = (
+            version if name == framework.name else f"{name} {version}" for name, version in framework.versions.items()
+        )
+        threads = count(framework.threads, "thread") if framework.threads else ""
+        yield framework.name, _listed(*versions, threads, _built_for(framework))
+        for device in framework.devices:
             yield f"  {device.name}", device_line(device)
 
 
-def _built_for(one: Installed) -> str:
-    if not one.support:
+def _built_for(framework: Installed) -> str:
+    if not framework.support:
         return ""
-    names = [called for name, called in CALLED.items() if one.support.get(name)]
+    names = [called for name, called in CALLED.items() if framework.support.get(name)]
     return f"built for {' and '.join(names)}" if names else "built for the CPU only"
 
 
 def _features(tried: list[Tried]) -> Rows:
     """What works in one row, what does not in a row each."""
-    works = [one.feature for one in tried if one.outcome == "works"]
+    works = [feature.feature for feature in tried if feature.outcome == "works"]
     if works:
         yield OUTCOMES["works"], ", ".join(works)
-    for one in tried:
-        if one.outcome != "works":
-            reason = error_words(one) if one.outcome == "wrong" else short(one.reason)
-            yield OUTCOMES[one.outcome], f"{one.feature}: {reason}"
+    for feature in tried:
+        if feature.outcome != "works":
+            reason = error_text(feature) if feature.outcome == "wrong" else short(feature.reason)
+            yield OUTCOMES[feature.outcome], f"{feature.feature}: {reason}"
 
 
 def short(reason: str) -> str:
@@ -151,19 +154,20 @@ def _threads(checkup: Checkup, threads: Threads) -> Rows:
     many = count(threads.threads, "thread") if threads.threads else "its threads"
     yield "as it is", f"{show_seconds(threads.step)} a training step, {many} of {threads.framework}"
     best = best_setting(checkup)
-    for one in threads.settings:
-        if one.ratio is None or one.low is None or one.high is None:
+    for setting in threads.settings:
+        if setting.ratio is None or setting.low is None or setting.high is None:
             continue
-        clear = _clear(one.low, one.high)
-        most = ", the one to set" if one is best and len(threads.settings) > 1 else ""
-        yield one.name, f"{digits(one.ratio)}x ({digits(one.low)}-{digits(one.high)}) as fast: {clear}{most}"
+        clear = _clear(setting.low, setting.high)
+        most = ", the one to set" if setting is best and len(threads.settings) > 1 else ""
+        interval = f"{digits(setting.low)}-{digits(setting.high)}"
+        yield setting.name, f"{digits(setting.ratio)}x ({interval}) as fast: {clear}{most}"
 
 
 def _clear(low: float, high: float) -> str:
     """What an interval of a ratio says."""
-    if low > CLEAR or high < 1 / CLEAR:
-        return "clearly faster" if low > CLEAR else "clearly slower"
-    return "about the same" if low > 1 / CLEAR and high < CLEAR else "not clear"
+    if low > CLEAR_SPEEDUP or high < 1 / CLEAR_SPEEDUP:
+        return "clearly faster" if low > CLEAR_SPEEDUP else "clearly slower"
+    return "about the same" if low > 1 / CLEAR_SPEEDUP and high < CLEAR_SPEEDUP else "not clear"
 
 
 def _noise(noise: Noise) -> Rows:
@@ -172,8 +176,8 @@ def _noise(noise: Noise) -> Rows:
     way = "slower" if noise.drift > 0 else "faster"
     drift = f"became {show_percent(abs(noise.drift))} {way}" if noise.drift else "did not drift"
     two = f"had two speeds {show_percent(noise.two_speeds)} apart" if noise.two_speeds is not None else ""
-    told = _listed(f"varied by {show_percent(noise.variation)}", waited, drift, two, stolen)
-    yield noise.verdict, f"for {show_seconds(noise.seconds)} one core did the same work: it {told}"
+    counts = _listed(f"varied by {show_percent(noise.variation)}", waited, drift, two, stolen)
+    yield noise.verdict, f"for {show_seconds(noise.seconds)} one core did the same work: it {counts}"
     if noise.told_in_turns is not None and noise.told_apart is not None:
         turns, apart = show_percent(noise.told_in_turns), show_percent(noise.told_apart)
         yield "tells", f"differences from {turns} on between cases that take turns, from {apart} on between two runs"
@@ -183,9 +187,9 @@ def _findings(findings: list[Finding]) -> str:
     if not findings:
         return "no findings: nothing stands in the way"
     lines = [count(len(findings), "finding")]
-    for number, one in enumerate(findings, 1):
-        lines.append(_wrapped(f"{_sentence(one.message)} [{one.code}]", f"  {number}. ", "     "))
-        lines.append(_wrapped(f"Cure: {one.cure}.", "     ", "     "))
+    for number, finding in enumerate(findings, 1):
+        lines.append(_wrapped(f"{_sentence(finding.message)} [{finding.code}]", f"  {number}. ", "     "))
+        lines.append(_wrapped(f"Cure: {finding.cure}.", "     ", "     "))
     return "\n".join(lines)
 
 
@@ -202,11 +206,11 @@ def as_json(checkup: Checkup) -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": asdict(checkup.machine),
         "facts": {**facts, "free_cores": checkup.free},
-        "frameworks": {one.name: asdict(one) for one in checkup.frameworks},
-        "devices": [asdict(device) for one in checkup.frameworks for device in one.devices],
-        "features": [asdict(one) for one in checkup.tried],
+        "frameworks": {framework.name: asdict(framework) for framework in checkup.frameworks},
+        "devices": [asdict(device) for framework in checkup.frameworks for device in framework.devices],
+        "features": [asdict(tried) for tried in checkup.tried],
         "threads": asdict(checkup.threads) if checkup.threads else None,
         "noise": asdict(checkup.noise) if checkup.noise else None,
         "store": asdict(checkup.store),
-        "findings": [asdict(one) for one in of(checkup)],
+        "findings": [asdict(finding) for finding in of(checkup)],
     }

@@ -32,9 +32,10 @@ def measures_table(measures: Sequence[Measure], title: str = TITLE) -> str:
     """All measures, with what the peers were measured at; one of nothing has no value."""
     header = ["", "measure", "here", "at worst", "target", "", "n", "peers"]
     body = [
-        [str(one.id), one.name, amount(one.value if one.n else None, one.unit), amount(one.bound, one.unit),
-         one.target, "met" if one.ok else "MISSED", f"{one.n:,}", one.peers]
-        for one in measures
+        [str(measure.id), measure.name, amount(measure.value if measure.n else None, measure.unit),
+         amount(measure.bound, measure.unit),
+         measure.target, "met" if measure.ok else "MISSED", f"{measure.n:,}", measure.peers]
+        for measure in measures
     ]  # fmt: skip
-    notes = [f"{one.id}: {one.note}" for one in measures if one.note]
+    notes = [f"{measure.id}: {measure.note}" for measure in measures if measure.note]
     return "\n".join([aligned(header, body, 2, title), *notes])

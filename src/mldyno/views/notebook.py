@@ -42,15 +42,15 @@ def table_html(table: Table) -> str:
     return f"<div>{grid_html(header, body, len(table.rows), title_of(table))}{lines_html(notes)}</div>"
 
 
-def comparisons_html(found: Sequence[Comparison]) -> str:
+def comparisons_html(comparisons: Sequence[Comparison]) -> str:
     """Comparisons, a row each: how many times as fast, the verdict, and how it was found out."""
     body = []
-    for one in found:
-        other, base = arms(one)
-        way = "faster" if one.ratio >= 1 else "slower"
-        body.append([one.other.case.id, base, other, f"{factor(one)} {way}", one.verdict, one.how])
+    for each in comparisons:
+        other, base = arms(each)
+        way = "faster" if each.ratio >= 1 else "slower"
+        body.append([each.other.case.id, base, other, f"{factor(each)} {way}", each.verdict, each.how])
     header = ["case", "base", "other", "the other is", "verdict", "how"]
-    return f"<div>{grid_html(header, body, len(header))}{lines_html(footers(found))}</div>"
+    return f"<div>{grid_html(header, body, len(header))}{lines_html(footers(comparisons))}</div>"
 
 
 def results_html(table: Table, outcomes: Sequence[Outcome]) -> str:

@@ -1,4 +1,4 @@
-"""All that a record says, in plain words: its samples, its first step, its memory, and what holds it up."""
+"""All that a record says, in plain words: its samples, its first step, its memory, and what limits it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def record_text(record: Record) -> str:
         ("case", record.case.id),
         ("outcome", headline(record)),
         ("machine", record.machine.name),
-        ("when", f"{record.created}, run {run.id}, round {run.repeat}, {record.provenance}"),
+        ("when", f"{record.created}, run {run.id}, repeat {run.repeat}, {record.provenance}"),
         *_samples(record),
         *_first_step(record),
         *_peaks(record),
@@ -48,7 +48,7 @@ Rows = Iterator[tuple[str, str]]
 def details(record: Record) -> list[str]:
     """What stands behind the headline of a case: its samples, first step, peaks, and how far it can be trusted."""
     rows = [*_samples(record), *_first_step(record), *_peaks(record), ("trust", trust(Outcome((record,))))]
-    rows += [("warning", f"{one.code}: {one.message}") for one in record.warnings]
+    rows += [("warning", f"{warning.code}: {warning.message}") for warning in record.warnings]
     return [f"{name}: {text}" for name, text in rows]
 
 
@@ -94,7 +94,7 @@ def _first_step(record: Record) -> Rows:
 
 def _peaks(record: Record) -> Rows:
     """Peaks of memory, against what is there."""
-    on_device = next((one.memory for one in record.machine.devices if one.name == record.case.device), None)
+    on_device = next((device.memory for device in record.machine.devices if device.name == record.case.device), None)
     for metric, there in (("peak_memory", record.machine.memory), ("peak_device_memory", on_device)):
         for peak in record.values(metric, "process"):
             share = f" of {show_bytes(there)}, {show_percent(peak / there)}" if there else ""
@@ -106,17 +106,17 @@ def _rates(record: Record) -> Rows:
     facts, step = record.facts, step_time([record]) if record.status == "ok" else None
     if step is None:
         return
-    found = shares(record)
+    of_peaks = shares(record)
     flops, moved, items = (facts.get(f"{name}_per_step") for name in ("flops", "bytes", "items"))
     if isinstance(flops, int | float) and flops:
-        yield "rate", f"{digits(flops / step.value / 1e9)} GFLOP/s{_of_peak(found.compute if found else None)}"
+        yield "rate", f"{digits(flops / step.value / 1e9)} GFLOP/s{_of_peak(of_peaks.compute if of_peaks else None)}"
     if isinstance(moved, int | float) and moved:
-        yield "traffic", f"{digits(moved / step.value / 1e9)} GB/s{_of_peak(found.memory if found else None)}"
+        yield "traffic", f"{digits(moved / step.value / 1e9)} GB/s{_of_peak(of_peaks.memory if of_peaks else None)}"
     if isinstance(items, int):
         yield "throughput", f"{digits(items / step.value)} {facts.get('item', 'item')}s/s"
-    held = bound(record)
-    if held is not None:
-        yield "bound", f"{BOUNDS[held.kind]}: {held.why}"
+    limit = bound(record)
+    if limit is not None:
+        yield "bound", f"{BOUNDS[limit.kind]}: {limit.why}"
 
 
 def _of_peak(share: float | None) -> str:
@@ -129,13 +129,13 @@ def _software(record: Record) -> Rows:
     if versions:
         threads = f", {count(software.threads, 'thread')}" if software.threads else ""
         yield "software", f"{versions}, Python {software.python}{threads}"
-    proofs = {"learned": checks.learned, "agrees with fp32 on the CPU": checks.agrees}
-    told = [f"{name}: {'yes' if proof else 'no'}" for name, proof in proofs.items() if proof is not None]
+    results = {"learned": checks.learned, "agrees with fp32 on the CPU": checks.agrees}
+    texts = [f"{name}: {'yes' if passed else 'no'}" for name, passed in results.items() if passed is not None]
     if checks.error is not None:
-        told.append(f"{checks.error:.2g} off")
+        texts.append(f"{checks.error:.2g} off")
     if products := record.facts.get("products_in"):
-        told.append(f"matmuls in {products}")
+        texts.append(f"matmuls in {products}")
     if unchecked := record.facts.get("not_checked"):
-        told.append(f"not checked: {unchecked}")
-    if told:
-        yield "checks", ", ".join(told)
+        texts.append(f"not checked: {unchecked}")
+    if texts:
+        yield "checks", ", ".join(texts)

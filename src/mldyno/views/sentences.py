@@ -1,24 +1,31 @@
-"""Verdicts and records in plain words."""
+"""Comparisons, trust, phases and records in plain words: what every view says of them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mldyno.analysis.comparisons import DELTA, Comparison, Mean, differing
-from mldyno.analysis.estimates import step_time
+from mldyno.analysis.estimates import Estimate, of_metric, step_time
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column
 from mldyno.records import Machine, Record, Warning_
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_bytes, show_error, show_percent, show_seconds
 
+CANT_TELL = "can't tell"
+WORK = {"train": "training", "infer": "inference"}
 PAIRING = {
     "interleaved": "in one process",
     "live-processes": "live processes taking turns",
     "alternating-processes": "whole processes in alternation",
 }
+FAKE_FRAMEWORK = "This was the fake framework: nothing was computed, and no time is real"
+NOT_STEADY = ("drifting", "two-modes")  # warnings that speak against a steady state
+
+
+# -- comparisons -----------------------------------------------------------------------------------
 
 
 def factor(comparison: Comparison | Mean) -> str:
@@ -45,8 +52,8 @@ def arms(comparison: Comparison) -> tuple[str, str]:
         return other.records[0].run.id, base.records[0].run.id
 
     def side(outcome: Outcome) -> str:
-        words = [named(name, column(outcome, name)) for name in different]
-        return " ".join(words) + (" (published)" if outcome.published else "")
+        names = [named(axis, column(outcome, axis)) for axis in different]
+        return " ".join(names) + (" (published)" if outcome.published else "")
 
     return side(other), side(base)
 
@@ -63,38 +70,38 @@ def sentence(comparison: Comparison) -> str:
     case = comparison.other.case.id
     if comparison.base.machine == comparison.other.machine and comparison.other.published:
         case += f" on {comparison.other.machine}"
-    codes = dict.fromkeys(code for code, _ in _doubts(comparison))
-    why = "" if _published(comparison) else comparison.advice
-    notes = "; ".join([comparison.how, *codes, *([why] if why else [])])
+    codes = dict.fromkeys(code for code, _ in doubts(comparison))
+    advice = "" if _published(comparison) else comparison.advice
+    notes = "; ".join([comparison.how, *codes, *([advice] if advice else [])])
     return f"{case}: {claim(comparison, *arms(comparison))} [{notes}]"
 
 
-def mean_sentence(found: Mean) -> str:
+def mean_sentence(mean: Mean) -> str:
     """The mean of several comparisons as a sentence."""
-    several = found.comparisons
-    doubtful = sum(bool(_doubts(one)) for one in several)
+    comparisons = mean.comparisons
+    doubtful = sum(bool(doubts(comparison)) for comparison in comparisons)
     among = f", {doubtful} of them doubtful" if doubtful else ""
-    why = "" if found.low is not None or any(map(_published, several)) else ", since not each case has one"
-    return f"geometric mean of {len(several)} cases{among}: {claim(found, *arms(several[0]))}{why}"
+    why = "" if mean.low is not None or any(map(_published, comparisons)) else ", since not each case has one"
+    return f"geometric mean of {len(comparisons)} cases{among}: {claim(mean, *arms(comparisons[0]))}{why}"
 
 
-def claim(found: Comparison | Mean, other: str, base: str) -> str:
+def claim(result: Comparison | Mean, other: str, base: str) -> str:
     """What is said of two sides, and no more than is known."""
-    if found.verdict == "equivalent":
+    if result.verdict == "equivalent":
         return f"{other} and {base} are equivalent (within {show_percent(DELTA)})"
-    if found.verdict != "inconclusive":
-        return f"{other} is {factor(found)} {found.verdict} than {base}"
-    way = "faster" if found.ratio > 1 else "slower"
-    several = found.comparisons if isinstance(found, Mean) else (found,)
-    known = "; can't tell" if found.low is not None else "" if any(map(_published, several)) else "; no interval"
-    return f"{other} looks {factor(found)} {way} than {base}{known}"
+    if result.verdict != "inconclusive":
+        return f"{other} is {factor(result)} {result.verdict} than {base}"
+    way = "faster" if result.ratio > 1 else "slower"
+    comparisons = result.comparisons if isinstance(result, Mean) else (result,)
+    no_interval = "" if any(map(_published, comparisons)) else "; no interval"
+    return f"{other} looks {factor(result)} {way} than {base}{no_interval if result.low is None else f'; {CANT_TELL}'}"
 
 
 def _published(comparison: Comparison) -> bool:
     return comparison.base.published or comparison.other.published
 
 
-def _doubts(comparison: Comparison) -> list[tuple[str, str]]:
+def doubts(comparison: Comparison) -> list[tuple[str, str]]:
     """What speaks against a published figure of either side: suspect or superseded, and the reason with its place."""
     return [
         (code, f"{side.machine}, {side.case.id}: {reason}")
@@ -106,29 +113,18 @@ def _doubts(comparison: Comparison) -> list[tuple[str, str]]:
 
 def footers(comparisons: Sequence[Comparison]) -> list[str]:
     """What is said once for all comparisons: why figures are doubted, and that published ones have no interval."""
-    lines = list(dict.fromkeys(f"{code}: {told}" for one in comparisons for code, told in _doubts(one)))
+    lines = [f"{code}: {reason}" for comparison in comparisons for code, reason in doubts(comparison)]
     if any(map(_published, comparisons)):
         lines.append("a published figure has no interval: how far off a factor with one may be is not known")
-    return lines
+    return list(dict.fromkeys(lines))
 
 
-def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """A comparison as data."""
-    other, base = arms(comparison)
-    return {
-        "case": comparison.other.case.id, "base": base, "other": other, "base_case": comparison.base.case.id,
-        "base_machine": comparison.base.machine, "other_machine": comparison.other.machine,
-        "ratio": comparison.ratio, "low": comparison.low, "high": comparison.high,
-        "verdict": comparison.verdict, "how": comparison.how, "advice": comparison.advice,
-        "doubts": [f"{code}: {told}" for code, told in _doubts(comparison)],
-    }  # fmt: skip
+# -- trust -----------------------------------------------------------------------------------------
 
 
-def mean_json(found: Mean) -> dict[str, Any]:
-    """A mean of comparisons as data."""
-    other, base = arms(found.comparisons[0])
-    return {"base": base, "other": other, "cases": len(found.comparisons), "ratio": found.ratio, "low": found.low,
-            "high": found.high, "verdict": found.verdict}  # fmt: skip
+def shown_time(estimate: Estimate) -> str:
+    """A time and how well it is known."""
+    return show_seconds(estimate.value, estimate.half_width) + show_error(estimate.value, estimate.half_width)
 
 
 def trust(outcome: Outcome) -> str:
@@ -142,16 +138,24 @@ def trust(outcome: Outcome) -> str:
     if estimate is not None and estimate.half_width is not None:
         shown = show_error(estimate.value, estimate.half_width).strip()
         parts.append(f"{shown} over {count(estimate.processes, 'process')}")
-    doubts = list(dict.fromkeys(warning.code for warning in outcome.warnings))
+    against = [code for code in _codes(outcome) if code not in NOT_STEADY]
     bad = [record for record in outcome.records if record.status != "ok"]
     if bad:
-        doubts.insert(0, f"{len(bad)} of {count(len(outcome.records), 'process')} {bad[0].status} ({bad[0].reason})")
-    return ", ".join(parts) + (f"; but {', '.join(doubts)}" if doubts else "")
+        against.insert(0, f"{len(bad)} of {count(len(outcome.records), 'process')} {bad[0].status} ({bad[0].reason})")
+    return ", ".join(parts) + (f"; but {', '.join(against)}" if against else "")
+
+
+def _codes(outcome: Outcome) -> list[str]:
+    return list(dict.fromkeys(warning.code for warning in outcome.warnings))
 
 
 def _steadiness(outcome: Outcome) -> str:
+    """Whether its times were steady: as the warm-up judged it, unless a warning says that they were not."""
+    moved = [code for code in _codes(outcome) if code in NOT_STEADY]
+    if moved:
+        return f"not steady ({', '.join(moved)})"
     judged = [record.facts.get("warmup_steady") for record in outcome.good]
-    if all(one is True for one in judged):
+    if all(steady is True for steady in judged):
         return "steady"
     return "too few steps to judge if steady" if None in judged else "steady at last"
 
@@ -163,33 +167,68 @@ def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 def trust_summary(outcomes: Sequence[Outcome]) -> list[str]:
     """How far many outcomes can be trusted, in one line; and what the warnings mean, each with its number of cases."""
-    good = [one for one in outcomes if one.good]
-    steady = sum(_steadiness(one) == "steady" for one in good)
-    known = [found.half_width / found.value for one in good if (found := step_time(one.good)) and found.half_width]
-    spans = f"; known to {_between(min(known), max(known))}" if known else ""
-    if good and len(known) < len(good):
-        spans += f", {count(len(good) - len(known), 'case')} of long steps without an interval"
-    several = Counter(code for one in outcomes for code in {warning.code for warning in one.warnings})
-    doubts = "; but " + ", ".join(f"{code} ({number})" for code, number in several.items()) if several else ""
-    first = f"trust: {len(good)} of {count(len(outcomes), 'case')} came out well, {steady} of them surely steady"
-    return [f"{first}{spans}{doubts}", *_meanings(outcomes)]
+    good = [outcome for outcome in outcomes if outcome.good]
+    steady = sum(_steadiness(outcome) == "steady" for outcome in good)
+    steps = [outcome.step for outcome in good]
+    errors = [step.half_width / step.value for step in steps if step is not None and step.half_width is not None]
+    spans = f"; known to {_between(min(errors), max(errors))}" if errors else ""
+    if good and len(errors) < len(good):
+        spans += f", {count(len(good) - len(errors), 'case')} of long steps without an interval"
+    codes = Counter(code for outcome in outcomes for code in _codes(outcome))
+    against = "; but " + ", ".join(f"{code} ({number})" for code, number in codes.items()) if codes else ""
+    first = f"trust: {len(good)} of {count(len(outcomes), 'case')} succeeded, {steady} of them surely steady"
+    return [f"{first}{spans}{against}", *_meanings(outcomes)]
 
 
 def _between(least: float, most: float) -> str:
-    shown = [f"±{show_percent(one)}" for one in (least, most)]
+    shown = [f"±{show_percent(error)}" for error in (least, most)]
     return shown[0] if shown[0] == shown[1] else f"{shown[0]} at best, {shown[1]} at worst"
 
 
 def _meanings(outcomes: Sequence[Outcome]) -> list[str]:
     """What the warnings of outcomes mean, and what to do, once each."""
-    told: dict[str, list[Warning_]] = {}
-    for warning in (one for outcome in outcomes for one in outcome.warnings):
-        if warning not in told.setdefault(warning.code, []):
-            told[warning.code].append(warning)
+    by_code: dict[str, list[Warning_]] = {}
+    for warning in dict.fromkeys(warning for outcome in outcomes for warning in outcome.warnings):
+        by_code.setdefault(warning.code, []).append(warning)
     return [
-        f"  {code}: {' / '.join(one.message for one in several)}. Next: {several[0].hint}."
-        for code, several in told.items()
+        f"  {code}: {' / '.join(warning.message for warning in warnings)}. Next: {warnings[0].hint}."
+        for code, warnings in by_code.items()
     ]
+
+
+# -- what was timed apart from the step: phases of it, its data, epochs, whole processes -------------
+
+
+def phase_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """A line for each outcome that has something beside its step to tell."""
+    texts = [(outcome.case.id, "; ".join(_phases(outcome))) for outcome in outcomes if outcome.status == "ok"]
+    return [f"{case}: {text}" for case, text in texts if text]
+
+
+def _phases(outcome: Outcome) -> Iterator[str]:
+    facts = outcome.good[0].facts
+    for name in outcome.phases:
+        time, rate = of_metric(outcome.good, f"{name}_time"), outcome.figure(f"throughput:{name}")
+        if time is not None:
+            each = f", {digits(rate.value)} {facts.get('item')}s/s" if rate is not None else ""
+            yield f"{name} {shown_time(time)}{each}"
+    waits = outcome.waits_for_data()
+    if waits is not None:
+        accuracy = facts.get("accuracy")
+        reached = f", accuracy {show_percent(float(accuracy))}" if isinstance(accuracy, int | float) else ""
+        yield f"{show_percent(waits)} of a step goes into getting its batch ({facts.get('data')} data{reached})"
+    if facts.get("end_to_end"):
+        cold, warm = outcome.figure("first_step"), outcome.figure("step")
+        if cold is not None and warm is not None:
+            ratio = digits(cold.value / warm.value, most=3)
+            yield f"the first run took {show_seconds(cold.value)}, {ratio} times as long as the later ones"
+    syncs = facts.get("host_syncs_per_step")
+    if outcome.phases and isinstance(syncs, int) and facts.get("kernels_per_step"):
+        kernels = count(int(facts["kernels_per_step"] or 0), "kernel")
+        yield f"{kernels} and {count(syncs, 'device-to-host sync')} a step"
+
+
+# -- machines and records --------------------------------------------------------------------------
 
 
 def machine_lines(machine: Machine) -> list[str]:
@@ -208,11 +247,11 @@ def headline(record: Record) -> str:
     if record.status != "ok":
         return f"{record.status}: {record.reason}"
     if not record.alone:
-        return f"measured against the others, {PAIRING[record.run.pairing]}"
+        return f"measured head-to-head, {PAIRING[record.run.pairing]}"
     estimate = step_time([record])
     if estimate is None:
-        known = [f"{s.metric.replace('_', ' ')} {show(s.values[0], s.unit)}" for s in record.series if s.values]
-        return ", ".join(known) or "ok, without a figure"
+        figures = [f"{s.metric.replace('_', ' ')} {show(s.values[0], s.unit)}" for s in record.series if s.values]
+        return ", ".join(figures) or "ok, without a figure"
     width = estimate.half_width
     step = "run" if record.facts.get("end_to_end") else "step"
     return f"{show_seconds(estimate.value, width)} a {step}{show_error(estimate.value, width)}"

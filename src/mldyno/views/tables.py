@@ -14,10 +14,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from mldyno.analysis.tables import Cell, Key, Table
+from mldyno.analysis.comparisons import Comparison
+from mldyno.analysis.crossover import Crossover
+from mldyno.analysis.tables import Cell, Key, Table, column
 from mldyno.axes import AXIS
 from mldyno.metrics import metric_named
 from mldyno.units import Scale, common_scale, digits, scale_of, show, show_error
+from mldyno.views.as_json import case_without
+from mldyno.views.sentences import CANT_TELL, factor, named, shown_time
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
 NO_MEMORY = "-"
@@ -94,7 +98,7 @@ def grid(table: Table, with_marks: bool = True) -> tuple[list[str], list[list[st
     """Heads, lines of cells, and the notes below; not escaped yet."""
     marks, notes = _notes(table) if with_marks else ({}, [])
     known = [cell.figure for cell in table.cells.values() if cell.figure is not None]
-    scale = common_scale([one.value for one in known], known[0].unit) if known else None
+    scale = common_scale([figure.value for figure in known], known[0].unit) if known else None
     ratio = metric_named(table.value).ratio
     body = []
     for row in table.row_keys:
@@ -106,21 +110,21 @@ def grid(table: Table, with_marks: bool = True) -> tuple[list[str], list[list[st
 
 def to_json(table: Table) -> list[dict[str, Any]]:
     """One object a cell, in SI units."""
-    found = []
+    cells = []
     for (row, col), cell in table.cells.items():
         figure = cell.figure
-        found.append({
+        cells.append({
             **dict(zip(table.rows, row, strict=True)), **dict(zip(table.cols, col, strict=True)),
             "value": figure and figure.value, "low": figure and figure.low, "high": figure and figure.high,
             "unit": figure and figure.unit, "steps": figure and figure.steps, "status": cell.outcome.status,
             "reason": cell.outcome.reason, "provenance": cell.outcome.records[0].provenance,
             "notes": list(cell.notes),
         })  # fmt: skip
-    return found
+    return cells
 
 
 def render(table: Table, form: str, notes_too: bool = True) -> str:
-    """The table in one of FORMATS; its notes can be left away where another table has just said them."""
+    """The table in one of FORMATS; its notes can be omitted where another table has just said them."""
     if form == "json":
         better = metric_named(table.value).better
         content = {"value": table.value, "title": title_of(table), "better": better, "cells": to_json(table)}
@@ -149,10 +153,10 @@ def _column(table: Table, col: Key, head: str) -> list[list[str]]:
     cells = [table.cells.get((row, col)) for row in table.row_keys]
     known = [cell.figure for cell in cells if cell is not None and cell.figure is not None]
     unit = known[0].unit if known else "1"
-    factor, name = scale_of(min(one.value for one in known), unit) if known else (1.0, "")
+    factor, name = scale_of(min(figure.value for figure in known), unit) if known else (1.0, "")
     named = "" if unit == "1" else f" [{name}]"
-    spread = any(one.half_width is not None for one in known)
-    found = [[f"{head}{named}", *([f"{head} ±{named}"] if spread else [])]]
+    spread = any(figure.half_width is not None for figure in known)
+    lines = [[f"{head}{named}", *([f"{head} ±{named}"] if spread else [])]]
     for cell in cells:
         figure = None if cell is None else cell.figure
         if cell is None or figure is None:
@@ -160,8 +164,8 @@ def _column(table: Table, col: Key, head: str) -> list[list[str]]:
         else:
             width = None if figure.half_width is None else figure.half_width / factor
             texts = [_number(figure.value / factor, width), "" if width is None else _number(width, most=2)]
-        found.append(texts[: len(found[0])])
-    return found
+        lines.append(texts[: len(lines[0])])
+    return lines
 
 
 def _number(value: float, error: float | None = None, most: int = 3) -> str:
@@ -180,7 +184,7 @@ def _inert(text: str) -> str:
 def markdown_text(text: str) -> str:
     """Text in which nothing means anything to Markdown, or to the HTML that it becomes."""
     named = {"<": "&lt;", ">": "&gt;"}
-    return _MARKDOWN.sub(lambda found: named.get(found[0], f"\\{found[0]}"), text.replace("&", "&amp;"))
+    return _MARKDOWN.sub(lambda match: named.get(match[0], f"\\{match[0]}"), text.replace("&", "&amp;"))
 
 
 def _markdown(table: Table, notes_too: bool) -> str:
@@ -188,8 +192,8 @@ def _markdown(table: Table, notes_too: bool) -> str:
     lines = [[markdown_text(part) for part in line] for line in (header, *body)]
     lines.insert(1, ["---"] * len(table.rows) + ["---:"] * (len(header) - len(table.rows)))
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    told = "\n".join(f"- {markdown_text(note)}" for note in notes)
-    return "\n\n".join(filter(None, [f"**{markdown_text(title_of(table))}**", text, told]))
+    below = "\n".join(f"- {markdown_text(note)}" for note in notes)
+    return "\n\n".join(filter(None, [f"**{markdown_text(title_of(table))}**", text, below]))
 
 
 def latex_text(text: str) -> str:
@@ -259,3 +263,27 @@ def aligned(header: Sequence[str], body: Sequence[Sequence[str]], left: int, tit
     out = io.StringIO()
     Console(file=out, width=10_000, color_system=None, highlight=False).print(grid)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+
+
+# -- crossovers ----------------------------------------------------------------------------------
+
+
+def crossover_table(crossover: Crossover) -> str:
+    """The time of a step on both sides at each size, and which of them is faster by how much."""
+    other, base = named(crossover.axis, crossover.other), named(crossover.axis, crossover.base)
+    compared = {crossover.size(comparison): comparison for comparison in crossover.comparisons}
+    rows: dict[int, list[str]] = {}
+    for outcome in crossover.tried:
+        time = outcome.status if outcome.step is None else shown_time(outcome.step)
+        rows.setdefault(int(column(outcome, crossover.over)), []).append(time)
+    body = [[f"{size:,}", *times, _verdict(compared.get(size))] for size, times in rows.items()]
+    title = f"{case_without(crossover.tried[0].case, crossover.axis, crossover.over)}: time of one step"
+    return aligned([crossover.over, base, other, f"{other} is"], body, 0, title)
+
+
+def _verdict(comparison: Comparison | None) -> str:
+    if comparison is None:
+        return ""
+    if comparison.verdict == "inconclusive":
+        return CANT_TELL
+    return comparison.verdict if comparison.verdict == "equivalent" else f"{factor(comparison)} {comparison.verdict}"

@@ -1,6 +1,6 @@
 """GPT-2 small, 124 million parameters: training, or a prompt and 32 tokens decoded after it.
 
-12 layers, 768 wide, 12 heads, vocabulary 50,257, 1024 positions, tied head, dropout 0.1 in training.
+12 layers, hidden size 768, 12 heads, vocabulary 50,257, 1024 positions, tied head, dropout 0.1 in training.
 Train: next-token cross-entropy, AdamW 1e-4. Infer: `prefill` takes the prompt into a cache of keys and
 values and finds the next token; `decode` feeds 32 tokens, one by one and each the likeliest. The
 state-dict keys are those of GPT2LMHeadModel in transformers, but for its copy of the embedding as the head.

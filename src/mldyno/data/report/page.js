@@ -45,13 +45,13 @@
     const config = { ...settings, axis: { ...settings.axis, labelLimit } };
     const shown = await embed(place, spec, {
       mode: "vega-lite", renderer: "svg", actions: false, defaultStyle: false, tooltip: showTip, config, logLevel: 1 });
-    all("svg", place).forEach((one) => one.setAttribute("aria-hidden", "true"));
+    all("svg", place).forEach((svg) => svg.setAttribute("aria-hidden", "true"));
     place.dataset.drawn = "yes";
     drawn.set(place, shown);
   }
   const pending = new Map();
-  const eye = new IntersectionObserver((seen) => {
-    for (const one of seen) if (one.isIntersecting) drawNow(one.target);
+  const eye = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) drawNow(entry.target);
   }, { rootMargin: "250px" });
   function drawNow(place) {
     const spec = pending.get(place);
@@ -97,7 +97,7 @@
     const button = document.querySelector(`[data-more-traces="${list.id}"]`);
     const search = document.querySelector(`[data-traces-search="${list.id}"]`);
     const step = Number(list.dataset.shown);
-    const machines = new Set(traces.map((one) => one.machine)).size > 1;
+    const machines = new Set(traces.map((trace) => trace.machine)).size > 1;
     let fitting = traces;
     function show(from) {
       for (const trace of fitting.slice(from, from + step)) {
@@ -112,7 +112,7 @@
     button.addEventListener("click", () => show(list.children.length));
     search.addEventListener("input", () => {
       const words = search.value.toLowerCase().split(/\s+/);
-      fitting = traces.filter((one) => words.every((word) => (one.machine + " " + one.title + " " + one.caption).toLowerCase().includes(word)));
+      fitting = traces.filter((trace) => words.every((word) => (trace.machine + " " + trace.title + " " + trace.caption).toLowerCase().includes(word)));
       all(".chart", list).forEach((place) => { eye.unobserve(place); pending.delete(place); drawn.get(place)?.finalize(); drawn.delete(place); });
       list.replaceChildren();
       show(0);
@@ -151,7 +151,7 @@
       return down && typeof a === typeof b ? -order : order;
     });
     table.tBodies[0].append(...rows.map(([, row]) => row));
-    for (const one of table.tHead.rows[0].cells) one.setAttribute("aria-sort", "none");
+    for (const head of table.tHead.rows[0].cells) head.setAttribute("aria-sort", "none");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
     say(`sorted by ${head.textContent}, ${down ? "descending" : "ascending"}`);
   }
@@ -163,13 +163,13 @@
   all("[data-search]").forEach((input) => input.addEventListener("input", async () => {
     await unfold(input.dataset.search);
     const words = input.value.toLowerCase().split(/\s+/);
-    let seen = 0;
+    let shown = 0;
     for (const row of byId(input.dataset.search).tBodies[0].rows) {
       const text = row.textContent.toLowerCase();
       row.hidden = !words.every((word) => text.includes(word));
-      seen += row.hidden ? 0 : 1;
+      shown += row.hidden ? 0 : 1;
     }
-    say(`${seen} rows`);
+    say(`${shown} rows`);
   }));
 
   // -- the records ---------------------------------------------------------------------------------

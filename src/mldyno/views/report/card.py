@@ -1,4 +1,4 @@
-"""One picture to post, 1200 by 630: the machine, what was found, a chart, and the command to do it again."""
+"""One picture to post, 1200 by 630: the machine, the headlines, a chart, and the command to run it again."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from mldyno.views.charts import LIGHT, for_picture
 from mldyno.views.report.about import best_headlines, figure_of
 from mldyno.views.report.page import templates
 from mldyno.views.report.parts import Figure
-from mldyno.views.report.rows import shown_time
 from mldyno.views.report.speeds import bar_charts
 from mldyno.views.report.subject import Subject, label, work_name
-from mldyno.views.sentences import trust
+from mldyno.views.sentences import shown_time, trust
 
 WIDTH, HEIGHT = 1200, 630
 ROOM = (560, 335)  # for the chart
 CHART_WIDTH = 400  # as it is drawn; then it is made as large as there is room
-MOST_BARS_HERE = 9
+MAX_BARS = 9
 LETTER = 0.58  # of a letter's size: how wide it is on average
 
 
@@ -34,22 +33,22 @@ def card(subject: Subject) -> bytes:
 
 def card_svg(subject: Subject) -> str:
     """The card as SVG; whatever it says is escaped."""
-    names = [one.name for one in subject.machines]
+    names = [machine.name for machine in subject.machines]
     title = " / ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     text: str = templates().get_template("card.svg").render(
         width=WIDTH, height=HEIGHT, colours=LIGHT, title=wrapped(title, 46, 1080, 2), facts=_facts(subject),
-        figures=[_lines(one) for one in _figures(subject)], chart=_chart(subject),
-        command=wrapped(f"$ {_command(subject)}", 20, 1020, 2), rehearsed=subject.rehearsed,
+        figures=[_lines(figure) for figure in _figures(subject)], chart=_chart(subject),
+        command=wrapped(f"$ {_command(subject)}", 20, 1020, 2), fake=subject.fake,
     )  # fmt: skip
     return text
 
 
 def _command(subject: Subject) -> str:
-    """The command that gives the first headline once more."""
-    told = best_headlines(subject)
-    if not told:
+    """The command that gives the first headline again."""
+    headlines = best_headlines(subject)
+    if not headlines:
         return subject.commands[0]
-    return rerun_command([one for found in told[0].mean.comparisons for one in (found.base, found.other)])
+    return rerun_command([side for each in headlines[0].mean.comparisons for side in (each.base, each.other)])
 
 
 def wrapped(text: str, size: int, width: int, most: int) -> list[str]:
@@ -62,7 +61,7 @@ def _facts(subject: Subject) -> str:
     machine = subject.machines[0]
     if len(subject.machines) > 1:
         return f"{len(subject.machines)} machines"
-    software = next((one.records[0].software.versions for one in subject.outcomes), {})
+    software = next((outcome.records[0].software.versions for outcome in subject.outcomes), {})
     parts = [f"{machine.system} {machine.arch}" if machine.system != "unknown" else "",
              count(machine.cores, "core") if machine.cores else "",
              show_bytes(machine.memory) if machine.memory else "",
@@ -72,16 +71,15 @@ def _facts(subject: Subject) -> str:
 
 def _figures(subject: Subject) -> list[Figure]:
     """The two headlines that matter most and are sure; without any, the time of the first case that has one."""
-    told = [figure_of(one, len(subject.machines) > 1) for one in best_headlines(subject)[:2] if one.sure]
-    if told:
-        return told
-    for one in subject.outcomes:
-        step = one.figure("step")
-        if step is not None:
-            about = f"{work_name(one.case)}, {label(one.case, ('batch', 'seq', 'precision', 'device'))}"
-            time, _, error = shown_time(step).partition(" ±")
-            return [Figure(about, time, f"a step{f', ±{error}' if error else ''}", trust(one))]
-    return [Figure("no number", "-", "no case came out with a time", "")]
+    figures = [figure_of(headline, subject) for headline in best_headlines(subject)[:2] if headline.sure]
+    if figures:
+        return figures
+    for outcome in subject.outcomes:
+        if outcome.step is not None:
+            about = f"{work_name(outcome.case)}, {label(outcome.case, ('batch', 'seq', 'precision', 'device'))}"
+            time, _, error = shown_time(outcome.step).partition(" ±")
+            return [Figure(about, time, f"a step{f', ±{error}' if error else ''}", trust(outcome))]
+    return [Figure("no number", "-", "no case has a time", "")]
 
 
 def _lines(figure: Figure) -> dict[str, Any]:
@@ -94,7 +92,7 @@ def _chart(subject: Subject) -> str:
     """The first chart of times or speed-ups, cut to what fits, as an SVG to stand within the card."""
     import vl_convert
 
-    chart = next(bar_charts(subject, MOST_BARS_HERE), None)
+    chart = next(bar_charts(subject, MAX_BARS), None)
     if chart is None:
         return ""
     title = {"text": chart.title, "anchor": "start", "color": LIGHT["ink"], "fontSize": 15, "offset": 10}

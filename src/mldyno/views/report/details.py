@@ -5,38 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mldyno.analysis import published as placing
+from mldyno.analysis import published as published_figures
 from mldyno.analysis.bounds import bound, shares
 from mldyno.analysis.comparisons import compare
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.tables import Cell as Place
+from mldyno.analysis.tables import Cell
 from mldyno.analysis.traces import sample_count, trace
 from mldyno.stats.intervals import quantile
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_seconds
 from mldyno.views import charts
 from mldyno.views.record_text import BOUNDS
-from mldyno.views.report.parts import Cell, Chart, Part, Section, Table, Traces, Words
-from mldyno.views.report.rows import share_row, shown_time, sides_of, time_row, time_unit
-from mldyno.views.report.speeds import MOST_BARS, MOST_CHARTS
+from mldyno.views.report.parts import Chart, Grid, GridCell, Paragraphs, Section, SectionPart, Traces
+from mldyno.views.report.rows import share_row, sides_of, time_row, time_unit
+from mldyno.views.report.speeds import MAX_BARS, MAX_CHARTS
 from mldyno.views.report.subject import Subject, full_label, label, work_name
-from mldyno.views.sentences import arms, claim, trust
+from mldyno.views.sentences import arms, claim, shown_time, trust
 
-SHAPED = ("drifting", "two-modes", "late-change", "recompiled", "throttled", "leaking")  # what a course makes visible
-MOST_SAMPLES = 150_000  # of all cases that are drawn
-FEWEST_EACH, MOST_EACH = 24, 240  # of one case
+SHAPED = ("drifting", "two-modes", "late-change", "recompiled", "throttled", "leaking")  # what a trace makes visible
+MAX_SAMPLES = 150_000  # of all cases that are drawn
+MIN_SAMPLES_EACH, MAX_SAMPLES_EACH = 24, 240  # of one case
 _PLACES = ("batch", "seq", "precision", "placement")
 
 
 def traces(subject: Subject) -> Section | None:
     """The time of each step while it was measured."""
-    found = [one for one in subject.outcomes if sample_count(one)]
-    if not found:
+    sampled = [outcome for outcome in subject.outcomes if sample_count(outcome)]
+    if not sampled:
         return None
-    found.sort(key=lambda one: not any(w.code in SHAPED for w in one.warnings) and one.status != "unsteady")
-    each = max(FEWEST_EACH, min(MOST_EACH, MOST_SAMPLES // len(found)))
-    drawn = [_trace(one, each) for one in found]
+    sampled.sort(
+        key=lambda outcome: not any(w.code in SHAPED for w in outcome.warnings) and outcome.status != "unsteady"
+    )
+    each = max(MIN_SAMPLES_EACH, min(MAX_SAMPLES_EACH, MAX_SAMPLES // len(sampled)))
+    drawn = [_trace(outcome, each) for outcome in sampled]
     units = sorted({trace["unit"] for trace in drawn})
     specs = {unit: charts.samples([], unit, "Dots: the time of a step while it was measured") for unit in units}
     lead = (
@@ -50,144 +52,136 @@ def traces(subject: Subject) -> Section | None:
 def _trace(outcome: Outcome, most: int) -> dict[str, Any]:
     """The samples of a case in few letters: process, whether it is steady, steps done before, time in the unit."""
     samples = trace(outcome, most)
-    unit, per = time_unit(sorted(one.seconds for one in samples)[len(samples) // 2])
+    unit, per = time_unit(sorted(sample.seconds for sample in samples)[len(samples) // 2])
     there = sample_count(outcome)
     drawn = f"{len(samples):,} of {there:,} samples" if len(samples) < there else count(there, "sample")
-    ordered = sorted(one.seconds for one in samples if one.stage == "steady") or sorted(one.seconds for one in samples)
+    steady = [sample.seconds for sample in samples if sample.stage == "steady"]
+    ordered = sorted(steady or [sample.seconds for sample in samples])
     low, high = quantile(ordered, 0.01), quantile(ordered, 0.99)
     margin = max(0.3 * (high - low), 0.02 * high)
     ends = [float(f"{max(0.0, end) * per:.4g}") for end in (low - margin, high + margin)]
-    rows = [[one.process, int(one.stage == "steady"), one.step, float(f"{one.seconds * per:.4g}")] for one in samples]
+    rows = [[sample.process, int(sample.stage == "steady"), sample.step, float(f"{sample.seconds * per:.4g}")]
+            for sample in samples]  # fmt: skip
     return {"title": outcome.case.id, "machine": outcome.machine, "unit": f"{unit} a step", "ends": ends, "rows": rows,
             "caption": f"{trust(outcome)}. {drawn}, {count(len(outcome.records), 'process')}."}  # fmt: skip
 
 
-def peak(subject: Subject) -> Section | None:
+def peaks(subject: Subject) -> Section | None:
     """How much of each device's peaks the cases use, and what holds them up."""
     rows: list[dict[str, Any]] = []
-    words = []
+    lines = []
     axes = [axis for axis in subject.varied if axis not in ("machine", "workload", "mode")]
     for outcome in subject.outcomes:
-        found = shares(outcome.good[0]) if outcome.good else None
-        held = bound(outcome.good[0]) if outcome.good else None
-        if found is None or held is None:
+        of_peaks = shares(outcome.good[0]) if outcome.good else None
+        limit = bound(outcome.good[0]) if outcome.good else None
+        if of_peaks is None or limit is None:
             continue
-        told = f"{BOUNDS[held.kind]}: {held.why}"
-        words.append(f"{outcome.case.id}: {told}")
+        why = f"{BOUNDS[limit.kind]}: {limit.why}"
+        lines.append(f"{outcome.case.id}: {why}")
         name = full_label(outcome.case, axes)
         name = f"{outcome.machine}: {name}" if len(subject.machines) > 1 else name
         kinds = (
-            ("arithmetic", found.compute),
-            ("memory traffic", found.memory),
-            ("copies", found.copy),
-            ("data", found.data),
+            ("arithmetic", of_peaks.compute),
+            ("memory traffic", of_peaks.memory),
+            ("copies", of_peaks.copy),
+            ("data", of_peaks.data),
         )
-        rows += [share_row(share, name, kind, told) for kind, share in kinds if share is not None]
+        rows += [share_row(share, name, kind, why) for kind, share in kinds if share is not None]
     if not rows:
         return None
-    rows = rows[:MOST_BARS]
-    alt = f"Bars: shares of the peak in {count(len({row['label'] for row in rows}), 'case')}, told in words below."
+    rows = rows[:MAX_BARS]
+    alt = f"Bars: shares of the peak in {count(len({row['label'] for row in rows}), 'case')}, said in words below."
     chart = Chart(
         "peak", "Share of what the device can do", charts.bars(rows, sides_of(rows), "% of the peak", alt, 100.0), alt
     )
     lead = (
-        "The peaks are measured on the same device, in the same process: plain matrix products for arithmetic, plain "
-        "copies for memory. A model that works in caches can be over the peak of memory."
+        "The peaks are measured on the same device, in the same process: matmuls for arithmetic, copies for "
+        "memory. A model that works in caches can be over the peak of memory."
     )
-    return Section("peaks", "Share of the peak", lead, [chart, Words("peak-words", words)])
+    return Section("peaks", "Share of the peak", lead, [chart, Paragraphs("peak-lines", lines)])
 
 
-def beside(subject: Subject) -> Section | None:
+def published(subject: Subject) -> Section | None:
     """Published machines beside these, in the same work."""
-    table = placing.place(subject.outcomes, subject.published)
+    table = published_figures.place(subject.outcomes, subject.published)
     if table is None:
         return None
-    works: dict[tuple[Any, ...], list[Place]] = {}
+    works: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in table.cells.values():
         case = cell.outcome.case
         works.setdefault((case.workload, case.mode, *(getattr(case, name) for name in _PLACES)), []).append(cell)
-    parts: list[Part] = []
+    parts: list[SectionPart] = []
     lines: list[str] = []
-    for number, several in enumerate(list(works.values())[:MOST_CHARTS]):
-        parts += _beside(f"beside-{number}", several)
-        lines += _against(several)
+    for number, cells in enumerate(list(works.values())[:MAX_CHARTS]):
+        parts += _published_chart(f"published-{number}", cells)
+        lines += _against_published(cells)
     if not parts:
         return None
     lead = (
         "Figures that other people published of the same work, as they were published: without an interval, and "
         "with software of their time. What is marked as published was not measured by mldyno."
     )
-    return Section("beside", "Published machines beside yours", lead, [*parts, Words("beside-words", lines)])
+    return Section("published", "Published machines beside yours", lead, [*parts, Paragraphs("published-lines", lines)])
 
 
-def _beside(identity: str, cells: Sequence[Place]) -> Iterator[Chart]:
+def _published_chart(identity: str, cells: Sequence[Cell]) -> Iterator[Chart]:
     known = [(cell.outcome, cell.figure) for cell in cells if cell.figure is not None]
     if len({outcome.published for outcome, _ in known}) < 2:
         return
     known.sort(key=lambda pair: pair[1].value)
-    known = known[:MOST_BARS]
+    known = known[:MAX_BARS]
     case = known[0][0].case
     unit, per = time_unit(max(step.value for _, step in known))
     rows = [_machine_row(outcome, step, per) for outcome, step in known]
     title = f"{work_name(case)}, {label(case, _PLACES)}"
     alt = f"Bars: the time of a step of {title} on {count(len(rows), 'machine')}, published ones among them; "
-    alt += "the same is told in words below."
+    alt += "the same is said in words below."
     yield Chart(identity, title, charts.bars(rows, ["measured", "published"], f"{unit} a step", alt), alt)
 
 
 def _machine_row(outcome: Outcome, step: Estimate, per: float) -> dict[str, Any]:
-    doubt = f" ({', '.join(code for code, _ in marks(outcome.records[0]))})" if outcome.published else ""
-    name = f"{outcome.case.device}: {outcome.machine}" + (doubt if doubt != " ()" else "")
+    doubts = ", ".join(code for code, _ in marks(outcome.records[0])) if outcome.published else ""
+    name = f"{outcome.case.device}: {outcome.machine}" + (f" ({doubts})" if doubts else "")
     return time_row(outcome, step, name, "published" if outcome.published else "measured", per)
 
 
-def _against(cells: Sequence[Place]) -> Iterator[str]:
+def _against_published(cells: Sequence[Cell]) -> Iterator[str]:
     """Each measured one against each published one."""
     theirs = [cell.outcome for cell in cells if cell.outcome.published and cell.figure is not None]
     for mine in (cell.outcome for cell in cells if not cell.outcome.published and cell.figure is not None):
         for other in theirs:
-            found = compare(other, mine)
-            if found is not None:
-                yield f"{mine.case.id}: {claim(found, *arms(found))}"
+            comparison = compare(other, mine)
+            if comparison is not None:
+                yield f"{mine.case.id}: {claim(comparison, *arms(comparison))}"
 
 
 def cases(subject: Subject) -> Section:
     """Every number, with how far it can be trusted."""
-    several = len(subject.machines) > 1
-    columns = [
-        "case",
-        *(["machine"] if several else []),
-        "time of a step",
-        "items/s",
-        "first step",
-        "peak memory",
-        "trust",
-    ]
-    rows = [_case_row(one, several) for one in subject.outcomes]
-    told: dict[str, str] = {}
-    for outcome in subject.outcomes:
-        for warning in outcome.warnings:
-            told.setdefault(
-                warning.code, f"{warning.code}: {warning.message}" + (f"; {warning.hint}." if warning.hint else ".")
-            )
+    machines = ["machine"] if len(subject.machines) > 1 else []
+    columns = ["case", *machines, "time of a step", "items/s", "first step", "peak memory", "trust"]
+    rows = [_case_row(outcome, bool(machines)) for outcome in subject.outcomes]
+    notes: dict[str, str] = {}
+    for warning in (warning for outcome in subject.outcomes for warning in outcome.warnings):
+        hint = f"; {warning.hint}" if warning.hint else ""
+        notes.setdefault(warning.code, f"{warning.code}: {warning.message}{hint}.")
     lead = "Every case, its numbers, and how far they can be trusted. Sort it by any column."
-    table = Table("all-cases", "All cases", columns, rows, list(told.values()), numbers=2 if several else 1)
-    return Section("cases", "All cases", lead, [table])
+    grid = Grid("all-cases", "All cases", columns, rows, list(notes.values()), numbers=1 + len(machines))
+    return Section("cases", "All cases", lead, [grid])
 
 
-def _case_row(outcome: Outcome, several: bool) -> list[Cell]:
+def _case_row(outcome: Outcome, with_machine: bool) -> list[GridCell]:
     step, rate, first, peak = (outcome.figure(name) for name in ("step", "throughput", "first_step", "peak_memory"))
     if step is None:
-        time = Cell("-" if outcome.status == "oom" else outcome.status)
+        time = GridCell("-" if outcome.status == "oom" else outcome.status)
     else:
-        time = Cell(shown_time(step), step.value)
+        time = GridCell(shown_time(step), step.value)
     why = trust(outcome) if outcome.status == "ok" else f"{outcome.status}: {outcome.reason}"
     return [
-        Cell(outcome.case.id, head=True),
-        *([Cell(outcome.machine)] if several else []),
+        GridCell(outcome.case.id, head=True),
+        *([GridCell(outcome.machine)] if with_machine else []),
         time,
-        Cell("") if rate is None else Cell(digits(rate.value, rate.half_width), rate.value),
-        Cell("") if first is None else Cell(show_seconds(first.value), first.value),
-        Cell("") if peak is None else Cell(show(peak.value, peak.unit), peak.value),
-        Cell(why),
+        GridCell("") if rate is None else GridCell(digits(rate.value, rate.half_width), rate.value),
+        GridCell("") if first is None else GridCell(show_seconds(first.value), first.value),
+        GridCell("") if peak is None else GridCell(show(peak.value, peak.unit), peak.value),
+        GridCell(why),
     ]

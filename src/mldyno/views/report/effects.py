@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mldyno.analysis.answers import Answers
+from mldyno.analysis.answers import Answers, means_by_work
 from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.crossover import Crossover
-from mldyno.analysis.estimates import step_time
-from mldyno.analysis.headlines import means_by_work
+from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.scaling import Scaling
 from mldyno.analysis.tables import varying
 from mldyno.units import count
 from mldyno.views import charts
 from mldyno.views.answers import answer_lines
-from mldyno.views.report.parts import Chart, Part, Section, Words
-from mldyno.views.report.rows import copy_row, ratio_row, ratio_words, shown_time, sides_of, time_unit
-from mldyno.views.report.speeds import MOST_BARS, MOST_CHARTS
+from mldyno.views.report.parts import Chart, Paragraphs, Section, SectionPart
+from mldyno.views.report.rows import copy_row, ratio_row, shown_ratio, sides_of, time_unit
+from mldyno.views.report.speeds import MAX_BARS, MAX_CHARTS
 from mldyno.views.report.subject import Subject, full_label, label, work_name
-from mldyno.views.sentences import named
+from mldyno.views.sentences import named, shown_time
+
+MAX_CURVES = 6  # in one chart
 
 
-def _where(subject: Subject, found: Comparison | Mean, without: str) -> str:
+def _other(result: Comparison | Mean) -> Outcome:
+    return result.other if isinstance(result, Comparison) else result.comparisons[0].other
+
+
+def _where(subject: Subject, result: Comparison | Mean, without: str) -> str:
     """What a comparison is about, as it stands beside a bar."""
-    other = found.other if isinstance(found, Comparison) else found.comparisons[0].other
-    left_out = (without, "machine", "workload", "mode")
-    axes = [axis for axis in subject.varied if axis not in left_out]
-    if isinstance(found, Mean):
+    other = _other(result)
+    axes = [axis for axis in subject.varied if axis not in (without, "machine", "workload", "mode")]
+    if isinstance(result, Mean):
         axes = [axis for axis in axes if axis == "device"]
     machine = f"{other.machine}: " if len(subject.machines) > 1 else ""
     return machine + full_label(other.case, axes)
@@ -37,30 +41,20 @@ def precision(subject: Subject) -> Section | None:
     gains = subject.answers.precisions
     if not gains:
         return None
-    compared = [one.comparison for one in gains if one.comparison is not None]
-    found: Sequence[Comparison | Mean] = compared
-    if len(compared) > MOST_BARS:
-        found = means_by_work(compared, "precision")
-    rows = []
-    for one in found[:MOST_BARS]:
-        other = one.other if isinstance(one, Comparison) else one.comparisons[0].other
-        rows.append(ratio_row(one, _where(subject, one, "precision"), str(other.case.precision)))
-    parts: list[Part] = []
+    compared = [gain.comparison for gain in gains if gain.comparison is not None]
+    results: Sequence[Comparison | Mean] = compared
+    if len(compared) > MAX_BARS:
+        results = means_by_work(compared, "precision")
+    rows = [ratio_row(result, _where(subject, result, "precision"), str(_other(result).case.precision))
+            for result in results[:MAX_BARS]]  # fmt: skip
+    parts: list[SectionPart] = []
     if rows:
-        alt = (
-            f"Bars: speed of {', '.join(sides_of(rows))} over fp32 in {count(len(rows), 'case')}, told in words below."
-        )
-        spec = charts.speedups(rows, sides_of(rows), "times as fast as fp32", alt)
-        parts.append(
-            Chart(
-                "precision",
-                "Gain over fp32",
-                spec,
-                alt,
-                "A bar to the right of the dashed line is faster, one to the left is slower.",
-            )
-        )
-    parts.append(Words("precision-words", answer_lines(Answers(precisions=gains))))
+        sides = sides_of(rows)
+        alt = f"Bars: speed of {', '.join(sides)} over fp32 in {count(len(rows), 'case')}, said in words below."
+        spec = charts.speedups(rows, sides, "times as fast as fp32", alt)
+        caption = "A bar to the right of the dashed line is faster, one to the left is slower."
+        parts.append(Chart("precision", "Gain over fp32", spec, alt, caption))
+    parts.append(Paragraphs("precision-lines", answer_lines(Answers(precisions=gains))))
     lead = "How much faster a step gets in another precision, and how far its results are off from fp32 on the CPU."
     return Section("precisions", "Precision", lead, parts)
 
@@ -70,81 +64,76 @@ def placement(subject: Subject) -> Section | None:
     copies = subject.answers.copies
     if not copies:
         return None
-    rows = [copy_row(one, _where(subject, one.comparison, "placement")) for one in copies[:MOST_BARS]]
-    alt = f"Bars: the share of a step that copying takes, in {count(len(rows), 'case')}, told in words below."
-    chart = Chart(
-        "placement", "Share of a step that is copying", charts.bars(rows, sides_of(rows), "% of a step", alt), alt
-    )
+    rows = [copy_row(cost, _where(subject, cost.comparison, "placement")) for cost in copies[:MAX_BARS]]
+    alt = f"Bars: the share of a step that copying takes, in {count(len(rows), 'case')}, said in words below."
+    spec = charts.bars(rows, sides_of(rows), "% of a step", alt)
     lead = (
         "Batches can lie on the device already, or be copied in each step (host), and results copied back (roundtrip)."
     )
+    lines = Paragraphs("placement-lines", answer_lines(Answers(copies=copies)))
     return Section(
-        "placements", "Copies", lead, [chart, Words("placement-words", answer_lines(Answers(copies=copies)))]
+        "placements", "Copies", lead, [Chart("placement", "Share of a step that is copying", spec, alt), lines]
     )
 
 
 def scaling(subject: Subject) -> Section | None:
     """How the time of a step grows with the length of its sequences."""
-    found = subject.answers.scalings
-    if not found:
+    scalings = subject.answers.scalings
+    if not scalings:
         return None
     works: dict[str, list[Scaling]] = {}
-    for one in found:
-        works.setdefault(work_name(one.outcomes[0].case), []).append(one)
-    parts: list[Part] = [
-        _growth(subject, f"scaling-{number}", name, several[:6])
-        for number, (name, several) in enumerate(list(works.items())[:MOST_CHARTS])
+    for each in scalings:
+        works.setdefault(work_name(each.outcomes[0].case), []).append(each)
+    parts: list[SectionPart] = [
+        _growth(subject, f"scaling-{number}", name, group[:MAX_CURVES])
+        for number, (name, group) in enumerate(list(works.items())[:MAX_CHARTS])
     ]
-    parts.append(Words("scaling-words", answer_lines(Answers(scalings=found))))
+    parts.append(Paragraphs("scaling-lines", answer_lines(Answers(scalings=scalings))))
     lead = "Both axes are logarithmic: a straight line is a power of the length, and its slope is the exponent."
     return Section("scaling", "Length of sequences", lead, parts)
 
 
-def _growth(subject: Subject, identity: str, name: str, several: Sequence[Scaling]) -> Chart:
-    first = [one.outcomes[0] for one in several]
-    axes = [axis for axis in varying(first) if axis != "machine"] or ["device"]
-    longest = max(step.value for one in several for o in one.outcomes if (step := step_time(o.good)) is not None)
-    unit, per = time_unit(longest)
+def _growth(subject: Subject, identity: str, name: str, scalings: Sequence[Scaling]) -> Chart:
+    axes = [axis for axis in varying([each.outcomes[0] for each in scalings]) if axis != "machine"] or ["device"]
+    unit, per = time_unit(max(o.step.value for each in scalings for o in each.outcomes if o.step is not None))
     rows = []
-    for one in several:
-        side = label(one.outcomes[0].case, axes)
-        side = f"{one.outcomes[0].machine}, {side}" if len(subject.machines) > 1 else side
-        for outcome in one.outcomes:
-            step = step_time(outcome.good)
+    for each in scalings:
+        side = label(each.outcomes[0].case, axes)
+        side = f"{each.outcomes[0].machine}, {side}" if len(subject.machines) > 1 else side
+        for outcome in each.outcomes:
+            step = outcome.step
             if step is not None:
                 low = step.low if step.low and step.low > 0 else None
                 rows.append({"x": outcome.case.seq, "value": step.value * per, "low": low and low * per, "side": side,
                              "high": None if low is None or step.high is None else step.high * per,
-                             "shown": shown_time(step), "trust": f"exponent {one.fit.value:.2f} overall"})  # fmt: skip
+                             "shown": shown_time(step), "trust": f"exponent {each.fit.value:.2f} overall"})  # fmt: skip
     alt = (
-        f"Lines: the time of a step of {name} over the length of its sequences, both logarithmic, told in words below."
+        f"Lines: the time of a step of {name} over the length of its sequences, both logarithmic, said in words below."
     )
-    return Chart(
-        identity, name, charts.curves(rows, sides_of(rows), ("length of a sequence", f"{unit} a step"), alt), alt
-    )
+    spec = charts.curves(rows, sides_of(rows), ("length of a sequence", f"{unit} a step"), alt)
+    return Chart(identity, name, spec, alt)
 
 
 def crossover(subject: Subject) -> Section | None:
     """From which size on one way beats another."""
-    found = [one for one in subject.answers.crossovers if one.comparisons]
-    if not found:
+    crossovers = [each for each in subject.answers.crossovers if each.comparisons]
+    if not crossovers:
         return None
-    drawn = sorted(found, key=lambda one: (one.verdict != "crosses", one.axis != "device"))
-    drawn = [one for one in drawn if len(one.comparisons) > 1][:MOST_CHARTS]
-    parts: list[Part] = [_crossing(subject, f"crossover-{number}", one) for number, one in enumerate(drawn)]
-    parts.append(Words("crossover-words", answer_lines(Answers(crossovers=found))))
+    drawn = sorted(crossovers, key=lambda each: (each.verdict != "crosses", each.axis != "device"))
+    drawn = [each for each in drawn if len(each.comparisons) > 1][:MAX_CHARTS]
+    parts: list[SectionPart] = [_crossing(subject, f"crossover-{number}", each) for number, each in enumerate(drawn)]
+    parts.append(Paragraphs("crossover-lines", answer_lines(Answers(crossovers=crossovers))))
     lead = "Above the dashed line the other side is faster. A diamond is where both are equal, with its 95 % interval."
     return Section("crossovers", "From which size on", lead, parts)
 
 
-def _crossing(subject: Subject, identity: str, found: Crossover) -> Chart:
-    other, base = named(found.axis, found.other), named(found.axis, found.base)
-    rows = [{"x": found.size(one), "value": one.ratio, "low": one.low, "high": one.high, "shown": ratio_words(one),
-             "trust": one.how} for one in found.comparisons]  # fmt: skip
-    crossings = [(one.size, one.low, one.high) for one in found.crossings]
-    left_out = (found.axis, found.over, "machine", "workload", "mode")
-    axes = [axis for axis in subject.varied if axis not in left_out]
-    about = full_label(found.tried[0].case, axes)
-    title = f"{about}: {other} against {base} over {found.over}"
-    alt = f"Line: how many times as fast {other} is as {base} at each {found.over}, told in words below."
-    return Chart(identity, title, charts.ratios(rows, found.over, other, base, crossings, alt), alt)
+def _crossing(subject: Subject, identity: str, crossover: Crossover) -> Chart:
+    axis, over = crossover.axis, crossover.over
+    other, base = named(axis, crossover.other), named(axis, crossover.base)
+    rows = [{"x": crossover.size(each), "value": each.ratio, "low": each.low, "high": each.high,
+             "shown": shown_ratio(each), "trust": each.how} for each in crossover.comparisons]  # fmt: skip
+    crossings = [(crossing.size, crossing.low, crossing.high) for crossing in crossover.crossings]
+    axes = [name for name in subject.varied if name not in (axis, over, "machine", "workload", "mode")]
+    title = f"{full_label(crossover.tried[0].case, axes)}: {other} against {base} over {over}"
+    alt = f"Line: how many times as fast {other} is as {base} at each {over}, said in words below."
+    return Chart(identity, title, charts.ratios(rows, over, other, base, crossings, alt), alt)

@@ -18,7 +18,7 @@ from typing import Any
 from mldyno.store import embedded
 from mldyno.units import count
 from mldyno.views.charts import IN_PAGE
-from mldyno.views.report.parts import Chart, Section, Table, Traces, Words
+from mldyno.views.report.parts import Chart, Grid, Paragraphs, Section, Traces
 from mldyno.views.report.sections import sections_of
 from mldyno.views.report.subject import Subject
 
@@ -28,24 +28,26 @@ DRAWING = "window.embed = vegaEmbed;"
 
 def page(subject: Subject, texts: Sequence[str]) -> str:
     """The whole page, with the records, given as their texts, in it."""
-    found = sections_of(subject)
+    sections = sections_of(subject)
     packed = embedded.pack(texts)
     scripts = [drawing_code(), (FILES / "page.js").read_text(encoding="utf-8")]
     text: str = templates().get_template("page.html").render(
-        subject=subject, sections=found, title=_title(subject), style=(FILES / "style.css").read_text(encoding="utf-8"),
-        policy=_policy(scripts), scripts=scripts, charts=_packed(_drawings(found)),
-        traces=_packed([part.traces for part in _parts(found, Traces)]), more=_packed(_more(found)),
-        records=packed, tag=embedded.TAG, end=embedded.END, kept=_kept(packed.records, len(texts)),
+        subject=subject, sections=sections, title=_title(subject),
+        style=(FILES / "style.css").read_text(encoding="utf-8"),
+        policy=_policy(scripts), scripts=scripts, charts=_packed(_drawings(sections)),
+        traces=_packed([part.traces for part in _parts(sections, Traces)]), more=_packed(_more(sections)),
+        records=packed, tag=embedded.TAG, end=embedded.END,
+        included=_included(packed.records, len(texts)),
     )  # fmt: skip
     return text
 
 
 def _title(subject: Subject) -> str:
-    names = [one.name for one in subject.machines]
+    names = [machine.name for machine in subject.machines]
     return ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} other machines"
 
 
-def _kept(packed: int, there: int) -> str:
+def _included(packed: int, there: int) -> str:
     """How many of the records are in the page."""
     if packed >= there:
         return f"All {count(there, 'record')} with every raw sample are in this page."
@@ -79,7 +81,7 @@ def templates() -> Any:
 def _policy(scripts: Sequence[str]) -> str:
     hashes = (base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for code in scripts)
     # Vega turns expressions of charts into functions, hence unsafe-eval; they are ours, never a record's.
-    allowed = " ".join(f"'sha256-{one}'" for one in hashes)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
         f"default-src 'none'; script-src {allowed} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -107,7 +109,7 @@ def _more(sections: Sequence[Section]) -> dict[str, str]:
     """What unfolds when it is asked for, as markup: rows and sentences beyond the first ones."""
     macros = templates().get_template("parts.html").module
     more = {part.id: str(macros.rows(part.rows[part.shown :], part.numbers))
-            for part in _parts(sections, Table) if len(part.rows) > part.shown}  # fmt: skip
+            for part in _parts(sections, Grid) if len(part.rows) > part.shown}  # fmt: skip
     more |= {part.id: str(macros.items(part.lines[part.shown :]))
-             for part in _parts(sections, Words) if len(part.lines) > part.shown}  # fmt: skip
+             for part in _parts(sections, Paragraphs) if len(part.lines) > part.shown}  # fmt: skip
     return more

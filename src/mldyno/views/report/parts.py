@@ -1,4 +1,4 @@
-"""What a section is made of: words, tables and charts, all of them plain data; text is escaped where it is written."""
+"""What a section is made of: sentences, grids and charts, all plain data; text is escaped where it is written."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Words:
+class Paragraphs:
     """Sentences, as a list; what is behind the first `shown` unfolds when asked for."""
 
     id: str
     lines: Sequence[str]
     shown: int = 6
-    kind: str = "words"
+    kind: str = "paragraphs"
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A cell of a table: its text, a number to sort by, how fast it is from 0 to 9, and whether it is doubtful."""
+class GridCell:
+    """A cell of a grid: its text, a number to sort by, how fast it is from 0 to 9, and whether it is doubtful."""
 
     text: str
     sort: float | None = None
@@ -48,18 +48,18 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class Grid:
     """A table that can be sorted by each of its columns; one without heads of columns is not sorted."""
 
     id: str
     caption: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[GridCell]]
     notes: Sequence[str] = ()
     numbers: int = 1
     """From which column on there are numbers."""
     shown: int = 50
-    kind: str = "table"
+    kind: str = "grid"
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Traces:
     kind: str = "traces"
 
 
-Part = Words | Figures | Table | Chart | Traces
+SectionPart = Paragraphs | Figures | Grid | Chart | Traces
 
 
 @dataclass(frozen=True)
@@ -95,4 +95,4 @@ class Section:
     id: str
     title: str
     lead: str
-    parts: Sequence[Part] = ()
+    parts: Sequence[SectionPart] = ()

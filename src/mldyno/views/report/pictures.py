@@ -19,7 +19,7 @@ def charts_of(sections: Sequence[Section]) -> Iterator[tuple[str, dict[str, Any]
                 yield part.id, _titled(part.spec, part.title)
             elif isinstance(part, Traces):
                 for number, trace in enumerate(part.traces[: part.shown]):
-                    yield f"course-{number}", _titled(filled(part.specs[trace["unit"]], trace), trace["title"])
+                    yield f"trace-{number}", _titled(filled(part.specs[trace["unit"]], trace), trace["title"])
 
 
 def filled(spec: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The sections of the report, in the order of the page; one that has nothing to show is left out."""
+"""The sections of the report, in the order of the page; one that has nothing to show is omitted."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
     effects.placement,
     effects.scaling,
     effects.crossover,
-    details.peak,
-    details.beside,
+    details.peaks,
+    details.published,
     details.traces,
     details.cases,
     about.method,
@@ -27,4 +27,4 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
 
 def sections_of(subject: Subject) -> list[Section]:
     """All sections that have something to show."""
-    return [found for section in SECTIONS if (found := section(subject)) is not None]
+    return [section for build in SECTIONS if (section := build(subject)) is not None]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from mldyno.analysis.answers import Answers, answers
+from mldyno.analysis.answers import Answers, Headline, compared_along, headlines
+from mldyno.analysis.answers import answers as answers_of
 from mldyno.analysis.comparisons import Comparison
-from mldyno.analysis.headlines import Headline, compared_along, headlines
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.rerun import rerun_commands
 from mldyno.analysis.tables import varying
@@ -30,7 +30,7 @@ class Subject:
     @cached_property
     def machines(self) -> list[Machine]:
         """The machines, by name, as they were last seen."""
-        return list({one.machine: one.records[-1].machine for one in self.outcomes}.values())
+        return list({outcome.machine: outcome.records[-1].machine for outcome in self.outcomes}.values())
 
     @cached_property
     def varied(self) -> list[str]:
@@ -40,7 +40,7 @@ class Subject:
     @cached_property
     def answers(self) -> Answers:
         """What the outcomes say."""
-        return answers(self.outcomes)
+        return answers_of(self.outcomes)
 
     @cached_property
     def headlines(self) -> list[Headline]:
@@ -54,13 +54,13 @@ class Subject:
 
     @cached_property
     def commands(self) -> list[str]:
-        """The commands that measure all this once more."""
+        """The commands that run all this again."""
         return rerun_commands(self.outcomes)
 
     @property
-    def rehearsed(self) -> bool:
-        """Whether any of it was only fake."""
-        return any(one.case.framework == "fake" for one in self.outcomes)
+    def fake(self) -> bool:
+        """Whether any of it comes from the fake framework."""
+        return any(outcome.case.framework == "fake" for outcome in self.outcomes)
 
     def side(self, outcome: Outcome) -> str:
         """Where it ran: the device, and the machine where there are several."""

@@ -1,0 +1,88 @@
+"""States of a machine that every measurement suffers from: each is judged here once, for warnings and for findings.
+
+A condition has its threshold, its message and its next step in one entry of CONDITIONS. A warning carries it with a
+measured record; a finding says it before anything is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mldyno.units import show_bytes, show_percent
+
+WAITING_LIMIT = 0.10  # share of the time that threads may wait for a core
+STOLEN_LIMIT = 0.05  # share of the machine's time that the host of a virtual machine may take
+SWAPPED_MEANWHILE = 1 << 20  # B
+SWAP_SHARE = 0.1  # swap in use, over the memory
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known of a machine, by a check-up or around a measurement; None where it is not known."""
+
+    power: str = "unknown"
+    low_power: bool | None = None
+    translated: bool = False
+    """Whether Python is Intel code on an Apple chip."""
+    slowed_down: bool = False
+    """Whether anything was slowed down for heat or power."""
+    speed_limit: float | None = None
+    """The share of its speed that the CPU is held to."""
+    swapped_meanwhile: float | None = None
+    """B that went to and from the disk during a measurement."""
+    swap_used: int | None = None
+    memory: int | None = None
+
+
+Judged = tuple[str, str] | None  # message and next step
+
+
+def _on_battery(state: State) -> Judged:
+    if state.power != "battery":
+        return None
+    return "it runs on battery", "plug it in: a battery's power plan is another machine"
+
+
+def _low_power(state: State) -> Judged:
+    return ("it is in low-power mode", "switch low-power mode off") if state.low_power else None
+
+
+def _throttled(state: State) -> Judged:
+    limited = state.speed_limit is not None and state.speed_limit < 1
+    if not state.slowed_down and not limited:
+        return None
+    limit = f", to {show_percent(state.speed_limit)} of its speed" if limited and state.speed_limit else ""
+    return f"it is slowed down for heat or power{limit}", "let it cool down, give it air and mains power"
+
+
+def _swapping(state: State) -> Judged:
+    moved = state.swapped_meanwhile or 0.0
+    if moved < SWAPPED_MEANWHILE:
+        return None
+    return f"the machine swapped {show_bytes(moved)} meanwhile", "end other programs, or take a smaller batch"
+
+
+def _swapped(state: State) -> Judged:
+    used, memory = state.swap_used, state.memory
+    if not used or not memory or used <= SWAP_SHARE * memory:
+        return None
+    return (
+        f"{show_bytes(used)} have gone from memory to the disk",
+        "end other programs, and restart those that stay: what they have swapped comes back only when they need it",
+    )
+
+
+def _rosetta(state: State) -> Judged:
+    if not state.translated:
+        return None
+    return (
+        "this Python is Intel code that Rosetta translates; it can't use the GPU, and is slow",
+        "install Python for arm64 (python.org, Homebrew in /opt/homebrew, Miniforge), and the framework in it",
+    )
+
+
+CONDITIONS: dict[str, Callable[[State], Judged]] = {
+    "on-battery": _on_battery, "low-power": _low_power, "throttled": _throttled, "swapping": _swapping,
+    "swapped": _swapped, "rosetta": _rosetta,
+}  # fmt: skip
