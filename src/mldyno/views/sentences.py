@@ -12,7 +12,7 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column
 from mldyno.records import Machine, Record, Warning_
 from mldyno.store.figures import marks
-from mldyno.units import count, digits, show, show_bytes, show_error, show_percent, show_seconds
+from mldyno.units import count, digits, show, show_bytes, show_error, show_half_width, show_percent, show_seconds
 
 PAIRING = {
     "interleaved": "in one process",
@@ -176,7 +176,7 @@ def trust_summary(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _between(least: float, most: float) -> str:
-    shown = [f"±{show_percent(one)}" for one in (least, most)]
+    shown = [f"±{show_half_width(one)}" for one in (least, most)]
     return shown[0] if shown[0] == shown[1] else f"{shown[0]} at best, {shown[1]} at worst"
 
 
