@@ -378,16 +378,16 @@ def selftest(
     On a device other than the CPU, its contract instead. `export` is a file that gets the result when it is complete.
     """
     from mldyno.selftest import result_file
-    from mldyno.selftest import table as whole
+    from mldyno.selftest import table as selftest_table
 
     if plugins.framework(framework).clock is not None:
         raise UsageError(f"{framework} computes nothing; the self-test times real steps: --framework torch")
     if export is not None:
         result_file.check_place(export)
     name = _device_meant(framework, device)
-    ids = whole.ON_ANY_MACHINE if name == "cpu" else whole.ON_A_DEVICE
-    effort = whole.QUICK if quick else whole.FULL
-    measures = whole.run(effort, framework, ids, progress or (lambda part, left: None), name)
+    ids = selftest_table.ON_ANY_MACHINE if name == "cpu" else selftest_table.ON_A_DEVICE
+    effort = selftest_table.QUICK if quick else selftest_table.FULL
+    measures = selftest_table.run(effort, framework, ids, progress or (lambda part, left: None), name)
     return measures if export is None else _exported(measures, export, name, framework, quick)
 
 
