@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from mldyno.errors import UsageError
-from mldyno.units import digits, parse_bytes, parse_duration, parse_fraction, show, show_error, show_seconds
+from mldyno.units import (
+    digits,
+    parse_bytes,
+    parse_duration,
+    parse_fraction,
+    show,
+    show_error,
+    show_percent,
+    show_seconds,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +71,14 @@ def test_a_number_has_the_digits_that_its_error_justifies(value: float, error: f
 def test_sizes_and_rates_are_shown_with_their_units() -> None:
     assert show(3 * 2**30, "B") == "3.00 GiB"
     assert show(1500.0, "1/s") == "1,500 /s"
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [(0.018, "1.8 %"), (0.12, "12 %"), (0.00052, "0.052 %"), (0.00001, "under 0.01 %"), (0.0, "0 %"), (1.0, "100 %")],
+)
+def test_a_share_is_shown_as_small_as_it_is(fraction: float, text: str) -> None:
+    assert show_percent(fraction) == text
 
 
 def test_an_error_stands_behind_its_value_and_never_shows_a_row_of_noughts() -> None:

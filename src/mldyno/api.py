@@ -28,7 +28,7 @@ from mldyno.axes import AXIS, axis_named
 from mldyno.errors import MldynoError, UsageError
 from mldyno.plan import Plan
 from mldyno.records import Device, Machine, Record
-from mldyno.results import Comparisons, Measurement, Results, Table
+from mldyno.results import Comparisons, Measurement, Results, ResultTable
 from mldyno.runner.events import Listener
 from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.max_batch import Attempt, Search, largest
@@ -66,8 +66,8 @@ def crossover_plan(
 
 
 def _listed(values: Sequence[Any] | Any) -> list[str]:
-    several = values if isinstance(values, list | tuple) else [values]
-    return [str(one) for one in several]
+    given = values if isinstance(values, list | tuple) else [values]
+    return [str(value) for value in given]
 
 
 def probe(frameworks: Sequence[str]) -> dict[str, Any]:
@@ -82,10 +82,10 @@ def _device_names(framework: str) -> list[str]:
     from mldyno.runner import probing
 
     plugins.check("frameworks", framework)
-    found = probing.seen(_python(), [framework])["frameworks"][framework]
-    if "error" in found:
-        raise MldynoError(f"{framework}: {found['error']}.")
-    return [str(device["name"]) for device in found["devices"]]
+    answer = probing.seen(_python(), [framework])["frameworks"][framework]
+    if "error" in answer:
+        raise MldynoError(f"{framework}: {answer['error']}.")
+    return [str(device["name"]) for device in answer["devices"]]
 
 
 def _python() -> str:
@@ -132,7 +132,7 @@ def crossover(
 
 
 def command_plan(words: Sequence[str], settings: Mapping[str, Any] | None = None) -> Plan:
-    """The plan that times a command, whole."""
+    """The plan that times your command as a whole."""
     import shutil
 
     if not words:
@@ -168,7 +168,7 @@ def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
         waiting = True
     if waiting:
         raise MldynoError("that run is still going on in another process; nothing to resume.")
-    raise MldynoError("no unfinished run to resume" + (" with these cases" if plan else "") + "; leave --resume away.")
+    raise MldynoError("no unfinished run to resume" + (" with these cases" if plan else "") + "; omit --resume.")
 
 
 def dry_run(plan: Plan, store: Store, tell: Callable[[int, int], None] = lambda done, total: None) -> list[Forecast]:
@@ -205,12 +205,12 @@ def this_machine() -> Machine:
 def compare(
     a: str, b: str | None = None, by: str | None = None, anyway: bool = False, store: Store | str | None = None
 ) -> Comparisons:
-    """A against B, or the cases of A against each other along an axis."""
+    """A against B, or the cases of A head-to-head along an axis."""
     if b is None:
         return compare_along(a, by, store)[0]
-    kept = opened(store)
-    left, pinned = select(a, kept)
-    right, pinned_too = select(b, kept)
+    opened_store = opened(store)
+    left, pinned = select(a, opened_store)
+    right, pinned_too = select(b, opened_store)
     names = {*pinned, *pinned_too}
     allowed = {name for name in names if pinned.get(name) != pinned_too.get(name)}
     allowed |= {axis_named(by, ("machine",))} if by else set()
@@ -230,11 +230,11 @@ def compare(
 
 
 def compare_along(text: str, by: str | None = None, store: Store | str | None = None) -> tuple[Comparisons, Answers]:
-    """The cases that a word means against each other along an axis (device, if none is named), and what they say."""
+    """The cases that a word means, head-to-head along an axis (device, if none is named), and what they say."""
     axis = axis_named(by or "device", ("machine",))
     records, _ = select(text, opened(store))
-    found = comparing.compared(comparing.along(_with_time(records, text), axis))
-    return Comparisons(found), answers(outcomes(records), axis)
+    comparisons = comparing.compared(comparing.along(_with_time(records, text), axis))
+    return Comparisons(comparisons), answers(outcomes(records), axis)
 
 
 def _one_published(records: list[Record]) -> bool:
@@ -244,10 +244,10 @@ def _one_published(records: list[Record]) -> bool:
 
 
 def _with_time(records: list[Record], text: str) -> list[Outcome]:
-    found = outcomes(records)
-    if not found:
+    known = outcomes(records)
+    if not known:
         raise MldynoError(f"nothing recorded for '{text}' yet; measure it with `mldyno run`.")
-    return [outcome for outcome in found if outcome.status == "ok"]
+    return [outcome for outcome in known if outcome.status == "ok"]
 
 
 def table(
@@ -257,62 +257,62 @@ def table(
     value: str | None = None,
     store: Store | str | None = None,
     by: str | None = None,
-) -> Table:
+) -> ResultTable:
     """The newest outcomes of one target or several, such as exported files, laid out on axes.
 
     The time of a step, if nothing else is asked for; with `by`, the speed-up along that axis.
     """
-    kept = opened(store)
+    opened_store = opened(store)
     targets = [target] if isinstance(target, str) else list(target or ())
     if by is not None and value not in (None, "speedup"):
-        raise UsageError(f"--by is the axis along which a speed-up is taken; leave --value {value} away.")
+        raise UsageError(f"--by is the axis along which a speed-up is taken; omit --value {value}.")
     value = value or ("speedup" if by else "step")
-    records = of_several([select(one, kept) for one in targets]) if targets else kept.select(Query())
+    records = of_several([select(word, opened_store) for word in targets]) if targets else opened_store.select(Query())
     value = known_value(value, {series.metric for record in records for series in record.series})
-    found = outcomes(records)
-    laid = Table.laid(found, rows, cols, value, by, warnings_too=True)
-    if not found:
+    cases = outcomes(records)
+    laid = ResultTable.laid(cases, rows, cols, value, by, warnings_too=True)
+    if not cases:
         raise nothing_for(targets)
     return laid
 
 
 def show(text: str, store: Store | str | None = None) -> list[Record]:
     """The newest records of a case, or the one with an id; paired comparisons are shown by their ids only."""
-    found, pinned = select(text, opened(store))
+    records, pinned = select(text, opened(store))
     if "id" not in pinned:
-        found = [record for record in found if record.alone]
-    if not found:
+        records = [record for record in records if record.alone]
+    if not records:
         raise MldynoError(f"nothing recorded for '{text}'; `mldyno history` lists what there is.")
-    return found
+    return records
 
 
 def history(text: str | None = None, most: int = 20, store: Store | str | None = None) -> list[Record]:
     """The newest records, newest first."""
-    kept = opened(store)
-    pinned = pinned_by(text, kept) if text else {}
-    return kept.history(Query(pinned, heads=False), most)
+    opened_store = opened(store)
+    pinned = pinned_by(text, opened_store) if text else {}
+    return opened_store.history(Query(pinned, heads=False), most)
 
 
 def export(path: str, form: str, text: str | None = None, store: Store | str | None = None) -> int:
     """Write stored records to a file; gives how many."""
-    kept = opened(store)
-    query = Query(pinned_by(text, kept) if text else {}, heads=False)
-    return transfer.write(kept.texts(query), path, form)
+    opened_store = opened(store)
+    query = Query(pinned_by(text, opened_store) if text else {}, heads=False)
+    return transfer.write(opened_store.texts(query), path, form)
 
 
 def import_(paths: Sequence[str], store: Store | str | None = None) -> tuple[int, int]:
     """Take the records of files into the store, all or none; gives how many were new and how many there were."""
-    kept = opened(store)
-    seen = 0
+    opened_store = opened(store)
+    total = 0
 
     def records() -> Iterator[Record]:
-        nonlocal seen
+        nonlocal total
         for path in paths:
             for record in transfer.read(path):
-                seen += 1
+                total += 1
                 yield record
 
-    return kept.append(records()), seen
+    return opened_store.append(records()), total
 
 
 def verdicts(results: Results, store: Store) -> Verdicts:
@@ -348,17 +348,17 @@ def card(path: str, what: str | None = None, store: Store | str | None = None) -
 
 def _reported(what: str | None, store: Store | str | None) -> list[Record]:
     """The records that a report is about: those that were measured, or imported."""
-    kept = opened(store)
-    records = select(what, kept)[0] if what else kept.select(Query())
-    found = [record for record in records if record.provenance != "published"]
-    if not outcomes(found):
+    opened_store = opened(store)
+    records = select(what, opened_store)[0] if what else opened_store.select(Query())
+    measured = [record for record in records if record.provenance != "published"]
+    if not outcomes(measured):
         if what is None:
             raise MldynoError("nothing was measured yet; `mldyno quick` is a good beginning.")
-        told = "only published figures" if records else "nothing recorded"
+        status = "only published figures" if records else "nothing recorded"
         raise MldynoError(
-            f"{told} for '{what}'; measure it with `mldyno run`, and see what there is with `mldyno history`."
+            f"{status} for '{what}'; measure it with `mldyno run`, and see what there is with `mldyno history`."
         )
-    return found
+    return measured
 
 
 def placed(results: Results, store: Store) -> laying.Table | None:
@@ -380,17 +380,17 @@ def selftest(
     On a device other than the CPU, its contract instead. `export` is a file that gets the result when it is complete.
     """
     from mldyno.selftest import result_file
-    from mldyno.selftest import table as whole
+    from mldyno.selftest import table as selftest_table
 
     if plugins.framework(framework).clock is not None:
         raise UsageError(f"{framework} computes nothing; the self-test times real steps: --framework torch")
     if export is not None:
         result_file.check_place(export)
-    found = _device_meant(framework, device)
-    ids = whole.ON_ANY_MACHINE if found == "cpu" else whole.ON_A_DEVICE
-    effort = whole.QUICK if quick else whole.FULL
-    measures = whole.run(effort, framework, ids, progress or (lambda part, left: None), found)
-    return measures if export is None else _exported(measures, export, found, framework, quick)
+    name = _device_meant(framework, device)
+    ids = selftest_table.ON_ANY_MACHINE if name == "cpu" else selftest_table.ON_A_DEVICE
+    effort = selftest_table.QUICK if quick else selftest_table.FULL
+    measures = selftest_table.run(effort, framework, ids, progress or (lambda part, left: None), name)
+    return measures if export is None else _exported(measures, export, name, framework, quick)
 
 
 def _device_meant(framework: str, word: str) -> str:
@@ -402,7 +402,7 @@ def _device_meant(framework: str, word: str) -> str:
         return name
     names = _device_names(framework)
     if name == plans.GPU and name not in names:
-        name = next((one for one in names if one != "cpu"), name)
+        name = next((other for other in names if other != "cpu"), name)
     if name not in names:
         raise plans.absent(name, framework, names)
     return name
@@ -415,16 +415,16 @@ def _exported(measures: Iterator[Measure], path: str, device: str, framework: st
     from mldyno.selftest import result_file
 
     began = time.monotonic()
-    found: list[Measure] = []
-    for one in measures:
-        found.append(one)
-        yield one
+    ended: list[Measure] = []
+    for measure in measures:
+        ended.append(measure)
+        yield measure
     probed = probe([framework])
-    seen = probed["frameworks"][framework]
-    machine = machines.describe([Device(**one) for one in seen.get("devices", ())])
-    software = {"python": probed.get("python"), "versions": seen.get("versions"), "threads": seen.get("threads")}
+    facts = probed["frameworks"][framework]
+    machine = machines.describe([Device(**device) for device in facts.get("devices", ())])
+    software = {"python": probed.get("python"), "versions": facts.get("versions"), "threads": facts.get("threads")}
     spent = time.monotonic() - began
-    result_file.write(path, result_file.document(found, device, framework, quick, spent, machine, software))
+    result_file.write(path, result_file.document(ended, device, framework, quick, spent, machine, software))
 
 
 def doctor(
@@ -474,9 +474,9 @@ __all__ = [
     "Crossover",
     "Forecast",
     "Measurement",
+    "ResultTable",
     "Results",
     "Search",
-    "Table",
     "Verdicts",
     "card",
     "command_plan",

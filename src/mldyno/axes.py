@@ -22,7 +22,7 @@ Placement = Literal["device", "host", "roundtrip", "loader"]
 Kind = Literal["work", "size", "way"]
 
 PRECISIONS: tuple[str, ...] = get_args(Precision)
-DEVICE_KINDS = ("cpu", "gpu", "mps", "cuda", "xpu")
+DEVICE_KINDS: tuple[str, ...] = ("cpu", "gpu", "mps", "cuda", "xpu")
 LARGEST_WHOLE = 2**53  # whole numbers in a record stay exact in any JSON reader
 
 

@@ -36,30 +36,30 @@ class Comparisons(list[Comparison]):
         return comparisons_html(self)
 
 
-class Table(laying.Table):
+class ResultTable(laying.Table):
     """Cells on axes, which print themselves."""
 
     @classmethod
-    def of(cls, table: laying.Table) -> Table:
+    def of(cls, table: laying.Table) -> ResultTable:
         """A table as analysis lays it out."""
         return cls(**vars(table))
 
     @classmethod
     def laid(
         cls,
-        found: Sequence[Outcome],
+        cases: Sequence[Outcome],
         rows: Sequence[str],
         cols: Sequence[str],
         value: str,
         by: str | None,
         warnings_too: bool,
-    ) -> Table:
+    ) -> ResultTable:
         """Outcomes laid out on axes as a user names them; raises where these make no table."""
         down, across = ([axis_named(word, ("machine",)) for word in words] for words in (rows, cols))
         if both := set(down) & set(across):
             raise UsageError(f"an axis can't be both a row and a column: {', '.join(both)}.")
         along = axis_named(by, ("machine",)) if by else None
-        return cls.of(laying.lay_out(found, down, across, value, warnings_too=warnings_too, by=along))
+        return cls.of(laying.lay_out(cases, down, across, value, warnings_too=warnings_too, by=along))
 
     def to(self, form: str) -> str:
         """As text: terminal, markdown, csv, json or latex."""
@@ -90,7 +90,7 @@ class Results:
 
     @property
     def records(self) -> list[Record]:
-        """The records of cases that were alone: one for each case and round."""
+        """The records of cases that were alone: one for each case and repeat."""
         return [record for record in self.everything if record.alone]
 
     @property
@@ -100,11 +100,11 @@ class Results:
 
     @property
     def all_ok(self) -> bool:
-        """Whether every case came out well."""
+        """Whether every case succeeded."""
         return all(record.status == "ok" for record in self.records)
 
     def compare(self, by: str) -> Comparisons:
-        """The cases against each other along one axis."""
+        """The cases head-to-head along one axis."""
         return Comparisons(comparing.compared(comparing.along(self.outcomes, axis_named(by))))
 
     @property
@@ -114,11 +114,11 @@ class Results:
 
     def table(
         self, rows: Sequence[str] = (), cols: Sequence[str] = (), value: str | None = None, by: str | None = None
-    ) -> Table:
+    ) -> ResultTable:
         """The cases laid out on axes; what their warnings say is for the trust lines."""
         wanted = value or ("speedup" if by else "step")
         wanted = known_value(wanted, {series.metric for record in self.records for series in record.series})
-        return Table.laid(self.outcomes, rows, cols, wanted, by, warnings_too=False)
+        return ResultTable.laid(self.outcomes, rows, cols, wanted, by, warnings_too=False)
 
     def report(self, path: str = "report.html") -> str:
         """Write the report of this run, one page that works offline; gives its path."""
@@ -132,7 +132,7 @@ class Results:
             import pandas  # type: ignore[import-untyped]
         except ImportError:
             raise MldynoError("pandas is not installed; install it with: pip install pandas") from None
-        return pandas.DataFrame([_row(one) for one in self.outcomes])
+        return pandas.DataFrame([_row(outcome) for outcome in self.outcomes])
 
     def __str__(self) -> str:
         from mldyno.views.sentences import trust_lines
@@ -178,7 +178,7 @@ class Measurement:
         return float(self.record.facts["first_step"] or 0.0)
 
     def compare(self, other: Measurement) -> Comparison | None:
-        """How many times as fast the other is; the two never met, so that its interval is a wide one."""
+        """How many times as fast the other is; they come from separate runs, so that its interval is a wide one."""
         return comparing.compare(self.outcome, other.outcome)
 
     def __str__(self) -> str:

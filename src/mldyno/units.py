@@ -62,7 +62,7 @@ def digits(value: float, error: float | None = None, most: int = 3) -> str:
 Scale = tuple[float, str]  # the factor of a unit, and its name
 _TIME_STEPS = ((1e-6, 1e-9, "ns"), (1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (120.0, 1.0, "s"), (7200.0, 60.0, "min"))
 _BYTE_STEPS = ((2**10, 1.0, "B"), (2**20, 2**10, "KiB"), (2**30, 2**20, "MiB"))
-MOST = 10_000.0  # under this a number is read without counting its digits
+LARGEST_READABLE = 10_000.0  # under this a number is read without counting its digits
 
 
 def scale_of(value: float, unit: str) -> Scale:
@@ -78,7 +78,7 @@ def common_scale(values: Sequence[float], unit: str) -> Scale | None:
     if not known:
         return None
     factor, name = scale_of(min(known), unit)
-    return (factor, name) if max(known) / factor < MOST else None
+    return (factor, name) if max(known) / factor < LARGEST_READABLE else None
 
 
 def show_seconds(value: float, error: float | None = None) -> str:
@@ -111,12 +111,17 @@ def count(number: int, noun: str) -> str:
 
 
 def show_percent(fraction: float) -> str:
-    """A fraction in percent with two significant digits: 1.8 %, 12 %; under 0.1 % that is all it says."""
-    return "0.1 %" if fraction < 0.001 else f"{digits(100 * fraction, most=2)} %"
+    """A fraction in percent with two significant digits: 1.8 %, 0.052 %, 0 %."""
+    return "under 0.01 %" if 0 < abs(fraction) < 0.0001 else f"{digits(100 * fraction, most=2)} %"
 
 
 def show_error(value: float, half_width: float | None) -> str:
     """How far off a value may be, to stand behind it: ' ±1.8 %'; nothing where that is not known."""
     if half_width is None or value <= 0:
         return ""
-    return " ±100 % or more" if half_width >= value else f" ±{show_percent(half_width / value)}"
+    return " ±100 % or more" if half_width >= value else f" ±{show_half_width(half_width / value)}"
+
+
+def show_half_width(fraction: float) -> str:
+    """Half of an interval as a share: at least 0.1 %, since a value is shown with three digits at most."""
+    return "0.1 %" if fraction < 0.001 else show_percent(fraction)

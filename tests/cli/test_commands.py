@@ -73,8 +73,8 @@ def test_a_run_as_json_is_one_record_a_line(mldyno: Mldyno) -> None:
 def test_a_dry_run_shows_cases_and_their_time_and_runs_nothing(mldyno: Mldyno, tmp_path: Path) -> None:
     code, out, _ = mldyno("run", "mlp", "--batch-size", "8,16", "--dry-run")
     assert code == 0
-    assert out.count("foreseen") == 4
-    assert "4 cases in 3 rounds, about" in out
+    assert out.count("estimated") == 4
+    assert "4 cases, 3 repeats, about" in out
     assert not (tmp_path / "records.sqlite").exists()
     assert json.loads(mldyno("run", "mlp", "--dry-run", "--json")[1])["seconds"] > 0
 

@@ -33,7 +33,7 @@ def watched(
     for name, value in {"TERM": "xterm-256color", "COLUMNS": str(columns), **settings}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setattr(progress, "REDRAW", 0.0)
+    monkeypatch.setattr(progress, "REDRAW_INTERVAL", 0.0)
     plan = api.make_plan(["mlp"], {"framework": "fake", "mode": "infer", "device": ["cpu", "gpu"]}, {"repeats": 1})
     api.run_plan(plan, store, progress.listener_for(plan, api.forecast(plan, store), False, loudness))
     return screen.getvalue()
@@ -51,7 +51,7 @@ def test_a_terminal_has_a_bar_for_the_run_and_one_for_the_case(monkeypatch: pyte
     assert any(re.match(r"0 of 2 cases .*about .* left", line) for line in shown)
     assert any(re.match(r"1 of 2 cases .*about .* left", line) for line in shown)
     assert any(re.match(r"mlp/infer/fake/cpu/fp32/b128/device .* a step ±", line) for line in shown)
-    assert any(line.startswith("2 against each other: mlp/infer") for line in shown)
+    assert any(line.startswith("2 head-to-head: mlp/infer") for line in shown)
     assert "mlp/infer/fake/cpu/fp32/b128/device: 1.28 ms a step ±0.1 %" in written
     assert COLOUR.search(written)
 

@@ -122,8 +122,8 @@ def test_a_command_with_slashes_has_an_id_that_a_filter_can_read(store: Store) -
     [
         (["run", "--"], "name the command after --"),
         (["run", "--", "no-such-command-anywhere"], "there is no command 'no-such-command-anywhere' here"),
-        (["run", "mlp", "--", "true"], "leave mlp away before --"),
-        (["run", "--batch", "4", "--", "true"], "leave --batch away before --"),
+        (["run", "mlp", "--", "true"], "omit mlp before --"),
+        (["run", "--batch", "4", "--", "true"], "omit --batch before --"),
     ],
 )
 def test_what_makes_no_sense_gets_one_line(words: list[str], said: str) -> None:

@@ -25,7 +25,7 @@ def preview(*words: str) -> str:
 def test_it_shows_time_and_memory_and_what_can_not_fit(script: Script) -> None:
     script({"match": "*/b64/*", "memory": 1 << 50}, {"match": "*", "memory": 3 << 20})
     said = preview("--mode", "infer", "--batch", "8,64")
-    assert re.search(r"3.00 MiB +foreseen", said)
+    assert re.search(r"3.00 MiB +estimated", said)
     assert "won't fit" in said.splitlines()[-2]
     assert "without 1 case that can't fit. Nothing was run." in said
 

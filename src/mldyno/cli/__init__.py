@@ -123,8 +123,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if os.environ.get("MLDYNO_DEBUG"):
             raise
-        told = f"{type(error).__name__}: {error}"
-        click.echo(f"mldyno: something went wrong inside mldyno ({told}); MLDYNO_DEBUG=1 shows where.", err=True)
+        what = f"{type(error).__name__}: {error}"
+        click.echo(f"mldyno: something went wrong inside mldyno ({what}); MLDYNO_DEBUG=1 shows where.", err=True)
         return 1
 
 

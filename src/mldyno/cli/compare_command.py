@@ -21,7 +21,7 @@ from mldyno.views.sentences import footers, mean_sentence, sentence
 @store_option
 @json_option
 def command(a: str, b: str | None, by: str | None, anyway: bool, store: str | None, as_json: bool) -> None:
-    """How much faster is B than A, or the cases of A against each other; and how sure is that?
+    """How much faster is B than A, or the cases of A head-to-head; and how sure is that?
 
     A and B are filters (mlp/train/cpu, device=mps/batch=16), ids of records, machines by part of
     their name ("M1 Max", this-machine) or exported files. Between two machines, every case that
@@ -35,20 +35,20 @@ def command(a: str, b: str | None, by: str | None, anyway: bool, store: str | No
       mldyno compare mine.jsonl theirs.jsonl
     """
     if b is None:
-        found, told = api.compare_along(a, by, store)
+        comparisons, answers = api.compare_along(a, by, store)
     else:
-        found, told = api.compare(a, b, by, anyway, store), api.Answers()
-    means = between_machines(found)
+        comparisons, answers = api.compare(a, b, by, anyway, store), api.Answers()
+    means = between_machines(comparisons)
     if as_json:
         print_json({
-            "comparisons": [comparison_json(one) for one in found],
-            "geometric_means": [mean_json(one) for one in means],
-            "answers": answers_json(told),
+            "comparisons": [comparison_json(comparison) for comparison in comparisons],
+            "geometric_means": [mean_json(mean) for mean in means],
+            "answers": answers_json(answers),
         })  # fmt: skip
         return
-    section = answer_section(told)
-    if not found and not section:
+    section = answer_section(answers)
+    if not comparisons and not section:
         what = f"'{a}'" if b is None else f"'{a}' and '{b}'"
         raise MldynoError(f"nothing to compare in {what}: no two outcomes that are ok differ only in that.")
-    for line in (*map(sentence, found), *map(mean_sentence, means), *footers(found), *section):
+    for line in (*map(sentence, comparisons), *map(mean_sentence, means), *footers(comparisons), *section):
         click.echo(line)

@@ -51,7 +51,7 @@ def command(
 ) -> int:
     """Is the GPU worth it? From which size on one of two beats the other, with an interval.
 
-    Exactly one axis has two values; these two are measured against each other at sizes that double,
+    Exactly one axis has two values; these two are measured head-to-head at sizes that double,
     in each mode. All that is measured is kept, as of any run.
 
     \b
@@ -61,20 +61,20 @@ def command(
       mldyno crossover resnet50 --precision fp32,bf16 --mode infer --per-doubling 2
       mldyno crossover mlp --placement device,host --dry-run
     """
-    axes, kept, run_id = axes_of(options), Store(store), None
+    axes, opened, run_id = axes_of(options), Store(store), None
     plan = api.crossover_plan(workload, axes, over, smallest, largest, per_doubling, options)
     if resume:
-        run_id, plan = api.unfinished(kept, plan)
+        run_id, plan = api.unfinished(opened, plan)
     if dry_run:
-        return preview(plan, kept, as_json)
-    results = watched(plan, kept, store, run_id=run_id, loudness=loudness)
-    found = results.answers
+        return preview(plan, opened, as_json)
+    results = watched(plan, opened, store, run_id=run_id, loudness=loudness)
+    answers = results.answers
     if as_json:
-        print_json({"run": results.run, "answers": answers_json(found)})
+        print_json({"run": results.run, "answers": answers_json(answers)})
     else:
-        for one in found.crossovers:
-            click.echo(crossover_table(one))
+        for crossover in answers.crossovers:
+            click.echo(crossover_table(crossover))
             click.echo()
-        for line in (*trust_lines(results.outcomes), *answer_section(found)):
+        for line in (*trust_lines(results.outcomes), *answer_section(answers)):
             click.echo(line)
     return OK if results.all_ok else NOT_ALL_OK

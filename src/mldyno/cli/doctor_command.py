@@ -32,12 +32,12 @@ def command(quick: bool, noise: float | None, framework: str | None, store: str 
     """
     try:
         with progress() as shown:
-            found = api.doctor(quick, noise, framework, store, shown)
+            checkup = api.doctor(quick, noise, framework, store, shown)
     except (Interrupted, KeyboardInterrupt) as end:
         raise Interrupted(
             f"{str(end) or 'ended by SIGINT'}; a check-up that was not completed tells nothing."
         ) from None
     if as_json:
-        print_json(content(found))
+        print_json(content(checkup))
     else:
-        click.echo(report(found))
+        click.echo(report(checkup))

@@ -23,18 +23,18 @@ def command(what: str | None, most: int, store: str | None, as_json: bool) -> No
       mldyno history
       mldyno history mlp/train --most 50
     """
-    found = api.history(what, most, store)
+    records = api.history(what, most, store)
     if as_json:
         rows = [{"id": r.id, "created": r.created, "run": r.run.id, "case": r.case.id, "machine": r.machine.name,
-                 "status": r.status, "reason": r.reason, "provenance": r.provenance} for r in found]  # fmt: skip
+                 "status": r.status, "reason": r.reason, "provenance": r.provenance} for r in records]  # fmt: skip
         print_json({"records": rows})
         return
-    if not found:
+    if not records:
         click.echo(f"Nothing measured for '{what}' yet." if what else "Nothing measured yet. Begin with: mldyno quick")
         return
     header = ["when (UTC)", "id", "case", "outcome"]
-    body = [[r.created[:19].replace("T", " "), r.id[:10], r.case.id, headline(r)] for r in found]
-    if len({r.machine.name for r in found}) > 1:
+    body = [[r.created[:19].replace("T", " "), r.id[:10], r.case.id, headline(r)] for r in records]
+    if len({r.machine.name for r in records}) > 1:
         header.append("machine")
-        body = [[*row, r.machine.name] for row, r in zip(body, found, strict=True)]
+        body = [[*row, r.machine.name] for row, r in zip(body, records, strict=True)]
     click.echo(aligned(header, body, len(header)))

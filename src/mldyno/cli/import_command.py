@@ -24,8 +24,8 @@ def command(files: tuple[str, ...], store: str | None, as_json: bool) -> None:
       mldyno import theirs.jsonl
       mldyno import report.html
     """
-    new, seen = api.import_(files, store)
+    new, total = api.import_(files, store)
     if as_json:
-        print_json({"new": new, "seen": seen})
+        print_json({"new": new, "seen": total})
     else:
-        click.echo(f"{count(new, 'new record')} taken, {seen - new:,} there already")
+        click.echo(f"{count(new, 'new record')} taken, {total - new:,} there already")

@@ -32,12 +32,12 @@ def command(kind: str | None, store: str | None, as_json: bool) -> None:
     if as_json and kind in ("machines", "devices"):
         print_json({kind: machines_json(store) if kind == "machines" else devices_json()})
         return
-    found = {name: _rows(name, store) for name in ([kind] if kind else KINDS[:3])}
+    listed = {name: _rows(name, store) for name in ([kind] if kind else KINDS[:3])}
     if as_json:
-        print_json({name: [{"name": a, "about": b} for a, b in rows] for name, rows in found.items()})
+        print_json({name: [{"name": a, "about": b} for a, b in rows] for name, rows in listed.items()})
         return
-    width = max((len(name) for rows in found.values() for name, _ in rows), default=0)
-    for name, rows in found.items():
+    width = max((len(name) for rows in listed.values() for name, _ in rows), default=0)
+    for name, rows in listed.items():
         if not kind:
             click.echo(f"{name}:")
         for word, about in rows:
@@ -72,7 +72,7 @@ def _frameworks() -> Rows:
 
 
 def _devices() -> Rows:
-    return [(one["name"], one["about"]) for one in devices_json()]
+    return [(device["name"], device["about"]) for device in devices_json()]
 
 
 def devices_json() -> list[dict[str, Any]]:
@@ -81,19 +81,19 @@ def devices_json() -> list[dict[str, Any]]:
     from mldyno.records import Device
     from mldyno.views.devices import device_line
 
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for framework, facts in api.probe(plugins.names("frameworks"))["frameworks"].items():
         if "error" in facts:
-            found.append({"name": framework, "about": facts["error"], "framework": framework, "device": None})
+            rows.append({"name": framework, "about": facts["error"], "framework": framework, "device": None})
         for device in facts.get("devices", ()):
             known = {name: device[name] for name in ("framework", "title", "memory", "facts")}
             line = device_line(Device(**device))
-            found.append({"name": f"{framework} {device['name']}", "about": line, "device": device["name"], **known})
-    return found
+            rows.append({"name": f"{framework} {device['name']}", "about": line, "device": device["name"], **known})
+    return rows
 
 
 def _machines(store: str | None) -> Rows:
-    return [(one["name"], one["about"]) for one in machines_json(store)]
+    return [(machine["name"], machine["about"]) for machine in machines_json(store)]
 
 
 def machines_json(store: str | None) -> list[dict[str, Any]]:
@@ -101,24 +101,24 @@ def machines_json(store: str | None) -> list[dict[str, Any]]:
     from mldyno.store import Query, Store
     from mldyno.store.reference import Publication, machines
 
-    kept, shipped = Store(store), machines()
-    found = []
-    for name in kept.machines():
-        stored = bool(kept.history(Query({"machine": name}, heads=False), 1))
-        one = shipped.get(name, Publication())
-        found.append({
-            "name": name, "about": _about(stored, one), "stored": stored, "sources": one.sources,
-            "figures": one.figures,
+    opened, shipped = Store(store), machines()
+    rows = []
+    for name in opened.machines():
+        stored = bool(opened.history(Query({"machine": name}, heads=False), 1))
+        publication = shipped.get(name, Publication())
+        rows.append({
+            "name": name, "about": _about(stored, publication), "stored": stored, "sources": publication.sources,
+            "figures": publication.figures,
             "marks": [{"mark": mark, "reason": reason, "figures": len(cases), "cases": cases}
-                      for (mark, reason), cases in one.marked.items()],
+                      for (mark, reason), cases in publication.marked.items()],
         })  # fmt: skip
-    return found
+    return rows
 
 
-def _about(stored: bool, one: Publication) -> str:
+def _about(stored: bool, publication: Publication) -> str:
     """A machine in a line."""
-    told = ["in your store"] if stored else []
-    if one.figures:
-        told.append(f"published in {', '.join(one.sources)}: {count(one.figures, 'figure')}")
-    told += [f"{count(len(cases), 'figure')} {mark}: {reason}" for (mark, reason), cases in one.marked.items()]
-    return "; ".join(told)
+    parts = ["in your store"] if stored else []
+    if publication.figures:
+        parts.append(f"published in {', '.join(publication.sources)}: {count(publication.figures, 'figure')}")
+    parts += [f"{count(len(cases), 'figure')} {mark}: {reason}" for (mark, reason), cases in publication.marked.items()]
+    return "; ".join(parts)

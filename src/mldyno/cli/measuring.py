@@ -24,14 +24,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def budget_option(usual: str) -> Callable[[F], F]:
     """How long each case is measured; so long if nothing is said."""
-    told = f"Measure each case for at most so long ({usual})."
-    return click.option("--budget", type=DURATION, metavar="TIME", help=told)
+    text = f"Measure each case for at most so long ({usual})."
+    return click.option("--budget", type=DURATION, metavar="TIME", help=text)
 
 
 def limit_option(usual: str) -> Callable[[F], F]:
     """How long it may take in all; so long if nothing is said."""
-    told = f"Begin no further case after so long in all{usual}."
-    return click.option("--limit", type=DURATION, metavar="TIME", help=told)
+    text = f"Begin no further case after so long in all{usual}."
+    return click.option("--limit", type=DURATION, metavar="TIME", help=text)
 
 
 timeout_option = click.option(
@@ -85,7 +85,7 @@ def _with(command: F, options: Sequence[Callable[[F], F]]) -> F:
 
 def watched(
     plan: Plan,
-    kept: Store,
+    opened: Store,
     store: str | None,
     as_json: bool = False,
     run_id: str | None = None,
@@ -93,9 +93,9 @@ def watched(
     loudness: str | None = None,
 ) -> api.Results:
     """Run a plan, or go on with a run, before the user's eyes; whatever ends it, they learn what is kept."""
-    expected = api.forecast(plan, kept) if forecasts is None else forecasts
+    expected = api.forecast(plan, opened) if forecasts is None else forecasts
     try:
-        results = api.run_plan(plan, kept, listener_for(plan, expected, as_json, loudness or "usual"), run_id)
+        results = api.run_plan(plan, opened, listener_for(plan, expected, as_json, loudness or "usual"), run_id)
     except Interrupted as end:
         raise kept_so_far(end, store) from None
     if results.left_out:
@@ -113,18 +113,18 @@ def preview(plan: Plan, store: Store, as_json: bool) -> int:
                   "note": f.note} for f in forecasts]  # fmt: skip
         print_json({"cases": cases, "seconds": sum(f.seconds for f in forecasts if f.fits is not False)})
         return OK
-    body = [_row(one) for one in forecasts]
+    body = [_row(forecast) for forecast in forecasts]
     click.echo(aligned(["case", "time", "memory", ""], body, 1))
-    running = [one for one in forecasts if one.fits is not False]
-    total = show_seconds(sum(one.seconds for one in running))
-    rounds = f" in {plan.repeats} rounds" if plan.repeats > 1 else ""
+    running = [forecast for forecast in forecasts if forecast.fits is not False]
+    total = show_seconds(sum(forecast.seconds for forecast in running))
+    repeats = f", {plan.repeats} repeats" if plan.repeats > 1 else ""
     left = len(forecasts) - len(running)
     without = f", without {count(left, 'case')} that can't fit" if left else ""
-    click.echo(f"{count(len(plan.cases), 'case')}{rounds}, about {total} in all{without}. Nothing was run.")
+    click.echo(f"{count(len(plan.cases), 'case')}{repeats}, about {total} in all{without}. Nothing was run.")
     return OK
 
 
-def _row(one: api.Forecast) -> list[str]:
-    memory = "unknown" if one.memory is None else show_bytes(one.memory)
-    source = "as last time" if one.known else "guessed" if one.memory is None else "foreseen"
-    return [one.case.id, show_seconds(one.seconds), memory, one.note or source]
+def _row(forecast: api.Forecast) -> list[str]:
+    memory = "unknown" if forecast.memory is None else show_bytes(forecast.memory)
+    source = "as last time" if forecast.known else "guessed" if forecast.memory is None else "estimated"
+    return [forecast.case.id, show_seconds(forecast.seconds), memory, forecast.note or source]

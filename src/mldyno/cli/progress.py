@@ -1,6 +1,6 @@
 """How a run shows itself: on a terminal a bar for the run and one for the case, else plain lines.
 
-Colours are rich's, which leaves them away where NO_COLOR is set.
+Colours are rich's, which omits them where NO_COLOR is set.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from mldyno.records import Case, Pairing, Record
 from mldyno.runner.events import Listener
 from mldyno.runner.interrupts import Interrupted
 from mldyno.runner.time_left import TimeLeft
-from mldyno.units import show_bytes, show_percent, show_seconds
+from mldyno.units import show_bytes, show_half_width, show_seconds
 from mldyno.views.record_text import details
 from mldyno.views.sentences import PAIRING, headline
 
-REDRAW = 0.5  # s
-NARROW = 60  # columns
+REDRAW_INTERVAL = 0.5  # s
+NARROW_WINDOW = 60  # columns
 
 
 def on_terminal() -> bool:
@@ -33,7 +33,7 @@ def on_terminal() -> bool:
 
 
 def new_bar() -> Any:
-    """A bar on standard error with a description, a share and a detail; it is drawn only when told to.
+    """A bar on standard error with a description, a share and a detail; it is drawn only when asked to.
 
     In a narrow window the description gives way first, then the bar; the detail stays.
     """
@@ -53,7 +53,7 @@ def new_bar() -> Any:
 
 def narrow(bar: Any) -> bool:
     """Whether the window has room only for what matters most."""
-    return bool(bar.console.width < NARROW)
+    return bool(bar.console.width < NARROW_WINDOW)
 
 
 class CountedBar:
@@ -80,8 +80,8 @@ class CountedBar:
 
 
 def pairing_line(cases: Sequence[Case], pairing: Pairing) -> str:
-    """Which cases are measured against each other, and how."""
-    return f"{len(cases)} cases against each other, {PAIRING[pairing]}: {', '.join(case.id for case in cases)}"
+    """Which cases are measured head-to-head, and how."""
+    return f"{len(cases)} cases head-to-head, {PAIRING[pairing]}: {', '.join(case.id for case in cases)}"
 
 
 class PlainLines(Listener):
@@ -89,7 +89,7 @@ class PlainLines(Listener):
 
     def __init__(self, left: TimeLeft, verbose: bool) -> None:
         self.left, self.verbose = left, verbose
-        self.told = ""
+        self.last_line = ""
         self.todo: set[tuple[str, int]] = set()
 
     def say(self, line: str) -> None:
@@ -110,13 +110,13 @@ class PlainLines(Listener):
         self.left.reached(case, number)
 
     def pairing_started(self, cases: Sequence[Case], number: int, pairing: Pairing) -> None:
-        """Say which cases are measured against each other, once for all their paired comparisons in a round."""
+        """Say which cases are measured head-to-head, once for all their paired comparisons in a repeat."""
         self.left.reached(cases[0], number, pairing=True)
         self._once(pairing_line(cases, pairing))
 
     def _once(self, line: str) -> None:
-        if line != self.told:
-            self.told = line
+        if line != self.last_line:
+            self.last_line = line
             self.say(line)
 
     def case_ended(self, record: Record) -> None:
@@ -172,16 +172,16 @@ class Bars(PlainLines):
     def pairing_started(self, cases: Sequence[Case], number: int, pairing: Pairing) -> None:
         """Name the work that is done in several ways."""
         super().pairing_started(cases, number, pairing)
-        self._draw(f"{len(cases)} against each other: {cases[0].id}", "setting up", force=True)
+        self._draw(f"{len(cases)} head-to-head: {cases[0].id}", "setting up", force=True)
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
         """Show the present estimate."""
-        width = f" ±{show_percent(half_width)}" if half_width is not None else ""
+        width = f" ±{show_half_width(half_width)}" if half_width is not None else ""
         self._draw(case.id, f"{show_seconds(step)}{'' if narrow(self._bar) else ' a step'}{width}")
 
     def _due(self, force: bool) -> bool:
         now = time.monotonic()
-        if now - self._drawn < REDRAW and not force:
+        if now - self._drawn < REDRAW_INTERVAL and not force:
             return False
         self._drawn = now
         return True

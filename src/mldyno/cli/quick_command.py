@@ -32,14 +32,14 @@ def command(budget: float | None, limit: float | None, framework: str, loudness:
     """
     for line in machine_lines(api.this_machine()):
         click.echo(line)
-    kept = Store(store)
-    chosen = api.quick_plan({"budget": budget, "limit": limit}, framework, kept)
-    total = show_seconds(sum(one.seconds for one in chosen.forecasts))
+    opened = Store(store)
+    chosen = api.quick_plan({"budget": budget, "limit": limit}, framework, opened)
+    total = show_seconds(sum(forecast.seconds for forecast in chosen.forecasts))
     click.echo(f"{count(len(chosen.plan.cases), 'case')}, about {total} in all.\n")
-    results = watched(chosen.plan, kept, store, forecasts=chosen.forecasts, loudness=loudness)
-    for line in lines(results, kept, chosen.notes):
+    results = watched(chosen.plan, opened, store, forecasts=chosen.forecasts, loudness=loudness)
+    for line in lines(results, opened, chosen.notes):
         click.echo(line)
-    click.echo(f"\n{_report(results, kept)}")
+    click.echo(f"\n{_report(results, opened)}")
     return OK if results.all_ok else NOT_ALL_OK
 
 
@@ -53,11 +53,12 @@ def _report(results: api.Results, store: Store) -> str:
 
 
 def lines(results: api.Results, store: Store, notes: tuple[str, ...]) -> list[str]:
-    """What is told after a run: the times, how far they can be trusted, and last what they say."""
+    """What is said after a run: the times, how far they can be trusted, and last what they say."""
     rows, cols = ("workload", "mode", "batch", "seq", "placement"), ("device", "precision")
-    told = [render(results.table(rows, cols), "terminal"), "", *trust_summary(results.outcomes), ""]
-    said = verdict_lines(api.verdicts(results, store))
+    times = [render(results.table(rows, cols), "terminal"), "", *trust_summary(results.outcomes), ""]
+    verdicts = verdict_lines(api.verdicts(results, store))
     if all(outcome.case.framework == "fake" for outcome in results.outcomes):
-        said.append(FAKE_FRAMEWORK)
-    bad = [f"{one.case.id}: {one.status}: {one.reason}" for one in results.outcomes if one.status != "ok"]
-    return [*told, *(f"- {line}" for line in (*said, *bad, *notes))]
+        verdicts.append(FAKE_FRAMEWORK)
+    failed = [outcome for outcome in results.outcomes if outcome.status != "ok"]
+    bad = [f"{outcome.case.id}: {outcome.status}: {outcome.reason}" for outcome in failed]
+    return [*times, *(f"- {line}" for line in (*verdicts, *bad, *notes))]

@@ -22,7 +22,7 @@ BEHIND_DASHES = "mldyno.command"
 
 
 class RunCommand(click.Command):
-    """Keeps what stands behind `--` apart: it is a command of the user's."""
+    """Keeps what stands behind `--` apart: it is your command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The arguments before the dashes, as usual."""
@@ -54,10 +54,10 @@ def command(
     loudness: str | None,
     **options: Any,
 ) -> int:
-    """Measure workloads or a suite, on every axis you name; or, behind --, a command of yours as a whole.
+    """Measure workloads or a suite, on every axis you name; or, behind --, your command as a whole.
 
     Each axis takes a comma list, and the lists multiply. Every case runs in a process of its own.
-    Cases that do the same work in different ways are then measured against each other, in turns.
+    Cases that do the same work in different ways are then measured head-to-head.
     Of a command the first run is kept apart from the others, which find everything cached.
 
     \b
@@ -70,20 +70,20 @@ def command(
       mldyno run --budget 2m -- python train.py
     """
     axis = axis_named(by) if by else None
-    axes, kept, run_id = axes_of(options), Store(store), None
+    axes, opened, run_id = axes_of(options), Store(store), None
     words = ctx.meta.get(BEHIND_DASHES)
     if resume and not targets and words is None:
-        run_id, plan = api.unfinished(kept, None)
+        run_id, plan = api.unfinished(opened, None)
     else:
         settings = {**options, "by": axis}
         plan = api.make_plan(targets, axes, settings) if words is None else _of_words(words, targets, axes, settings)
         if resume:
-            run_id, plan = api.unfinished(kept, plan)
+            run_id, plan = api.unfinished(opened, plan)
     if dry_run:
-        return preview(plan, kept, as_json)
-    results = watched(plan, kept, store, as_json, run_id, loudness=loudness)
+        return preview(plan, opened, as_json)
+    results = watched(plan, opened, store, as_json, run_id, loudness=loudness)
     if not as_json:
-        tell(results, plan.by, kept)
+        tell(results, plan.by, opened)
     return OK if results.all_ok else NOT_ALL_OK
 
 
@@ -91,7 +91,7 @@ def _of_words(words: tuple[str, ...], targets: tuple[str, ...], axes: dict[str, 
     """The plan for a command; workloads and axes have no place beside it."""
     named = [*targets, *(f"--{name}" for name, values in axes.items() if values)]
     if named:
-        raise UsageError(f"a command is run as it stands; leave {', '.join(named)} away before --.")
+        raise UsageError(f"a command is run as it stands; omit {', '.join(named)} before --.")
     return api.command_plan(words, settings)
 
 

@@ -9,7 +9,7 @@ import click
 
 from mldyno import api
 from mldyno.cli.options import json_option, print_json
-from mldyno.cli.progress import REDRAW, new_bar, on_terminal
+from mldyno.cli.progress import REDRAW_INTERVAL, new_bar, on_terminal
 from mldyno.errors import NOT_ALL_OK, OK
 from mldyno.units import show_seconds
 from mldyno.views.measures import TITLE, measure_json, measures_table
@@ -38,30 +38,30 @@ def command(quick: bool, device: str, framework: str, export: str | None, as_jso
     """
     began = time.monotonic()
     with progress() as shown:
-        found = list(api.selftest(quick, framework, shown, device, export))
+        measures = list(api.selftest(quick, framework, shown, device, export))
     if as_json:
-        print_json({"measures": [measure_json(one) for one in found]})
+        print_json({"measures": [measure_json(measure) for measure in measures]})
     else:
-        click.echo(measures_table(found, TITLE if device == "cpu" else f"what holds on {device}"))
-        met = sum(one.ok for one in found)
-        click.echo(f"{met} of {len(found)} targets met, in {show_seconds(time.monotonic() - began)}.")
+        click.echo(measures_table(measures, TITLE if device == "cpu" else f"what holds on {device}"))
+        met = sum(measure.ok for measure in measures)
+        click.echo(f"{met} of {len(measures)} targets met, in {show_seconds(time.monotonic() - began)}.")
     if export is not None:
         click.echo(f"written to {export}; to pass it on, open an issue of the project and attach it", err=True)
-    return OK if all(one.ok for one in found) else NOT_ALL_OK
+    return OK if all(measure.ok for measure in measures) else NOT_ALL_OK
 
 
 def progress() -> Any:
     """A bar on a terminal, a line for each part elsewhere."""
-    return Bar() if on_terminal() else Lines()
+    return PartBar() if on_terminal() else PartLines()
 
 
-class Lines:
+class PartLines:
     """One line a part, on standard error."""
 
     def __init__(self) -> None:
         self.part = ""
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> PartLines:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -74,7 +74,7 @@ class Lines:
             click.echo(f"{part}  (about {show_seconds(max(1.0, left))} left)", err=True)
 
 
-class Bar:
+class PartBar:
     """A bar with the part and the time left."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Bar:
         self._task = self._bar.add_task("starting", total=1.0, detail="")
         self._part, self._began, self._whole, self._drawn = "", 0.0, 0.0, 0.0
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> PartBar:
         self._bar.start()
         return self
 
@@ -95,7 +95,7 @@ class Bar:
         if part != self._part:
             self._part, self._began, self._drawn = part, now, 0.0
             self._whole = max(self._whole, left)
-        if now - self._drawn < REDRAW:
+        if now - self._drawn < REDRAW_INTERVAL:
             return
         self._drawn = now
         left = max(1.0, left - (now - self._began))

@@ -23,8 +23,8 @@ def command(what: str, store: str | None, as_json: bool) -> None:
       mldyno show mlp/train/cpu
       mldyno show 3f9c2a71
     """
-    found = api.show(what, store)
+    records = api.show(what, store)
     if as_json:
-        print_json({"records": [json.loads(record.text) for record in found]})
+        print_json({"records": [json.loads(record.text) for record in records]})
         return
-    click.echo("\n\n".join(record_text(record) for record in found))
+    click.echo("\n\n".join(record_text(record) for record in records))

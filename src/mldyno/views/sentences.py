@@ -12,7 +12,7 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column
 from mldyno.records import Machine, Record, Warning_
 from mldyno.store.figures import marks
-from mldyno.units import count, digits, show, show_bytes, show_error, show_percent, show_seconds
+from mldyno.units import count, digits, show, show_bytes, show_error, show_half_width, show_percent, show_seconds
 
 CANT_TELL = "can't tell"
 WORK = {"train": "training", "infer": "inference"}
@@ -181,7 +181,7 @@ def trust_summary(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _between(least: float, most: float) -> str:
-    shown = [f"±{show_percent(error)}" for error in (least, most)]
+    shown = [f"±{show_half_width(error)}" for error in (least, most)]
     return shown[0] if shown[0] == shown[1] else f"{shown[0]} at best, {shown[1]} at worst"
 
 
