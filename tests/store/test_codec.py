@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -192,3 +193,38 @@ def test_keys_of_two_schemas_at_once_are_refused() -> None:
     content["case"]["ranks"] = 4
     with pytest.raises(BadRecord, match="keys of two schemas"):
         decode(canonical({**content, "id": content_id(content)}))
+
+
+ODD: tuple[Any, ...] = (None, 0, -1, 1.5, "", "x", [], {}, [1], {"a": 1}, True, [[]], [{}], {"round": 1, "repeat": 2})
+
+
+def places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to all values within a record, of long lists to the first three."""
+    if path:
+        yield path
+    keys = part if isinstance(part, dict) else range(min(3, len(part))) if isinstance(part, list) else ()
+    for key in keys:
+        yield from places(part[key], (*path, key))
+
+
+def test_a_mutated_record_of_schema_1_is_refused_in_words_or_sound() -> None:
+    chance = random.Random(1)
+    refused = taken = 0
+    for text in [*OF_1] * 5:
+        content = json.loads(text)
+        *way, last = chance.choice(list(places(content)))
+        part = content
+        for key in way:
+            part = part[key]
+        if isinstance(part, dict) and chance.random() < 0.3:
+            last = chance.choice(["ranks", "stage", "repeat", "pairing", "peak_flops", "colour"])
+        part[last] = chance.choice(ODD)
+        try:
+            record = decode(canonical({**content, "id": content_id(content)}))
+        except BadRecord:
+            refused += 1
+        else:
+            taken += 1
+            assert decode_stored(record.text) == record
+            assert record.case.id
+    assert min(refused, taken) > 50, "both ways were tried"
