@@ -190,8 +190,8 @@ def make_pipeless(path: Path) -> None:
     """A socket, which no one can open."""
     import socket
 
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind(os.path.relpath(path))
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(os.path.relpath(path))
 
 
 BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {

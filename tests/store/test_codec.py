@@ -105,8 +105,8 @@ def written_by_2(fake_run: FakeRun) -> list[Record]:
     return [plain, seal(replace(plain, facts={**plain.facts, "paint": "red"}))]
 
 
-def colours(found: list[Record]) -> list[str]:
-    return [record.colour for record in found if isinstance(record, Record3)]
+def colours(read: list[Record]) -> list[str]:
+    return [record.colour for record in read if isinstance(record, Record3)]
 
 
 def test_a_next_schema_reads_all_before_it_and_changes_no_text_and_no_id(
@@ -117,11 +117,11 @@ def test_a_next_schema_reads_all_before_it_and_changes_no_text_and_no_id(
     before = list(store.texts(ALL))
     store.close()
     request.getfixturevalue("schema_3")
-    found = list(Store(store.path).stream(ALL))
-    assert colours(found) == ["unpainted", "red", "unpainted"]
-    assert [record.schema for record in found] == [3, 3, 3]
-    assert [record.text for record in found] == before
-    assert "paint" not in found[1].facts
+    read = list(Store(store.path).stream(ALL))
+    assert colours(read) == ["unpainted", "red", "unpainted"]
+    assert [record.schema for record in read] == [3, 3, 3]
+    assert [record.text for record in read] == before
+    assert "paint" not in read[1].facts
     api.export(str(tmp_path / "all.jsonl"), "jsonl", store=store)
     api.report(str(tmp_path / "report.html"), store=store)
     for name in ("all.jsonl", "report.html"):

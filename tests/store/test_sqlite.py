@@ -63,12 +63,12 @@ def test_heads_are_the_newest_run_of_each_case_on_each_machine(store: Store) -> 
     other = a_record(run="old", day=1, machine="n")
     store.append([new, twin, old, other])
 
-    def found(query: Query) -> set[str]:
+    def ids(query: Query) -> set[str]:
         return {record.id for record in store.stream(query)}
 
-    assert found(Query()) == {new.id, twin.id, other.id}
-    assert found(Query({"machine": "m"})) == {new.id, twin.id}
-    assert found(Query(heads=False)) == {old.id, new.id, twin.id, other.id}
+    assert ids(Query()) == {new.id, twin.id, other.id}
+    assert ids(Query({"machine": "m"})) == {new.id, twin.id}
+    assert ids(Query(heads=False)) == {old.id, new.id, twin.id, other.id}
 
 
 def test_an_interrupted_record_is_kept_but_is_no_head_and_no_outcome(store: Store) -> None:
