@@ -69,6 +69,7 @@ Edit = Callable[[str], str]
 
 BAD_LINES: dict[str, tuple[Edit, str]] = {
     "a truncated record": (lambda line: line[: len(line) // 2], "not JSON"),
+    "JSON of another program": (lambda line: '{"name": "x"}', "this is JSON, but no record of mldyno"),
     "no JSON": (lambda line: "{hello", "not JSON"),
     "a list": (lambda line: f"[{line}]", "a record is a JSON object"),
     "a list in a list": (lambda line: "[[1]]", "a record is a JSON object"),
@@ -104,9 +105,9 @@ BAD_LINES: dict[str, tuple[Edit, str]] = {
     "a batch of 0": (lambda line: edited(line, "case", "batch", value=0), "must be whole numbers over 0"),
     "a negative batch": (lambda line: edited(line, "case", "batch", value=-8), "must be whole numbers over 0"),
     "a block of 0": (lambda line: edited(line, "series", 0, "block", value=0), "block must be a whole number over 0"),
-    "a negative round": (lambda line: edited(line, "run", "round", value=-1), "must not be negative"),
+    "a negative repeat": (lambda line: edited(line, "run", "repeat", value=-1), "must not be negative"),
     "a huge batch": (lambda line: edited(line, "case", "batch", value=2**64), "line 2: "),
-    "a huge round": (lambda line: edited(line, "run", "round", value=2**63), "line 2: "),
+    "a huge repeat": (lambda line: edited(line, "run", "repeat", value=2**63), "line 2: "),
     "a huge turn": (lambda line: edited(line, "series", 0, "turn", value=10**30), "line 2: "),
     "a huge memory": (lambda line: edited(line, "machine", "memory", value=10**30), "line 2: "),
     "a huge fact": (lambda line: edited(line, "facts", "steps", value=10**400), "line 2: "),
@@ -136,7 +137,7 @@ def figure(**changed: str) -> str:
     """A CSV with one sound figure, but for what is changed."""
     values = {"source": "me", "published": "2026-01", "machine": "mine", "device": "cpu", "framework": "torch",
               "workload": "mlp", "mode": "train", "batch": "8", "precision": "fp32", "placement": "device",
-              "workers": "1", "steps": "100", "quantity": "loop_time", "value": "1.5", "unit": "s", "status": "ok",
+              "ranks": "1", "steps": "100", "quantity": "loop_time", "value": "1.5", "unit": "s", "status": "ok",
               **changed}  # fmt: skip
     return ",".join(COLUMNS) + "\n" + ",".join(values.get(name, "") for name in COLUMNS) + "\n"
 
@@ -155,7 +156,7 @@ BAD_FIGURES: dict[str, tuple[str, str]] = {
     "a negative value": (figure(value="-1"), "line 2: value '-1' is not a number of 0 or more"),
     "a batch of 0": (figure(batch="0"), "line 2: '0' is not a batch"),
     "a huge batch": (figure(batch="9" * 5000), "line 2: "),
-    "0 steps": (figure(steps="0"), "line 2: "),
+    "negative steps": (figure(steps="-1"), "line 2: "),
     "no machine": (figure(machine=""), "line 2: machine, workload, framework and device must be given"),
     "a machine of two lines": (figure(machine='"a\nb"'), "names must be printable"),
     "an endless machine": (figure(machine="x" * 1000), "line 2: "),
@@ -189,8 +190,8 @@ def make_pipeless(path: Path) -> None:
     """A socket, which no one can open."""
     import socket
 
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind(os.path.relpath(path))
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(os.path.relpath(path))
 
 
 BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -204,7 +205,10 @@ BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a file of NULs": (lambda path: path.write_bytes(bytes(1000)), "line 1: a CSV of figures needs the columns"),
     "JSON that is not UTF-8": (lambda path: path.write_bytes(b'{"a":"\xff"}\n'), "line 1: not UTF-8 text"),
     "UTF-16": (lambda path: path.write_text("{}\n", encoding="utf-16"), "not UTF-8 text"),
-    "an SQLite file": (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(5000)), "line 1: "),
+    "an SQLite file": (
+        lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(5000)),
+        "this is an SQLite file; read a store with",
+    ),
     "a socket": (make_pipeless, "No such device or address"),
 }
 
@@ -225,7 +229,7 @@ def test_a_refused_file_leaves_a_store_as_it_was(dyno: Dyno, a_line: str, stored
 
 
 def many(line: str, count: int) -> list[str]:
-    return [edited(line, "run", "round", value=number) for number in range(count)]
+    return [edited(line, "run", "repeat", value=number) for number in range(count)]
 
 
 def test_a_bad_record_at_the_end_of_a_thousand_lets_none_in(dyno: Dyno, a_line: str, stored: bytes) -> None:

@@ -47,7 +47,7 @@ class Ground:
 
     folder: Path
     line: str
-    seen: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.store = Store(self.folder / "kept.sqlite")
@@ -83,16 +83,16 @@ def refused_or_sound(ground: Ground, data: bytes, ending: str) -> None:
     try:
         expected = list(transfer.read(str(path)))
     except ImportFileError as error:
-        ground.seen["refused"] += 1
-        told = str(error)
-        assert told.startswith(f"{path}: ")
-        assert told.isprintable(), "one line, without control characters"
+        ground.counts["refused"] += 1
+        reason = str(error)
+        assert reason.startswith(f"{path}: ")
+        assert reason.isprintable(), "one line, without control characters"
         with pytest.raises(ImportFileError):
             ground.store.append(transfer.read(str(path)))
         assert [record.id for record in ground.store.stream(Query(heads=False))] == [json.loads(ground.line)["id"]]
         assert len(before) == ground.store.path.stat().st_size
         return
-    ground.seen["taken"] += 1
+    ground.counts["taken"] += 1
     here, there = ground.fresh(), ground.fresh()
     try:
         assert here.append(transfer.read(str(path))) == len({record.id for record in expected})
@@ -105,28 +105,28 @@ def refused_or_sound(ground: Ground, data: bytes, ending: str) -> None:
 
 def check_readers(ground: Ground, here: Store, there: Store, expected: list[Record]) -> None:
     """The records come back, pass the schema, travel to another store unchanged, and can be shown in every way."""
-    found = list(here.stream(Query(heads=False)))
-    assert found == list({record.id: record for record in expected}.values())
+    records = list(here.stream(Query(heads=False)))
+    assert records == list({record.id: record for record in expected}.values())
     exported = str(ground.folder / "exported.jsonl")
-    assert api.export(exported, "jsonl", store=here) == len(found)
-    assert api.import_([exported], there) == (len(found), len(found))
-    assert list(there.stream(Query(heads=False))) == found
+    assert api.export(exported, "jsonl", store=here) == len(records)
+    assert api.import_([exported], there) == (len(records), len(records))
+    assert list(there.stream(Query(heads=False))) == records
     for line in Path(exported).read_text().splitlines():
         VALIDATOR.validate(json.loads(line))
-    assert api.export(str(ground.folder / "exported.csv"), "csv", store=here) == len(found)
-    for record in found:
+    assert api.export(str(ground.folder / "exported.csv"), "csv", store=here) == len(records)
+    for record in records:
         record_text(record).encode()
     for record in api.history(store=here):
-        assert record in found
-    if all(record.interrupted for record in found):  # kept, but nothing to show in a table
+        assert record in records
+    if all(record.interrupted for record in records):  # kept, but nothing to show in a table
         return
-    metrics = {series.metric for record in found for series in record.series} - {"step_time"}
+    metrics = {series.metric for record in records for series in record.series} - {"step_time"}
     for value in (*VALUES, *(name for name in metrics if not name.startswith("time:"))):
         lay_out(exported, value, FORMATS if value == "step" else ("csv", "json"))
     lay_out(None, "step", ("csv", "json"), here)
-    kept = str(ground.put(ground.line.encode(), "kept.jsonl"))
+    original = str(ground.put(ground.line.encode(), "kept.jsonl"))
     with suppress(MldynoError):  # two that can't be compared
-        for comparison in api.compare(kept, exported, anyway=True):
+        for comparison in api.compare(original, exported, anyway=True):
             sentence(comparison).encode()
             json.dumps(comparison_json(comparison), allow_nan=False)
 
@@ -159,10 +159,10 @@ def places(content: Any, path: Path_ = ()) -> Iterator[Path_]:
 
 
 def nested(depth: int) -> Any:
-    found: Any = 1
+    nested: Any = 1
     for _ in range(depth):
-        found = [found]
-    return found
+        nested = [nested]
+    return nested
 
 
 NUMBERS = (0, 1, -1, 2, 8, 2**31, 2**53, 2**63, 2**64, 10**30, 10**400, 0.0, -0.0, 0.5, 1.0, -0.5, 1e-320, 1e300, 1e308)
@@ -307,9 +307,9 @@ def test_a_mutated_record_is_refused_or_sound(ground: Ground) -> None:
     def each(data: bytes) -> None:
         refused_or_sound(ground, data, "jsonl")
 
-    ground.seen.clear()
+    ground.counts.clear()
     each()
-    assert min(ground.seen["refused"], ground.seen["taken"]) >= 100, "both ways were tried"
+    assert min(ground.counts["refused"], ground.counts["taken"]) >= 100, "both ways were tried"
 
 
 def test_a_mutated_figure_is_refused_or_sound(ground: Ground, figures: list[list[str]]) -> None:
@@ -318,9 +318,9 @@ def test_a_mutated_figure_is_refused_or_sound(ground: Ground, figures: list[list
     def each(data: bytes) -> None:
         refused_or_sound(ground, data, "csv")
 
-    ground.seen.clear()
+    ground.counts.clear()
     each()
-    assert min(ground.seen["refused"], ground.seen["taken"]) >= 50, "both ways were tried"
+    assert min(ground.counts["refused"], ground.counts["taken"]) >= 50, "both ways were tried"
 
 
 def refusal_of(text: str) -> str:

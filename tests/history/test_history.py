@@ -35,7 +35,7 @@ class Started(Listener):
         self.cases.append(case.id)
 
 
-pytestmark = pytest.mark.parametrize("kept", VERSIONS, ids=lambda path: path.name)
+pytestmark = pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.name)
 
 
 @pytest.fixture
@@ -55,17 +55,17 @@ def asked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
-def store(kept: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(kept / "store.sqlite", tmp_path / "store.sqlite"))
+def store(version: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(version / "store.sqlite", tmp_path / "store.sqlite"))
 
 
-def said(kept: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((kept / "answers.json").read_text(encoding="utf-8"))
+def said(version: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((version / "answers.json").read_text(encoding="utf-8"))
     return content
 
 
-def ids(kept: Path) -> list[str]:
-    return sorted(record["id"] for record in said(kept)["history"])
+def ids(version: Path) -> list[str]:
+    return sorted(record["id"] for record in said(version)["history"])
 
 
 def done(*arguments: str) -> None:
@@ -88,8 +88,8 @@ def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def test_a_store_gives_the_same_tables_comparisons_and_history(kept: Path, store: Path, asked: Asked) -> None:
-    before, now = said(kept), keep.answers(store)
+def test_a_store_gives_the_same_tables_comparisons_and_history(version: Path, store: Path, asked: Asked) -> None:
+    before, now = said(version), keep.answers(store)
     for name, table in before["tables"].items():
         assert figures(now["tables"][name]) == figures(table), name
         assert figures(table), name
@@ -104,52 +104,54 @@ def test_a_store_gives_the_same_tables_comparisons_and_history(kept: Path, store
         assert [record.get(name) for record in now["history"]] == [record.get(name) for record in before["history"]]
 
 
-def test_every_text_of_a_store_goes_out_as_it_was_written(kept: Path, store: Path, tmp_path: Path) -> None:
+def test_every_text_of_a_store_goes_out_as_it_was_written(version: Path, store: Path, tmp_path: Path) -> None:
     done("export", str(tmp_path / "out.jsonl"), "--store", str(store))
-    assert (tmp_path / "out.jsonl").read_bytes() == (kept / "records.jsonl").read_bytes()
+    assert (tmp_path / "out.jsonl").read_bytes() == (version / "records.jsonl").read_bytes()
 
 
-def test_a_record_is_shown_as_it_was_written(kept: Path, store: Path, asked: Asked) -> None:
-    for text in lines(kept / "records.jsonl")[::20]:
+def test_a_record_is_shown_as_it_was_written(version: Path, store: Path, asked: Asked) -> None:
+    for text in lines(version / "records.jsonl")[::20]:
         (shown,) = asked(store, "show", json.loads(text)["id"])["records"]
         assert canonical(shown) == text
 
 
 @pytest.mark.parametrize("name", ["records.jsonl", "report.html"])
-def test_a_file_of_records_is_imported_and_passed_on_as_it_was_written(kept: Path, name: str, tmp_path: Path) -> None:
+def test_a_file_of_records_is_imported_and_passed_on_as_it_was_written(
+    version: Path, name: str, tmp_path: Path
+) -> None:
     store = str(tmp_path / "new.sqlite")
-    done("import", str(kept / name), "--store", store)
+    done("import", str(version / name), "--store", store)
     done("export", str(tmp_path / "out.jsonl"), "--store", store)
-    written, passed_on = lines(kept / "records.jsonl"), lines(tmp_path / "out.jsonl")
+    written, passed_on = lines(version / "records.jsonl"), lines(tmp_path / "out.jsonl")
     if name == "records.jsonl":
         assert passed_on == written
     else:
-        assert passed_on == embedded.unpacked(io.BytesIO((kept / name).read_bytes())).read().decode().splitlines()
+        assert passed_on == embedded.unpacked(io.BytesIO((version / name).read_bytes())).read().decode().splitlines()
         assert set(passed_on) < set(written), "a report leaves out older runs"
 
 
 @pytest.mark.parametrize("name", ["records.jsonl", "report.html"])
-def test_a_file_gives_the_same_tables_as_the_store(kept: Path, name: str, tmp_path: Path, asked: Asked) -> None:
+def test_a_file_gives_the_same_tables_as_the_store(version: Path, name: str, tmp_path: Path, asked: Asked) -> None:
     new = tmp_path / "new.sqlite"
-    done("import", str(kept / name), "--store", str(new))
-    before = said(kept)["tables"]
+    done("import", str(version / name), "--store", str(new))
+    before = said(version)["tables"]
     for title, words in keep.TABLES.items():
         assert figures(asked(new, "table", *words)) == figures(before[title]), title
 
 
-def test_a_report_of_an_old_store_can_be_imported(kept: Path, store: Path, tmp_path: Path, asked: Asked) -> None:
+def test_a_report_of_an_old_store_can_be_imported(version: Path, store: Path, tmp_path: Path, asked: Asked) -> None:
     done("report", "--out", str(tmp_path / "again.html"), "--store", str(store))
     done("import", str(tmp_path / "again.html"), "--store", str(tmp_path / "new.sqlite"))
-    done("import", str(kept / "report.html"), "--store", str(tmp_path / "before.sqlite"))
+    done("import", str(version / "report.html"), "--store", str(tmp_path / "before.sqlite"))
     now, before = (
         {record["id"] for record in asked(tmp_path / name, "history", "--most", "1000")["records"]}
         for name in ("new.sqlite", "before.sqlite")
     )
     assert now == before
-    assert now < set(ids(kept))
+    assert now < set(ids(version))
 
 
-def test_what_was_not_finished_is_found_and_only_what_is_missing_is_run(kept: Path, store: Path) -> None:
+def test_what_was_not_finished_is_found_and_only_what_is_missing_is_run(version: Path, store: Path) -> None:
     opened = Store(store)
     begun = opened.unfinished_runs()
     assert len(begun) == 2
@@ -170,14 +172,14 @@ def test_what_was_not_finished_is_found_and_only_what_is_missing_is_run(kept: Pa
     assert before < {record.id for record in opened.stream(Query(heads=False))}
 
 
-def test_a_csv_of_figures_is_imported(kept: Path, tmp_path: Path, asked: Asked) -> None:
+def test_a_csv_of_figures_is_imported(version: Path, tmp_path: Path, asked: Asked) -> None:
     new = tmp_path / "new.sqlite"
-    done("import", str(kept / "figures.csv"), "--store", str(new))
-    with (kept / "figures.csv").open(encoding="utf-8", newline="") as lines:
+    done("import", str(version / "figures.csv"), "--store", str(new))
+    with (version / "figures.csv").open(encoding="utf-8", newline="") as lines:
         rows = [row | ({} if row["value"] else {"quantity": "", "unit": ""}) for row in csv.DictReader(lines)]
     assert len(asked(new, "history", "--most", "10000")["records"]) == len({tuple(row.values()) for row in rows})
 
 
-def test_a_suite_means_the_same_cases(kept: Path, store: Path, asked: Asked) -> None:
-    plan = asked(store, "run", str(kept / "suite.toml"), "--dry-run")
-    assert [case["id"] for case in plan["cases"]] == said(kept)["plan"]
+def test_a_suite_means_the_same_cases(version: Path, store: Path, asked: Asked) -> None:
+    plan = asked(store, "run", str(version / "suite.toml"), "--dry-run")
+    assert [case["id"] for case in plan["cases"]] == said(version)["plan"]

@@ -16,7 +16,7 @@ M3_MAX = Description("Apple M3 Max 40-core GPU", facts={"cores": 40})
 
 
 @pytest.mark.parametrize(
-    ("mac", "told"),
+    ("mac", "description"),
     [
         ("m3-max", Description("Apple M3 Max 16-core CPU", facts={"cores": 16, "threads": 16, "performance_cores": 12,
                                                            "efficiency_cores": 4})),
@@ -26,8 +26,8 @@ M3_MAX = Description("Apple M3 Max 40-core GPU", facts={"cores": 40})
                            facts={"cores": 8, "threads": 16, "clock": 2.4e9})),
     ],
 )  # fmt: skip
-def test_the_cpu_is_told_with_its_kinds_of_cores(mac: str, told: Description) -> None:
-    assert _apple.cpu(_apple.from_sysctl(recorded(f"sysctl-{mac}.txt"))) == told
+def test_the_cpu_is_told_with_its_kinds_of_cores(mac: str, description: Description) -> None:
+    assert _apple.cpu(_apple.from_sysctl(recorded(f"sysctl-{mac}.txt"))) == description
 
 
 def test_kinds_of_cores_are_called_what_the_system_calls_them() -> None:
@@ -69,8 +69,10 @@ def test_nonsense_says_nothing(nonsense: str) -> None:
 def test_the_slow_tool_is_asked_only_where_the_quick_one_knows_no_gpu(tool: Tool, tmp_path: Path) -> None:
     tool("ioreg", f"cat {RECORDED}/ioreg-m3-max.txt")
     tool("system_profiler", f"touch {tmp_path}/asked; exit 1")
-    found = _apple.from_sysctl(recorded("sysctl-m3-max.txt"))
-    assert _apple.gpu(found) == Description("Apple M3 Max 40-core GPU", facts={"driver": "macOS 14.4.1", "cores": 40})
+    settings = _apple.from_sysctl(recorded("sysctl-m3-max.txt"))
+    assert _apple.gpu(settings) == Description(
+        "Apple M3 Max 40-core GPU", facts={"driver": "macOS 14.4.1", "cores": 40}
+    )
     assert not (tmp_path / "asked").exists()
     tool("ioreg", "echo nothing")
     tool("system_profiler", f"cat {RECORDED}/system-profiler-m3-max.json")

@@ -78,12 +78,12 @@ def test_a_file_full_of_nonsense_says_nothing(nonsense: bytes, tmp_path: Path) -
     for path in root.rglob("*"):
         if path.is_file() and path.name != "online":
             path.write_bytes(nonsense)
-    told = _linux.cpu(root)
-    assert told.title is None
-    assert not {"clock", "power_limit", "performance_cores"} & told.facts.keys()
+    cpu = _linux.cpu(root)
+    assert cpu.title is None
+    assert not {"clock", "power_limit", "performance_cores"} & cpu.facts.keys()
 
 
 def test_cards_that_could_compute_are_found_on_the_bus_without_a_driver(tmp_path: Path) -> None:
-    found = _linux.cards(grown("tree-pci-bus.txt", tmp_path))
-    assert found == [("nvidia", "0x1eb8"), ("amd", "0x74a1"), ("intel", "0x56a0")]
+    cards = _linux.cards(grown("tree-pci-bus.txt", tmp_path))
+    assert cards == [("nvidia", "0x1eb8"), ("amd", "0x74a1"), ("intel", "0x56a0")]
     assert _linux.cards(tmp_path / "no-such-folder") == []

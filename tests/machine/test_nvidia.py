@@ -87,8 +87,8 @@ def test_what_a_card_does_not_tell_is_left_out_and_a_lost_card_too() -> None:
     assert _nvidia.from_nvml(json.dumps(_nvml.cards(FakeNvml())))[1:] == [
         Description("NVIDIA GeForce GT 1030", None, few)
     ]
-    told = _nvidia.from_smi(recorded("nvidia-smi.csv"))[3]
-    assert told == Description("NVIDIA GeForce GT 1030", 2 << 30, few | {"pci_bus": "00000000:65:00.0"})
+    card = _nvidia.from_smi(recorded("nvidia-smi.csv"))[3]
+    assert card == Description("NVIDIA GeForce GT 1030", 2 << 30, few | {"pci_bus": "00000000:65:00.0"})
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_a_card_is_called_what_nvidia_calls_it_today(said: str, title: str) -> N
 
 def test_a_device_is_found_by_its_uuid_whatever_its_number() -> None:
     cards = _nvidia.from_smi(recorded("nvidia-smi.csv"))
-    found = _nvidia.found_among(cards, "NVIDIA A100-SXM4-40GB", {"uuid": "a1b2c3d4-0002-4e5f-8a9b-001122334455"})
-    assert found.facts["pci_bus"] == "00000000:0F:00.0"
-    assert found.facts["power_limit"] == 300.0
+    card = _nvidia.found_among(cards, "NVIDIA A100-SXM4-40GB", {"uuid": "a1b2c3d4-0002-4e5f-8a9b-001122334455"})
+    assert card.facts["pci_bus"] == "00000000:0F:00.0"
+    assert card.facts["power_limit"] == 300.0
 
 
 def test_without_a_uuid_only_what_cards_of_that_name_share_is_known() -> None:
@@ -232,9 +232,9 @@ def test_a_driver_that_fails_is_told_in_its_own_words(
     monkeypatch.setattr(system_queries, "TOOL_TIMEOUT_S", 0.3)
     monkeypatch.setattr(_nvidia, "KERNELS_OWN", f"{RECORDED}/nvidia-version-470.txt")
     tool("nvidia-smi", script)
-    found = _nvidia.driver()
-    assert fault in found.fault
-    assert (found.version, found.cuda) == ("470.256.02", "")
+    driver = _nvidia.driver()
+    assert fault in driver.fault
+    assert (driver.version, driver.cuda) == ("470.256.02", "")
 
 
 @pytest.mark.parametrize("script", ["head -c 4096 /dev/urandom", ":"], ids=["nonsense", "nothing"])

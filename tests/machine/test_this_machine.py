@@ -13,12 +13,12 @@ from mldyno import machine
 
 def test_a_machine_describes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLDYNO_MACHINE")
-    found = machine.describe()
-    assert found.cores == len(os.sched_getaffinity(0))
-    assert found.memory is not None
-    assert found.memory > 2**28
-    assert found.cpu in found.name
-    assert os.uname().nodename not in found.name
+    described = machine.describe()
+    assert described.cores == len(os.sched_getaffinity(0))
+    assert described.memory is not None
+    assert described.memory > 2**28
+    assert described.cpu in described.name
+    assert os.uname().nodename not in described.name
 
 
 def test_the_user_may_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,18 +34,18 @@ def test_what_can_not_be_found_out_is_unknown(monkeypatch: pytest.MonkeyPatch) -
     for name in ("_cpu_name", "_cores", "total_memory", "_power", "_virtualised"):
         monkeypatch.setattr(machine, name, broken)
     monkeypatch.setattr("platform.system", broken)
-    found = machine.describe()
-    assert (found.cpu, found.cores, found.memory, found.power) == ("unknown", None, None, "unknown")
-    assert found.virtualised is None
-    assert found.system == "unknown"
+    described = machine.describe()
+    assert (described.cpu, described.cores, described.memory, described.power) == ("unknown", None, None, "unknown")
+    assert described.virtualised is None
+    assert described.system == "unknown"
 
 
 @pytest.mark.parametrize(("said", "known"), [("lowpowermode 1", True), ("lowpowermode 0", False), ("sleep 1", None)])
 def test_a_mac_says_whether_it_saves_power(said: str, known: bool | None, on_a_mac: None, tool: Tool) -> None:
     tool("pmset", f"echo 'System-wide power settings:'; echo ' {said}'")
     tool("sysctl", "echo 'Apple M3 Max'")
-    found = machine.describe()
-    assert (found.low_power, found.cpu) == (known, "Apple M3 Max")
+    described = machine.describe()
+    assert (described.low_power, described.cpu) == (known, "Apple M3 Max")
 
 
 def test_memory_in_use_is_seen() -> None:

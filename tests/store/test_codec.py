@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,8 @@ def written_by_2(fake_run: FakeRun) -> list[Record]:
     return [plain, seal(replace(plain, facts={**plain.facts, "paint": "red"}))]
 
 
-def colours(found: list[Record]) -> list[str]:
-    return [record.colour for record in found if isinstance(record, Record3)]
+def colours(read: list[Record]) -> list[str]:
+    return [record.colour for record in read if isinstance(record, Record3)]
 
 
 def test_a_next_schema_reads_all_before_it_and_changes_no_text_and_no_id(
@@ -116,11 +117,11 @@ def test_a_next_schema_reads_all_before_it_and_changes_no_text_and_no_id(
     before = list(store.texts(ALL))
     store.close()
     request.getfixturevalue("schema_3")
-    found = list(Store(store.path).stream(ALL))
-    assert colours(found) == ["unpainted", "red", "unpainted"]
-    assert [record.schema for record in found] == [3, 3, 3]
-    assert [record.text for record in found] == before
-    assert "paint" not in found[1].facts
+    read = list(Store(store.path).stream(ALL))
+    assert colours(read) == ["unpainted", "red", "unpainted"]
+    assert [record.schema for record in read] == [3, 3, 3]
+    assert [record.text for record in read] == before
+    assert "paint" not in read[1].facts
     api.export(str(tmp_path / "all.jsonl"), "jsonl", store=store)
     api.report(str(tmp_path / "report.html"), store=store)
     for name in ("all.jsonl", "report.html"):
@@ -192,3 +193,38 @@ def test_keys_of_two_schemas_at_once_are_refused() -> None:
     content["case"]["ranks"] = 4
     with pytest.raises(BadRecord, match="keys of two schemas"):
         decode(canonical({**content, "id": content_id(content)}))
+
+
+ODD: tuple[Any, ...] = (None, 0, -1, 1.5, "", "x", [], {}, [1], {"a": 1}, True, [[]], [{}], {"round": 1, "repeat": 2})
+
+
+def places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to all values within a record, of long lists to the first three."""
+    if path:
+        yield path
+    keys = part if isinstance(part, dict) else range(min(3, len(part))) if isinstance(part, list) else ()
+    for key in keys:
+        yield from places(part[key], (*path, key))
+
+
+def test_a_mutated_record_of_schema_1_is_refused_in_words_or_sound() -> None:
+    chance = random.Random(1)
+    refused = taken = 0
+    for text in [*OF_1] * 5:
+        content = json.loads(text)
+        *way, last = chance.choice(list(places(content)))
+        part = content
+        for key in way:
+            part = part[key]
+        if isinstance(part, dict) and chance.random() < 0.3:
+            last = chance.choice(["ranks", "stage", "repeat", "pairing", "peak_flops", "colour"])
+        part[last] = chance.choice(ODD)
+        try:
+            record = decode(canonical({**content, "id": content_id(content)}))
+        except BadRecord:
+            refused += 1
+        else:
+            taken += 1
+            assert decode_stored(record.text) == record
+            assert record.case.id
+    assert min(refused, taken) > 50, "both ways were tried"

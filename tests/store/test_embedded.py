@@ -24,14 +24,14 @@ def packed_lines(lines: bytes) -> str:
 
 def test_what_was_packed_is_read_back_as_it_was(tmp_path: Path) -> None:
     records = list(many(30))
-    packed = embedded.pack([one.text for one in records])
+    packed = embedded.pack([record.text for record in records])
     assert packed.records == 30
     assert set(packed.text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
     assert list(transfer.read(page_of(tmp_path / "a.html", packed.text))) == records
 
 
 def test_packing_ends_where_there_is_no_more_room() -> None:
-    texts = [one.text for one in many(300)]
+    texts = [record.text for record in many(300)]
     packed = embedded.pack(texts, room=20_000)
     assert 0 < packed.records < 300
     assert len(packed.text) < 45_000  # the packer holds some back, of which nothing is known yet
@@ -40,7 +40,7 @@ def test_packing_ends_where_there_is_no_more_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "told"),
+    ("page", "reason"),
     [
         ("<!doctype html><p>just a page</p>", "holds no records"),
         (f"<!doctype html>{embedded.TAG}H4sI", "cut off"),
@@ -52,9 +52,9 @@ def test_packing_ends_where_there_is_no_more_room() -> None:
     ],
     ids=["no records", "cut off", "no base64", "no gzip", "half a gzip", "no record", "empty"],
 )
-def test_a_page_that_is_no_report_is_refused_in_one_line(tmp_path: Path, page: str, told: str) -> None:
+def test_a_page_that_is_no_report_is_refused_in_one_line(tmp_path: Path, page: str, reason: str) -> None:
     (tmp_path / "a.html").write_text(page, encoding="utf-8")
-    with pytest.raises(ImportFileError, match=told) as error:
+    with pytest.raises(ImportFileError, match=reason) as error:
         list(transfer.read(str(tmp_path / "a.html")))
     assert "\n" not in str(error.value)
 

@@ -12,24 +12,26 @@ M1_MAX = "M1 Max 10-core CPU 32-core GPU 32GB"
 
 
 def test_every_published_machine_has_its_sources_and_figures() -> None:
-    found = reference.machines()
-    assert sum(one.figures for one in found.values()) == len(reference.published()) == 113
-    assert (found["M1 Mac mini"].sources, found["M1 Mac mini"].figures) == (["m1-chips"], 7)
-    assert {source for one in found.values() for source in one.sources} == {
+    publications = reference.machines()
+    assert sum(publication.figures for publication in publications.values()) == len(reference.published()) == 113
+    assert (publications["M1 Mac mini"].sources, publications["M1 Mac mini"].figures) == (["m1-chips"], 7)
+    assert {source for publication in publications.values() for source in publication.sources} == {
         "m2-vs-intel", "apple-silicon-bert", "m1-vs-rtx", "m1-chips",
     }  # fmt: skip
 
 
 def test_marks_come_with_their_reason_and_the_cases_they_are_of() -> None:
-    found = reference.machines()
-    ((mark, reason), cases), *more = found[M1_MAX].marked.items()
+    publications = reference.machines()
+    ((mark, reason), cases), *more = publications[M1_MAX].marked.items()
     assert (mark, len(cases), more) == ("superseded", 12, [])
     assert reason.startswith("withdrawn by its author ten days later")
-    assert found["M1 Mac mini"].marked == {
+    assert publications["M1 Mac mini"].marked == {
         ("suspect", "the same author measured 44 s on an M1 for the same work elsewhere"):
             ["resnet50/infer/torch/cpu/fp32/b32/device"],
     }  # fmt: skip
-    marked = Counter(mark for one in found.values() for (mark, _), cases in one.marked.items() for _ in cases)
+    marked = Counter(
+        mark for publication in publications.values() for (mark, _), cases in publication.marked.items() for _ in cases
+    )
     assert marked == {"superseded": 12, "suspect": 4}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import sqlite3
 import subprocess
 import sys
@@ -63,12 +62,12 @@ def test_heads_are_the_newest_run_of_each_case_on_each_machine(store: Store) -> 
     other = a_record(run="old", day=1, machine="n")
     store.append([new, twin, old, other])
 
-    def found(query: Query) -> set[str]:
+    def ids(query: Query) -> set[str]:
         return {record.id for record in store.stream(query)}
 
-    assert found(Query()) == {new.id, twin.id, other.id}
-    assert found(Query({"machine": "m"})) == {new.id, twin.id}
-    assert found(Query(heads=False)) == {old.id, new.id, twin.id, other.id}
+    assert ids(Query()) == {new.id, twin.id, other.id}
+    assert ids(Query({"machine": "m"})) == {new.id, twin.id}
+    assert ids(Query(heads=False)) == {old.id, new.id, twin.id, other.id}
 
 
 def test_an_interrupted_record_is_kept_but_is_no_head_and_no_outcome(store: Store) -> None:
@@ -98,20 +97,17 @@ def test_reading_a_store_that_is_not_there_makes_no_file(store: Store) -> None:
     assert not store.path.exists()
 
 
-def _write_many(path: Path, machine: str) -> None:
+def write_many(path: str, machine: str) -> None:
     store = Store(path)
     for batch in range(1, 41):
         store.append([a_record(batch=batch, machine=machine)])
 
 
 def test_several_processes_write_at_once_and_nothing_is_lost(store: Store) -> None:
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_write_many, args=(store.path, f"m{n}")) for n in range(3)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    code = "import sys; from tests.store.test_sqlite import write_many; write_many(*sys.argv[1:])"
+    root = Path(__file__).parents[2]
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(store.path), f"m{n}"], cwd=root) for n in range(3)]
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
     assert len(list(store.stream(Query(heads=False)))) == 120
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +11,9 @@ import jsonschema
 import pytest
 
 from mldyno import api
-from mldyno.errors import ImportFileError
-from mldyno.records import content_id, seal
+from mldyno.cli import main
+from mldyno.errors import ImportFileError, StoreError
+from mldyno.records import Record, content_id, seal
 from mldyno.store import Query, Store, transfer
 from mldyno.store.codec import BadRecord, decode, json_schema
 from mldyno.store.reference import FILE, newest, published
@@ -37,10 +38,10 @@ def test_figures_as_csv_can_be_imported_as_figures(fake_run: FakeRun, store: Sto
     api.export(str(target), "csv", store=store)
     other = Store(tmp_path / "other.sqlite")
     new, _ = api.import_([str(target)], other)
-    found = list(other.stream(Query(heads=False)))
-    assert new == len(found) >= 1
-    assert {record.provenance for record in found} == {"imported"}
-    assert [r.values("step_time") for r in found if r.values("step_time")] == [[pytest.approx(1.28e-3, rel=0.01)]]
+    records = list(other.stream(Query(heads=False)))
+    assert new == len(records) >= 1
+    assert {record.provenance for record in records} == {"imported"}
+    assert [r.values("step_time") for r in records if r.values("step_time")] == [[pytest.approx(1.28e-3, rel=0.01)]]
 
 
 def test_one_bad_record_at_the_end_means_that_none_is_taken(fake_run: FakeRun, store: Store, tmp_path: Path) -> None:
@@ -113,11 +114,33 @@ def test_a_record_from_before_devices_had_facts_keeps_its_text_and_its_id(store:
 
 def test_facts_of_devices_travel_and_are_checked(store: Store, tmp_path: Path) -> None:
     old = decode(OLD.read_text())
-    told = replace(old.machine.devices[1], facts={"driver": "535.104.05", "power_limit": 70.0, "multiprocessors": 40})
-    record = seal(replace(old, machine=replace(old.machine, devices=(old.machine.devices[0], told))))
+    device = replace(old.machine.devices[1], facts={"driver": "535.104.05", "power_limit": 70.0, "multiprocessors": 40})
+    record = seal(replace(old, machine=replace(old.machine, devices=(old.machine.devices[0], device))))
     assert record.id != old.id
     assert decode(record.text) == record
     jsonschema.Draft202012Validator(json.loads(SHIPPED.read_text())).validate(json.loads(record.text))
-    wild = replace(told, facts={"clock": 1e300})
+    wild = replace(device, facts={"clock": 1e300})
     with pytest.raises(BadRecord, match="a device's fact clock is out of range"):
         decode(seal(replace(record, machine=replace(record.machine, devices=(wild,)))).text)
+
+
+def test_a_run_prints_each_record_as_the_text_that_it_stores(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "mlp", "--framework", "fake", "--repeats", "1", "--json", "--store", str(store.path)])
+    assert capsys.readouterr().out.splitlines() == list(store.texts(Query(heads=False)))
+
+
+def test_what_is_rescued_is_the_text_that_would_have_been_stored(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+
+    def full(records: Iterable[Record]) -> int:
+        texts.extend(record.text for record in records)
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(store, "append", full)
+    with pytest.raises(StoreError, match="bring it back with: mldyno import") as error:
+        api.run("mlp", framework="fake", mode="infer", repeats=1, store=store)
+    rescued = Path(str(error.value).rpartition(" ")[2])
+    assert rescued.read_text(encoding="utf-8").splitlines() == texts
+    assert [record.text for record in transfer.read(str(rescued))] == texts
+    rescued.unlink()

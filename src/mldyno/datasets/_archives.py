@@ -13,7 +13,7 @@ from typing import IO, BinaryIO
 
 from mldyno.datasets._folder import BadFile
 
-CHUNK = 1 << 20  # B held in memory at a time
+CHUNK_B = 1 << 20  # held in memory at a time
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
 
 def copy(source: io.BufferedIOBase | IO[bytes], target: BinaryIO, size: int, wrote: Callable[[int], None]) -> int:
     """Copy so many B, or as many as there are, and give how many were missing."""
-    while size and (chunk := source.read(min(CHUNK, size))):
+    while size and (chunk := source.read(min(CHUNK_B, size))):
         target.write(chunk)
         wrote(len(chunk))
         size -= len(chunk)
@@ -51,7 +51,7 @@ def untar(
             for member in tar:
                 if name := missing.pop(member.name, None):
                     _take(archive, tar, member, folder / name, sizes[name], wrote)
-        while stream.read(CHUNK):
+        while stream.read(CHUNK_B):
             pass  # only at its end does a gzip file show whether it is whole
     if missing:
         raise BadFile(archive, f"holds no {', '.join(missing)}")

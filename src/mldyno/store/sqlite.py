@@ -134,16 +134,17 @@ class Store:
         connection = self._open("rw")
         try:
             layout.bring_up_to_date(connection)
-        except sqlite3.OperationalError as error:
+            return connection
+        except BaseException as error:
             connection.close()
             if "readonly" not in str(error) and "unable to open" not in str(error):
                 raise
-            self._copy = sqlite3.connect("", isolation_level=None)  # a file without a name, gone when it is closed
-            with contextlib.closing(self._open("ro")) as old:
-                old.backup(self._copy)
-            layout.bring_up_to_date(self._copy)
-            return self._copy
-        return connection
+        copy = sqlite3.connect("", isolation_level=None)  # a file without a name, gone when it is closed
+        with contextlib.closing(self._open("ro")) as old:
+            old.backup(copy)
+        layout.bring_up_to_date(copy)
+        self._copy = copy
+        return copy
 
     def _check_is_file(self) -> None:
         if self.path.is_dir():
