@@ -1,6 +1,6 @@
 """BERT-base (cased) with a classifier of 2 labels, 108 million parameters.
 
-12 layers, 768 wide, 12 heads, feed-forward part 3072, vocabulary 28,996, 512 positions, dropout 0.1
+12 layers, hidden size 768, 12 heads, feed-forward part 3072, vocabulary 28,996, 512 positions, dropout 0.1
 in training. Train: Adam 1e-4, cross-entropy. As in the published apple-silicon-bert comparison.
 """
 

@@ -1,6 +1,6 @@
 """BERT-large (cased) with a classifier of 2 labels, 334 million parameters.
 
-24 layers, 1024 wide, 16 heads, feed-forward part 4096, vocabulary 28,996, 512 positions, dropout 0.1
+24 layers, hidden size 1024, 16 heads, feed-forward part 4096, vocabulary 28,996, 512 positions, dropout 0.1
 in training. Train: Adam 1e-4, cross-entropy. As in the published apple-silicon-bert comparison.
 """
 

@@ -1,4 +1,4 @@
-"""BERT of 2 layers, 128 wide, with a classifier: attention in small kernels.
+"""BERT of 2 layers, hidden size 128, with a classifier: attention in small kernels.
 
 2 heads, feed-forward part 512, vocabulary 30,522, 2 labels. Train: Adam 1e-4, cross-entropy.
 """

@@ -1,4 +1,4 @@
-"""Two convolutions and three linear layers on CIFAR-10's pictures of 32 x 32.
+"""Two convolutions and three linear layers on CIFAR-10's 32×32 images.
 
 Convolution 3-6 of 5x5, ReLU, max-pooling 2; convolution 6-16 of 5x5, ReLU, max-pooling 2; linear
 400-120-84-10 with ReLU between. Train: SGD 0.001 with momentum 0.9, cross-entropy. As example 2 of

@@ -1,4 +1,4 @@
-"""Transformer encoder of 6 layers, 512 wide, that classifies sequences of many lengths.
+"""Transformer encoder of 6 layers, hidden size 512, that classifies sequences of many lengths.
 
 As encoder, but sequences have 8 words to as many as there is room for; they are padded, and padding
 is masked in attention and in the mean. Padding counts as tokens, since it is worked through.

@@ -1,4 +1,4 @@
-"""Perceptron 1024-512-512-512-2 with ReLU: small kernels, where overheads show.
+"""MLP 1024-512-512-512-2 with ReLU: small kernels, where overheads show.
 
 Train: SGD, cross-entropy. As in the published m1-chips comparison.
 """
