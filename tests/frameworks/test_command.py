@@ -80,16 +80,16 @@ def test_a_command_that_hangs_ends_with_its_time(store: Store) -> None:
 def test_two_commands_can_be_compared_by_their_words(store: Store) -> None:
     timed(store, "sleep 0", *[0.020, 0.021, 0.019, 0.020, 0.020])
     timed(store, "sleep 0.0", *[0.200, 0.201, 0.199, 0.200, 0.200])
-    (found,) = api.compare("sleep 0.0", "sleep 0", store=store)
-    assert found.ratio == pytest.approx(10, rel=0.02)
-    assert "faster" in found.verdict
+    (comparison,) = api.compare("sleep 0.0", "sleep 0", store=store)
+    assert comparison.ratio == pytest.approx(10, rel=0.02)
+    assert "faster" in comparison.verdict
 
 
 def test_what_helps_two_commands_that_can_not_be_told_apart_is_more_runs(store: Store) -> None:
     timed(store, "sh -c 'sleep 0'", 0.050, 0.054)
     timed(store, "sh -c 'sleep  0'", 0.051, 0.053)
-    (found,) = api.compare("sh -c 'sleep 0'", "sh -c 'sleep  0'", store=store)
-    assert (found.verdict, found.advice) == ("inconclusive", "more --steps of each would tell")
+    (comparison,) = api.compare("sh -c 'sleep 0'", "sh -c 'sleep  0'", store=store)
+    assert (comparison.verdict, comparison.advice) == ("inconclusive", "more --steps of each would tell")
 
 
 def test_a_process_that_waits_for_its_command_is_not_called_contended(store: Store) -> None:

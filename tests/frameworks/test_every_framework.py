@@ -63,6 +63,26 @@ def test_a_known_long_step_is_timed_right(name: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_every_optional_member_can_be_asked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "call", fake_call)
+    framework, case = started(name), Case("mlp", framework=name, mode="infer", batch=2)
+    assert framework.layouts
+    assert "fp32" in framework.precisions
+    assert isinstance(framework.threads(), int | None)
+    assert isinstance(framework.forecast_memory(case, None), int | None)
+    assert "cpu" not in framework.support()
+    program = framework.open(case, STEPS.get(name, sleeper))
+    program.run(1)
+    assert program.first_losses() is program.losses() is None
+    assert (program.actual_device(), program.precision_flaw() or "") == ("cpu", "")
+    assert (program.device_peak(), program.device_time(1)) == (None, None)
+    assert program.phases == {}
+    assert isinstance(program.steady_counters(), tuple)
+    assert isinstance(program.counts(), dict)
+    assert isinstance(program.facts, dict)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_it_names_its_versions_and_finds_the_cpu(name: str) -> None:
     framework = started(name)
     assert framework.name == name

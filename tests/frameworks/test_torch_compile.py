@@ -36,9 +36,9 @@ def measured(case: CaseSession) -> dict[str, Any]:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_a_compiled_model_agrees_and_its_compilation_stands_apart() -> None:
-    found = measured(open_case(asdict(COMPILED)))
-    facts = found["facts"]
-    assert found["checks"]["agrees"] is True
+    answer = measured(open_case(asdict(COMPILED)))
+    facts = answer["facts"]
+    assert answer["checks"]["agrees"] is True
     assert (facts["graphs"], facts["graph_breaks"], facts["recompiles"]) == (1, 0, 0)
     assert facts["compile_cached"] is False
     assert facts["compile_time"] > 0.1

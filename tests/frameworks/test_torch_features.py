@@ -105,16 +105,16 @@ def test_a_compiler_that_compiles_nothing_is_seen(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_build_says_what_it_is_for() -> None:
-    found = support(torch)
-    assert set(found) == {"cuda", "rocm", "xpu", "mps", "reason"}
-    assert found["cuda"] == torch.version.cuda
-    assert found["mps"] is torch.backends.mps.is_built()
+    backends = support(torch)
+    assert set(backends) == {"cuda", "rocm", "xpu", "mps", "reason"}
+    assert backends["cuda"] == torch.version.cuda
+    assert backends["mps"] is torch.backends.mps.is_built()
 
 
 def test_why_cuda_can_not_be_used_is_told_in_pytorchs_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
-        raise RuntimeError("The NVIDIA driver on your system is too old (found version 11040).\nPlease update")
+        raise RuntimeError("The NVIDIA driver on your system is too old (backends version 11040).\nPlease update")
 
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     monkeypatch.setattr(torch.cuda, "init", refuse)
-    assert support(torch)["reason"] == "The NVIDIA driver on your system is too old (found version 11040)."
+    assert support(torch)["reason"] == "The NVIDIA driver on your system is too old (backends version 11040)."

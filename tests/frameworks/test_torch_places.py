@@ -56,8 +56,8 @@ def test_inputs_targets_and_what_the_optimiser_keeps_count() -> None:
     assert actual_device(network, None, (BATCH[0].to("meta"), BATCH[1]), None) == "cpu, the inputs on meta"
     assert actual_device(network, None, (BATCH[0], BATCH[1].to("meta")), None) == "cpu, the targets on meta"
     optimiser = adam(network)
-    kept = optimiser.state[network.last.bias]
-    kept["exp_avg_sq"] = kept["exp_avg_sq"].to("meta")
+    state = optimiser.state[network.last.bias]
+    state["exp_avg_sq"] = state["exp_avg_sq"].to("meta")
     assert actual_device(network, optimiser, BATCH, None) == "cpu, the optimiser's exp_avg_sq on meta"
 
 
@@ -99,10 +99,10 @@ def test_gradients_are_seen_where_the_optimiser_finds_them() -> None:
     weight = torch.nn.Parameter(torch.ones(2))
     weight.grad = torch.ones(2)
     optimiser = torch.optim.SGD([weight], lr=0.1)
-    with watch_compute(torch) as found:
+    with watch_compute(torch) as devices:
         optimiser.step()
-    assert found == {"cpu"}
-    with watch_compute(torch) as found:
+    assert devices == {"cpu"}
+    with watch_compute(torch) as devices:
         optimiser.zero_grad()
         optimiser.step()
-    assert found == set()
+    assert devices == set()

@@ -39,14 +39,14 @@ def test_every_precision_has_a_tolerance() -> None:
 @pytest.mark.parametrize("mode", ["train", "infer"])
 @pytest.mark.parametrize("precision", ON_CPU)
 def test_a_precision_takes_effect_and_agrees_with_fp32(precision: str, mode: str) -> None:
-    found = measured(opened("mlp", precision, mode, batch=16))
-    assert found["facts"]["products_in"] == TYPES[precision]
-    assert found["checks"]["learned"] is (True if mode == "train" else None)
+    answer = measured(opened("mlp", precision, mode, batch=16))
+    assert answer["facts"]["products_in"] == TYPES[precision]
+    assert answer["checks"]["learned"] is (True if mode == "train" else None)
     if precision == "fp32":
-        assert found["checks"]["error"] is None
+        assert answer["checks"]["error"] is None
     else:
-        assert found["checks"]["agrees"] is True
-        assert 0 < found["checks"]["error"] <= TOLERANCE[precision]
+        assert answer["checks"]["agrees"] is True
+        assert 0 < answer["checks"]["error"] <= TOLERANCE[precision]
 
 
 HALVES = [(workload, precision) for workload in ("mnist-cnn", "attention", "bert-tiny")
@@ -116,8 +116,8 @@ def test_tf32_is_on_within_steps_only() -> None:
     policy = PrecisionPolicy(torch, Case("mlp", precision="tf32"), torch.device("cuda:0"))
     settings = (torch.backends.cuda.matmul, torch.backends.cudnn)
     with policy.steps():
-        assert [one.allow_tf32 for one in settings] == [True, True]
-    assert [one.allow_tf32 for one in settings] == [False, False]
+        assert [setting.allow_tf32 for setting in settings] == [True, True]
+    assert [setting.allow_tf32 for setting in settings] == [False, False]
 
 
 def test_tf32_is_unsupported_off_cuda() -> None:

@@ -53,17 +53,17 @@ def test_batches_from_disk_are_decoded_normalised_and_shuffled() -> None:
 
 def test_an_epoch_takes_every_item_once_and_ends_with_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = program(Case("mnist-cnn", mode="train", batch=16, placement="loader"), data=DATA)
-    seen: list[int] = []
+    sizes: list[int] = []
     train = opened._train
 
-    def seen_to_train(inputs: Any, targets: Any, update: bool) -> Any:
-        seen.append(len(inputs))
+    def noted_train(inputs: Any, targets: Any, update: bool) -> Any:
+        sizes.append(len(inputs))
         return train(inputs, targets, update)
 
-    monkeypatch.setattr(opened, "_train", seen_to_train)
+    monkeypatch.setattr(opened, "_train", noted_train)
     assert opened.phases == {"data": 20 * 16, "epoch": 170}
     opened.run_phase("epoch")
-    assert seen == [16] * 8 + [2]
+    assert sizes == [16] * 8 + [2]
     assert 0 <= opened.facts["accuracy"] <= 1
     assert opened.network.training
 
@@ -87,7 +87,7 @@ def test_a_batch_larger_than_the_data_set_is_unsupported() -> None:
         program(Case("mnist-cnn", mode="train", batch=131, placement="loader"), data=DATA)
 
 
-def in_two_pieces(module: Any, case: Case) -> Recipe:
+def in_two_phases(module: Any, case: Case) -> Recipe:
     """A model whose step doubles, then adds one."""
     return Recipe(
         network=torch.nn.Linear(2, 2),
@@ -103,7 +103,7 @@ def in_two_pieces(module: Any, case: Case) -> Recipe:
 
 @pytest.mark.parametrize("placement", ["device", "roundtrip"])
 def test_a_step_in_phases_hands_on_what_each_gave(placement: Any) -> None:
-    opened = program(Case("mlp", mode="infer", batch=1, placement=placement), in_two_pieces)
+    opened = program(Case("mlp", mode="infer", batch=1, placement=placement), in_two_phases)
     assert opened.phases == {"double": 3, "add": 4}
     for name in opened.phases:
         opened.run_phase(name)
@@ -112,27 +112,27 @@ def test_a_step_in_phases_hands_on_what_each_gave(placement: Any) -> None:
     assert opened.output.shape == (1, 2)
 
 
-def test_forward_and_backward_alone_change_no_weight_but_a_lesson_does() -> None:
+def test_forward_and_backward_alone_change_no_weight_but_a_check_step_does() -> None:
     opened = program(Case("attention", mode="train", batch=2, seq=8))
-    before = [one.clone() for one in opened.network.parameters()]
+    before = [parameter.clone() for parameter in opened.network.parameters()]
     opened.run(2)
     assert all(torch.equal(a, b) for a, b in zip(before, opened.network.parameters(), strict=True))
     opened.check_step()
     assert not all(torch.equal(a, b) for a, b in zip(before, opened.network.parameters(), strict=True))
 
 
-def test_kernels_and_host_reads_are_counted() -> None:
+def test_kernels_and_device_to_host_syncs_are_counted() -> None:
     x = torch.rand(4, 4)
 
     def work() -> None:
         y = (x @ x).t().relu()  # two kernels; the view is none
         float(y.sum())  # a third, and a read
 
-    found = count_operations(torch, CPU, work)
-    assert (found.kernels, found.host_syncs) == (3, 1)
+    counts = count_operations(torch, CPU, work)
+    assert (counts.kernels, counts.host_syncs) == (3, 1)
 
 
-def test_what_an_optimiser_reads_of_its_own_counters_is_no_host_read() -> None:
+def test_what_an_optimiser_reads_of_its_own_counters_is_no_device_to_host_sync() -> None:
     opened = program(Case("bert-tiny", mode="train", batch=2, seq=8))
     counts = opened.counts()
     assert counts["host_syncs_per_step"] == 0
@@ -145,16 +145,16 @@ def test_kernels_of_a_step_do_not_count_how_its_batch_was_made() -> None:
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("infer", 4.0 + 4 * 16 + 2 * 8), ("train", 3 * 4.0 + 4 * 16)])
-def test_memory_is_foreseen_without_taking_it(mode: Any, expected: float) -> None:
+def test_memory_is_forecast_without_taking_it(mode: Any, expected: float) -> None:
     """Weights of 4 MiB, four batches of 16 MiB; training holds gradients and momentum besides, and activations."""
     framework = plugins.framework("torch")
     framework.start()
     case = Case("mlp", mode=mode, batch=4096)
-    foreseen = (framework.forecast_memory(case, plugins.workload("mlp").build["torch"]) or 0) / 2**20
-    assert expected <= foreseen <= expected + 5 * 8  # activations of 8 MiB a layer
+    forecast = (framework.forecast_memory(case, plugins.workload("mlp").build["torch"]) or 0) / 2**20
+    assert expected <= forecast <= expected + 5 * 8  # activations of 8 MiB a layer
 
 
-def test_a_whole_run_learns_from_its_data_set_and_fetches_it_only_once(
+def test_an_end_to_end_run_learns_from_its_data_set_and_fetches_it_only_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []

@@ -81,8 +81,8 @@ def test_a_trend_is_found_with_its_size_and_noise_is_not_one() -> None:
 @pytest.mark.parametrize(("phi", "worth"), [(0.0, 192.0), (0.5, 64.0), (0.8, 21.3)])
 def test_a_correlated_series_is_worth_fewer_independent_values(phi: float, worth: float) -> None:
     chance = random.Random(9)
-    found = [autocorrelation(synthetic.steps(chance, 192, phi, 0.1)).independent for _ in range(100)]
-    assert median(found) == pytest.approx(worth, rel=0.15)
+    independent = [autocorrelation(synthetic.steps(chance, 192, phi, 0.1)).independent for _ in range(100)]
+    assert median(independent) == pytest.approx(worth, rel=0.15)
 
 
 def test_short_and_constant_series_resemble_nothing() -> None:

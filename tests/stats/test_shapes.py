@@ -27,18 +27,18 @@ def share_with_modes(make: Callable[[random.Random], float], count: int = 300) -
 
 def test_a_drift_of_five_percent_is_found_with_its_size_and_called_gradual() -> None:
     chance = random.Random(1)
-    found = [drift(synthetic.drifting(synthetic.steps(chance, 500, 0.0, 0.02), 0.05)) for _ in range(50)]
-    sizes = [one.change for one in found if one is not None]
+    drifts = [drift(synthetic.drifting(synthetic.steps(chance, 500, 0.0, 0.02), 0.05)) for _ in range(50)]
+    sizes = [each.change for each in drifts if each is not None]
     assert len(sizes) == 50
     assert sum(sizes) / 50 == pytest.approx(0.048, abs=0.004)
-    assert sum(one is not None and one.change_point is None for one in found) >= 48
+    assert sum(each is not None and each.change_point is None for each in drifts) >= 48
 
 
 def test_a_series_that_gets_faster_drifts_downwards() -> None:
-    found = drift(synthetic.drifting(synthetic.steps(random.Random(2), 500, 0.0, 0.02), -0.1))
-    assert found is not None
-    assert found.change < 0
-    assert found.z < 0
+    shift = drift(synthetic.drifting(synthetic.steps(random.Random(2), 500, 0.0, 0.02), -0.1))
+    assert shift is not None
+    assert shift.change < 0
+    assert shift.z < 0
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.8, 0.95])
@@ -52,10 +52,10 @@ def test_changing_between_two_speeds_is_not_taken_for_drift() -> None:
 
 @pytest.mark.parametrize("place", [0.2, 0.5, 0.8])
 def test_a_jump_is_told_from_a_gradual_change_and_placed(place: float) -> None:
-    found = drift(synthetic.jumping(synthetic.steps(random.Random(3), 400, 0.0, 0.02), 0.1, place))
-    assert found is not None
-    assert found.change_point == pytest.approx(place, abs=0.051)
-    assert found.change == pytest.approx(0.1, abs=0.01)
+    shift = drift(synthetic.jumping(synthetic.steps(random.Random(3), 400, 0.0, 0.02), 0.1, place))
+    assert shift is not None
+    assert shift.change_point == pytest.approx(place, abs=0.051)
+    assert shift.change == pytest.approx(0.1, abs=0.01)
 
 
 def test_a_change_under_one_percent_is_nobodys_drift() -> None:
@@ -78,15 +78,15 @@ def test_line_and_jump_leave_nothing_of_what_they_describe() -> None:
 @pytest.mark.parametrize("slow", [0.2, 0.5, 0.8])
 @pytest.mark.parametrize("spread", [0.03, 0.05])
 def test_two_modes_a_factor_of_one_and_a_half_apart_are_found_with_their_levels(slow: float, spread: float) -> None:
-    chance, found = random.Random(4), []
+    chance, pairs = random.Random(4), []
     for _ in range(SERIES):
-        one = modes([(1.5 if chance.random() < slow else 1.0) * chance.gauss(1, spread) for _ in range(300)])
-        if one is not None:
-            found.append(one)
-    assert len(found) >= 0.95 * SERIES
-    assert sum(one.fast for one in found) / len(found) == pytest.approx(1.0, rel=0.01)
-    assert sum(one.slow for one in found) / len(found) == pytest.approx(1.5, rel=0.01)
-    assert sum(one.slow_share for one in found) / len(found) == pytest.approx(slow, abs=0.01)
+        speeds = modes([(1.5 if chance.random() < slow else 1.0) * chance.gauss(1, spread) for _ in range(300)])
+        if speeds is not None:
+            pairs.append(speeds)
+    assert len(pairs) >= 0.95 * SERIES
+    assert sum(speeds.fast for speeds in pairs) / len(pairs) == pytest.approx(1.0, rel=0.01)
+    assert sum(speeds.slow for speeds in pairs) / len(pairs) == pytest.approx(1.5, rel=0.01)
+    assert sum(speeds.slow_share for speeds in pairs) / len(pairs) == pytest.approx(slow, abs=0.01)
 
 
 def test_wild_values_do_not_hide_two_modes() -> None:

@@ -28,9 +28,9 @@ class InPhases:
 
 def test_each_phase_has_its_own_time() -> None:
     program = InPhases(prefill=0.2, decode=0.5)
-    found = time_phases(program, program.times, 7.0, program.clock, lambda values, now: None)
-    assert found["prefill"] == pytest.approx([0.2] * 10)
-    assert found["decode"] == pytest.approx([0.5] * 10)
+    times = time_phases(program, program.times, 7.0, program.clock, lambda values, now: None)
+    assert times["prefill"] == pytest.approx([0.2] * 10)
+    assert times["decode"] == pytest.approx([0.5] * 10)
     assert program.order[:4] == ["prefill", "decode", "prefill", "decode"]
 
 

@@ -24,28 +24,28 @@ def silent(values: list[float], now: int) -> None:
 
 
 def test_each_round_has_one_block_of_every_program() -> None:
-    found = rounds([program(1e-3), program(2e-3), program(1e-3)], 0.0, 50, random.Random(1), silent)
-    assert [len(values) for values in found] == [50, 50, 50]
-    assert found[1] == pytest.approx([2e-3] * 50, rel=1e-3)
+    times = rounds([program(1e-3), program(2e-3), program(1e-3)], 0.0, 50, random.Random(1), silent)
+    assert [len(values) for values in times] == [50, 50, 50]
+    assert times[1] == pytest.approx([2e-3] * 50, rel=1e-3)
 
 
 def test_the_order_within_a_round_is_random() -> None:
-    seen: list[int] = []
+    order: list[int] = []
 
     class Named(Blocks):
         def time(self, steps: int) -> int:
-            seen.append(id(self))
+            order.append(id(self))
             return super().time(steps)
 
     arms = [Named(program(1e-3).program, CLOCK) for _ in range(2)]
     rounds(arms, 0.0, 100, random.Random(1), silent)
-    firsts = sum(one == id(arms[0]) for one in seen[::2])
+    firsts = sum(arm == id(arms[0]) for arm in order[::2])
     assert 30 < firsts < 70
 
 
 def test_rounds_go_on_for_the_time_that_is_given() -> None:
-    found = rounds([program(1e-3), program(1e-3)], 0.4, 2, random.Random(1), silent)
-    assert len(found[0]) == pytest.approx(50, abs=1)
+    times = rounds([program(1e-3), program(1e-3)], 0.4, 2, random.Random(1), silent)
+    assert len(times[0]) == pytest.approx(50, abs=1)
 
 
 def test_a_stretch_ends_with_its_time_or_its_steps() -> None:

@@ -8,9 +8,9 @@ from mldyno.timing.spin import shares
 
 
 def test_each_thread_gets_a_share_of_a_core_and_no_more() -> None:
-    found = shares(2, 0.3)
-    assert len(found) == 2
-    assert all(0 < share <= 1 for share in found)
+    gained = shares(2, 0.3)
+    assert len(gained) == 2
+    assert all(0 < share <= 1 for share in gained)
 
 
 def test_more_threads_than_cores_share_what_there_is() -> None:

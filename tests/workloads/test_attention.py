@@ -41,8 +41,8 @@ def test_a_training_step_of_attention_has_no_update() -> None:
 
 def reference(network: Any, ids: Any, words: Any) -> Any:
     """The encoder's logits by torch's own layers, under the same weights."""
-    one = torch.nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.1, batch_first=True)
-    layers = torch.nn.TransformerEncoder(one, 6, enable_nested_tensor=False)
+    layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.1, batch_first=True)
+    layers = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
     layers.load_state_dict(network.layers.state_dict(prefix="layers."))
     places = torch.arange(ids.shape[1])[:, None]
     angles = places / 10_000 ** (torch.arange(0, 512, 2) / 512)

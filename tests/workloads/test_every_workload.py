@@ -73,7 +73,7 @@ def test_it_has_the_parameters_that_it_states(name: str) -> None:
 def test_its_network_shows_on_which_device_it_lies(name: str) -> None:
     with torch.device("meta"):
         _, recipe = built(name, small(name, plugins.workload(name).modes[0]))
-    assert {one.device.type for one in (*recipe.network.parameters(), *recipe.network.buffers())} == {"meta"}
+    assert {tensor.device.type for tensor in (*recipe.network.parameters(), *recipe.network.buffers())} == {"meta"}
 
 
 @pytest.mark.parametrize("larger", [0, 3])
@@ -104,14 +104,14 @@ def test_it_learns_a_batch(name: str) -> None:
 
     losses = []
     for _ in range(CHECK_STEPS.get(name, 6)):
-        found = loss()
-        losses.append(float(found.detach()))
-        found.backward()
+        value = loss()
+        losses.append(float(value.detach()))
+        value.backward()
         optimiser.step()
         optimiser.zero_grad()
     with torch.no_grad():
         losses.append(float(loss()))
-    assert all(0 <= one < float("inf") for one in losses)
+    assert all(0 <= value < float("inf") for value in losses)
     assert losses[-1] < losses[0]
 
 

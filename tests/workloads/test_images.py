@@ -40,5 +40,5 @@ def test_compute_loop_has_five_convolutions_without_bias_each_with_norm_and_pool
     kinds = [type(module).__name__ for module in network.modules() if not list(module.children())]
     assert kinds == 5 * ["Conv2d", "BatchNorm2d", "ReLU", "MaxPool2d"] + ["AdaptiveAvgPool2d", "Flatten", "Linear"]
     convolutions = [module for module in network.modules() if isinstance(module, torch.nn.Conv2d)]
-    assert [one.out_channels for one in convolutions] == [64, 128, 256, 256, 512]
-    assert all(one.bias is None and one.padding == (1, 1) for one in convolutions)
+    assert [convolution.out_channels for convolution in convolutions] == [64, 128, 256, 256, 512]
+    assert all(convolution.bias is None and convolution.padding == (1, 1) for convolution in convolutions)

@@ -23,27 +23,27 @@ def block(name: str, inputs: int, width: int, strided: bool, bottleneck: bool) -
         convolutions = {1: (width, inputs, 1, 1), 2: (width, width, 3, 3), 3: (4 * width, width, 1, 1)}
     else:
         convolutions = {1: (width, inputs, 3, 3), 2: (width, width, 3, 3)}
-    found: Shapes = {}
+    shapes: Shapes = {}
     for number, shape in convolutions.items():
-        found[f"{name}.conv{number}.weight"] = shape
-        found |= norm(f"{name}.bn{number}", shape[0])
+        shapes[f"{name}.conv{number}.weight"] = shape
+        shapes |= norm(f"{name}.bn{number}", shape[0])
     outputs = 4 * width if bottleneck else width
     if strided or inputs != outputs:
-        found[f"{name}.downsample.0.weight"] = (outputs, inputs, 1, 1)
-        found |= norm(f"{name}.downsample.1", outputs)
-    return found
+        shapes[f"{name}.downsample.0.weight"] = (outputs, inputs, 1, 1)
+        shapes |= norm(f"{name}.downsample.1", outputs)
+    return shapes
 
 
 def torchvision(counts: tuple[int, ...], bottleneck: bool) -> Shapes:
     """Keys and shapes of the state dict of torchvision's ResNet with so many blocks in its layers."""
-    found: Shapes = {"conv1.weight": (64, 3, 7, 7), **norm("bn1", 64)}
+    shapes: Shapes = {"conv1.weight": (64, 3, 7, 7), **norm("bn1", 64)}
     inputs = 64
     for layer, count in enumerate(counts, start=1):
         width = 32 * 2**layer
         for place in range(count):
-            found |= block(f"layer{layer}.{place}", inputs, width, layer > 1 and place == 0, bottleneck)
+            shapes |= block(f"layer{layer}.{place}", inputs, width, layer > 1 and place == 0, bottleneck)
             inputs = 4 * width if bottleneck else width
-    return {**found, "fc.weight": (1000, inputs), "fc.bias": (1000,)}
+    return {**shapes, "fc.weight": (1000, inputs), "fc.bias": (1000,)}
 
 
 @pytest.mark.parametrize(

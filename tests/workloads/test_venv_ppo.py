@@ -66,7 +66,7 @@ def cross_entropy(discriminator: Any, generator: Any) -> float:
     noises = [torch.randn(len(held.action), numbers, generator=chance) for numbers in (4, 6)]
     with torch.no_grad():
         (drawn,) = learner.imagine(torch, generator.imitator, generator.transition, held.observation, [noises])
-        entropies = [learner.told(torch, discriminator, rows, rows is held) for rows in (held, drawn)]
+        entropies = [learner.discriminator_loss(torch, discriminator, rows, rows is held) for rows in (held, drawn)]
         return float(torch.cat(entropies).mean())
 
 
@@ -186,9 +186,9 @@ def test_an_update_that_has_moved_too_far_changes_nothing_yet_does_the_work() ->
         learner.Learner._update(loss, optimiser, torch.tensor(moved))
         return float(weights.detach())
 
-    assert updated(2 * learner.FAR) == 0.0
+    assert updated(2 * learner.MAX_KL) == 0.0
     assert optimiser.state[weights]["step"] == 1
-    assert updated(learner.FAR / 2) > 0.0
+    assert updated(learner.MAX_KL / 2) > 0.0
 
 
 def test_advantages_are_those_of_the_definition() -> None:
@@ -198,9 +198,9 @@ def test_advantages_are_those_of_the_definition() -> None:
     drawn = Transitions(torch.randn(*shape, 6), torch.randn(*shape, 4), torch.randn(*shape, 6))
     costs = learner.cost(drawn)
     gains, returns = taught._advantages(drawn, costs)
-    fading = learner.PATIENCE * learner.TRACE
+    fading = learner.GAMMA * learner.LAMBDA
     weights = [fading ** max(at - 60, 0) * (at >= 60) for at in range(learner.HORIZON)]
-    expected = -(1 - learner.PATIENCE) * sum(weight * costs[at] for at, weight in enumerate(weights))
+    expected = -(1 - learner.GAMMA) * sum(weight * costs[at] for at, weight in enumerate(weights))
     assert torch.allclose(returns.view(shape)[60], expected, rtol=1e-4)
     assert float(gains.mean()) == pytest.approx(0, abs=1e-4)
     assert float(gains.std()) == pytest.approx(1, abs=1e-3)
@@ -225,7 +225,7 @@ def test_transitions_follow_the_system_that_made_them_but_for_its_noise() -> Non
         later, faster = make_trajectories.moved(places, speeds, held.action[row].tolist())
         apart = held.following[row] - torch.tensor([*later, *faster])
         assert float(apart.abs().max()) < make_trajectories.SHAKE + 0.001
-    assert float(training.observation.abs().max()) < learner.LIMIT
+    assert float(training.observation.abs().max()) < learner.OBSERVATION_LIMIT
     assert float(training.action.abs().max()) <= 1
 
 

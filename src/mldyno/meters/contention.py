@@ -103,14 +103,14 @@ class Contention:
 
     def stop(self) -> list[Series]:
         """What each counter gained in each window, in s; switches and page faults as numbers; the load at the start."""
-        found = [
+        series = [
             Series(name, UNITS.get(name, "s"), tuple(values), stage="window")  # type: ignore[arg-type]
             for name, values in self._gained.items()
             if values
         ]
         if self._load is not None:
-            found.append(Series("load", "1", (self._load,), stage="process"))
-        return found
+            series.append(Series("load", "1", (self._load,), stage="process"))
+        return series
 
 
 METER = Contention

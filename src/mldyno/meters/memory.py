@@ -67,8 +67,8 @@ class Memory:
     def stop(self) -> list[Series]:
         """The highest resident size so far, and the size after each window, in B."""
         peak = max(peak_resident() or 0, peak_of_children() or 0)
-        found = [] if not peak else [Series("peak_memory", "B", (float(peak),), stage="process")]
-        return found + ([Series("resident_memory", "B", tuple(self._sizes), stage="window")] if self._sizes else [])
+        series = [] if not peak else [Series("peak_memory", "B", (float(peak),), stage="process")]
+        return series + ([Series("resident_memory", "B", tuple(self._sizes), stage="window")] if self._sizes else [])
 
 
 METER = Memory

@@ -15,18 +15,18 @@ from glob import glob
 from mldyno import system_queries
 from mldyno.records import Case, Device, Series
 
-CORES = "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_count"
+CORE_COUNTERS = "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_count"
 # Bits of the driver's mask that mean too hot or too much power; the others mean idle or a user's own limit.
-HOT = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
+HELD_BACK = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 
 
 def core_throttles() -> float | None:
     """How often cores have been slowed down for heat since the system started; None where not counted."""
-    found = None
-    for path in glob(CORES):
+    throttles = None
+    for path in glob(CORE_COUNTERS):
         with suppress(OSError, ValueError), open(path, encoding="ascii") as counter:
-            found = (found or 0.0) + float(counter.read())
-    return found
+            throttles = (throttles or 0.0) + float(counter.read())
+    return throttles
 
 
 def speed_limit() -> float | None:
@@ -42,12 +42,12 @@ def gpu_held_back() -> float | None:
     """1 where NVIDIA's driver holds a GPU's clock down for heat or power now, else 0; None without such a GPU."""
     if not os.environ.get("CUDA_VISIBLE_DEVICES", "0"):
         return None
-    said = system_queries.ask(
+    masks = system_queries.ask(
         "nvidia-smi", "--query-gpu=clocks_throttle_reasons.active", "--format=csv,noheader"
     ).split()
     with suppress(ValueError):
-        masks = [int(word, 16) for word in said]
-        return float(any(mask & HOT for mask in masks)) if masks else None
+        reasons = [int(mask, 16) for mask in masks]
+        return float(any(reason & HELD_BACK for reason in reasons)) if reasons else None
     return None
 
 
@@ -80,17 +80,17 @@ class Throttling:
         """Nothing."""
 
     def stop(self) -> list[Series]:
-        """What the counters gained, and what holds at the end; what the system does not say is left out."""
-        found = []
+        """What the counters gained, and what holds at the end; what the system does not say is omitted."""
+        series = []
         for name, after in (("throttle_events", core_throttles()), ("swapped_memory", swapped())):
             before = self._before[name]
             if before is not None and after is not None:
                 unit = "B" if name == "swapped_memory" else "1"
-                found.append(Series(name, unit, (max(0.0, after - before),), stage="process"))  # type: ignore[arg-type]
+                series.append(Series(name, unit, (max(0.0, after - before),), stage="process"))  # type: ignore[arg-type]
         for name, now in (("speed_limit", speed_limit()), ("gpu_held_back", gpu_held_back())):
             if now is not None:
-                found.append(Series(name, "1", (now,), stage="process"))
-        return found
+                series.append(Series(name, "1", (now,), stage="process"))
+        return series
 
 
 METER = Throttling

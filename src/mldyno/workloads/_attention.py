@@ -1,6 +1,6 @@
 """Self-attention of any width, and the workloads that consist of it alone.
 
-As Vaswani et al. 2017: one product makes queries, keys and values, another joins the heads. The
+As Vaswani et al. 2017: one matmul makes queries, keys and values, another joins the heads. The
 state-dict keys are those of nn.MultiheadAttention, so that its weights load.
 Train: forward and backward only; the squared error of a token against a random target, mean over the
 tokens. Where it must show that it learns: SGD 0.001, which finds the targets' mean.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mldyno.records import Case
 
 WIDTH, BATCH, SEQ = 512, 32, 512
-MEAN, RATE = 1.0, 1e-3  # MEAN: of the targets, which are random but for it
+TARGET_MEAN, LEARNING_RATE = 1.0, 1e-3  # targets are random but for their mean
 
 
 def self_attention(torch: ModuleType) -> Any:
@@ -42,14 +42,14 @@ def self_attention(torch: ModuleType) -> Any:
             parts = nn.functional.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=2)
             query, key, value = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in parts)
             dropped = self.dropout.p if self.dropout.training else 0.0
-            found = nn.functional.scaled_dot_product_attention(query, key, value, mask, dropped)
-            return self.out_proj(found.transpose(1, 2).flatten(2))
+            attended = nn.functional.scaled_dot_product_attention(query, key, value, mask, dropped)
+            return self.out_proj(attended.transpose(1, 2).flatten(2))
 
     return SelfAttention
 
 
 def forward_flops(width: int, batch: int, seq: int) -> tuple[int, int]:
-    """Operations of a pass: of the product that makes queries, keys and values, and of all the others."""
+    """Operations of a forward pass: of the matmul that makes queries, keys and values, and of all the others."""
     return 6 * batch * seq * width**2, 2 * batch * seq * (width**2 + 2 * seq * width)
 
 
@@ -60,9 +60,9 @@ def workload(name: str, heads: int, *, version: int) -> Workload:
         size = (case.batch or BATCH, case.seq or SEQ, WIDTH)
         return Recipe(
             network=self_attention(torch)(WIDTH, heads),
-            draw=lambda: (torch.randn(size), torch.randn(size) + MEAN),
+            draw=lambda: (torch.randn(size), torch.randn(size) + TARGET_MEAN),
             loss=lambda output, target: (output - target).square().sum(2).mean(),
-            optimiser=lambda parameters: torch.optim.SGD(parameters, lr=RATE),
+            optimiser=lambda parameters: torch.optim.SGD(parameters, lr=LEARNING_RATE),
             updates=False,
         )
 

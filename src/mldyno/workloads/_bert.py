@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from mldyno.records import Case
 
 POSITIONS, TOKEN_TYPES, LABELS = 512, 2, 2
-DROPOUT, EPSILON, SPREAD = 0.1, 1e-12, 0.02  # SPREAD: standard deviation of fresh weights
-RATE = 1e-4
+DROPOUT, EPSILON, INITIAL_STD = 0.1, 1e-12, 0.02  # INITIAL_STD: standard deviation of fresh weights
+LEARNING_RATE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def workload(name: str, shape: Shape, *, version: int, batch: int, seq: int, par
 
 
 def flops(shape: Shape, mode: str | None, batch: int, seq: int) -> float:
-    """Two per weight and token, and two products of attention; backward twice that."""
+    """Two per weight and token, and two matmuls of attention; backward twice that."""
     weights = 4 * shape.width**2 + 2 * shape.width * shape.inner
     layer = 2 * batch * seq * (weights + 2 * seq * shape.width)
     head = 2 * batch * (shape.width**2 + shape.width * LABELS)
@@ -66,7 +66,7 @@ def _torch(torch: ModuleType, case: Case, shape: Shape, batch: int, seq: int) ->
         network=network(torch, shape),
         draw=draw,
         loss=torch.nn.functional.cross_entropy,
-        optimiser=lambda parameters: torch.optim.Adam(parameters, lr=RATE),
+        optimiser=lambda parameters: torch.optim.Adam(parameters, lr=LEARNING_RATE),
     )
 
 
@@ -119,8 +119,8 @@ def network(torch: ModuleType, shape: Shape) -> Any:
                 linear(x).unflatten(2, (shape.heads, -1)).transpose(1, 2) for linear in self.attention["self"].values()
             )
             dropped = DROPOUT if self.dropout.training else 0.0  # as the module: who switches it off means both
-            found = nn.functional.scaled_dot_product_attention(query, key, value, dropout_p=dropped)
-            return found.transpose(1, 2).flatten(2)
+            attended = nn.functional.scaled_dot_product_attention(query, key, value, dropout_p=dropped)
+            return attended.transpose(1, 2).flatten(2)
 
     class Bert(nn.Module):  # type: ignore[name-defined,misc]
         """Embeddings, layers, pooler, classifier."""
@@ -144,7 +144,7 @@ def network(torch: ModuleType, shape: Shape) -> Any:
     def _start(module: Any) -> None:
         """BERT's own first weights: normal, biases and padding zero."""
         if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=SPREAD)
+            nn.init.normal_(module.weight, std=INITIAL_STD)
         if isinstance(module, nn.Linear):
             nn.init.zeros_(module.bias)
         if isinstance(module, nn.Embedding) and module.padding_idx is not None:

@@ -1,6 +1,6 @@
 """A transformer encoder that classifies sequences: what both `encoder` workloads share.
 
-As Vaswani et al. 2017: embedding of 10,000 words, 512 wide, times the root of 512, plus sinusoidal
+As Vaswani et al. 2017: embedding of 10,000 words, hidden size 512, times the root of 512, plus sinusoidal
 positions; 6 post-norm layers (8 heads, feed-forward part 2048, ReLU); the mean over the words; linear
 512-10. Dropout 0.1 in training. Train: Adam 1e-4, cross-entropy.
 Sequences are padded with 0 in `encoder-ragged`, which masks what is padded, and are all of one length
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from mldyno.records import Case
 
 VOCABULARY, WIDTH, LAYERS, HEADS, INNER, LABELS = 10_000, 512, 6, 8, 2048, 10
-DROPOUT, RATE = 0.1, 1e-4
-PADDING, SHORTEST = 0, 8  # SHORTEST: words of a padded sequence, where the batch has room for so many
+DROPOUT, LEARNING_RATE = 0.1, 1e-4
+PADDING, MIN_LENGTH = 0, 8  # MIN_LENGTH: words of a padded sequence, where the batch has room for so many
 BATCH, SEQ = 32, 50
 
 
@@ -38,7 +38,7 @@ def workload(name: str, *, version: int, ragged: bool) -> Workload:
             labels = torch.randint(LABELS, (batch,))
             ids = torch.randint(1, tenth, (batch, seq)) + tenth * labels[:, None]
             if ragged:
-                lengths = torch.randint(min(SHORTEST, seq), seq + 1, (batch, 1))
+                lengths = torch.randint(min(MIN_LENGTH, seq), seq + 1, (batch, 1))
                 ids = ids.masked_fill(torch.arange(seq) >= lengths, PADDING)
             return ids, labels
 
@@ -46,7 +46,7 @@ def workload(name: str, *, version: int, ragged: bool) -> Workload:
             network=(padded if ragged else fixed)(seq),
             draw=draw,
             loss=torch.nn.functional.cross_entropy,
-            optimiser=lambda parameters: torch.optim.Adam(parameters, lr=RATE),
+            optimiser=lambda parameters: torch.optim.Adam(parameters, lr=LEARNING_RATE),
         )
 
     return Workload(
@@ -56,7 +56,7 @@ def workload(name: str, *, version: int, ragged: bool) -> Workload:
 
 
 def _flops(case: Case) -> float:
-    """Two per weight and token, padding included, and two products of attention; backward twice that."""
+    """Two per weight and token, padding included, and two matmuls of attention; backward twice that."""
     batch, seq = case.batch or BATCH, case.seq or SEQ
     layer = sum(_attention.forward_flops(WIDTH, batch, seq)) + 4 * batch * seq * WIDTH * INNER
     forward = LAYERS * layer + 2 * batch * WIDTH * LABELS
@@ -107,7 +107,7 @@ def networks(torch: ModuleType) -> tuple[Any, Any]:
             return x
 
     class PaddedEncoder(Encoder):
-        """Nothing looks at padding, and the mean leaves it out."""
+        """Nothing looks at padding, and the mean omits it."""
 
         def forward(self, ids: Any) -> Any:
             words = ids != PADDING

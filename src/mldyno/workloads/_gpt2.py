@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-DROPOUT, EPSILON, SPREAD = 0.1, 1e-5, 0.02  # SPREAD: standard deviation of fresh weights
+DROPOUT, EPSILON, INITIAL_STD = 0.1, 1e-5, 0.02  # INITIAL_STD: standard deviation of fresh weights
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,17 @@ class Cache:
 
     def __init__(self, room: int) -> None:
         self.room, self.length = room, 0
-        self.kept: tuple[Any, Any] | None = None
+        self.stored: tuple[Any, Any] | None = None
 
     def extend(self, key: Any, value: Any) -> tuple[Any, Any]:
-        """Keep those of the next tokens, (batch, heads, tokens, width); gives all that are kept."""
-        if self.kept is None:  # only now are batch, type and device known
+        """Keep those of the next tokens, (batch, heads, tokens, width); gives all that are stored."""
+        if self.stored is None:  # only now are batch, type and device known
             batch, heads, _, width = key.shape
-            self.kept = (key.new_empty(batch, heads, self.room, width), value.new_empty(batch, heads, self.room, width))
-        keys, values = self.kept
+            self.stored = (
+                key.new_empty(batch, heads, self.room, width),
+                value.new_empty(batch, heads, self.room, width),
+            )
+        keys, values = self.stored
         start, self.length = self.length, self.length + key.shape[2]
         keys[:, :, start : self.length] = key
         values[:, :, start : self.length] = value
@@ -53,7 +56,7 @@ def network(torch: ModuleType, shape: Shape) -> Any:
     class Conv1D(nn.Module):  # type: ignore[name-defined,misc]
         """A linear layer whose weight is (inputs, outputs); its name is transformers'."""
 
-        def __init__(self, inputs: int, outputs: int, spread: float = SPREAD) -> None:
+        def __init__(self, inputs: int, outputs: int, spread: float = INITIAL_STD) -> None:
             super().__init__()
             self.weight = nn.Parameter(torch.empty(inputs, outputs).normal_(std=spread))
             self.bias = nn.Parameter(torch.zeros(outputs))
@@ -66,7 +69,7 @@ def network(torch: ModuleType, shape: Shape) -> Any:
 
         def __init__(self) -> None:
             super().__init__()
-            closing = SPREAD / math.sqrt(2 * shape.layers)  # so that the sum over all shortcuts keeps its size
+            closing = INITIAL_STD / math.sqrt(2 * shape.layers)  # so that the sum over all shortcuts keeps its size
             self.ln_1 = nn.LayerNorm(width, eps=EPSILON)
             self.attn = named({"c_attn": Conv1D(width, 3 * width), "c_proj": Conv1D(width, width, closing)})
             self.ln_2 = nn.LayerNorm(width, eps=EPSILON)
@@ -83,12 +86,12 @@ def network(torch: ModuleType, shape: Shape) -> Any:
             query, key, value = (part.unflatten(2, (shape.heads, -1)).transpose(1, 2) for part in parts)
             if cache is not None:
                 key, value = cache.extend(key, value)
-            found = nn.functional.scaled_dot_product_attention(
+            attended = nn.functional.scaled_dot_product_attention(
                 query, key, value,
                 dropout_p=DROPOUT if self.dropout.training else 0.0,
                 is_causal=query.shape[2] > 1,  # a single token may look at all that is there
             )  # fmt: skip
-            return found.transpose(1, 2).flatten(2)
+            return attended.transpose(1, 2).flatten(2)
 
     class Gpt2(nn.Module):  # type: ignore[name-defined,misc]
         """Embeddings, layers, norm, head."""
@@ -103,7 +106,7 @@ def network(torch: ModuleType, shape: Shape) -> Any:
             })  # fmt: skip
             self.dropout = nn.Dropout(DROPOUT)
             for name in ("wte", "wpe"):
-                nn.init.normal_(self.transformer[name].weight, std=SPREAD)
+                nn.init.normal_(self.transformer[name].weight, std=INITIAL_STD)
 
         def forward(self, ids: Any, caches: list[Cache] | None = None) -> Any:
             """Logits of every token; with a cache for each layer, of the last one only, (batch, vocabulary).

@@ -14,16 +14,16 @@ CHANNELS = (64, 128, 256, 512)  # of layer1 to layer4
 
 
 class Convolution(NamedTuple):
-    """One convolution of a block; its outputs are the layer's channels times `widen`."""
+    """One convolution of a block; its outputs are the layer's channels times `expansion`."""
 
     kernel: int
-    inflate: int = 1
+    expansion: int = 1
     strided: bool = False
     """Whether it is the one that has the block's stride."""
 
 
 BASIC = (Convolution(3, strided=True), Convolution(3))
-BOTTLENECK = (Convolution(1), Convolution(3, strided=True), Convolution(1, inflate=4))
+BOTTLENECK = (Convolution(1), Convolution(3, strided=True), Convolution(1, expansion=4))
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ def network(torch: ModuleType, shape: Shape) -> Any:
         def __init__(self, inputs: int, channels: int, stride: int) -> None:
             super().__init__()
             outputs = inputs
-            for number, (kernel, inflate, strided) in enumerate(shape.block, start=1):
+            for number, (kernel, expansion, strided) in enumerate(shape.block, start=1):
                 convolution = nn.Conv2d(
-                    outputs, channels * inflate, kernel, stride if strided else 1, padding=kernel // 2, bias=False
+                    outputs, channels * expansion, kernel, stride if strided else 1, padding=kernel // 2, bias=False
                 )
-                outputs = channels * inflate
+                outputs = channels * expansion
                 self.add_module(f"conv{number}", convolution)
                 self.add_module(f"bn{number}", nn.BatchNorm2d(outputs))
             self.relu = nn.ReLU(inplace=True)
@@ -87,7 +87,7 @@ def network(torch: ModuleType, shape: Shape) -> Any:
                 blocks = []
                 for place in range(count):
                     blocks.append(Block(inputs, channels, 2 if place == 0 and number > 1 else 1))
-                    inputs = channels * shape.block[-1].inflate
+                    inputs = channels * shape.block[-1].expansion
                 self.add_module(f"layer{number}", nn.Sequential(*blocks))
             self.avgpool = nn.AdaptiveAvgPool2d(1)
             self.fc = nn.Linear(inputs, shape.classes)

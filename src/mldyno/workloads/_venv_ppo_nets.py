@@ -34,12 +34,12 @@ SHAPES = {
 
 
 def forward_flops(*nets: str) -> int:
-    """Floating-point operations of one row's way through the nets."""
+    """Floating-point operations of one row's forward pass through the nets."""
     return sum(2 * WIDTH * (SHAPES[net][0] + (LAYERS - 1) * WIDTH + SHAPES[net][1]) for net in nets)
 
 
 def training_flops(*nets: str) -> int:
-    """Those of one row's way forth and back: no gradient of the inputs is asked for."""
+    """Those of one row's forward and backward pass: no gradient of the inputs is asked for."""
     return 3 * forward_flops(*nets) - sum(2 * WIDTH * SHAPES[net][0] for net in nets)
 
 
@@ -60,7 +60,7 @@ def network(torch: ModuleType) -> Any:
             for layer in (self.first, *self.others):
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
                 nn.init.zeros_(layer.bias)
-            nn.init.zeros_(self.last.weight)  # at first nothing changes, no action is meant, nothing is told apart
+            nn.init.zeros_(self.last.weight)  # at first nothing changes, no action is meant, nothing is distinguished
             nn.init.zeros_(self.last.bias)
 
         def forward(self, x: Any) -> Any:

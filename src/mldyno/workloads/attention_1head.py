@@ -1,4 +1,4 @@
-"""Self-attention, hidden size 512, one head: as attention, in fewer and larger products.
+"""Self-attention, hidden size 512, one head: as attention, in fewer and larger matmuls.
 
 Train: forward and backward only, the squared error of a token against a random target. As in the
 published m4-gpu comparison.

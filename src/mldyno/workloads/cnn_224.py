@@ -1,4 +1,4 @@
-"""Three convolutions and two linear layers on images of 224 x 224, 10 classes.
+"""Three convolutions and two linear layers on 224×224 images, 10 classes.
 
 Convolutions 3-32-64-128 of 3x3 without padding, each with ReLU and max-pooling 2; linear 86,528-128,
 ReLU; linear 128-10. Train: Adam 1e-3, cross-entropy. As in the published m4-gpu comparison.

@@ -1,7 +1,7 @@
-"""Five convolutions with batch norm on images of 64 x 64: steady work for a device, no data loading.
+"""Five convolutions with batch norm on 64×64 images: steady work for a device, no data loading.
 
 Convolutions 3-64-128-256-256-512 of 3x3 with padding 1 and no bias, each with batch norm, ReLU and
-max-pooling 2; mean over the picture; linear 512-10. Train: SGD 0.01, cross-entropy. As in the
+max-pooling 2; mean over the image; linear 512-10. Train: SGD 0.01, cross-entropy. As in the
 published m1-vs-rtx comparison.
 """
 

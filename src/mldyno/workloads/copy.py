@@ -1,8 +1,8 @@
-"""A copy of bytes: how fast the device's memory is, and the way between it and the host.
+"""A copy of bytes: how fast the device's memory is, and the transfer between it and the host.
 
 The batch is the size in MiB of random bytes. Placement `device` copies them into a buffer on the same
 device; what is moved is counted once, though it is read and written. With `host` the transfer to the
-device is all the work, with `roundtrip` that and the way back. Infer only.
+device is all the work, with `roundtrip` that and the transfer back. Infer only.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ SHAPE = _gpt2.Shape(layers=12, width=768, heads=12, vocabulary=50_257, positions
 BATCH, SEQ = 4, 512
 DECODED = 32
 CYCLE, STRIDE = 97, 518  # words of the texts, and how far apart they lie in the vocabulary
-RATE = 1e-4
+LEARNING_RATE = 1e-4
 
 
 def torch(torch: ModuleType, case: Case) -> Recipe:
@@ -43,18 +43,18 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
     def decode(network: Any, _: Any, given: tuple[Any, list[_gpt2.Cache]]) -> Any:
         """The tokens that follow, (batch, 32); they stay on the device."""
         token, caches = given
-        found = []
+        tokens = []
         for _ in range(DECODED):
             token = network(token, caches).argmax(1, keepdim=True)
-            found.append(token)
-        return torch.cat(found, 1)
+            tokens.append(token)
+        return torch.cat(tokens, 1)
 
     generation = {"prefill": Phase(prefill, batch * seq), "decode": Phase(decode, batch * DECODED)}
     return Recipe(
         network=_gpt2.network(torch, SHAPE),
         draw=draw,
         loss=loss,
-        optimiser=lambda parameters: torch.optim.AdamW(parameters, lr=RATE),
+        optimiser=lambda parameters: torch.optim.AdamW(parameters, lr=LEARNING_RATE),
         phases=generation if case.mode == "infer" else {},
     )
 
@@ -71,7 +71,7 @@ def count(case: Case) -> int:
 
 
 def flops(case: Case) -> float:
-    """Two per weight and token, and two products of attention, the masked half included; backward twice that."""
+    """Two per weight and token, and two matmuls of attention, the masked half included; backward twice that."""
     batch, seq = case.batch or BATCH, case.seq or SEQ
     if case.mode != "infer":
         return 3.0 * batch * (_layers(seq, seq) + seq * HEAD)
@@ -83,9 +83,9 @@ def flops(case: Case) -> float:
 HEAD = 2 * SHAPE.width * SHAPE.vocabulary  # operations for one token's logits
 
 
-def _layers(tokens: int, seen: int) -> int:
-    """Operations of all layers for so many tokens of one sequence, each of which looks at `seen`."""
-    return SHAPE.layers * 2 * tokens * (12 * SHAPE.width**2 + 2 * seen * SHAPE.width)
+def _layers(tokens: int, context: int) -> int:
+    """Operations of all layers for so many tokens of one sequence, each of which looks at `context`."""
+    return SHAPE.layers * 2 * tokens * (12 * SHAPE.width**2 + 2 * context * SHAPE.width)
 
 
 WORKLOAD = Workload(

@@ -1,4 +1,4 @@
-"""LSTM of 4 layers, hidden size 512, over sequences of 128 vectors: one small product after the other.
+"""LSTM of 4 layers, hidden size 512, over sequences of 128 vectors: one small matmul after the other.
 
 Inputs of 1024 features, sequence first; the outputs of the last time step are the logits of 512
 classes. Train: SGD 0.1, cross-entropy.

@@ -1,4 +1,4 @@
-"""The product of two square matrices: how fast the device computes at all.
+"""A matmul of two square matrices: how fast the device computes at all.
 
 The batch is the size n: an (n, n) input times an (n, n) buffer, both random and normal. Infer only.
 """
@@ -40,7 +40,7 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
 
 
 def flops(case: Case) -> float:
-    """A product and a sum for each of n times n times n."""
+    """A multiplication and an addition for each of n times n times n."""
     return 2.0 * (case.batch or SIZE) ** 3
 
 

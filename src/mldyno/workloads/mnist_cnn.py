@@ -1,4 +1,4 @@
-"""Two convolutions and two linear layers on MNIST's digits of 28 x 28.
+"""Two convolutions and two linear layers on MNIST's 28×28 digits.
 
 Convolution 1-10 of 5x5, max-pooling 2, ReLU; convolution 10-20 of 5x5, max-pooling 2, ReLU; linear
 320-50, ReLU; linear 50-10. Train: SGD 0.01 with momentum 0.5, cross-entropy. As example 1 of the

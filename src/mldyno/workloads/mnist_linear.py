@@ -1,7 +1,7 @@
 """MLP 784-256-10 on MNIST's digits, trained with momentum.
 
-ReLU between; digits of 28 x 28 are flattened first. Train: SGD 0.01 with momentum 0.5,
-cross-entropy. As example 4 of the published m2-vs-intel comparison, where 4 workers share the training.
+ReLU between; the 28×28 digits are flattened first. Train: SGD 0.01 with momentum 0.5,
+cross-entropy. As example 4 of the published m2-vs-intel comparison, where 4 ranks share the training.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """MLP 784-512-10 on MNIST's digits, for ranks that train together.
 
-ReLU between; digits of 28 x 28 are flattened first. Train: SGD 0.001, cross-entropy. As example 3
-of the published m2-vs-intel comparison, where 2 workers share the training.
+ReLU between; the 28×28 digits are flattened first. Train: SGD 0.001, cross-entropy. As example 3
+of the published m2-vs-intel comparison, where 2 ranks share the training.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ResNet-18 on images of 224 x 224, 1000 classes.
+"""ResNet-18 on 224×224 images, 1000 classes.
 
 As He et al. 2015. The state-dict keys are torchvision's, so that its weights load. Train: SGD 0.01
 with momentum 0.9, cross-entropy.

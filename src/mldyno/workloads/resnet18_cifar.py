@@ -1,4 +1,4 @@
-"""ResNet-18 for small images: 64 x 64, 10 classes, a stem that keeps their size.
+"""ResNet-18 for small images: 64×64, 10 classes, a stem that keeps their size.
 
 As resnet18, but the stem is one 3x3 convolution of stride 1 and no max-pooling. Train: Adam 1e-3,
 cross-entropy. As in the published m4-gpu comparison.

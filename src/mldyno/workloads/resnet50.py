@@ -1,4 +1,4 @@
-"""ResNet-50 on images of 224 x 224, 1000 classes.
+"""ResNet-50 on 224×224 images, 1000 classes.
 
 As He et al. 2015, with the stride in the 3x3 convolution.
 The state-dict keys are torchvision's, so that its weights load. Train: SGD 0.01 with momentum 0.9,

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mldyno.records import Case
 
 ENVIRONMENT_EPOCHS, POLICY_EPOCHS = 5, 2  # in a step
-SEED, ROLLOUTS = 7, 128  # with which a policy's cost is found
+CHECK_SEED, CHECK_ROLLOUTS = 7, 128  # with which a policy's cost is found
 
 
 def torch(torch: ModuleType, case: Case) -> Recipe:
@@ -56,7 +56,7 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
     fresh = copy.deepcopy(nets.policy)
 
     @cache
-    def learns(network: Any) -> learner.Learner:
+    def learner_of(network: Any) -> learner.Learner:
         """What trains that network, made when it is first asked for: by then it is on its device."""
         return learner.Learner(torch, network, training, batch)
 
@@ -66,16 +66,16 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
         return learner.situation(torch, rows), rows.following
 
     def environment(network: Any, inputs: Any, carried: Any) -> Any:
-        return [learns(network).learn_environment() for _ in range(ENVIRONMENT_EPOCHS)][-1]
+        return [learner_of(network).learn_environment() for _ in range(ENVIRONMENT_EPOCHS)][-1]
 
     def policy(network: Any, inputs: Any, carried: Any) -> Any:
-        return [learns(network).learn_policy() for _ in range(POLICY_EPOCHS)][-1]
+        return [learner_of(network).learn_policy() for _ in range(POLICY_EPOCHS)][-1]
 
     return Recipe(
         network=nets,
         draw=draw,
         loss=torch.nn.functional.mse_loss,
-        optimiser=lambda parameters: torch.optim.Adam(parameters, lr=learner.ACTING),
+        optimiser=lambda parameters: torch.optim.Adam(parameters, lr=learner.ACTOR_RATE),
         phases={"environment": Phase(environment, environment_items(batch)), "policy": Phase(policy, POLICY_ITEMS)},
         checks=lambda network: checks(torch, network, fresh, held),
     )
@@ -86,11 +86,11 @@ def checks(torch: ModuleType, network: Any, fresh: Any, held: Transitions) -> di
     with that of a fresh policy as 1: over more, an environment that has learnt little yet would have the say.
     """
     like = next(network.parameters())
-    chance = torch.Generator().manual_seed(SEED)  # on the CPU: the same numbers on every device
-    sizes = ((ROLLOUTS, ACTED), (ROLLOUTS, OBSERVED))
-    noises = [[torch.randn(size, generator=chance).to(like) for size in sizes] for _ in range(STEPS)]
+    generator = torch.Generator().manual_seed(CHECK_SEED)  # on the CPU: the same numbers on every device
+    sizes = ((CHECK_ROLLOUTS, ACTED), (CHECK_ROLLOUTS, OBSERVED))
+    noises = [[torch.randn(size, generator=generator).to(like) for size in sizes] for _ in range(STEPS)]
     real = held.each(lambda part: part.to(like))
-    starts = real.observation[:: len(real.observation) // ROLLOUTS][:ROLLOUTS]
+    starts = real.observation[:: len(real.observation) // CHECK_ROLLOUTS][:CHECK_ROLLOUTS]
 
     def cost(policy: Any) -> Any:
         steps = learner.imagine(torch, policy, network.transition, starts, noises)
