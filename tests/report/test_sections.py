@@ -97,6 +97,21 @@ def test_a_headline_is_the_number_that_the_verdicts_give() -> None:
     assert low < ratio < high
 
 
+def test_a_precision_has_the_number_of_its_device_in_headlines_and_verdicts(whole: dict[str, Section]) -> None:
+    every = outcomes(of_every_section())
+    of_precisions = [one for one in headlines(every) if one.axis == "precision"]
+    assert {one.case.device for one in of_precisions} == {"cpu", "cuda:0"}
+    assert {one.mean.ratio for one in of_precisions} == {mean.ratio for mean in verdicts(every).precisions}
+    lines = part(whole["verdicts"], Paragraphs).lines
+    assert sum("bf16 is worth it in inference on your GPU: 1.6" in line for line in lines) == 1
+
+
+def test_a_question_is_answered_in_one_sentence(whole: dict[str, Section]) -> None:
+    lines = part(whole["verdicts"], Paragraphs).lines
+    about_batches = [line for line in lines if "bert-base" in line and "batch" in line.lower() and "cuda" in line]
+    assert about_batches == [], "the machine's own sentence about small batches says it"
+
+
 def test_a_trace_is_thinned_evenly_and_keeps_its_ends() -> None:
     one = outcomes([record(Case("mlp", batch=8), 1e-3, samples=500)])[0]
     assert sample_count(one) == 507

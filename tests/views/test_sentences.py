@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+
+from tests.analysis.made import outcome
 
 from mldyno.analysis.comparisons import Comparison, compare, geometric_mean
 from mldyno.analysis.outcomes import Outcome, outcomes
+from mldyno.records import Warning_
 from mldyno.store import figures
-from mldyno.views.sentences import footers, mean_sentence, sentence
+from mldyno.views.sentences import footers, mean_sentence, sentence, trust, trust_summary
 
 ROW = "lab,2026-01,{machine},cpu,torch,{workload},train,8,,fp32,device,1,{steps},loop_time,{value},s,ok,{note}"
 
@@ -54,3 +58,24 @@ def test_a_figure_that_is_doubted_is_marked_and_the_reason_stands_below_once() -
     assert sentence(doubted).endswith("[separate runs; suspect]")
     assert footers([doubted, doubted])[:-1] == ["suspect: there, a/train/torch/cpu/fp32/b8/device: the fan was off"]
     assert "2 cases, 1 of them doubtful: " in mean_sentence(geometric_mean([doubted, pair("b", 2.0, 1.0, True)]))
+
+
+def warned(*codes: str) -> Outcome:
+    good = outcome(1e-3)
+    warnings = tuple(Warning_(code, "a message", "a hint") for code in codes)
+    return Outcome(tuple(replace(record, facts={"warmup_steady": True}, warnings=warnings) for record in good.records))
+
+
+def test_what_drifts_is_not_called_steady() -> None:
+    assert trust(warned()).startswith("steady, ±")
+    assert trust(warned("drifting", "contended")).startswith("not steady (drifting), ±")
+    assert trust(warned("drifting", "contended")).endswith("; but contended")
+    assert ", 1 of them surely steady" in trust_summary([warned(), warned("two-modes")])[0]
+
+
+def test_an_interval_of_no_width_is_not_a_missing_one() -> None:
+    exact = outcome(1e-3, apart=0.0)
+    assert exact.step is not None
+    assert exact.step.half_width == 0
+    assert trust_summary([exact])[0].startswith("trust: 1 of 1 case succeeded, 0 of them surely steady; known to ±")
+    assert "without an interval" not in trust_summary([exact])[0]

@@ -38,7 +38,7 @@ class Shares:
 
 
 def shares(record: Record) -> Shares | None:
-    """The shares of a record that came out well; None where it has no time of a step."""
+    """The shares of a record that succeeded; None where it has no time of a step."""
     estimate = step_time([record]) if record.status == "ok" and record.alone else None
     if estimate is None or estimate.value <= 0:
         return None

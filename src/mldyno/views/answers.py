@@ -147,7 +147,7 @@ def _batch_verdict(crossover: Crossover, called: Called) -> str:
     if len(crossover.crossings) == 1:
         crossing = crossover.crossings[0]
         sizes[-1] += f"; the crossover is between {crossing.below:,} and {crossing.above:,}"
-    return f"{text}: {_work(first.other.case)}, {', '.join(sizes)} [{first.how}]"
+    return f"{text}: {_work(first.other.case, 'seq', 'precision')}, {', '.join(sizes)} [{first.how}]"
 
 
 def _side(comparison: Comparison) -> str:
@@ -156,8 +156,11 @@ def _side(comparison: Comparison) -> str:
     return f"{_faster(comparison)}{f', {CANT_TELL}' if comparison.verdict == 'inconclusive' else ''}"
 
 
-def _work(case: Case) -> str:
-    return f"{case.workload} {WORK.get(str(case.mode), str(case.mode))}"
+def _work(case: Case, *axes: str) -> str:
+    """What is computed, with its values on some axes: mlp inference (batch 128, bf16)."""
+    values = {axis: getattr(case, axis) for axis in axes if getattr(case, axis) not in (None, PLAIN)}
+    sizes = ", ".join(named(axis, value) for axis, value in values.items())
+    return f"{case.workload} {WORK.get(str(case.mode), str(case.mode))}{f' ({sizes})' if sizes else ''}"
 
 
 # -- from which size on one beats the other ------------------------------------------------------
@@ -302,7 +305,7 @@ def _copy_sentence(cost: CopyCost) -> str:
 
 def _copy_verdict(cost: CopyCost, called: Called) -> str:
     case = cost.comparison.other.case
-    return f"on {called(case.device)}, in {_work(case)}, {_copy_claim(cost)}"
+    return f"on {called(case.device)}, in {_work(case, 'batch', 'seq', 'precision')}, {_copy_claim(cost)}"
 
 
 def _copy_claim(cost: CopyCost) -> str:
@@ -360,9 +363,8 @@ def _how_to_narrow(scaling: Scaling) -> str:
 def _reference_verdict(comparisons: Sequence[Comparison], called: Called) -> str:
     case = comparisons[0].other.case
     shares = ", ".join(f"{_share(one.ratio)} as {_machine(one)}" for one in _spread(comparisons))
-    sizes = ", ".join(f"{name} {size}" for name, size in (("batch", case.batch), ("seq", case.seq)) if size)
     return (
-        f"{called(case.device)} is, in {_work(case)} ({sizes}), about {shares} "
+        f"{called(case.device)} is, in {_work(case, 'batch', 'seq')}, about {shares} "
         "[published figures of the same work; they have no interval]"
     )
 
