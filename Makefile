@@ -12,7 +12,7 @@ bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
 
 test: setup test-tools check  ## linters, types, the layer contract, all tests
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 2 --dist loadfile
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-tools:  # what some tests need of the system; a test that misses it says so
 	@missing=""; [ -e /usr/share/datasets/fashion-mnist ] || missing="dataset-fashion-mnist"; \

@@ -1,5 +1,6 @@
 """All twelve measures of mldyno's own errors, on an idle machine and under load, into bench/SELFCHECK.md.
 
+What only real time can show, and a busy machine would spoil, is measured here too, idle, and in no test.
 The measures on simulated series are the same under any load, and are taken once. Every target of
 the method is held against the value itself; nothing is allowed for chance.
 """
@@ -9,14 +10,18 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from mldyno import machine
+from mldyno import api, machine
+from mldyno.records import Case
+from mldyno.runner.events import Listener
 from mldyno.selftest.measures import Cell, Measure
 from mldyno.selftest.table import FULL, Effort, run
+from mldyno.store import Store
 from mldyno.units import show_seconds
 from mldyno.views.measures import amount
 
@@ -24,6 +29,8 @@ TARGET = Path(__file__).parent / "SELFCHECK.md"
 ON_SERIES = (5, 9, 10, 12)
 ON_MACHINE = (1, 2, 3, 4, 6, 7, 8, 11)
 LOAD = "while True: pass"
+PARENT_SHARE = 0.01  # of a core at most that the parent takes while it measures
+PARENT_WATCHED_S = 2.0  # at least
 
 
 @contextmanager
@@ -37,6 +44,32 @@ def loaded(processes: int) -> Iterator[None]:
         for one in burning:
             one.kill()
             one.wait()
+
+
+class Watch(Listener):
+    """Notes the parent's CPU time and wall time while cases are measured."""
+
+    def __init__(self) -> None:
+        self.times: list[tuple[float, float]] = []
+
+    def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
+        """CPU time and wall time, in s."""
+        self.times.append((time.process_time(), time.monotonic()))
+
+
+def real_time() -> Iterator[Measure]:
+    """The parent's share of a core while a worker measures one case, and two."""
+    for number, places in ((13, ["device"]), (14, ["device", "roundtrip"])):
+        watch = Watch()
+        with tempfile.TemporaryDirectory() as folder:
+            api.run(
+                "mlp", store=Store(Path(folder) / "records.sqlite"), listener=watch, budget=4.0, target=1e-5,
+                placement=places, mode="infer", threads=1, repeats=1,
+            )  # fmt: skip
+        (cpu, wall), (cpu_end, wall_end) = watch.times[0], watch.times[-1]
+        share, ok = (cpu_end - cpu) / (wall_end - wall), wall_end - wall > PARENT_WATCHED_S
+        name = f"share of a core that the parent takes while it measures {len(places)} of 2 cases"
+        yield Measure(number, name, share, None, "<= 1 %", ok and share < PARENT_SHARE, len(watch.times), "share")
 
 
 def say(part: str, left: float) -> None:
@@ -80,7 +113,7 @@ def main() -> int:
     effort = Effort(chosen.comparisons, chosen.series, FULL.processes, FULL.seconds, FULL.pairs)
     here = machine.describe()
     began = time.monotonic()
-    idle = list(run(effort, "torch", ON_MACHINE, say))
+    idle = [*run(effort, "torch", ON_MACHINE, say), *real_time()]
     with loaded(here.cores or 2):
         busy = list(run(effort, "torch", ON_MACHINE, say))
     simulated = list(run(effort, "torch", ON_SERIES, say))

@@ -15,6 +15,22 @@ from mldyno.records import Record
 from mldyno.runner.events import Listener
 from mldyno.store import Store
 
+SLOWEST_FIRST = (
+    "test_simulated_device", "test_bench", "test_parent_faults", "browser/test_report", "test_abilities",
+    "test_venv_ppo", "transformers", "test_every_workload", "test_contract_on_device", "test_docs", "test_bad_input",
+    "test_hostile_imports", "test_max_batch", "test_torch_precision", "test_crossover_command", "test_forecast",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take longest come first: the short ones then fill up both processes to the end."""
+    places = {name: place for place, name in enumerate(SLOWEST_FIRST)}
+
+    def place(item: pytest.Item) -> int:
+        return next((places[name] for name in SLOWEST_FIRST if name in item.nodeid.partition("::")[0]), len(places))
+
+    items.sort(key=place)
+
 
 @pytest.fixture(autouse=True)
 def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

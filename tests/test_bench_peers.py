@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -90,18 +91,27 @@ def test_turns_can_be_written_and_read_back(tmp_path: Path) -> None:
     assert rounds.read(tmp_path / "rounds.jsonl") == turns
 
 
-def busy() -> None:
-    ends = time.perf_counter() + 2e-3
-    while time.perf_counter() < ends:
-        pass
+class FakeClock:
+    """Time that passes only in steps of 2 ms."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def step(self) -> None:
+        self.now += 2e-3
 
 
-def test_the_bare_loop_and_the_timers_of_torch_time_a_known_step() -> None:
-    found = {"bare": bare.loop(busy, 0.05, 0.2)}
-    found |= {way: torch_timer.measure(busy, way)[0] for way in torch_timer.WAYS}
-    assert all(1.9e-3 < seconds < 20e-3 for seconds in found.values()), (
-        found
-    )  # a busy machine makes it longer, never shorter
+def test_the_bare_loop_and_the_timers_of_torch_time_a_known_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.utils import benchmark
+
+    clock = FakeClock()
+    monkeypatch.setattr(benchmark, "Timer", partial(benchmark.Timer, timer=clock))
+    timed = {way: torch_timer.measure(clock.step, way)[0] for way in torch_timer.WAYS}
+    monkeypatch.setattr(time, "perf_counter", clock)
+    timed["bare"] = bare.loop(clock.step, 0.05, 0.2)
+    assert timed == pytest.approx(dict.fromkeys((*torch_timer.WAYS, "bare"), 2e-3))
 
 
 @pytest.mark.parametrize("name", steps.WORKLOADS)

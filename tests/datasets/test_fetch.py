@@ -113,7 +113,7 @@ def swearing(handler: Handler) -> None:
 
 @pytest.fixture
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_fetch, "MIRROR_TIMEOUT_S", 0.4)
+    monkeypatch.setattr(_fetch, "MIRROR_TIMEOUT_S", 1.0)
     monkeypatch.setattr(_fetch, "PACE_WINDOW_S", 0.2)
 
 
@@ -165,10 +165,8 @@ def test_without_any_mirror_nothing_is_put_in_place(tmp_path: Path) -> None:
 def test_a_mirror_that_does_not_answer_is_left_for_the_next(
     tmp_path: Path, mirror: Mirrors, manner: Callable[[Handler], None]
 ) -> None:
-    began = time.monotonic()
-    assert "nothing in 0.4 s" in refused(tmp_path, mirror(manner))
+    assert "nothing in 1 s" in refused(tmp_path, mirror(manner))
     fetched(tmp_path, mirror(manner), mirror())
-    assert time.monotonic() - began < 5
 
 
 @pytest.mark.usefixtures("in_haste")

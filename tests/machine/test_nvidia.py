@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -176,7 +175,7 @@ def test_the_library_is_asked_in_a_process_of_its_own(
 
 @pytest.mark.parametrize(
     "fault",
-    ["import time; time.sleep(60)", "import os; os.abort()", "raise RuntimeError('driver not loaded')", "print('{')"],
+    ["import time; time.sleep(3600)", "import os; os.abort()", "raise RuntimeError('driver not loaded')", "print('{')"],
     ids=["hangs", "crashes", "is not there", "prints"],
 )
 def test_a_library_that_fails_takes_nothing_with_it_and_the_tool_is_asked(
@@ -185,9 +184,7 @@ def test_a_library_that_fails_takes_nothing_with_it_and_the_tool_is_asked(
     library(tmp_path, STUB.format(fault), monkeypatch)
     tool("nvidia-smi", f"cat {RECORDED}/nvidia-smi.csv")
     monkeypatch.setattr(system_queries, "TOOL_TIMEOUT_S", 1.0)
-    began = time.monotonic()
     assert _nvidia.cards()[0] == T4
-    assert time.monotonic() - began < 4
 
 
 @pytest.mark.parametrize(

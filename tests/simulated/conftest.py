@@ -29,6 +29,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Simulated:
         known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         paths = [str(HERE), *(path for path in known if path not in ("", str(HERE)))]
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")  # time is fake; threads that wait for each other only take longer
         monkeypatch.setenv("MLDYNO_SIM", json.dumps({"issue": ISSUE, "capacity": ROOM, **settings}))
 
     return set_up

@@ -18,6 +18,7 @@ from torch.utils.flop_counter import flop_registry, sdpa_flop
 HALF = (torch.float16, torch.bfloat16)
 aten = torch.ops.aten
 FORMULAS = {**flop_registry, aten._scaled_dot_product_flash_attention_for_cpu: sdpa_flop}
+COUNTED: dict[Any, float] = {}  # PyTorch's formulas take longer than the operations
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,19 @@ class Costs:
 def operations_of(func: Any, args: Any, kwargs: Any, made: Any) -> float:
     """Floating-point operations of a product, a convolution or attention; 0 for all else."""
     formula = FORMULAS.get(func.overloadpacket)
-    return 0.0 if formula is None else float(formula(*args, **kwargs, out_val=made))
+    if formula is None:
+        return 0.0
+    key = (func, _shapes(args), _shapes(tuple(kwargs.items())), _shapes(made))
+    if key not in COUNTED:
+        COUNTED[key] = float(formula(*args, **kwargs, out_val=made))
+    return COUNTED[key]
+
+
+def _shapes(what: Any) -> Any:
+    """Arguments or results with a shape in each tensor's place: what a count depends on."""
+    if isinstance(what, (list, tuple)):
+        return tuple(_shapes(one) for one in what)
+    return what.shape if isinstance(what, torch.Tensor) else what
 
 
 def is_product(func: Any) -> bool:
@@ -57,19 +70,24 @@ def is_product(func: Any) -> bool:
 
 def tensors(what: Any) -> list[Any]:
     """All tensors in arguments or results."""
-    found: list[Any] = []
-    changed(lambda one: found.append(one) if isinstance(one, torch.Tensor) else None, what)
-    return found
+    if isinstance(what, torch.Tensor):
+        return [what]
+    if isinstance(what, dict):
+        what = what.values()
+    elif not isinstance(what, (list, tuple)):
+        return []
+    return [tensor for part in what for tensor in tensors(part)]
 
 
 def changed(change: Callable[[Any], Any], what: Any) -> Any:
     """Arguments or results with every single one changed; PyTorch's own functions for that take most of the time."""
-    if isinstance(what, list):
-        return [changed(change, one) for one in what]
-    if isinstance(what, tuple):
-        return tuple(changed(change, one) for one in what)
+    kind = type(what)
+    if kind is list or kind is tuple:
+        return kind([changed(change, one) if isinstance(one, (list, tuple, dict)) else change(one) for one in what])
     if isinstance(what, dict):
-        return {name: changed(change, one) for name, one in what.items()}
+        return {name: changed(change, one) for name, one in what.items()} if what else what
+    if isinstance(what, (list, tuple)):
+        return tuple(changed(change, one) for one in what)
     return change(what)
 
 

@@ -179,6 +179,10 @@ def _copy(func: Any, target: Any, source: Any, non_blocking: bool = False) -> An
 class HostCosts(TorchDispatchMode):  # type: ignore[misc]
     """Lets fake time pass for what is computed on the CPU."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else PyTorch imports its compiler, and goes through it at every operation
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if composite(func):

@@ -33,7 +33,7 @@ def tried() -> dict[str, Any]:
     paths = os.pathsep.join([str(HERE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
     settings = {"virtual": True, "kernel": KERNEL, "rate": RATE, "issue": ISSUE, "capacity": ROOM}
     told = json.dumps({**settings, "cpu": {"kernel": KERNEL}})
-    environment = {**os.environ, "PYTHONPATH": paths, "MLDYNO_SIM": told}
+    environment = {**os.environ, "PYTHONPATH": paths, "MLDYNO_SIM": told, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, str(HERE / "abilities.py")], env=environment, capture_output=True, text=True, check=False
     )

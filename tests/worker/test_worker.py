@@ -18,6 +18,7 @@ import pytest
 from mldyno.worker import start
 
 FAKE = {"workload": "mlp", "framework": "fake", "batch": 8}
+REST_DEADLINE_S = END_DEADLINE_S = 60.0  # on however busy a machine
 
 
 class Talk:
@@ -134,18 +135,20 @@ TORCH = {"workload": "mlp", "mode": "infer", "batch": 8, "threads": 2}
 def test_a_waiting_worker_takes_no_cpu(case: dict[str, Any], talk: Talk) -> None:
     talk.ask(do="open", key=1, case=case, warmup=1.0)
     talk.ask(do="turn", key=1, seconds=0.2, steps=None)
-    time.sleep(0.5)
-    process = psutil.Process(talk.process.pid)
-    before = sum(process.cpu_times()[:2])
-    time.sleep(1.5)
-    assert sum(process.cpu_times()[:2]) - before <= 0.02
+    process, ends = psutil.Process(talk.process.pid), time.monotonic() + REST_DEADLINE_S
+    while True:
+        before = sum(process.cpu_times()[:2])
+        time.sleep(1.0)
+        if sum(process.cpu_times()[:2]) - before <= 0.01:  # one tick of the system's count
+            break
+        assert time.monotonic() < ends, "it never comes to rest"
 
 
 def test_it_ends_when_its_parent_is_gone(talk: Talk) -> None:
     talk.ask(do="open", key=1, case=FAKE, warmup=1.0)
     assert talk.process.stdin is not None
     talk.process.stdin.close()
-    assert talk.process.wait(timeout=5) in (1, -signal.SIGKILL)
+    assert talk.process.wait(timeout=END_DEADLINE_S) in (1, -signal.SIGKILL)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system's own way to die with a parent is Linux's")
@@ -165,4 +168,4 @@ def test_it_is_killed_with_a_parent_that_is_killed_even_while_it_is_busy() -> No
     assert worker.is_running()
     parent.kill()
     parent.communicate()
-    assert worker.wait(timeout=5) is not None or not worker.is_running()
+    assert worker.wait(timeout=END_DEADLINE_S) is not None or not worker.is_running()
