@@ -16,8 +16,7 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.machine._facts import Told
 from mldyno.plan import Plan
 from mldyno.records import Case
-from mldyno.runner.events import Listener
-from mldyno.runner.interrupts import Interrupts
+from mldyno.runner.events import Interrupts, Listener
 from mldyno.store import Query, Store
 from mldyno.views.sentences import trust
 
