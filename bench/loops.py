@@ -7,7 +7,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from bench.results import Chapter, Figure
@@ -104,7 +104,7 @@ def _compare(case: Case, effort: Effort) -> Ratio:
 
     threads = torch.get_num_threads()
     try:
-        opened = open_case(asdict(case))
+        opened = open_case(case)
         opened.warm_up(effort.warmup, lambda step: None)
         loop = by_hand(opened.program)
         loop(1)
@@ -140,8 +140,8 @@ def _paired(opened: CaseSession, loop: Loop, effort: Effort) -> Ratio:
 
 def _by_mldyno(opened: CaseSession, steps: int) -> list[float]:
     """Times of a step in s, one for each block, as a record would hold them."""
-    series = opened.turn(0.0, steps, lambda step: None)["series"]
-    return [value for one in series if one["metric"] == "step_time" for value in one["values"]]
+    series = opened.turn(0.0, steps, lambda step: None).series
+    return [value for part in series if part.metric == "step_time" for value in part.values]
 
 
 def _by_clock(loop: Loop, blocks: int, size: int) -> list[float]:

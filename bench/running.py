@@ -19,7 +19,7 @@ from mldyno.records import Case, Record
 from mldyno.runner.events import Listener
 from mldyno.stats.intervals import mean, median
 from mldyno.store.codec import decode_stored
-from mldyno.worker.session import DRAINS
+from mldyno.worker.checks import DRAINS
 
 OVERHEAD = 1.0  # s
 SHARE = 1.0  # % of a core

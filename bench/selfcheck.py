@@ -19,7 +19,7 @@ from pathlib import Path
 from mldyno import api, machine
 from mldyno.records import Case
 from mldyno.runner.events import Listener
-from mldyno.selftest.measures import Cell, Measure
+from mldyno.selftest.measures import Measure, SeriesKind
 from mldyno.selftest.table import FULL, Effort, run
 from mldyno.store import Store
 from mldyno.units import show_seconds
@@ -93,7 +93,7 @@ def table(measures: Sequence[Measure]) -> list[str]:
     return [head, "|---:|---|---:|---:|---|---|---:|---|---|", *(row(one) for one in measures)]
 
 
-def cells_table(title: str, cells: Sequence[Cell]) -> list[str]:
+def cells_table(title: str, cells: Sequence[SeriesKind]) -> list[str]:
     """The cells of one measure as a table of Markdown."""
     lines = ["", f"### {title}", "", "| series | value | at worst (95 %) | | n |", "|---|---:|---:|---|---:|"]
     for one in cells:

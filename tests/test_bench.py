@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,7 @@ def test_a_loop_by_hand_does_as_many_steps_as_it_is_told(name: str, monkeypatch:
         return inner(module, *given)
 
     case = replace(next(loops.cases((name,))), threads=None)
-    loop = loops.by_hand(open_case(asdict(case)).program)
+    loop = loops.by_hand(open_case(case).program)
     monkeypatch.setattr(nn.Module, "__call__", watched)
     loop(3)
     assert len([module for module in seen if module is seen[0]]) == 3

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mldyno.selftest.measures import Cell, Measure
+from mldyno.selftest.measures import Measure, SeriesKind
 
 SCRIPT = Path(__file__).parent.parent / "bench" / "selfcheck.py"
 
@@ -34,7 +34,7 @@ def test_the_page_counts_what_is_met_idle_and_under_load(
 
     def made_up(effort: object, framework: str, ids: tuple[int, ...], progress: object) -> Iterator[Measure]:
         for number in ids:
-            cells = (Cell("phi 0.8", 0.951, 0.94, True, 2000),) if number in selfcheck.ON_SERIES else ()
+            cells = (SeriesKind("phi 0.8", 0.951, 0.94, True, 2000),) if number in selfcheck.ON_SERIES else ()
             yield Measure(
                 number, f"measure {number}", 0.02, 0.04, "<= 5 %", number != missed, 200, "share", cells=cells
             )

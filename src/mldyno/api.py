@@ -31,7 +31,7 @@ from mldyno.records import Device, Machine, Record
 from mldyno.results import Comparisons, Measurement, Results, ResultTable
 from mldyno.runner.events import Listener
 from mldyno.runner.forecast import Forecast, forecast
-from mldyno.runner.max_batch import Attempt, Search, largest
+from mldyno.runner.max_batch import SHORTEST_TIMEOUT_S, Attempt, Search, largest
 from mldyno.runner.quick import Chosen, choose
 from mldyno.runner.rates import look
 from mldyno.selection import nothing_for, of_several, opened, pinned_by, select
@@ -142,11 +142,17 @@ def command_plan(words: Sequence[str], settings: Mapping[str, Any] | None = None
     return plans.for_command(words, settings)
 
 
-def run_plan(plan: Plan, store: Store, listener: Listener | None = None, resume: str | None = None) -> Results:
-    """Run a plan, or what is missing of the run to resume."""
+def run_plan(
+    plan: Plan,
+    store: Store,
+    listener: Listener | None = None,
+    resume: str | None = None,
+    forecasts: Sequence[Forecast] | None = None,
+) -> Results:
+    """Run a plan, or what is missing of the run to resume; `forecasts` say how long a case may take."""
     from mldyno.runner.run import Runner, new_run_id
 
-    runner = Runner(plan, store, resume or new_run_id(), _python())
+    runner = Runner(plan, store, resume or new_run_id(), _python(), forecasts)
     runner.execute(listener or Listener())
     if not resume:
         return Results(runner.run, runner.records, runner.left_out)
@@ -191,7 +197,8 @@ def max_batch(
     cases = {str(case.mode): case for case in plan.cases}
     if len(cases) < len(plan.cases):
         raise UsageError("max-batch takes one value for each axis but mode.")
-    return {mode: largest(case, _python(), plan.timeout, most, partial(tell, mode)) for mode, case in cases.items()}
+    longest = plan.timeout or SHORTEST_TIMEOUT_S
+    return {mode: largest(case, _python(), longest, most, partial(tell, mode)) for mode, case in cases.items()}
 
 
 # -- reading -------------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ class Plan:
     budget: float = 20.0
     repeats: int = 3
     steps: int | None = None
-    timeout: float = 900.0
+    timeout: float | None = None
+    """For a case in one process; None where it follows from what the case is estimated to take."""
     limit: float | None = None
     """For the whole run: when it is over, nothing more is begun."""
     data: str = "auto"

@@ -58,7 +58,7 @@ def test_with_an_accelerator_each_sentence_is_true(mldyno: Mldyno, script: Scrip
 
 
 CPU_ONLY = Rates(("cpu",), 1.5, {("cpu", "fp32"): 8e10, ("cpu", "amp-bf16"): 1.6e11})
-BOTH = Rates(("cpu", "gpu"), 1.5, {**CPU_ONLY.found, ("gpu", "fp32"): 1e13, ("gpu", "amp-fp16"): 4e13})
+BOTH = Rates(("cpu", "gpu"), 1.5, {**CPU_ONLY.known, ("gpu", "fp32"): 1e13, ("gpu", "amp-fp16"): 4e13})
 
 
 def chosen(found: Rates, store: Store) -> api.Chosen:
@@ -78,7 +78,7 @@ def test_a_half_precision_in_name_only_is_measured_once_and_that_is_said(store: 
     picked = chosen(found, store)
     assert [case.workload for case in picked.plan.cases if case.precision != "fp32"] == ["mlp"]
     assert picked.notes[0] == (
-        "plain products in amp-bf16 take 80 times as long as in fp32 on cpu: only mlp is measured in it"
+        "matmuls in amp-bf16 take 80 times as long as in fp32 on cpu: only mlp is measured in it"
     )
 
 

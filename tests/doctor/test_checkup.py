@@ -6,7 +6,7 @@ import pytest
 
 from mldyno.doctor import checkup, threads
 from mldyno.errors import UsageError
-from mldyno.runner.interrupts import Interrupts
+from mldyno.runner.events import Interrupts
 
 
 def test_all_frameworks_that_compute_are_looked_at_unless_one_is_named() -> None:
@@ -41,7 +41,7 @@ def test_the_time_that_is_left_counts_all_parts_to_come_and_shrinks_with_what_is
     parts.begin("noise")
     names, (most, some, least) = zip(*told, strict=True)
     assert names == ("features of gpu", "threads the last of its sets", "noise")
-    one = 1.0 + threads.WARM_UP + threads.TURNS * threads.TURN  # a process of a set
+    one = 1.0 + threads.WARM_UP_S + threads.TURNS * threads.TURN_S  # a process of a set
     assert least == 10.0
     assert some == pytest.approx(10.0 + 3 * one)
-    assert most == pytest.approx(10.0 + 3 * threads.SETS * one + checkup.SPIN + 1.0 + checkup.COMPILE)
+    assert most == pytest.approx(10.0 + 3 * threads.SETS * one + checkup.SPIN_S + 1.0 + checkup.COMPILE_S)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from mldyno.analysis.symptoms import Tried
+from mldyno.client.worker_process import WorkerProcess
 from mldyno.doctor import features
 from mldyno.doctor.features import Examiner, kinds, names
 from mldyno.frameworks.fake import FRAMEWORK
 from mldyno.records import Device
-from mldyno.runner.worker_process import WorkerProcess
 
 Script = Callable[..., None]
 QUICK = ["fp32", "fp16", "fp64", "svd"]
@@ -109,9 +109,9 @@ def test_after_an_error_that_spoils_the_process_a_fresh_one_goes_on(monkeypatch:
         return FRAMEWORK.__class__().try_feature(feature, device)
 
     monkeypatch.setattr(FRAMEWORK, "try_feature", spoiling)
-    assert examine.examine("fake", "gpu", "fp16")["fit"] is True
+    assert examine.examine("fake", "gpu", "fp16").fit is True
     spoiled = examine.examine("fake", "gpu", "fp64")
-    assert (spoiled["result"], spoiled["fit"]) == ("unsupported", False)
+    assert (spoiled.result, spoiled.fit) == ("unsupported", False)
 
 
 def test_an_error_alone_does_not_cost_a_process(script: Script) -> None:
@@ -119,7 +119,7 @@ def test_an_error_alone_does_not_cost_a_process(script: Script) -> None:
 
     script({"match": "fp64/fake/gpu", "fail": "unsupported"})
     refused = examine.examine("fake", "gpu", "fp64")
-    assert (refused["result"], refused["fit"]) == ("unsupported", True)
+    assert (refused.result, refused.fit) == ("unsupported", True)
 
 
 def test_a_quick_look_leaves_away_what_takes_long() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from mldyno.doctor.noise import listen
 from mldyno.frameworks.fake import FakeClock
-from mldyno.runner.interrupts import Interrupted
+from mldyno.runner.events import Interrupted
 
 
 class Steady:

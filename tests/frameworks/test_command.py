@@ -17,7 +17,7 @@ from mldyno.cli import cli
 from mldyno.errors import UsageError
 from mldyno.frameworks import command
 from mldyno.frameworks.fake import CLOCK
-from mldyno.records import Machine, Series, seal
+from mldyno.records import Case, Machine, Series, seal
 from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.store import Store
 from mldyno.timing.stopping import Stopping
@@ -46,11 +46,11 @@ def test_its_first_run_is_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(subprocess, "call", call)
     monkeypatch.setattr(command.FRAMEWORK, "clock", CLOCK)
-    case = open_case({"workload": "slow once", "framework": "command"}, None, ["slow-once"])
+    case = open_case(Case("slow once", framework="command"), None, ["slow-once"])
     ready = case.warm_up(0.5, lambda step: None)
-    assert ready["facts"]["first_step"] == pytest.approx(0.5, abs=1e-6)
-    (steady,) = case.turn(0.0, 6, lambda step: None)["series"]
-    assert steady["values"] == pytest.approx([0.1] * 6, abs=1e-6)
+    assert ready.facts["first_step"] == pytest.approx(0.5, abs=1e-6)
+    (steady,) = case.turn(0.0, 6, lambda step: None).series
+    assert list(steady.values) == pytest.approx([0.1] * 6, abs=1e-6)
 
 
 def test_every_run_is_a_process(store: Store, tmp_path: Path) -> None:

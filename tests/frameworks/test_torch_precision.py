@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -14,7 +13,8 @@ from mldyno.axes import PRECISIONS
 from mldyno.frameworks import Unsupported
 from mldyno.frameworks._torch_precision import TOLERANCE, PrecisionPolicy, matmul_types
 from mldyno.records import Case
-from mldyno.worker.session import CaseSession, Wrong, failure, open_case
+from mldyno.worker.checks import Wrong, failure
+from mldyno.worker.session import CaseSession, open_case
 
 TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "amp-fp16": "float16", "amp-bf16": "bfloat16",
          "fp64": "float64"}  # fmt: skip
@@ -22,14 +22,15 @@ ON_CPU = tuple(TYPES)
 
 
 def opened(workload: str, precision: str, mode: str = "infer", **axes: Any) -> CaseSession:
-    return open_case(asdict(Case(workload, mode=mode, precision=precision, **axes)))  # type: ignore[arg-type]
+    return open_case(Case(workload, mode=mode, precision=precision, **axes))  # type: ignore[arg-type]
 
 
 def measured(case: CaseSession) -> dict[str, Any]:
     """What a worker says of a case, after a few steps."""
     case.warm_up(0.1, lambda step: None)
     case.turn(0.0, 2, lambda step: None)
-    return case.close()
+    closed = case.close()
+    return {"facts": closed.facts, "checks": vars(closed.checks)}
 
 
 def test_every_precision_has_a_tolerance() -> None:

@@ -11,6 +11,7 @@ import torch
 from mldyno import datasets, plugins
 from mldyno.frameworks import Unsupported
 from mldyno.frameworks._torch_counts import count_operations
+from mldyno.messages import DataSource, TrainEndToEnd
 from mldyno.recipes import Phase, Recipe
 from mldyno.records import Case
 from mldyno.worker.session import open_case
@@ -165,17 +166,16 @@ def test_an_end_to_end_run_learns_from_its_data_set_and_fetches_it_only_once(
 
     monkeypatch.setattr(end_to_end, "prepare", prepare)
     monkeypatch.setattr("mldyno.worker.session.open_set", lambda **data: DATA)
-    case = {"workload": "mnist-cnn", "mode": "train", "batch": 10, "placement": "loader"}
-    wish = {"case": case, "epochs": 2, "data": {"name": "few", "source": "synthetic", "folder": str(tmp_path)}}
+    case = Case("mnist-cnn", mode="train", batch=10, placement="loader")
+    wish = TrainEndToEnd(case, 2, DataSource("few", "synthetic", str(tmp_path)))
     assert end_to_end.train(wish) == 0
     assert made == [str(tmp_path)]
 
 
 def test_a_record_says_which_data_it_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mldyno.worker.session.open_set", lambda **data: DATA)
-    content = {"workload": "mnist-cnn", "mode": "train", "batch": 10, "placement": "loader"}
-    where = {"name": "few", "source": "synthetic", "folder": ""}
-    assert open_case(content, where).facts["data"] == "synthetic"
+    case = Case("mnist-cnn", mode="train", batch=10, placement="loader")
+    assert open_case(case, DataSource("few", "synthetic", "")).facts["data"] == "synthetic"
 
 
 def test_where_pytorch_counts_no_peak_of_a_device_the_drivers_count_is_taken_and_said(

@@ -30,7 +30,7 @@ def test_after_the_limit_nothing_is_begun_and_a_resumed_run_goes_on(store: Store
 def test_what_hangs_is_ended_soon_after_the_limit_and_says_so(
     fake_run: FakeRun, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "GRACE", 0.5)
+    monkeypatch.setattr(running, "GRACE_S", 0.5)
     script({"fail": "hang"})  # for ever: only the limit ends it
     results = fake_run(mode="infer", batch=[8, 16], limit=0.3)
     (record,) = results.records

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from mldyno import api
+from mldyno.client.worker_process import Ended
 from mldyno.records import Case, Pairing, Record
 from mldyno.runner import pairing
 from mldyno.runner.events import Listener
-from mldyno.runner.groups import FRESH_PAIRS, MOST_TOGETHER, comparable, groups, pairings
-from mldyno.runner.worker_process import Ended
+from mldyno.runner.pairing import FRESH_PAIRS, MOST_TOGETHER, comparable, groups, pairings
 from mldyno.store import Query, Store
 
 FakeRun = Callable[..., api.Results]
@@ -96,7 +96,7 @@ def test_rounds_share_the_fresh_pairs_among_them(fake_run: FakeRun) -> None:
 def test_what_does_not_fit_in_memory_side_by_side_alternates(
     fake_run: FakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mldyno.runner.groups._fit", lambda records: False)
+    monkeypatch.setattr("mldyno.runner.pairing._fit", lambda records: False)
     results = fake_run(mode="infer", device=["cpu", "gpu"])
     assert {record.run.pairing for record in met(results)} == {"alternating-processes"}
     (found,) = results.compare("device")
@@ -105,7 +105,7 @@ def test_what_does_not_fit_in_memory_side_by_side_alternates(
 
 def test_room_is_judged_by_what_each_case_needed_alone(fake_run: FakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mldyno.machine.available_memory", lambda: 30 << 20)
-    monkeypatch.setattr("mldyno.runner.worker_process.reserve", lambda: 0)
+    monkeypatch.setattr("mldyno.client.worker_process.reserve", lambda: 0)
     assert {r.run.pairing for r in met(fake_run(mode="infer", device=["cpu", "gpu"]))} == {"alternating-processes"}
 
 
@@ -171,7 +171,7 @@ def test_a_run_that_ended_before_its_paired_comparison_holds_it_when_it_is_resum
         pass
 
     class CutAtMeeting(Listener):
-        def pairing_started(self, cases: object, number: int, pairing: Pairing) -> None:
+        def pairing_started(self, cases: object, repeat: int, pairing: Pairing) -> None:
             raise Cut
 
     with pytest.raises(Cut):
@@ -196,7 +196,7 @@ def test_a_run_that_ended_between_two_of_its_paired_comparisons_holds_the_others
     class CutAtThird(Listener):
         begun = 0
 
-        def pairing_started(self, cases: object, number: int, pairing: Pairing) -> None:
+        def pairing_started(self, cases: object, repeat: int, pairing: Pairing) -> None:
             self.begun += 1
             if self.begun == 3:
                 raise Cut
@@ -221,7 +221,7 @@ def test_a_resumed_run_remembers_that_its_cases_found_no_room_side_by_side(
     class CutInAlternation(Listener):
         begun = 0
 
-        def pairing_started(self, cases: object, number: int, pairing: Pairing) -> None:
+        def pairing_started(self, cases: object, repeat: int, pairing: Pairing) -> None:
             self.begun += pairing == "alternating-processes"
             if self.begun == 3:
                 raise Cut

@@ -14,7 +14,7 @@ from mldyno import api
 from mldyno.analysis.outcomes import Outcome
 from mldyno.machine._facts import Description
 from mldyno.plan import Plan
-from mldyno.runner.interrupts import Interrupts
+from mldyno.runner.events import Interrupts
 from mldyno.store import Query, Store
 from mldyno.views.sentences import trust
 

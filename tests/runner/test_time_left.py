@@ -9,7 +9,7 @@ import pytest
 
 from mldyno.plan import Plan, expand
 from mldyno.runner.forecast import Forecast
-from mldyno.runner.groups import groups
+from mldyno.runner.pairing import groups
 from mldyno.runner.time_left import TimeLeft
 
 

@@ -2,51 +2,63 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from mldyno.selftest import contract
 from mldyno.selftest.contract import Contract
 
-# A process that carries out what the names of its tasks say.
+# Tasks that do what their names say, in a real worker.
 STUB = """
-import json, os, signal, sys, time
+import os, signal, sys, time
 
-def tell(task, what, **row):
-    print(json.dumps({"task": task, "is": what, "row": row}), flush=True)
+spoilt = False
 
-for task in json.loads(sys.argv[1])["tasks"]:
-    if task == "never":
-        sys.exit("no such module")
-    tell(task, "begun")
-    print("a library says hello")
+def carry_out(framework, device, comparisons, detail, task):
+    global spoilt
+    print("a library says hello", flush=True)
     if task == "crash":
         print("the driver is gone", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGABRT)
     if task == "hang":
         time.sleep(60)
     if task == "leave":
-        sys.exit(0)
+        os._exit(0)
     if task == "fail":
-        tell(task, "failed", status="unsupported", reason="no such thing")
-    else:
-        tell(task, "found", pid=os.getpid())
-    tell(task, "done")
+        raise ValueError("no such thing")
+    yield {"pid": os.getpid()}
     if task == "spoil":
-        sys.exit(0)
+        spoilt = True
+        yield {"status": "failed"}
+
+def still_fit(framework, device, comparisons, detail):
+    return not spoilt
+
+NAMES = ("one", "two", "crash", "hang", "leave", "fail", "spoil")
+TASKS = {name: (lambda framework, task=name, **more: carry_out(framework, **more, task=task)) for name in NAMES}
 """
 Begin = Callable[..., Contract]
 
 
 @pytest.fixture
-def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
+def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
     """A contract with such tasks."""
-    (tmp_path / "stub.py").write_text(STUB)
-    monkeypatch.setattr(contract, "COMMAND", (sys.executable, str(tmp_path / "stub.py")))
-    return lambda *tasks: Contract("torch", "sim", 1, tasks)
+    (tmp_path / "stub_tasks.py").write_text(STUB)
+    monkeypatch.setattr(contract, "MODULE", "stub_tasks")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    begun: list[Contract] = []
+
+    def begin(*tasks: str) -> Contract:
+        begun.append(Contract("fake", "gpu", 1, tasks))
+        return begun[-1]
+
+    yield begin
+    for going in begun:
+        going.end()
 
 
 def quiet() -> None:
@@ -67,14 +79,14 @@ def test_every_line_on_the_way_to_a_result_is_heard_of(begin: Begin) -> None:
 
 def test_a_task_that_ends_the_process_has_that_as_its_result_and_the_others_go_on(begin: Begin) -> None:
     going = begin("one", "crash", "two")
-    assert going.of("crash", quiet).trouble == "its process was ended by SIGABRT: the driver is gone"
+    assert going.of("crash", quiet).trouble == "failed: the worker was ended by SIGABRT: the driver is gone"
     assert going.of("two", quiet).rows != going.of("one", quiet).rows
     assert going.of("two", quiet).trouble == ""
 
 
 def test_a_task_that_fails_says_why_and_ends_nothing(begin: Begin) -> None:
     going = begin("fail", "two")
-    assert going.of("fail", quiet).trouble == "unsupported: no such thing"
+    assert going.of("fail", quiet).trouble == "failed: ValueError: no such thing"
     assert going.of("two", quiet).rows
 
 
@@ -85,20 +97,29 @@ def test_a_process_that_ends_between_two_tasks_is_followed_by_another(begin: Beg
 
 
 def test_a_device_that_hangs_is_given_up(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contract, "SILENCE", 0.5)
+    monkeypatch.setattr(contract, "SILENCE_TIMEOUT_S", 1.5)
     going = begin("hang", "two")
-    assert going.of("hang", quiet).trouble == "it said nothing for 0 s"
+    assert going.of("hang", quiet).trouble == "it said nothing for 2 s"
     assert going.of("two", quiet).rows
 
 
-def test_a_process_that_can_not_start_is_the_result_of_every_task(begin: Begin) -> None:
-    going = begin("never", "two")
-    assert [going.of(task, quiet).trouble for task in ("never", "two")] == [
-        "its process ended early: no such module"
+def test_a_process_that_can_not_start_is_the_result_of_every_task(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "never.py").write_text("import sys; sys.exit('no such module')")
+    monkeypatch.setattr("mldyno.client.worker_process.SCRIPT", str(tmp_path / "never.py"))
+    going = begin("one", "two")
+    assert [going.of(task, quiet).trouble for task in ("one", "two")] == [
+        "failed: the worker ended early with exit code 1: no such module"
     ] * 2
 
 
 def test_a_process_that_leaves_in_the_middle_is_no_success(begin: Begin) -> None:
     going = begin("leave", "two")
-    assert going.of("leave", quiet).trouble == "its process ended early"
+    assert going.of("leave", quiet).trouble.startswith("failed: the worker ended early with exit code 0")
     assert going.of("two", quiet).rows
+
+
+def test_when_the_last_task_is_done_no_process_is_left(begin: Begin) -> None:
+    begin("one", "two").of("two", quiet)
+    assert psutil.Process().children() == []

@@ -15,12 +15,14 @@ import pytest
 from mldyno.errors import MldynoError
 from mldyno.records import Device, Fact, Machine
 from mldyno.selftest import result_file
-from mldyno.selftest.measures import Cell, Measure
+from mldyno.selftest.measures import Measure, SeriesKind
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
 MEASURES = [
     Measure(24, "known work", 0.01, None, "<= 3 %", True, 24, "share", raw=({"one": 1.0, "two": math.inf},)),
-    Measure(25, "waiting", 0.2, 0.1, ">= 95 %", False, 4, "share", note="why", cells=(Cell("a", 1.0, None, True, 3),)),
+    Measure(
+        25, "waiting", 0.2, 0.1, ">= 95 %", False, 4, "share", note="why", cells=(SeriesKind("a", 1.0, None, True, 3),)
+    ),
 ]
 
 

@@ -9,7 +9,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -24,8 +23,9 @@ from mldyno.selftest.in_device_child import Wish, tidy, wait
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks
+from mldyno.worker.checks import failure
 from mldyno.worker.examine import examine
-from mldyno.worker.session import failure, open_case
+from mldyno.worker.session import open_case
 
 MODES = ("infer", "train")
 SLOW = {"kernel": 5e-3, "rate": 5e9}  # of these few steps fill a second: a CPU without fp16 is slow to compute them
@@ -69,13 +69,13 @@ def judged(workload: str = "mlp", **axes: Any) -> dict[str, Any]:
     tidy()
     torch.accelerator.reset_peak_memory_stats()
     try:
-        case = open_case(asdict(Case(workload, **{"device": "sim", "mode": "infer", "batch": 2, **axes})))
+        case = open_case(Case(workload, **{"device": "sim", "mode": "infer", "batch": 2, **axes}))
         case.warm_up(0.2, lambda step: None)
         found |= case.facts
         case.turn(0.0, 20, lambda step: None)
         closed = case.close()
-        peaks = [one["values"][0] for one in closed["series"] if one["metric"] == "peak_device_memory"]
-        found |= closed["facts"] | {"checks": closed["checks"], "peak": peaks[0]}
+        peaks = [series.values[0] for series in closed.series if series.metric == "peak_device_memory"]
+        found |= closed.facts | {"checks": vars(closed.checks), "peak": peaks[0]}
         found |= {"step": median(case.values), "late_changes": case.late_changes}
     except Exception as error:
         found["status"], found["reason"] = failure("torch", error)
@@ -136,7 +136,7 @@ def waits() -> dict[str, Any]:
         found: dict[str, Any] = {"hidden": judged()}
     tidy()
     with settings(kernel=5e-3, issue=1e-3):
-        program = open_case(asdict(Case("mlp", device="sim", mode="infer", batch=2))).program
+        program = open_case(Case("mlp", device="sim", mode="infer", batch=2)).program
         blocks = Blocks(program, clock.now)
         blocks.time(20)
         found["waited_for"] = blocks.time(20) / 20e9
@@ -335,13 +335,13 @@ def astray() -> dict[str, Any]:
 
 def probes() -> dict[str, Any]:
     """The doctor's features: on a device as it should be, and on ones that are wrong, or let the CPU do it."""
-    found: dict[str, Any] = {"well": {name: examine("torch", "sim", name) for name in names("torch", quick=True)}}
+    found: dict[str, Any] = {"well": {name: vars(examine("torch", "sim", name)) for name in names("torch", quick=True)}}
     with settings(spoils=0.05):
-        found["spoilt"] = examine("torch", "sim", "fp32")
+        found["spoilt"] = vars(examine("torch", "sim", "fp32"))
     with settings(astray=("aten::mm",)):
-        found["astray"] = examine("torch", "sim", "fp32")
+        found["astray"] = vars(examine("torch", "sim", "fp32"))
     with settings(lost_after=SIM.launches):
-        found["lost"] = examine("torch", "sim", "fp32")
+        found["lost"] = vars(examine("torch", "sim", "fp32"))
     return found
 
 

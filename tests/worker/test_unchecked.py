@@ -9,7 +9,7 @@ import pytest
 
 from mldyno import plugins
 from mldyno.frameworks import Program
-from mldyno.records import Case
+from mldyno.records import Case, Checks
 from mldyno.worker.unchecked import unchecked
 
 
@@ -38,8 +38,8 @@ class Checked(Core):
 
 
 MPS = Case("mlp", mode="infer", device="mps")
-NOTHING: dict[str, Any] = {"learned": None, "agrees": None, "error": None}
-ALL: dict[str, Any] = {"learned": True, "agrees": True, "error": 0.0}
+NOTHING = Checks()
+ALL = Checks(learned=True, agrees=True, error=0.0)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ ALL: dict[str, Any] = {"learned": True, "agrees": True, "error": 0.0}
     ],
 )  # fmt: skip
 def test_what_could_not_be_checked_is_named(
-    case: Case, program: Program, facts: dict[str, Any], checks: dict[str, Any], names: str | None
+    case: Case, program: Program, facts: dict[str, Any], checks: Checks, names: str | None
 ) -> None:
     assert unchecked(case, plugins.framework("torch"), program, facts, checks).get("not_checked") == names
 

@@ -1,4 +1,4 @@
-"""Laps that cost no more than their share, and the peak that no rate may pass."""
+"""Windows that cost no more than their share, and the peak that no rate may pass."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from mldyno.frameworks.fake import CLOCK, Fake
 from mldyno.records import Case, Device, Series
 from mldyno.worker import peaks
-from mldyno.worker.session import CaseSession, Wrong, open_case
-from mldyno.worker.windows import COST, SHORTEST, Windows
+from mldyno.worker.checks import Wrong
+from mldyno.worker.session import CaseSession, open_case
+from mldyno.worker.windows import METERS_SHARE, SHORTEST_NS, Windows
 
 CASE = Case("mlp", framework="fake", mode="infer", batch=8)
 
@@ -41,16 +42,16 @@ def test_reading_the_meters_takes_under_a_percent_of_the_time(cost: int) -> None
     windows = Windows([meter], CLOCK, lambda: None)
     began = CLOCK()
     windows.begin()
-    while CLOCK.now - began < 100 * SHORTEST:
+    while CLOCK.now - began < 100 * SHORTEST_NS:
         CLOCK.now += 300_000  # a block
         windows.look(CLOCK())
     assert 0 < meter.ends <= 100
     first = cost  # what a reading costs is known after the first one
-    assert meter.ends * cost - first <= 1.05 * COST * (CLOCK.now - began)
+    assert meter.ends * cost - first <= 1.05 * METERS_SHARE * (CLOCK.now - began)
 
 
 def opened() -> CaseSession:
-    return open_case({"workload": "mlp", "mode": "infer", "batch": 8, "threads": 1})
+    return open_case(Case("mlp", mode="infer", batch=8, threads=1))
 
 
 def test_a_rate_over_the_peak_is_wrong_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +67,7 @@ def test_a_rate_under_the_peak_is_kept_with_the_peak() -> None:
     case = opened()
     case.warm_up(1.0, lambda step: None)
     case.turn(0.2, None, lambda step: None)
-    facts = case.close()["facts"]
+    facts: dict[str, Any] = dict(case.close().facts)
     assert facts["peak_flops"] > facts["flops_per_step"] / min(case.values)
 
 

@@ -8,7 +8,7 @@ from mldyno import api
 from mldyno.cli.axis_options import DURATION
 from mldyno.cli.options import json_option, print_json, store_option
 from mldyno.cli.selftest_command import progress
-from mldyno.runner.interrupts import Interrupted
+from mldyno.runner.events import Interrupted
 from mldyno.views.doctor import as_json as content
 from mldyno.views.doctor import report
 

@@ -13,7 +13,7 @@ from mldyno.cli.options import print_json
 from mldyno.cli.progress import CountedBar, kept_so_far, listener_for, resume_with
 from mldyno.errors import OK
 from mldyno.plan import Plan
-from mldyno.runner.interrupts import Interrupted
+from mldyno.runner.events import Interrupted
 from mldyno.store import Store
 from mldyno.suites.reader import DATA
 from mldyno.units import count, show_bytes, show_seconds
@@ -95,7 +95,8 @@ def watched(
     """Run a plan, or go on with a run, before the user's eyes; whatever ends it, they learn what is kept."""
     expected = api.forecast(plan, opened) if forecasts is None else forecasts
     try:
-        results = api.run_plan(plan, opened, listener_for(plan, expected, as_json, loudness or "usual"), run_id)
+        heard = listener_for(plan, expected, as_json, loudness or "usual")
+        results = api.run_plan(plan, opened, heard, run_id, expected)
     except Interrupted as end:
         raise kept_so_far(end, store) from None
     if results.left_out:

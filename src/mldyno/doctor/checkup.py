@@ -5,23 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mldyno import machine as machines
 from mldyno import plugins
 from mldyno.analysis.symptoms import Checkup, Facts, Installed, Kept, Threads, Tried
 from mldyno.doctor import facts, features, noise, threads
 from mldyno.errors import MldynoError
+from mldyno.messages import FrameworkFacts
 from mldyno.meters import throttling
-from mldyno.records import Device
-from mldyno.runner.interrupts import Interrupts
-from mldyno.runner.probing import probe
+from mldyno.runner.events import Interrupts
+from mldyno.runner.probing import frameworks_seen, with_vendors
 from mldyno.store import Query, Store
 from mldyno.timing import spin
 
-NOISE = 60.0  # s
-SPIN = 0.5  # s that all cores are tried for
-START, COMPILE = 4.0, 25.0  # s that a framework takes to start, and to compile for the first time, where that is slow
+NOISE_S = 60.0
+SPIN_S = 0.5  # that all cores are tried for
+START_S, COMPILE_S = 4.0, 25.0  # that a framework takes to start, and to compile for the first time, where that is slow
 Tell = Callable[[str, float], None]
 
 
@@ -41,13 +40,13 @@ def wanted(python: str, quick: bool, noise: float | None, framework: str | None,
     if framework is not None:
         plugins.check("frameworks", framework)
     frameworks = (framework,) if framework else _computing()
-    return Wanted(python, frameworks, noise if noise is not None or quick else NOISE, quick, store)
+    return Wanted(python, frameworks, noise if noise is not None or quick else NOISE_S, quick, store)
 
 
 def _computing() -> tuple[str, ...]:
     """The frameworks that are worth a look: those that really compute and have features to try."""
-    several = ((name, plugins.framework(name)) for name in plugins.names("frameworks"))
-    return tuple(name for name, one in several if one.features and one.clock is None)
+    known = ((name, plugins.framework(name)) for name in plugins.names("frameworks"))
+    return tuple(name for name, framework in known if framework.features and framework.clock is None)
 
 
 class Parts:
@@ -56,7 +55,7 @@ class Parts:
     def __init__(self, wanted: Wanted, interrupts: Interrupts, tell: Tell) -> None:
         self._wanted, self._interrupts, self._tell = wanted, interrupts, tell
         self._now = ("facts", 0.0)
-        self.start = START
+        self.start = START_S
         """Time in s that a framework takes to start here."""
         self.devices, self.ways = 1, 2
         """Devices whose features are tried; settings of threads, with the one that is."""
@@ -64,13 +63,14 @@ class Parts:
     def _seconds(self) -> dict[str, float]:
         """How long each part takes, as far as is known now."""
         wanted, start = self._wanted, self.start
-        found = {"facts": 1.0 + start, "features": self.devices * (start + (0.0 if wanted.quick else COMPILE)),
-                 "cores": SPIN}  # fmt: skip
+        seconds = {"facts": 1.0 + start, "features": self.devices * (start + (0.0 if wanted.quick else COMPILE_S)),
+                   "cores": SPIN_S}  # fmt: skip
         if not wanted.quick:
-            found["threads"] = threads.SETS * self.ways * (start + threads.WARM_UP + threads.TURNS * threads.TURN)
+            per_process = start + threads.WARM_UP_S + threads.TURNS * threads.TURN_S
+            seconds["threads"] = threads.SETS * self.ways * per_process
         if wanted.noise:
-            found["noise"] = wanted.noise
-        return found
+            seconds["noise"] = wanted.noise
+        return seconds
 
     def begin(self, part: str, detail: str = "", done: float = 0.0) -> None:
         """A part begins, or a phase of it, of which a share is done already."""
@@ -92,63 +92,60 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
     parts = Parts(wanted, interrupts, tell)
     parts.begin("facts")
     machine, throttled = machines.describe(), throttling.core_throttles()
-    seen = facts.gather(machine, vendors)  # here Ctrl-C has its usual effect: a tool may hang for some s
+    gathered = facts.gather(machine, vendors)  # here Ctrl-C has its usual effect: a tool may hang for some s
     with interrupts:
         frameworks = _frameworks(wanted, vendors, parts)
         tried = _tried(wanted, frameworks, parts)
         parts.begin("cores")
-        free = sum(spin.shares(seen.cores, SPIN)) if seen.cores else None
-        hurt = None if wanted.quick else _threads(wanted, frameworks, seen, free, parts)
-        heard = None
+        free = sum(spin.shares(gathered.cores, SPIN_S)) if gathered.cores else None
+        hurt = None if wanted.quick else _threads(wanted, frameworks, gathered, free, parts)
+        noises = None
         if wanted.noise:
             parts.begin("noise")
-            heard = noise.listen(wanted.noise, parts.look)
+            noises = noise.listen(wanted.noise, parts.look)
     after = throttling.core_throttles()
     if throttled is not None and after is not None:
-        seen = replace(seen, throttles=max(0.0, after - throttled))
-    return Checkup(machine, seen, frameworks, tried, free, hurt, heard, _kept(wanted.store))
+        gathered = replace(gathered, throttles=max(0.0, after - throttled))
+    return Checkup(machine, gathered, frameworks, tried, free, hurt, noises, _kept(wanted.store))
 
 
 def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tuple[Installed, ...]:
     """Each framework as its own process sees it."""
     began = time.monotonic()
-    found: dict[str, dict[str, Any]] = probe(wanted.python, wanted.frameworks, parts.look, vendors)["frameworks"]
+    probed = frameworks_seen(wanted.python, wanted.frameworks, parts.look).frameworks
     parts.start = time.monotonic() - began
-    return tuple(_installed(name, one) for name, one in found.items())
+    return tuple(_installed(name, with_vendors(facts, vendors)) for name, facts in probed.items())
 
 
-def _installed(name: str, one: dict[str, Any]) -> Installed:
-    if "error" in one:
-        return Installed(name, error=one["error"])
-    devices = tuple(Device(**device) for device in one["devices"])
-    return Installed(name, "", one["versions"], one["threads"], devices, one["support"])
+def _installed(name: str, facts: FrameworkFacts) -> Installed:
+    return Installed(name, facts.error, facts.versions, facts.threads, facts.devices, facts.support)
 
 
 def _tried(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tuple[Tried, ...]:
-    found: list[Tried] = []
-    several = [(one.name, device.name) for one in frameworks for device in features.kinds(one.devices)]
-    parts.devices = len(several)
-    for number, (framework, device) in enumerate(several):
-        parts.begin("features", f"of {device}", number / len(several))
+    tried: list[Tried] = []
+    places = [(framework.name, device.name) for framework in frameworks for device in features.kinds(framework.devices)]
+    parts.devices = len(places)
+    for number, (framework, device) in enumerate(places):
+        parts.begin("features", f"of {device}", number / len(places))
         examiner = features.Examiner(wanted.python, parts.look, framework, device)
-        found += examiner.examine(features.names(framework, wanted.quick))
-    return tuple(found)
+        tried += examiner.examine(features.names(framework, wanted.quick))
+    return tuple(tried)
 
 
 def _threads(
-    wanted: Wanted, frameworks: Sequence[Installed], seen: Facts, free: float | None, parts: Parts
+    wanted: Wanted, frameworks: Sequence[Installed], gathered: Facts, free: float | None, parts: Parts
 ) -> Threads | None:
     """The first framework that runs, under several settings of its threads; None where there is nothing to try."""
-    one = next((one for one in frameworks if not one.error), None)
-    settings = threads.worth_trying(one.threads, free, seen.env) if one else []
-    if one is None or not settings:
+    runs = next((framework for framework in frameworks if not framework.error), None)
+    settings = threads.worth_trying(runs.threads, free, gathered.env) if runs else []
+    if runs is None or not settings:
         return None
     parts.ways = 1 + len(settings)
 
     def begin(number: int) -> None:
         parts.begin("threads", f"{number + 1} of {threads.SETS}", number / threads.SETS)
 
-    return threads.measure(wanted.python, parts.look, one.name, one.threads, settings, begin)
+    return threads.measure(wanted.python, parts.look, runs.name, runs.threads, settings, begin)
 
 
 def _kept(name: str | None) -> Kept:

@@ -87,7 +87,7 @@ def _gpus(machine: Machine, vendors: machines.Vendors) -> tuple[Gpu, ...]:
     answered = [] if vendors.nvidia_driver.fault else vendors.nvidia_cards
     named = [Gpu("nvidia", card.title or "unknown", str(card.facts["uuid"])) for card in answered]
     on_bus = [Gpu(maker, f"{TITLES[maker]} {product}") for maker, product in machines.cards_on_bus()]
-    return (*named, *(one for one in on_bus if not (named and one.vendor == "nvidia")))
+    return (*named, *(gpu for gpu in on_bus if not (named and gpu.vendor == "nvidia")))
 
 
 def _nodes() -> tuple[str, ...]:
@@ -96,11 +96,11 @@ def _nodes() -> tuple[str, ...]:
 
 def installed(names: Iterable[str]) -> dict[str, str]:
     """The versions of those packages that are installed for this Python; none is imported."""
-    found = {}
+    versions = {}
     for name in names:
         with suppress(Exception):  # a broken installation is as good as none
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions
 
 
 # -- memory and power ------------------------------------------------------------------------------
@@ -108,8 +108,8 @@ def installed(names: Iterable[str]) -> dict[str, str]:
 
 def waits(text: str) -> float | None:
     """The share of the last minute in which some process waited, from one of the files in /proc/pressure."""
-    found = re.search(r"^some .*avg60=(\d+(?:\.\d+)?)", text, re.MULTILINE)
-    return float(found.group(1)) / 100 if found else None
+    match = re.search(r"^some .*avg60=(\d+(?:\.\d+)?)", text, re.MULTILINE)
+    return float(match.group(1)) / 100 if match else None
 
 
 def _memory_state() -> str:

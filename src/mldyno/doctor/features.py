@@ -12,27 +12,27 @@ from dataclasses import replace
 from mldyno import plugins
 from mldyno.analysis.findings import GIVES_NUMBERS
 from mldyno.analysis.symptoms import Outcome, Tried
+from mldyno.client.worker_process import Ended, WorkerProcess
+from mldyno.messages import TryFeature
 from mldyno.records import Device
-from mldyno.runner.worker_process import Ended, WorkerProcess
-from mldyno.units import show_seconds
 
-OF_AN_END: dict[str, Outcome] = {"timeout": "timeout", "oom": "failed"}
-LONG = 60.0  # s: what may take longer is no part of a quick look
+OUTCOME_OF_END: dict[str, Outcome] = {"timeout": "timeout", "oom": "failed"}
+QUICK_LIMIT_S = 60.0  # what may take longer is no part of a quick look
 Check = Callable[[], None]
 
 
 def names(framework: str, quick: bool) -> list[str]:
     """The features of a framework that are tried."""
     limits = plugins.framework(framework).features
-    return [name for name, limit in limits.items() if limit <= LONG or not quick]
+    return [name for name, limit in limits.items() if limit <= QUICK_LIMIT_S or not quick]
 
 
 def kinds(devices: Sequence[Device]) -> list[Device]:
     """One device of each kind: two cards of one name work alike."""
-    found: dict[tuple[str, str], Device] = {}
+    first: dict[tuple[str, str], Device] = {}
     for device in devices:
-        found.setdefault((device.name.partition(":")[0], device.title), device)
-    return list(found.values())
+        first.setdefault((device.name.partition(":")[0], device.title), device)
+    return list(first.values())
 
 
 class Examiner:
@@ -45,20 +45,20 @@ class Examiner:
         self._worker: WorkerProcess | None = None
 
     def examine(self, features: Sequence[str]) -> list[Tried]:
-        """What became of each; where the first, plainest one gives no numbers, the others are left away."""
+        """What became of each; where the first, plainest one gives no numbers, the others are omitted."""
         off: dict[str, str | None] = dict.fromkeys(self._framework.fallback)
-        found: list[Tried] = []
+        results: list[Tried] = []
         try:
             for feature in features:
                 tried = self._try(feature, off)
                 if tried.outcome == "unsupported" and any(name in tried.reason for name in off):
                     tried = self._with_fallback(tried)
-                found.append(tried)
-                if found[0].outcome not in GIVES_NUMBERS:
+                results.append(tried)
+                if results[0].outcome not in GIVES_NUMBERS:
                     break
         finally:
             self._end()
-        return found
+        return results
 
     def _with_fallback(self, refused: Tried) -> Tried:
         """The feature once more in a process that lets the CPU step in."""
@@ -73,21 +73,18 @@ class Examiner:
 
     def _try(self, feature: str, settings: Mapping[str, str | None]) -> Tried:
         limit = self._framework.features[feature]
-        command = {"do": "examine", "framework": self._name, "device": self._device, "feature": feature}
         try:
             if self._worker is None:
                 self._worker = WorkerProcess(self._python, self._check, settings)
                 self._worker.start()
-            answer = self._worker.ask(command, self._worker.spent + limit, lambda step: None)
+            tried = self._worker.ask(TryFeature(self._name, self._device, feature), limit)
         except Ended as end:
             self._end()
-            reason = f"no end after {show_seconds(limit)}" if end.status == "timeout" else end.reason
-            return Tried(self._name, self._device, feature, OF_AN_END.get(end.status, "crashed"), reason)
-        if not answer["fit"]:
+            outcome = OUTCOME_OF_END.get(end.status, "crashed")
+            return Tried(self._name, self._device, feature, outcome, end.reason)
+        if not tried.fit:
             self._end()
-        return Tried(
-            self._name, self._device, feature, answer["result"], answer["reason"], answer["error"], answer["tolerance"]
-        )
+        return Tried(self._name, self._device, feature, tried.result, tried.reason, tried.error, tried.tolerance)
 
     def _end(self) -> None:
         worker, self._worker = self._worker, None

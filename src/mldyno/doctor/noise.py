@@ -20,8 +20,8 @@ from mldyno.timing.blocks import Blocks, Steps, stretch
 from mldyno.worker.windows import Windows
 
 CHUNK = bytes(range(256)) * 256  # 64 KiB: less than 1 ms on any machine, and it stays in the core's own cache
-LOOK = 20_000_000  # ns between two looks at anything but the work
-FEWEST = 40  # blocks
+LOOK_EVERY_NS = 20_000_000  # at anything but the work
+FEWEST_BLOCKS = 40
 
 
 class Hashing:
@@ -50,12 +50,12 @@ def listen(
     def between(values: list[float], now: int) -> int:
         windows.look(now)
         look()
-        return take_time() + LOOK
+        return take_time() + LOOK_EVERY_NS
 
     windows.begin()
     values, _ = stretch(blocks, seconds, None, between)
-    if len(values) < FEWEST:
-        values += stretch(blocks, 0.0, FEWEST * blocks.size, between)[0]
+    if len(values) < FEWEST_BLOCKS:
+        values += stretch(blocks, 0.0, FEWEST_BLOCKS * blocks.size, between)[0]
     windows.end()
     gained = {series.metric: sum(series.values) for series in meter.stop()}
     return judge(values, seconds, _waiting(gained), _stolen(gained))

@@ -11,18 +11,19 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 
 from mldyno.analysis.symptoms import Setting, Threads
+from mldyno.client.worker_process import Ended, WorkerProcess, started
+from mldyno.messages import MeasureTurn, OpenCase
 from mldyno.records import Case
-from mldyno.runner.worker_process import Ended, WorkerProcess
 from mldyno.stats.intervals import half_width, mean, median
 
 SETS = 4  # of fresh processes
 TURNS = 4  # of each process
-TURN, WARM_UP = 0.3, 0.5  # s
-PATIENCE = 60.0  # s for one process in all
+TURN_S, WARM_UP_S = 0.3, 0.5
+ANSWER_TIMEOUT_S = 60.0  # for opening the step, or a turn of it
 BATCH = 64
+KEY = 1  # of the case in its worker
 Check = Callable[[], None]
 Env = Mapping[str, str]
 
@@ -31,12 +32,12 @@ def worth_trying(threads: int | None, free: float | None, env: Env) -> list[Env]
     """Settings of the environment that could be better than what is; none where there is one thread."""
     if not threads or threads < 2:
         return []
-    found: list[Env] = []
+    settings: list[Env] = []
     if env.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE":
-        found.append({"OMP_WAIT_POLICY": "PASSIVE"})
+        settings.append({"OMP_WAIT_POLICY": "PASSIVE"})
     if free is not None and max(1, round(free)) < threads:
-        found.append({"OMP_NUM_THREADS": str(max(1, round(free)))})
-    return found
+        settings.append({"OMP_NUM_THREADS": str(max(1, round(free)))})
+    return settings
 
 
 def measure(
@@ -51,55 +52,51 @@ def measure(
 
     `begin` hears the number of each set of processes, from 0 on.
     """
-    several: list[Env] = [{}, *settings]
-    times: list[list[float]] = [[] for _ in several]
-    chance = random.Random(len(several))
+    envs: list[Env] = [{}, *settings]
+    times: list[list[float]] = [[] for _ in envs]
+    chance = random.Random(len(envs))
     try:
         for number in range(SETS):
             begin(number)
-            for seen, step in zip(times, _one_set(python, check, framework, several, chance), strict=True):
-                seen.append(step)
+            for steps, step in zip(times, _set_of_processes(python, check, framework, envs, chance), strict=True):
+                steps.append(step)
     except Ended:
         return None
-    tried = [_compared(env, seen, times[0]) for env, seen in zip(several[1:], times[1:], strict=True)]
+    tried = [_compared(env, steps, times[0]) for env, steps in zip(envs[1:], times[1:], strict=True)]
     return Threads(framework, threads, median(times[0]), tuple(tried))
 
 
-def _one_set(python: str, check: Check, framework: str, several: Sequence[Env], chance: random.Random) -> list[float]:
+def _set_of_processes(
+    python: str, check: Check, framework: str, envs: Sequence[Env], chance: random.Random
+) -> list[float]:
     """The median time of a step in s under each setting, from processes that live at the same time and take turns."""
-    seen: list[list[float]] = [[] for _ in several]
+    times: list[list[float]] = [[] for _ in envs]
     with ExitStack() as living:
-        workers = [living.enter_context(_opened(python, check, framework, env)) for env in several]
-        order = list(range(len(several)))
+        workers = [living.enter_context(_opened(python, check, framework, env)) for env in envs]
+        order = list(range(len(envs)))
         for _ in range(TURNS):
             chance.shuffle(order)
             for place in order:
-                command = {"do": "turn", "key": 1, "seconds": TURN, "steps": None}
-                series = workers[place].ask(command, PATIENCE, _unheard)["series"]
-                seen[place] += [value for one in series if one["metric"] == "step_time" for value in one["values"]]
-    return [median(values) for values in seen]
+                turn = workers[place].ask(MeasureTurn(KEY, TURN_S), ANSWER_TIMEOUT_S)
+                times[place] += [
+                    value for series in turn.series if series.metric == "step_time" for value in series.values
+                ]
+    if not all(times):
+        raise Ended("failed", "a turn without a step")
+    return [median(values) for values in times]
 
 
 @contextmanager
 def _opened(python: str, check: Check, framework: str, env: Env) -> Iterator[WorkerProcess]:
     """A worker with the step built and warm."""
-    worker = WorkerProcess(python, check, env)
-    case = asdict(Case("mlp", framework=framework, batch=BATCH))
-    try:
-        worker.start()
-        worker.ask({"do": "open", "key": 1, "case": case, "warmup": WARM_UP}, PATIENCE, _unheard)
+    with started(python, check, env) as worker:
+        worker.ask(OpenCase(KEY, Case("mlp", framework=framework, batch=BATCH), WARM_UP_S), ANSWER_TIMEOUT_S)
         yield worker
-    finally:
-        worker.kill()
-
-
-def _unheard(step: float) -> None:
-    """Nobody needs to know how long a step takes meanwhile."""
 
 
 def _compared(env: Env, times: Sequence[float], base: Sequence[float]) -> Setting:
     """How many times as fast as the base, with its interval over the sets."""
-    name = " ".join(f"{one}={value}" for one, value in env.items())
+    name = " ".join(f"{variable}={value}" for variable, value in env.items())
     logs = [math.log(slow / fast) for fast, slow in zip(times, base, strict=True)]
     centre, width = mean(logs), half_width(logs)
     return Setting(name, median(times), math.exp(centre), math.exp(centre - width), math.exp(centre + width))

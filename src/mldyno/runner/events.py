@@ -1,27 +1,32 @@
-"""What a run tells whoever watches it. Watching is optional and changes nothing."""
+"""What a run tells whoever watches it, and how the user ends one."""
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Sequence
+from types import FrameType, TracebackType
+from typing import Any
 
+from mldyno.errors import NOT_ALL_OK, MldynoError
 from mldyno.plan import Plan
 from mldyno.records import Case, Pairing, Record
 
 
 class Listener:
-    """Hears of a run as it goes on; every method may be left as it is."""
+    """Hears of a run as it goes on; every method may be left as it is. Watching is optional and changes nothing."""
 
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
-        """A run begins, with these cases and rounds to do."""
+        """A run begins, with these cases and repeats to do."""
 
     def fetching(self, what: str, done: int, total: int | None) -> None:
         """A data set is being fetched or made: so many bytes of it are there."""
 
-    def case_started(self, case: Case, number: int) -> None:
-        """A case is being set up in round `number`."""
+    def case_started(self, case: Case, repeat: int) -> None:
+        """A case is being set up, for the first time or once more."""
 
-    def pairing_started(self, cases: Sequence[Case], number: int, pairing: Pairing) -> None:
-        """Cases are being measured against each other."""
+    def pairing_started(self, cases: Sequence[Case], repeat: int, pairing: Pairing) -> None:
+        """Cases are being measured head-to-head."""
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
         """A step takes so many s at present, known to a relative half-width, after so many s of measuring."""
@@ -31,3 +36,43 @@ class Listener:
 
     def end(self) -> None:
         """The run is over, in whatever way."""
+
+
+class Interrupted(MldynoError):
+    """The user ended the run; all that was measured is in the store."""
+
+    exit_code = NOT_ALL_OK
+
+
+class Interrupts:
+    """Ctrl-C and SIGTERM as a flag that is looked at where it is safe: never within a write to the store.
+
+    While active, the first signal asks for a tidy end; the second has its usual effect.
+    """
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self._name: str | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            heard = [number for number in self.SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup
+            self._before = {number: signal.signal(number, self._note) for number in heard}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._name = signal.Signals(number).name
+        signal.signal(number, self._before[number])
+
+    def check(self) -> None:
+        """Raise where a signal has come."""
+        if self._name is not None:
+            raise Interrupted(f"ended by {self._name}")

@@ -13,14 +13,15 @@ from typing import Any
 
 from mldyno import machine as machines
 from mldyno.axes import unstated
+from mldyno.client.remote_case import SHORTEST_WARMUP_S, WARMUP_SHARE, Observed
 from mldyno.errors import UsageError
+from mldyno.messages import WorkerSoftware
 from mldyno.records import Record, Run, Series
-from mldyno.runner.case_run import WARMUP_LEAST, WARMUP_SHARE, CaseRun
+from mldyno.runner.recording import record_of
 from mldyno.runner.run import new_run_id
-from mldyno.runner.worker_process import WorkerProcess
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, stretch
-from mldyno.timing.stopping import Stopping, relative_half_width
+from mldyno.timing.stopping import Stopping
 from mldyno.timing.warmup import warm_up
 
 FRAMEWORK = "python"  # what computes is the caller's own code
@@ -47,24 +48,19 @@ def timed(step: Callable[[], Any], sync: Callable[[], Any] | None, name: str, ta
     if not 0 < target < 1 or not 0 < budget < math.inf:
         raise UsageError("target is a fraction such as 0.02, budget a number of seconds over 0.")
     began, blocks = time.monotonic(), Blocks(Calls(step, sync), clock.now)
-    worker = WorkerProcess(sys.executable, lambda: None)  # never started: the work is done here
     rule = Stopping(target=target, budget=budget)
-    case = unstated(name, FRAMEWORK)
-    one = CaseRun(case, Run(new_run_id()), worker, rule, math.inf, lambda *heard: None)
+    observed = Observed(unstated(name, FRAMEWORK), Run(new_run_id()), rule)
     gc.collect()
-    warm = warm_up(blocks, tuple, max(WARMUP_LEAST, WARMUP_SHARE * budget), lambda values, now: None)
-    one.unsteady = warm.reason if warm.steady is False else ""
-    one.series += [
+    warm = warm_up(blocks, tuple, max(SHORTEST_WARMUP_S, WARMUP_SHARE * budget), lambda values, now: None)
+    observed.unsteady = warm.reason if warm.steady is False else ""
+    observed.series += [
         Series("step_time", "s", (warm.first_step / 1e9,), stage="first"),
         Series("step_time", "s", tuple(value / 1e9 for value in warm.values), stage="warmup", block=blocks.size),
     ]
-    one.facts |= {"first_step": warm.first_step / 1e9, "warmup_steady": warm.steady, "block_steps": blocks.size}
-    while not one.enough:
-        values, _ = stretch(blocks, rule.next_turn(one.elapsed), None, lambda values, now: sys.maxsize)
-        one.take(Series("step_time", "s", tuple(values), block=blocks.size, turn=one.turns))
-        one.turns += 1
-        one.half_width = relative_half_width(one.values)
-    worker.spent = time.monotonic() - began
-    one.software = {"python": platform.python_version(), "framework": FRAMEWORK, "versions": {}, "threads": None,
-                    "env": {name: os.environ[name] for name in ("OMP_NUM_THREADS",) if name in os.environ}}  # fmt: skip
-    return one.record(machines.describe(), "ok", "")
+    observed.facts |= {"first_step": warm.first_step / 1e9, "warmup_steady": warm.steady, "block_steps": blocks.size}
+    while not observed.settled:
+        values, _ = stretch(blocks, rule.next_turn(observed.elapsed), None, lambda values, now: sys.maxsize)
+        observed.take_turn([Series("step_time", "s", tuple(values), block=blocks.size)])
+    env = {name: os.environ[name] for name in ("OMP_NUM_THREADS",) if name in os.environ}
+    observed.software = WorkerSoftware(platform.python_version(), FRAMEWORK, {}, None, env)
+    return record_of(observed, machines.describe(), time.monotonic() - began, "ok", "")

@@ -7,16 +7,18 @@ beyond what the machine can spare, and watched besides, so that no other program
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from mldyno import machine
 from mldyno.axes import LARGEST_WHOLE
+from mldyno.client.worker_process import Ended, memory_limit, reserve, started
 from mldyno.errors import MldynoError
+from mldyno.messages import TrySteps
 from mldyno.records import Case
-from mldyno.runner.worker_process import Ended, WorkerProcess, memory_limit, reserve
 
-STEPS = 2  # the second one finds the optimiser's state in place
-FINE = 64  # the answer is exact up to this batch, and to one part in so many beyond
+SHORTEST_TIMEOUT_S = 900.0  # of an attempt, where the user names none
+STEPS_TRIED = 2  # the second one finds the optimiser's state in place
+EXACT_BATCH = 64  # the answer is exact up to this batch, and to one part in so many beyond
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,13 @@ class Search:
 
     @property
     def fits(self) -> Attempt | None:
-        """The largest that has been seen to fit."""
-        return max((one for one in self.attempts if one.fits), key=lambda one: one.batch, default=None)
+        """The largest that fitted."""
+        return max((tried for tried in self.attempts if tried.fits), key=lambda tried: tried.batch, default=None)
 
     @property
     def too_large(self) -> Attempt | None:
-        """The smallest that has been seen not to fit."""
-        return min((one for one in self.attempts if not one.fits), key=lambda one: one.batch, default=None)
+        """The smallest that did not fit."""
+        return min((tried for tried in self.attempts if not tried.fits), key=lambda tried: tried.batch, default=None)
 
     def next(self, most: int) -> int | None:
         """The batch to try next; None where the answer is known, or `most` fits."""
@@ -53,7 +55,7 @@ class Search:
             following = 2 * low.batch if low else self.case.batch or 1
             return min(following, most) if low is None or low.batch < most else None
         floor = low.batch if low else 0
-        if high.batch - floor <= max(1, floor // FINE):
+        if high.batch - floor <= max(1, floor // EXACT_BATCH):
             return None
         return (floor + high.batch) // 2
 
@@ -72,9 +74,9 @@ def largest(
     """
     search = Search(case)
     while (batch := search.next(most or LARGEST_WHOLE)) is not None:
-        found = _attempt(replace(case, batch=batch), python, timeout, search.fits is not None, check_interrupt)
-        search.attempts.append(found)
-        tell(found)
+        attempt = _attempt(replace(case, batch=batch), python, timeout, search.fits is not None, check_interrupt)
+        search.attempts.append(attempt)
+        tell(attempt)
     return search
 
 
@@ -82,23 +84,21 @@ def _attempt(
     case: Case, python: str, timeout: float, smaller_fits: bool, check_interrupt: Callable[[], None]
 ) -> Attempt:
     """Try a batch. Some frameworks crash where memory runs out: where a smaller one fits, that means the same."""
-    worker = WorkerProcess(python, check_interrupt)
-    command = {"do": "attempt", "case": asdict(case), "steps": STEPS, "limit": _spare()}
     batch = case.batch or 1
     try:
-        worker.start()
-        answer = worker.ask(command, timeout, lambda step: None)
-        return Attempt(batch, True, answer["peak"])
+        with started(python, check_interrupt) as worker:
+            return Attempt(batch, True, worker.ask(TrySteps(case, STEPS_TRIED, _spare()), timeout).peak)
     except Ended as end:
+        reason = f"{end.status}: {end.reason}"
+        if end.status == "timeout":
+            reason += "; give it more with --timeout"
         if end.status in ("oom", "timeout") or (end.crashed and smaller_fits):
-            return Attempt(batch, False, reason=f"{end.status}: {end.reason}")
-        raise MldynoError(f"{case.id}: {end.status}: {end.reason}.") from None
-    finally:
-        worker.kill()
+            return Attempt(batch, False, reason=reason)
+        raise MldynoError(f"{case.id}: {reason}.") from None
 
 
 def _spare() -> int | None:
     """Memory in B that the machine can spare for a worker, and the user allows it."""
     left = machine.available_memory()
-    limits = [one for one in (memory_limit(), None if left is None else left - reserve()) if one is not None]
+    limits = [limit for limit in (memory_limit(), None if left is None else left - reserve()) if limit is not None]
     return max(1 << 20, min(limits)) if limits else None

@@ -1,6 +1,8 @@
-"""Cases measured against each other, after each was measured alone.
+"""Paired comparisons: which cases are measured head-to-head after each was measured alone, and how.
 
-Three ways, the nearest that is possible: together in one process, block by block; live processes
+Cases that do the same work in different ways are compared: they differ in one axis, and that axis
+is not what is computed (workload, mode, batch, seq), unless the user asks for just that one.
+Three ways, the nearest that is possible: interleaved in one process, block by block; live processes
 that take turns; whole processes in alternation, where they do not fit in memory side by side. A
 paired comparison gives times for ratios only: first steps and peaks come from a process with one case in it.
 """
@@ -11,18 +13,88 @@ import math
 import random
 from collections.abc import Sequence
 
-from mldyno.records import Pairing
-from mldyno.runner.case_run import CaseRun, series_of
+from mldyno import machine
+from mldyno.axes import AXES, NAMES, WORK, Case
+from mldyno.client.remote_case import RemoteCase, measure_rounds
+from mldyno.records import Pairing, Record
 from mldyno.stats.intervals import paired
 from mldyno.timing.stopping import FIRST_LOOK, GROWTH, Stopping
 
-TURN = 0.05  # s that a live process works before it hands over
+MOST_TOGETHER = 8  # cases
+FRESH_PAIRS = 5  # of processes, over all repeats of a run, where cases can't share one
+ROOM_SHARE = 0.9  # of a device's memory, that cases may fill together
+TURN_S = 0.05  # that a live process works before it hands over
 FEWEST_ROUNDS = 12  # as many pairs as an interval has batches
-SHARE = 0.5  # of a case's budget that its paired comparisons may take
+PAIRED_SHARE = 0.5  # of a case's budget, that its paired comparisons may take
+_OWN_PROCESS = tuple(axis.name for axis in AXES if axis.own_process)
+
+
+# -- which -----------------------------------------------------------------------------------------
+
+
+def comparable(a: Case, b: Case, by: str | None) -> bool:
+    """Whether two cases differ in exactly one axis, and a comparison along it is asked for or makes sense."""
+    different = [name for name in NAMES if getattr(a, name) != getattr(b, name)]
+    return len(different) == 1 and (different[0] not in WORK or different[0] == by)
+
+
+def groups(cases: Sequence[Case], by: str | None = None) -> list[list[Case]]:
+    """The cases in groups: each with those that are comparable with a member, in the plan's order."""
+    left, grouped = list(cases), []
+    while left:
+        group = [left.pop(0)]
+        for member in group:  # grows while it is walked through
+            near = [case for case in left if comparable(case, member, by)]
+            group += near
+            left = [case for case in left if case not in near]
+        grouped.append([case for case in cases if case in group])
+    return grouped
+
+
+def pairings(group: Sequence[Case]) -> list[list[Case]]:
+    """A group in parts that can be compared at once; the first case, the base of comparisons, is in each of them."""
+    if len(group) < 2:
+        return []
+    base, others = group[0], group[1:]
+    size = MOST_TOGETHER - 1
+    return [[base, *others[start : start + size]] for start in range(0, len(others), size)]
+
+
+def pairing_for(records: Sequence[Record]) -> Pairing:
+    """The nearest that cases can get, from what each needed when it was alone."""
+    if not _fit(records):
+        return "alternating-processes"
+    kinds = {tuple(getattr(record.case, name) for name in _OWN_PROCESS) for record in records}
+    return "interleaved" if len(kinds) == 1 else "live-processes"
+
+
+def pairs_per_repeat(pairing: Pairing, repeats: int) -> int:
+    """How often cases are paired in one repeat; a process has a speed of its own, so that one pair of them is none."""
+    return 1 if pairing == "interleaved" else math.ceil(FRESH_PAIRS / repeats)
+
+
+def _fit(records: Sequence[Record]) -> bool:
+    """Whether the peaks of all of them together leave room, on the host and on each device."""
+    left = machine.available_memory()
+    if left is not None and sum(_peak(record, "peak_memory") for record in records) > left:
+        return False
+    for name in {record.case.device for record in records}:
+        there = [record for record in records if record.case.device == name]
+        sizes = [device.memory for device in there[0].machine.devices if device.name == name and device.memory]
+        if sizes and sum(_peak(record, "peak_device_memory") for record in there) > ROOM_SHARE * sizes[0]:
+            return False
+    return True
+
+
+def _peak(record: Record, metric: str) -> float:
+    return max(record.values(metric, "process"), default=0.0)
+
+
+# -- how -------------------------------------------------------------------------------------------
 
 
 def run_paired(
-    pairing: Pairing, cases: Sequence[CaseRun], stopping: Stopping, chance: random.Random, times: int
+    pairing: Pairing, cases: Sequence[RemoteCase], stopping: Stopping, chance: random.Random, times: int
 ) -> None:
     """One of so many `times` that these cases are compared, in the way that `pairing` names."""
     if pairing == "interleaved":
@@ -33,52 +105,47 @@ def run_paired(
         alternating_processes(cases, stopping, chance, times)
 
 
-def interleaved(cases: Sequence[CaseRun], stopping: Stopping, chance: random.Random) -> None:
+def interleaved(cases: Sequence[RemoteCase], stopping: Stopping, chance: random.Random) -> None:
     """All cases in one process; rounds of one block each until their ratios are known well enough."""
-    worker = cases[0].worker
-    worker.start()
+    cases[0].worker.start()
     for case in cases:
         case.open(start=False)
-    budget = SHARE * stopping.budget * len(cases)
+    budget = PAIRED_SHARE * stopping.budget * len(cases)
     seconds = FIRST_LOOK * len(cases)
     while True:
-        command = {"do": "rounds", "key": 0, "keys": [case.key for case in cases], "seconds": seconds, "least": 2,
-                   "seed": chance.random()}  # fmt: skip
-        answer = worker.ask(command, cases[0].timeout, cases[0].tell)
-        for case, content in zip(cases, answer["series"], strict=True):
-            case.take(series_of(content))
-        found = [case.values for case in cases]
+        measure_rounds(cases, seconds, 2, chance.random())
+        times = [case.values for case in cases]
         elapsed = sum(case.elapsed for case in cases)
-        if elapsed >= budget or (len(found[0]) >= FEWEST_ROUNDS and ratios_known(found, stopping.target)):
+        if elapsed >= budget or (len(times[0]) >= FEWEST_ROUNDS and ratios_known(times, stopping.target)):
             return
         seconds = max(FIRST_LOOK, min((GROWTH - 1) * elapsed, budget - elapsed))
 
 
-def ratios_known(found: Sequence[Sequence[float]], target: float) -> bool:
+def ratios_known(times: Sequence[Sequence[float]], target: float) -> bool:
     """Whether the ratio of every case to the first is known to half the target: close ones can then be told equal."""
-    base = found[0]
-    widths = [paired([math.log(a / b) for a, b in zip(base, other, strict=True)])[1] for other in found[1:]]
+    base = times[0]
+    widths = [paired([math.log(a / b) for a, b in zip(base, other, strict=True)])[1] for other in times[1:]]
     return max(widths) <= target / 2
 
 
-def live_processes(cases: Sequence[CaseRun], stopping: Stopping, chance: random.Random, times: int) -> None:
+def live_processes(cases: Sequence[RemoteCase], stopping: Stopping, chance: random.Random, times: int) -> None:
     """A fresh, live process for each case; they take turns in random order, one of them at a time."""
     for case in cases:
         case.open()
-    budget = SHARE * stopping.budget * len(cases) / times
+    budget = PAIRED_SHARE * stopping.budget * len(cases) / times
     for number in range(FEWEST_ROUNDS):
         for case in chance.sample(cases, len(cases)):
-            case.turn(TURN)
+            case.measure(TURN_S)
         if number and sum(case.elapsed for case in cases) >= budget:
             return
 
 
-def alternating_processes(cases: Sequence[CaseRun], stopping: Stopping, chance: random.Random, times: int) -> None:
+def alternating_processes(cases: Sequence[RemoteCase], stopping: Stopping, chance: random.Random, times: int) -> None:
     """One whole process after the other, in random order."""
-    share = SHARE * stopping.budget / times
+    share = PAIRED_SHARE * stopping.budget / times
     for case in chance.sample(cases, len(cases)):
         try:
             case.open()
-            case.turn(max(share, TURN))
+            case.measure(max(share, TURN_S))
         finally:
             case.worker.kill()

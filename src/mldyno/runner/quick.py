@@ -1,7 +1,7 @@
 """What `mldyno quick` measures: of its suite, what tells something on this machine, and fits into its time.
 
 The suite names cases in the order in which they matter, some in both half precisions. Kept is one half precision
-for each device, and beside an accelerator none on the CPU. Where plain products show that a device has a
+for each device, and beside an accelerator none on the CPU. Where matmuls show that a device has a
 half precision only in name, the smallest case alone is measured in it: that says enough.
 """
 
@@ -19,9 +19,9 @@ from mldyno.runner.rates import HALVES, Rates
 from mldyno.store import Store
 from mldyno.units import digits
 
-LONGEST = 35.0  # s that a case may be foreseen to take
-LONGEST_BESIDE = 15.0  # and on a CPU that has an accelerator beside it
-IN_NAME_ONLY = 0.5  # times the rate in fp32: with less than this a half precision is no use
+LONGEST_CASE_S = 35.0  # that a case may be estimated to take
+LONGEST_BESIDE_S = 15.0  # and on a CPU that has an accelerator beside it
+LEAST_GAIN = 0.5  # times the rate in fp32: with less than this a half precision is no use
 
 
 @dataclass(frozen=True)
@@ -36,33 +36,33 @@ class Chosen:
 def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
     """The cases of a plan that are worth their time here."""
     halves = {device: rates.half(device) for device in rates.devices}
-    slow = {device for device, half in halves.items() if half and (rates.gain(device, half) or 0.0) < IN_NAME_ONLY}
+    slow = {device for device, half in halves.items() if half and (rates.gain(device, half) or 0.0) < LEAST_GAIN}
     smallest = {device: _smallest(whole.cases, device, halves[device]) for device in slow}
     worth = [
         case for case in whole.cases if _tells(case, rates.devices, halves) and (
             case.precision not in HALVES or case.device not in slow or case == smallest[case.device]
         )
     ]  # fmt: skip
-    kept, left_out, left = [], [], math.inf if whole.limit is None else whole.limit
-    for one in forecast(replace(whole, cases=tuple(worth)), store, rates=rates):
-        longest = LONGEST_BESIDE if one.case.device == "cpu" and len(rates.devices) > 1 else LONGEST
-        if one.seconds <= min(longest, left):
-            kept.append(one)
-            left -= one.seconds
+    taken, left_out, left = [], [], math.inf if whole.limit is None else whole.limit
+    for expected in forecast(replace(whole, cases=tuple(worth)), store, rates=rates):
+        beside = expected.case.device == "cpu" and len(rates.devices) > 1
+        if expected.seconds <= min(LONGEST_BESIDE_S if beside else LONGEST_CASE_S, left):
+            taken.append(expected)
+            left -= expected.seconds
         else:
-            left_out.append(one.case)
+            left_out.append(expected.case)
     notes = [*_of_halves(rates, halves, slow, smallest), *_of_time(left_out)]
-    return Chosen(replace(whole, cases=tuple(one.case for one in kept)), tuple(kept), tuple(notes))
+    return Chosen(replace(whole, cases=tuple(expected.case for expected in taken)), tuple(taken), tuple(notes))
 
 
 def _tells(case: Case, devices: Sequence[str], halves: dict[str, str | None]) -> bool:
     """Whether a case answers a question that this machine has."""
-    several = len(devices) > 1
+    has_accelerator = len(devices) > 1
     if case.precision in HALVES:
-        return case.precision == halves[case.device] and not (several and case.device == "cpu")
+        return case.precision == halves[case.device] and not (has_accelerator and case.device == "cpu")
     if case.batch == 1:  # there to be faster on one device than on another
-        return several
-    return not (several and case.device == "cpu" and case.placement == "roundtrip")  # nothing is copied there
+        return has_accelerator
+    return not (has_accelerator and case.device == "cpu" and case.placement == "roundtrip")  # nothing is copied there
 
 
 def _smallest(cases: Sequence[Case], device: str, half: str | None) -> Case | None:
@@ -74,19 +74,19 @@ def _of_halves(
     rates: Rates, halves: dict[str, str | None], slow: set[str], smallest: dict[str, Case | None]
 ) -> list[str]:
     """What is to be said of a device whose half precision is no use, or that has none."""
-    told = []
+    notes = []
     for device, half in halves.items():
         only = smallest.get(device)
         if half is None:
             why = next((reason for (name, _), reason in rates.refused.items() if name == device), "none was found")
-            told.append(f"no half precision works on {device}: {why}")
+            notes.append(f"no half precision works on {device}: {why}")
         elif device in slow and only is not None and (device != "cpu" or len(halves) == 1):
             times = digits(1 / (rates.gain(device, half) or 1.0), most=2)
-            told.append(
-                f"plain products in {half} take {times} times as long as in fp32 on {device}: "
+            notes.append(
+                f"matmuls in {half} take {times} times as long as in fp32 on {device}: "
                 f"only {only.workload} is measured in it"
             )
-    return told
+    return notes
 
 
 def _of_time(left_out: Sequence[Case]) -> list[str]:

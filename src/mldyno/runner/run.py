@@ -1,4 +1,4 @@
-"""A plan is run: in each round every case in a fresh process alone, then comparable cases against each other."""
+"""A plan is run: in each repeat every case in a fresh process alone, then comparable cases head-to-head."""
 
 from __future__ import annotations
 
@@ -10,27 +10,30 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from mldyno import datasets, plugins
 from mldyno import machine as machines
+from mldyno.client.remote_case import Observed, RemoteCase
+from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.errors import StoreError
+from mldyno.messages import DataSource
 from mldyno.plan import Plan
 from mldyno.records import Case, Machine, Pairing, Record, Run, Warning_
-from mldyno.runner import data
-from mldyno.runner.case_run import CaseRun, now
-from mldyno.runner.events import Listener
-from mldyno.runner.groups import groups, pairing_for, pairings, pairs_per_repeat
-from mldyno.runner.interrupts import Interrupted, Interrupts
-from mldyno.runner.pairing import run_paired
+from mldyno.runner.events import Interrupted, Interrupts, Listener
+from mldyno.runner.forecast import Forecast, forecast
+from mldyno.runner.pairing import groups, pairing_for, pairings, pairs_per_repeat, run_paired
+from mldyno.runner.recording import now, record_of
 from mldyno.runner.warnings import INTERRUPTED
-from mldyno.runner.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.store import Query, Store
 from mldyno.timing.stopping import Stopping
 from mldyno.units import show_seconds
 
-GRACE = 10.0  # s beyond the limit of a run, for what had begun before it
+GRACE_S = 10.0  # beyond the limit of a run, for what had begun before it
+SHORTEST_TIMEOUT_S = 900.0  # of a case, where the user names none
+TIMEOUT_FACTOR = 5.0  # times what a case is estimated to take, if that is longer
 
 
 class Crowded(Exception):
@@ -74,7 +77,15 @@ def busy(owned_by: str) -> bool:
 class Runner:
     """Runs what is missing of a plan, and saves each record as its case ends."""
 
-    def __init__(self, plan: Plan, store: Store, run: str, python: str = sys.executable) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        run: str,
+        python: str = sys.executable,
+        forecasts: Sequence[Forecast] | None = None,
+    ) -> None:
+        """`forecasts` say how long a case may take where the plan does not; they are made where there are none."""
         self.plan, self.store, self.run, self.python = plan, store, run, python
         self.listener = Listener()
         self.stopping = Stopping(target=plan.target, budget=plan.budget, steps=plan.steps)
@@ -84,17 +95,19 @@ class Runner:
         self.vendors = machines.Vendors()
         self.records: list[Record] = []
         self.known: dict[tuple[str, int], Record] = {}
-        self.met: Counter[tuple[str, int, Pairing]] = Counter()
+        self.paired: Counter[tuple[str, int, Pairing]] = Counter()
         self.unsaved: list[Record] = []
         self.processes = self.groups = 0
-        self.sources: dict[str, dict[str, str]] = {}
+        self.sources: dict[str, DataSource] = {}
+        self.forecasts = forecasts
+        self.timeouts: dict[str, float] = {}
         self.began = time.monotonic()
 
     @property
     def left_out(self) -> list[Case]:
-        """Cases that were not begun in every round, since the limit of the run was reached."""
-        rounds = range(self.plan.repeats)
-        return [case for case in self.plan.cases if any((case.id, number) not in self.known for number in rounds)]
+        """Cases that were not begun in every repeat, since the limit of the run was reached."""
+        repeats = range(self.plan.repeats)
+        return [case for case in self.plan.cases if any((case.id, repeat) not in self.known for repeat in repeats)]
 
     def execute(self, listener: Listener) -> list[Record]:
         """Run all that has no outcome yet; raises Interrupted when the user ends it."""
@@ -103,9 +116,9 @@ class Runner:
             self._begin()
             with self.interrupts:
                 together = groups(self.plan.cases, self.plan.by)
-                for number in range(self.plan.repeats):
+                for repeat in range(self.plan.repeats):
                     for group in together:
-                        self._group(number, group)
+                        self._group(repeat, group)
             if not self.left_out:
                 self.store.finish_run(self.run)
         except StoreError as error:
@@ -116,11 +129,14 @@ class Runner:
 
     def _begin(self) -> None:
         """See that all is there before anything is written; a resumed run counts on from where it ended."""
-        memory_limit()  # a setting that makes no sense is told now
-        self.sources = data.prepare(self.plan, self.listener.fetching)
+        memory_limit()  # a setting that makes no sense is reported now
+        self.sources = data_sources(self.plan, self.listener.fetching)
         self.store.prepare()
         for record in self.store.stream(Query({"run": self.run})):
             self._note(record)
+        if self.plan.timeout is None:
+            forecasts = forecast(self.plan, self.store) if self.forecasts is None else self.forecasts
+            self.timeouts = usual_timeouts(self.plan, forecasts)
         todo = [(c, r) for r in range(self.plan.repeats) for c in self.plan.cases if (c.id, r) not in self.known]
         self.store.begin_run(self.run, now(), owner(), self.plan.text())
         self.began = time.monotonic()
@@ -134,67 +150,91 @@ class Runner:
             if record.alone:
                 self.known[record.case.id, record.run.repeat] = record
             else:
-                self.met[record.case.id, record.run.repeat, record.run.pairing] += 1
+                self.paired[record.case.id, record.run.repeat, record.run.pairing] += 1
 
-    def _group(self, number: int, cases: Sequence[Case]) -> None:
-        """Measure each case alone, in a fresh process; then those that came out well against each other."""
+    def _group(self, repeat: int, cases: Sequence[Case]) -> None:
+        """Measure each case alone, in a fresh process; then those that succeeded head-to-head."""
         for case in cases:
-            if (case.id, number) not in self.known and self._time_left > 0:
-                self._alone(case, number)
-        known = [(case, self.known.get((case.id, number))) for case in cases]
-        for pairing in pairings([case for case, record in known if record is not None and record.status == "ok"]):
-            self._pair(number, pairing)
+            if (case.id, repeat) not in self.known and self._time_left > 0:
+                self._alone(case, repeat)
+        known = [(case, self.known.get((case.id, repeat))) for case in cases]
+        for members in pairings([case for case, record in known if record is not None and record.status == "ok"]):
+            self._pair(repeat, members)
+
+    # -- time --------------------------------------------------------------------------------------
 
     @property
     def _time_left(self) -> float:
         """Time in s until the limit of the run."""
         return math.inf if self.plan.limit is None else self.plan.limit - (time.monotonic() - self.began)
 
-    def _patience(self, cases: int = 1) -> float:
-        """Time in s that so many cases in one process may take in all."""
-        return min(cases * self.plan.timeout, max(0.0, self._time_left) + GRACE)
+    def _timeout(self, cases: Sequence[Case]) -> float:
+        """Time in s that these cases in one process may take in all."""
+        usual = sum(self.plan.timeout or self.timeouts.get(case.id, SHORTEST_TIMEOUT_S) for case in cases)
+        return min(usual, max(0.0, self._time_left) + GRACE_S)
 
-    def _why(self, end: Ended) -> str:
-        """Why a case ended; one that ran into the limit of the run was not too slow for itself."""
+    def _outcome(self, cases: Sequence[RemoteCase], end: Ended) -> tuple[str, str, list[Warning_]]:
+        """Status, reason and warnings of cases whose worker came to an end.
+
+        What was measured before a timeout counts, if each case has some, and its worker was still at work. One that
+        ran into the limit of the run was not too slow for itself.
+        """
+        if all(case.counts_after(end) for case in cases):
+            return "ok", "", [self._time_was_over(cases[0].timeout, ", and its work was not checked")]
         if end.status != "timeout" or self._time_left > 0:
-            return end.reason
-        return (
-            f"not done when the run's limit of {show_seconds(self.plan.limit or 0)} was over; give it more with --limit"
-        )
+            return end.status, end.reason, []
+        limit = show_seconds(self.plan.limit or 0)
+        return "timeout", f"not done when the run's limit of {limit} was over; give it more with --limit", []
 
-    def _case_run(self, case: Case, number: int, worker: WorkerProcess, pairing: Pairing, key: int = 0) -> CaseRun:
-        run = Run(self.run, self.plan.suite, number, self.processes, self.groups, pairing)
-        rule = self.stopping if pairing == "alone" else replace(self.stopping, steps=None)
-        given = {"data": data.of(case, self.sources), "command": self.plan.command}
-        return CaseRun(case, run, worker, rule, self._patience(), self.listener.progress, key, given=given)
+    def _time_was_over(self, timeout: float, more: str = "") -> Warning_:
+        """The warning of a case that had no time to be measured as well, or for as many steps, as was asked for."""
+        what, option = f"its timeout of {show_seconds(timeout)}", "--timeout"
+        if self._time_left <= 0:
+            what, option = f"the run's limit of {show_seconds(self.plan.limit or 0)}", "--limit"
+        return Warning_("target-not-reached", f"measured until {what} was over{more}", f"give it more with {option}")
+
+    # -- cases -------------------------------------------------------------------------------------
+
+    def _remote(self, case: Case, repeat: int, worker: WorkerProcess, pairing: Pairing, key: int = 0) -> RemoteCase:
+        name = data_set_of(case)
+        return RemoteCase(
+            case,
+            Run(self.run, self.plan.suite, repeat, self.processes, self.groups, pairing),
+            self.stopping if pairing == "alone" else replace(self.stopping, steps=None),
+            worker=worker, timeout=self._timeout([case]), hear=self.listener.progress, key=key,
+            data=None if name is None else self.sources[name], command=self.plan.command,
+        )  # fmt: skip
 
     def _worker(self) -> WorkerProcess:
         self.processes += 1
         return WorkerProcess(self.python, self.interrupts.check)
 
-    def _alone(self, case: Case, number: int) -> None:
+    def _alone(self, case: Case, repeat: int) -> None:
         """One case from its first step to its record."""
         self.interrupts.check()
-        self.listener.case_started(case, number)
-        one = self._case_run(case, number, self._worker(), "alone")
+        self.listener.case_started(case, repeat)
+        remote = self._remote(case, repeat, self._worker(), "alone")
         if reason := self._too_large(case):
-            self._save([self._record(one, "oom", reason)])
+            self._save([self._record(remote, "oom", reason)])
             return
-        status, reason = "ok", ""
+        status, reason, warnings = "ok", "", list[Warning_]()
         try:
-            one.open()
-            while not one.enough:
-                one.turn(self.stopping.next_turn(one.elapsed))
-            one.time_phases()
-            one.close()
+            remote.open()
+            while not remote.enough:
+                remote.measure(remote.next_turn)
+            if remote.settled:
+                remote.time_phases()
+            else:
+                warnings.append(self._time_was_over(remote.timeout))
+            remote.close()
         except Ended as end:
-            status, reason = end.status, self._why(end)
+            status, reason, warnings = self._outcome([remote], end)
         except Interrupted as end:
-            self._keep([one], end)
+            self._keep([remote], end)
             raise
         finally:
-            one.worker.kill()
-        self._save([self._record(one, status, reason)])
+            remote.worker.kill()
+        self._save([self._record(remote, status, reason, warnings)])
 
     def _too_large(self, case: Case) -> str:
         """Why a case is not even tried: this run has seen it, or a smaller one of its kind, run out of memory."""
@@ -204,62 +244,67 @@ class Runner:
                 return f"not run: {which} ran out of memory before ({record.reason.removeprefix('not run: ')})"
         return ""
 
-    def _pair(self, number: int, cases: Sequence[Case]) -> None:
-        """Cases against each other, as near as they get; those that run out of memory side by side alternate."""
-        pairing = pairing_for([self.known[case.id, number] for case in cases])
-        if all(
-            self.met[case.id, number, "alternating-processes"] for case in cases
-        ):  # what a resumed run had found out
-            pairing = "alternating-processes"
+    def _pair(self, repeat: int, cases: Sequence[Case]) -> None:
+        """Cases head-to-head, as near as they get; those that run out of memory side by side alternate."""
+        pairing = pairing_for([self.known[case.id, repeat] for case in cases])
+        if all(self.paired[case.id, repeat, "alternating-processes"] for case in cases):
+            pairing = "alternating-processes"  # a resumed run had found that out
         try:
-            self._pairings(number, cases, pairing)
+            self._pairings(repeat, cases, pairing)
         except Crowded:
-            self._pairings(number, cases, "alternating-processes")
+            self._pairings(repeat, cases, "alternating-processes")
 
-    def _pairings(self, number: int, cases: Sequence[Case], pairing: Pairing) -> None:
+    def _pairings(self, repeat: int, cases: Sequence[Case], pairing: Pairing) -> None:
         times = pairs_per_repeat(pairing, self.plan.repeats)
-        held = min(self.met[case.id, number, pairing] for case in cases)  # before a resumed run was ended
-        for _ in range(times - held):
+        done = min(self.paired[case.id, repeat, pairing] for case in cases)  # before a resumed run was ended
+        for _ in range(times - done):
             self.interrupts.check()
             if self._time_left <= 0:
                 return
-            self.listener.pairing_started(cases, number, pairing)
+            self.listener.pairing_started(cases, repeat, pairing)
             self.groups += 1
-            self._run_pairing(number, cases, pairing, times)
+            self._run_pairing(repeat, cases, pairing, times)
 
-    def _run_pairing(self, number: int, cases: Sequence[Case], pairing: Pairing, times: int) -> None:
+    def _run_pairing(self, repeat: int, cases: Sequence[Case], pairing: Pairing, times: int) -> None:
         if pairing == "interleaved":
             worker = self._worker()
-            members = [self._case_run(case, number, worker, pairing, key) for key, case in enumerate(cases)]
-            for one in members:
-                one.sharing, one.timeout = len(members), self._patience(len(members))
+            members = [self._remote(case, repeat, worker, pairing, key) for key, case in enumerate(cases)]
+            for remote in members:
+                remote.sharing, remote.timeout = len(members), self._timeout(cases)
         else:
-            members = [self._case_run(case, number, self._worker(), pairing) for case in cases]
-        status, reason = "ok", ""
+            members = [self._remote(case, repeat, self._worker(), pairing) for case in cases]
+        status, reason, warnings = "ok", "", list[Warning_]()
         try:
             run_paired(pairing, members, self.stopping, self.random, times)
         except Ended as end:
             if end.status == "oom" and pairing != "alternating-processes":
                 raise Crowded from end
-            status, reason = end.status, self._why(end)
+            status, reason, warnings = self._outcome(members, end)
         except Interrupted as end:
             self._keep(members, end)
             raise
         finally:
-            for one in members:
-                one.worker.kill()
-        self._save([self._record(one, status, reason) for one in members])
+            for remote in members:
+                remote.worker.kill()
+        self._save([self._record(remote, status, reason, warnings) for remote in members])
 
-    def _keep(self, members: Sequence[CaseRun], end: Interrupted) -> None:
+    # -- records -----------------------------------------------------------------------------------
+
+    def _keep(self, members: Sequence[RemoteCase], end: Interrupted) -> None:
         """What an interrupted case or paired comparison has measured so far is kept too."""
-        found = [self._record(one, "failed", str(end), (INTERRUPTED,)) for one in members if one.values]
-        self.unsaved += found
+        self.unsaved += [self._record(remote, "failed", str(end), [INTERRUPTED]) for remote in members if remote.values]
         self.store.append(self.unsaved)
         self.unsaved.clear()
 
-    def _record(self, one: CaseRun, status: str, reason: str, warnings: tuple[Warning_, ...] = ()) -> Record:
+    def _record(self, remote: RemoteCase, status: str, reason: str, warnings: Sequence[Warning_] = ()) -> Record:
         """What became of a case; nothing is measured now, so that vendors may be asked what its devices are."""
-        return one.record(replace(self.machine, devices=self.vendors.describe(one.devices)), status, reason, warnings)
+        machine = replace(self.machine, devices=self.vendors.describe(remote.devices))
+        try:
+            return record_of(remote, machine, remote.wall_time, status, reason, warnings)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # answers of the right types, yet absurd
+            said = f"the worker's answers make no record: {type(error).__name__}: {error}"
+            bare = Observed(remote.case, remote.run, remote.stopping)
+            return record_of(bare, machine, remote.wall_time, "failed", said)
 
     def _save(self, records: Sequence[Record]) -> None:
         self.unsaved += records
@@ -287,3 +332,40 @@ class Runner:
             return f"What was measured last is in {target}; bring it back with: mldyno import {target}"
         sys.stderr.write(text)
         return "What was measured last stands above; save it to a file and bring it back with: mldyno import FILE"
+
+
+def usual_timeouts(plan: Plan, forecasts: Sequence[Forecast]) -> dict[str, float]:
+    """Time in s that each case may take in one process, by its id, from what it is estimated to take."""
+    return {
+        expected.case.id: max(SHORTEST_TIMEOUT_S, TIMEOUT_FACTOR * expected.seconds / plan.repeats)
+        for expected in forecasts
+    }
+
+
+# -- data sets -------------------------------------------------------------------------------------
+
+
+def data_folder() -> Path:
+    """Where data sets are kept: MLDYNO_DATA, or the user's cache folder."""
+    named = os.environ.get("MLDYNO_DATA")
+    if named:
+        return Path(named).expanduser()
+    from platformdirs import user_cache_dir
+
+    return Path(user_cache_dir("mldyno")) / "data"
+
+
+def data_set_of(case: Case) -> str | None:
+    """The data set that a case reads; None where it reads none."""
+    if case.placement != "loader" or case.framework not in plugins.names("frameworks"):
+        return None
+    if plugins.framework(case.framework).clock is not None:  # the fake framework reads nothing
+        return None
+    return plugins.workload(case.workload).data
+
+
+def data_sources(plan: Plan, progress: Callable[[str, int, int | None], None]) -> dict[str, DataSource]:
+    """Fetch or make what the plan needs; gives for each data set where it lies."""
+    names = dict.fromkeys(name for case in plan.cases if (name := data_set_of(case)) is not None)
+    folder = data_folder() if names else Path()
+    return {name: DataSource(name, datasets.prepare(name, plan.data, folder, progress), str(folder)) for name in names}

@@ -1,7 +1,7 @@
-"""How long a run still takes: each of its parts as foreseen, corrected by how long those before it really took.
+"""How long a run still takes: each of its parts as estimated, corrected by how long those before it really took.
 
-A run is a row of parts that is known before it begins: in each round, for each group of comparable cases, every
-case alone and then their paired comparison. Where the run stands in this row is all that has to be told.
+A run is a row of parts that is known before it begins: in each repeat, for each group of comparable cases, every
+case alone and then their paired comparison. Where the run stands in this row is all that has to be known.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from mldyno.plan import Plan
 from mldyno.records import Case
 from mldyno.runner.forecast import Forecast
-from mldyno.runner.groups import groups
+from mldyno.runner.pairing import groups
 
-PRIOR = 10.0  # s for which the forecast is believed, before what was seen weighs more
+PRIOR_S = 10.0  # for which the forecast is believed, before what was seen weighs more
 
 
 @dataclass(frozen=True)
-class Part:
+class RunPart:
     """A case alone in a repeat, or a group's paired comparison (then its first case); and its time in s."""
 
     case: str
-    number: int
+    repeat: int
     pairing: bool
     seconds: float
 
@@ -33,38 +33,38 @@ class TimeLeft:
 
     def __init__(self, plan: Plan, forecasts: Sequence[Forecast], clock: Callable[[], float] = time.monotonic) -> None:
         self._plan, self._clock = plan, clock
-        self._expected = {one.case.id: one for one in forecasts}
+        self._expected = {expected.case.id: expected for expected in forecasts}
         self._groups = groups(plan.cases, plan.by)
         self._first = {case.id: group[0].id for group in self._groups for case in group}
-        self._parts: list[Part] = []
+        self._parts: list[RunPart] = []
         self._at = 0
         self._began = self._since = clock()
 
     def begin(self, todo: Sequence[tuple[Case, int]]) -> None:
-        """The run begins, with these cases and rounds to do."""
-        due = {(case.id, number) for case, number in todo}
+        """The run begins, with these cases and repeats to do."""
+        due = {(case.id, repeat) for case, repeat in todo}
         self._parts = [
             part
-            for number in range(self._plan.repeats)
+            for repeat in range(self._plan.repeats)
             for group in self._groups
-            for part in self._of_group([case for case in group if (case.id, number) in due], number)
+            for part in self._of_group([case for case in group if (case.id, repeat) in due], repeat)
         ]
         self._at, self._began = 0, self._clock()
         self._since = self._began
 
-    def _of_group(self, cases: Sequence[Case], number: int) -> list[Part]:
-        rounds = self._plan.repeats
+    def _of_group(self, cases: Sequence[Case], repeat: int) -> list[RunPart]:
+        repeats = self._plan.repeats
         known = [self._expected[case.id] for case in cases if case.id in self._expected]
-        found = [Part(one.case.id, number, False, (one.seconds - one.pairing) / rounds) for one in known]
-        paired = sum(one.pairing for one in known) / rounds
-        return [*found, Part(self._first[cases[0].id], number, True, paired)] if paired else found
+        alone = [RunPart(each.case.id, repeat, False, (each.seconds - each.pairing) / repeats) for each in known]
+        paired = sum(each.pairing for each in known) / repeats
+        return [*alone, RunPart(self._first[cases[0].id], repeat, True, paired)] if paired else alone
 
-    def reached(self, case: Case, number: int, pairing: bool = False) -> None:
+    def reached(self, case: Case, repeat: int, pairing: bool = False) -> None:
         """A case, or the paired comparison of its group, begins now; whatever stands before it is over."""
         name = self._first.get(case.id) if pairing else case.id
         for place in range(self._at, len(self._parts)):
             part = self._parts[place]
-            if (part.case, part.number, part.pairing) == (name, number, pairing):
+            if (part.case, part.repeat, part.pairing) == (name, repeat, pairing):
                 if place > self._at:
                     self._at, self._since = place, self._clock()
                 return
@@ -76,9 +76,9 @@ class TimeLeft:
 
     @property
     def pace(self) -> float:
-        """How many times as long as foreseen the parts took that are over."""
+        """How many times as long as estimated the parts took that are over."""
         before = sum(part.seconds for part in self._parts[: self._at])
-        return (self._since - self._began + PRIOR) / (before + PRIOR)
+        return (self._since - self._began + PRIOR_S) / (before + PRIOR_S)
 
     @property
     def of_part(self) -> float:

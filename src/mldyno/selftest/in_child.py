@@ -1,6 +1,6 @@
 """The part of the self-test that needs a process of its own: real steps, timed by the product's own harness.
 
-Run as `python -m mldyno.selftest.in_child JSON`; prints one JSON object a line.
+A worker carries out one of `TASKS`, and passes on what it yields, row by row.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import json
 import math
 import os
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,15 +21,17 @@ from mldyno.stats.intervals import batches, median, paired
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, stretch
 from mldyno.timing.rounds import rounds
-from mldyno.worker.session import PIECE, REFERENCE_BLOCKS, REFERENCE_SIZE, Reporter, open_case
+from mldyno.worker.reference_kernel import STEPS_FIRST_NS, ReferenceKernel
+from mldyno.worker.session import Reporter, open_case
 
+Row = dict[str, Any]
 CASE = Case("mlp", mode="infer", threads=1)
-TINY = 16  # size of the matrices of one small product, some 2 us
-SHORT = 13  # such products make a step of some 30 us
+TINY_SIZE = 16  # of the matrices of one small matmul, some 2 us
+SHORT_MATMULS = 13  # such matmuls make a step of some 30 us
 
 
 class Repeated:
-    """A step made of so many small products."""
+    """A step made of so many small matmuls."""
 
     def __init__(self, product: Kernel, count: int) -> None:
         self.product, self.count = product, count
@@ -52,9 +53,9 @@ def started(name: str) -> Framework:
     return framework
 
 
-def overhead(framework: Framework, pairs: int) -> Iterator[dict[str, Any]]:
+def overhead(framework: Framework, pairs: int) -> Iterator[Row]:
     """CPU time of steps in the harness's loop over that of the same steps in a bare loop, in turn."""
-    step = Repeated(framework.matmul(CASE, TINY), SHORT)
+    step = Repeated(framework.matmul(CASE, TINY_SIZE), SHORT_MATMULS)
     blocks = Blocks(step, clock.now)
     blocks.time(100)
     blocks.fit(min(blocks.time(10) for _ in range(10)) / 10)
@@ -65,7 +66,7 @@ def overhead(framework: Framework, pairs: int) -> Iterator[dict[str, Any]]:
 
     def between(values: list[float], now: int) -> int:
         report(values, now)
-        return now + PIECE
+        return now + STEPS_FIRST_NS
 
     def ours() -> None:
         stretch(blocks, 0.0, steps, between)
@@ -80,16 +81,16 @@ def overhead(framework: Framework, pairs: int) -> Iterator[dict[str, Any]]:
         yield {"ratio": spent[ours] / spent[bare]}
 
 
-def verdicts(framework: Framework, first: int, second: int, comparisons: int, pairs: int) -> Iterator[dict[str, Any]]:
-    """Steps of `first` products against steps of `second`, built anew for each comparison: log-ratio and half-width."""
+def verdicts(framework: Framework, first: int, second: int, comparisons: int, pairs: int) -> Iterator[Row]:
+    """Steps of `first` matmuls against steps of `second`, built anew for each comparison: log-ratio and half-width."""
     chance = random.Random(first * 1000 + second)
     for _ in range(comparisons):
         began = time.perf_counter()
-        arms = [Blocks(Repeated(framework.matmul(CASE, TINY), count), clock.now) for count in (first, second)]
+        arms = [Blocks(Repeated(framework.matmul(CASE, TINY_SIZE), count), clock.now) for count in (first, second)]
         for arm in arms:
             arm.time(3)
-        found = rounds(arms, 0.0, pairs, chance, lambda values, now: None)
-        centre, width = paired(log_ratios(*found))
+        times = rounds(arms, 0.0, pairs, chance, lambda values, now: None)
+        centre, width = paired(log_ratios(*times))
         yield {"log_ratio": centre, "half_width": width, "seconds": time.perf_counter() - began}
 
 
@@ -98,67 +99,53 @@ def log_ratios(ours: list[float], theirs: list[float]) -> list[float]:
     return [math.log(b / a) for a, b in zip(ours, theirs, strict=True)]
 
 
-def estimate(framework: Framework, seconds: float) -> Iterator[dict[str, Any]]:
+def estimate(framework: Framework, seconds: float) -> Iterator[Row]:
     """One estimate of a short step in this fresh process: its median, its uncontended time, in reference kernels."""
     began = time.perf_counter()
-    blocks = Blocks(Repeated(framework.matmul(CASE, TINY), SHORT), clock.now)
+    blocks = Blocks(Repeated(framework.matmul(CASE, TINY_SIZE), SHORT_MATMULS), clock.now)
     blocks.time(100)
     blocks.fit(min(blocks.time(10) for _ in range(10)) / 10)
-    stick = Blocks(framework.matmul(CASE, REFERENCE_SIZE), clock.now)
-    stick.time(20)
-    stick.fit(min(stick.time(10) for _ in range(10)) / 10)
-    references: list[float] = []
+    kernel = ReferenceKernel(framework, CASE, clock.now, trials=10)
 
     def between(values: list[float], now: int) -> int:
-        times, later = stick.run(REFERENCE_BLOCKS, sys.maxsize)
-        references.append(median(times) / stick.size / 1e9)
-        return later + PIECE
+        return kernel.run() + STEPS_FIRST_NS
 
     values, _ = stretch(blocks, seconds, None, between)
-    ratios = [
-        median(near) / reference for near, reference in zip(batches(values, len(references)), references, strict=True)
-    ]
-    yield {"median": median(values), "uncontended": uncontended(sorted(values)), "in_yardsticks": median(ratios),
+    around = batches(values, len(kernel.times))
+    ratios = [median(near) / reference for near, reference in zip(around, kernel.times, strict=True)]
+    yield {"median": median(values), "uncontended": uncontended(sorted(values)), "per_reference": median(ratios),
            "seconds": time.perf_counter() - began}  # fmt: skip
 
 
-def simulated(framework: Framework, kernels: list[float]) -> Iterator[dict[str, Any]]:
+def simulated(framework: Framework, kernels: list[float]) -> Iterator[Row]:
     """The relative error on an asynchronous device whose kernels take a known time, in s."""
     for kernel in kernels:
         rule = {"step": kernel, "issue": min(5e-5, kernel / 4), "noise": 0.01}
         os.environ["MLDYNO_FAKE"] = json.dumps([rule])
-        case = open_case({"workload": "mlp", "framework": framework.name, "device": "gpu", "mode": "infer", "batch": 8})
+        case = open_case(Case("mlp", framework=framework.name, device="gpu", mode="infer", batch=8))
         case.warm_up(max(5.0, 40 * kernel), lambda step: None)
         case.turn(max(2.0, 100 * kernel), None, lambda step: None)
         yield {"error": median(case.values) / kernel - 1}
 
 
-def late_changes(framework: Framework, cases: int) -> Iterator[dict[str, Any]]:
+def late_changes(framework: Framework, cases: int) -> Iterator[Row]:
     """Whether a graph that is compiled at some step of the measured part is noticed; every other case has none."""
     chance = random.Random(cases)
     for number in range(cases):
         at = chance.randrange(3000, 5000) if number % 2 == 0 else 1 << 40
         os.environ["MLDYNO_FAKE"] = json.dumps([{"step": 1e-3, "compile": at}])
-        case = open_case({"workload": "mlp", "framework": framework.name, "mode": "infer", "batch": 8})
+        case = open_case(Case("mlp", framework=framework.name, mode="infer", batch=8))
         case.warm_up(2.0, lambda step: None)
-        answer = case.turn(6.0, None, lambda step: None)
-        yield {"there": number % 2 == 0, "seen": answer["facts"]["late_changes"] > 0}
+        case.turn(6.0, None, lambda step: None)
+        yield {"there": number % 2 == 0, "seen": case.late_changes > 0}
 
 
-TASKS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
-    "overhead": overhead, "verdicts": verdicts, "estimate": estimate, "simulated": simulated,
-    "late_changes": late_changes,
+def _with(task: Callable[..., Iterator[Row]]) -> Callable[..., Iterator[Row]]:
+    """The task, with its framework started."""
+    return lambda framework, **arguments: task(started(framework), **arguments)
+
+
+TASKS: dict[str, Callable[..., Iterator[Row]]] = {
+    "overhead": _with(overhead), "verdicts": _with(verdicts), "estimate": _with(estimate),
+    "simulated": _with(simulated), "late_changes": _with(late_changes),
 }  # fmt: skip
-
-
-def main() -> None:
-    """Do what the argument says."""
-    command = json.loads(sys.argv[1])
-    task, framework = TASKS[command.pop("do")], started(command.pop("framework"))
-    for found in task(framework, **command):
-        sys.stdout.write(json.dumps(found) + "\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()

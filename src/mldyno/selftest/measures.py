@@ -18,7 +18,7 @@ CHANCE = 2.6  # standard errors of a share
 
 
 @dataclass(frozen=True)
-class Cell:
+class SeriesKind:
     """One kind of series within a measure."""
 
     name: str
@@ -47,7 +47,7 @@ class Measure:
     """`share` where it is shown as a percentage."""
     peers: str = ""
     note: str = ""
-    cells: tuple[Cell, ...] = ()
+    cells: tuple[SeriesKind, ...] = ()
     """The kinds of series behind it, of which the value is the worst."""
     raw: tuple[dict[str, Any], ...] = ()
     """What it was computed from."""

@@ -1,7 +1,7 @@
 """The measures of a device's contract, from what its tasks have found. Pure.
 
 A task that failed or found nothing makes its measure missed, with the reason. What a device need not have, such as
-events that tell time, is told and not held against it.
+events that tell time, is reported and not held against it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def _measure(
     unit: str = "share", note: str = "", n: int | None = None, peers: str = "",
 ) -> Measure:  # fmt: skip
     """A measure of what a task has found; one that failed, or found nothing, has missed it."""
-    found = len(heard.rows) if n is None else n
+    count = len(heard.rows) if n is None else n
     ok = ok and not heard.trouble
-    return Measure(id, name, value, bound, target, ok, found, unit, peers, heard.trouble or note, raw=tuple(heard.rows))
+    return Measure(id, name, value, bound, target, ok, count, unit, peers, heard.trouble or note, raw=tuple(heard.rows))
 
 
 def _missing(id: int, name: str, target: str, heard: Heard, unit: str = "share") -> Measure:
@@ -100,8 +100,8 @@ def wait(heard: Heard) -> list[Measure]:
 
 def cases(heard: Mapping[str, Heard], device: str) -> list[Measure]:
     """Measures 26 to 28: the device's events, where tensors lie, and what comes out; over all precisions."""
-    every = Heard([row for one in heard.values() for row in one.rows])
-    ended = {task.partition(" ")[2]: one.trouble for task, one in heard.items() if one.trouble}
+    every = Heard([row for of_task in heard.values() for row in of_task.rows])
+    ended = {task.partition(" ")[2]: of_task.trouble for task, of_task in heard.items() if of_task.trouble}
     ran = [row for row in every.rows if row["device_seen"] is not None]
     return [_events(ran), _places(ran, device), _agreement(every, ended)]
 
@@ -125,9 +125,9 @@ def _places(ran: Sequence[dict[str, Any]], device: str) -> Measure:
     return _measure(27, name, 1 - len(elsewhere) / len(ran), None, "100 %", not elsewhere, heard, note=note)
 
 
-def same_device(seen: str, asked: str) -> bool:
+def same_device(reported: str, asked: str) -> bool:
     """Whether two names mean one device: the first of a kind needs no number."""
-    return seen.removesuffix(":0") == asked.removesuffix(":0")
+    return reported.removesuffix(":0") == asked.removesuffix(":0")
 
 
 def _agreement(every: Heard, ended: Mapping[str, str]) -> Measure:
@@ -135,15 +135,15 @@ def _agreement(every: Heard, ended: Mapping[str, str]) -> Measure:
     can = [row for row in every.rows if row["status"] != "unsupported"]
     good = [row for row in can if row["status"] == "ok"]
     lacks = {row["precision"]: row["reason"] for row in every.rows if row["status"] == "unsupported"}
-    told = [f"{row['precision']} {row['mode']} off by {row['error']:.1e}" for row in good if row["error"] is not None]
-    told += _alike({f"{row['precision']} {row['mode']}": f"{row['status']}: {row['reason']}" for row in can
+    notes = [f"{row['precision']} {row['mode']} off by {row['error']:.1e}" for row in good if row["error"] is not None]
+    notes += _alike({f"{row['precision']} {row['mode']}": f"{row['status']}: {row['reason']}" for row in can
                     if row not in good})  # fmt: skip
-    told += _alike(ended, between=": ")
-    told += [f"no {precision} ({reason})" for precision, reason in lacks.items()]
+    notes += _alike(ended, between=": ")
+    notes += [f"no {precision} ({reason})" for precision, reason in lacks.items()]
     n = len(can) + len(ended)
     ok = len(good) == n and any(row["precision"] == "fp32" for row in good)
     name = "results agree with the CPU, in each precision that it has"
-    return _measure(28, name, len(good) / max(1, n), None, "100 %", ok, every, note="; ".join(told), n=n)
+    return _measure(28, name, len(good) / max(1, n), None, "100 %", ok, every, note="; ".join(notes), n=n)
 
 
 def _alike(troubles: Mapping[str, str], between: str = " ") -> list[str]:
@@ -151,7 +151,7 @@ def _alike(troubles: Mapping[str, str], between: str = " ") -> list[str]:
     befell: dict[str, list[str]] = {}
     for what, trouble in troubles.items():
         befell.setdefault(trouble, []).append(what)
-    return [f"{', '.join(several)}{between}{trouble}" for trouble, several in befell.items()]
+    return [f"{', '.join(names)}{between}{trouble}" for trouble, names in befell.items()]
 
 
 def identical(heard: Heard) -> list[Measure]:
@@ -160,9 +160,9 @@ def identical(heard: Heard) -> list[Measure]:
     if not n:
         return [_missing(29, name, target, heard)]
     edges = [(row["log_ratio"] - row["half_width"], row["log_ratio"] + row["half_width"]) for row in heard.rows]
-    told = [verdict(math.exp(low), math.exp(high)) for low, high in edges]
-    wrong = sum(one in ("faster", "slower") for one in told)
-    ok, note = wrong / n <= 0.05 + allowed(0.05, n), f"equivalent in {told.count('equivalent')}"
+    verdicts = [verdict(math.exp(low), math.exp(high)) for low, high in edges]
+    wrong = sum(said in ("faster", "slower") for said in verdicts)
+    ok, note = wrong / n <= 0.05 + allowed(0.05, n), f"equivalent in {verdicts.count('equivalent')}"
     return [_measure(29, name, wrong / n, upper_bound(wrong, n), target, ok, heard, note=note, peers="17-67 %")]
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 
 from mldyno.selftest import synthetic
-from mldyno.selftest.measures import ENOUGH, Cell, Measure, allowed, lower_bound, quantile_with_bound, upper_bound
+from mldyno.selftest.measures import ENOUGH, Measure, SeriesKind, allowed, lower_bound, quantile_with_bound, upper_bound
 from mldyno.stats import intervals, shapes
 from mldyno.timing import stopping, warmup
 
@@ -86,20 +86,20 @@ def _chance(seed: int, cell: str) -> random.Random:
     return random.Random(f"{seed} {cell}")
 
 
-def _worst(cells: Sequence[Cell], badness: Callable[[Cell], float]) -> Cell:
+def _worst(cells: Sequence[SeriesKind], badness: Callable[[SeriesKind], float]) -> SeriesKind:
     return max((cell for cell in cells if cell.counts), key=badness)
 
 
-def _all_ok(cells: Sequence[Cell]) -> bool:
+def _all_ok(cells: Sequence[SeriesKind]) -> bool:
     return all(cell.ok for cell in cells if cell.counts)
 
 
-def coverage_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[Cell, ...]:
+def coverage_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[SeriesKind, ...]:
     """How often the interval of paired rounds holds the true ratio, for each kind of noise."""
     return tuple(_covered(series, seed, tick, *cell) for cell in COVERAGE)
 
 
-def _covered(series: int, seed: int, tick: Tick, phi: float, two: bool, outliers: float, rounds: int) -> Cell:
+def _covered(series: int, seed: int, tick: Tick, phi: float, two: bool, outliers: float, rounds: int) -> SeriesKind:
     name = f"{rounds} rounds, phi {phi:g}{', two speeds' if two else ''}{', outliers' if outliers else ''}"
     chance, hits = _chance(seed, name), 0
     for _ in range(series):
@@ -109,7 +109,7 @@ def _covered(series: int, seed: int, tick: Tick, phi: float, two: bool, outliers
     share, slack = hits / series, allowed(0.95, series)
     ok = COVERS[0] - slack <= share <= COVERS[1] + slack
     bound = lower_bound(hits, series) if share < 0.95 else upper_bound(hits, series)
-    return Cell(name, share, bound, ok, series)
+    return SeriesKind(name, share, bound, ok, series)
 
 
 def coverage(series: int, seed: int, tick: Tick = _nothing) -> Measure:
@@ -123,9 +123,9 @@ def coverage(series: int, seed: int, tick: Tick = _nothing) -> Measure:
     )  # fmt: skip
 
 
-def drift_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[Cell, ...]:
+def drift_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[SeriesKind, ...]:
     """How often a drift or a jump is found, and how often one is seen where there is none."""
-    found: list[Cell] = []
+    kinds: list[SeriesKind] = []
     for spread, count in DRIFTING:
 
         def steady(chance: random.Random, phi: float, spread: float = spread, count: int = count) -> list[float]:
@@ -135,7 +135,7 @@ def drift_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[Cell, ..
             return list(islice(synthetic.modes(chance, 50, spread), count))
 
         of = f"{count} steps, noise {spread:.0%}"
-        found += [
+        kinds += [
             _drifts(series, seed, tick, f"+5 % drift, {of}", lambda c: synthetic.drifting(steady(c, 0.0), DRIFT), True),
             _drifts(series, seed, tick, f"none, {of}", lambda c: steady(c, 0.0), False),
             _drifts(series, seed, tick, f"none, {of}, phi 0.8", lambda c: steady(c, 0.8), False, counts=False),
@@ -147,31 +147,31 @@ def drift_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[Cell, ..
                 series, seed, tick, f"+5 % jump at 80 %, {of}", lambda c: synthetic.jumping(steady(c, 0.0), DRIFT, 0.8)
             ),
         ]
-    return tuple(found)
+    return tuple(kinds)
 
 
-def _drifts(series: int, seed: int, tick: Tick, name: str, make: Make, there: bool, counts: bool = True) -> Cell:
+def _drifts(series: int, seed: int, tick: Tick, name: str, make: Make, there: bool, counts: bool = True) -> SeriesKind:
     chance = _chance(seed, name)
-    found = [drift for _ in range(series) if (drift := shapes.drift(make(chance))) is not None]
+    drifts = [drift for _ in range(series) if (drift := shapes.drift(make(chance))) is not None]
     tick()
-    hits, share = len(found), len(found) / series
+    hits, share = len(drifts), len(drifts) / series
     if there:
-        gradual = sum(drift.change_point is None for drift in found)
+        gradual = sum(drift.change_point is None for drift in drifts)
         ok = share >= DRIFT_FOUND - allowed(DRIFT_FOUND, series)
         note = f"called gradual {gradual / hits:.0%}" if hits else ""
-        return Cell(name, share, lower_bound(hits, series), ok, series, note, counts)
+        return SeriesKind(name, share, lower_bound(hits, series), ok, series, note, counts)
     ok = share <= DRIFT_FALSE + allowed(DRIFT_FALSE, series)
-    return Cell(name, share, upper_bound(hits, series), ok, series, "false alarms", counts)
+    return SeriesKind(name, share, upper_bound(hits, series), ok, series, "false alarms", counts)
 
 
-def _jumps(series: int, seed: int, tick: Tick, name: str, make: Make) -> Cell:
+def _jumps(series: int, seed: int, tick: Tick, name: str, make: Make) -> SeriesKind:
     chance = _chance(seed, name)
-    found = [drift for _ in range(series) if (drift := shapes.drift(make(chance))) is not None]
+    drifts = [drift for _ in range(series) if (drift := shapes.drift(make(chance))) is not None]
     tick()
-    told = sum(drift.change_point is not None for drift in found)
-    note = f"called a jump {told / len(found):.0%}" if found else ""
-    hits = len(found)
-    return Cell(name, hits / series, lower_bound(hits, series), hits >= 0.85 * series, series, note, counts=False)
+    jumps = sum(drift.change_point is not None for drift in drifts)
+    note = f"called a jump {jumps / len(drifts):.0%}" if drifts else ""
+    hits = len(drifts)
+    return SeriesKind(name, hits / series, lower_bound(hits, series), hits >= 0.85 * series, series, note, counts=False)
 
 
 def drift_found(series: int, seed: int, tick: Tick = _nothing) -> Measure:
@@ -185,22 +185,24 @@ def drift_found(series: int, seed: int, tick: Tick = _nothing) -> Measure:
     return Measure(9, name, worst.value, worst.bound, target, _all_ok(cells), series, "share", "none", note, cells)
 
 
-def warm_up_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[Cell, ...]:
+def warm_up_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[SeriesKind, ...]:
     """The p95 bias that a warm-up leaves, and how often series are flagged that settle or never do."""
-    found = []
+    kinds = []
     for spread, phi in WARM_NOISE:
         of = f"noise {spread:.0%}, phi {phi:g}"
-        found.append(_flagged(series, seed, tick, f"steady, {of}", (spread, phi), list, False))
+        kinds.append(_flagged(series, seed, tick, f"steady, {of}", (spread, phi), list, False))
         for warm in WARM_UPS:
-            found += [_bias(series, seed, tick, of, (spread, phi), warm, plateau) for plateau in (False, True)]
+            kinds += [_bias(series, seed, tick, of, (spread, phi), warm, plateau) for plateau in (False, True)]
     for shape, plain, bend in NEVER:
         for spread, phi in WARM_NOISE:
             name, counts = f"{shape}, noise {spread:.0%}, phi {phi:g}", plain or (spread, phi) != WARM_NOISE[-1]
-            found.append(_flagged(series, seed, tick, name, (spread, phi), bend, True, counts))
-    return tuple(found)
+            kinds.append(_flagged(series, seed, tick, name, (spread, phi), bend, True, counts))
+    return tuple(kinds)
 
 
-def _bias(series: int, seed: int, tick: Tick, of: str, noise: tuple[float, float], warm: int, plateau: bool) -> Cell:
+def _bias(
+    series: int, seed: int, tick: Tick, of: str, noise: tuple[float, float], warm: int, plateau: bool
+) -> SeriesKind:
     name = f"warm-up of {warm} steps, {'plateau' if plateau else 'decay'}, {of}"
     chance, biases, flagged = _chance(seed, name), [], 0
     for _ in range(series):
@@ -213,7 +215,7 @@ def _bias(series: int, seed: int, tick: Tick, of: str, noise: tuple[float, float
             biases.append(abs(intervals.median(values[start:]) / intervals.median(steady[warm:]) - 1))
     tick()
     value, bound = quantile_with_bound(biases, 0.95) if biases else (math.inf, math.inf)
-    return Cell(name, value, bound, value <= WARM_BIAS, series, f"flagged {flagged / series:.1%}")
+    return SeriesKind(name, value, bound, value <= WARM_BIAS, series, f"flagged {flagged / series:.1%}")
 
 
 def _flagged(
@@ -225,16 +227,16 @@ def _flagged(
     bend: Callable[[list[float]], list[float]],
     never: bool,
     counts: bool = True,
-) -> Cell:
+) -> SeriesKind:
     chance = _chance(seed, name)
     made = (bend(synthetic.steps(chance, WARM_STEPS, noise[1], noise[0])) for _ in range(series))
     hits = sum(warmup.settled_from(values) is None for values in made)
     tick()
     share = hits / series
     if never:
-        return Cell(name, share, lower_bound(hits, series), hits == series, series, "flagged", counts)
+        return SeriesKind(name, share, lower_bound(hits, series), hits == series, series, "flagged", counts)
     ok = share <= STEADY_FLAGGED + allowed(STEADY_FLAGGED, series)
-    return Cell(name, share, upper_bound(hits, series), ok, series, "flagged wrongly")
+    return SeriesKind(name, share, upper_bound(hits, series), ok, series, "flagged wrongly")
 
 
 def warm_up_bias(series: int, seed: int, tick: Tick = _nothing) -> Measure:
@@ -254,29 +256,29 @@ def warm_up_bias(series: int, seed: int, tick: Tick = _nothing) -> Measure:
     )
 
 
-def claim_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[Cell, ...]:
+def claim_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[SeriesKind, ...]:
     """How often the target is claimed while the mean is further off, as a share of the claims."""
-    found = []
+    kinds = []
     for block, phi, spread in CLAIMS:
         name = f"blocks of {block * 1e3:g} ms, noise {spread:.0%}, phi {phi:g}"
 
         def around_one(chance: random.Random, phi: float = phi, spread: float = spread) -> Iterator[float]:
             return (1.0 + v for v in synthetic.noise(chance, phi, spread))
 
-        found.append(_claims(series, seed, tick, name, block, around_one))
+        kinds.append(_claims(series, seed, tick, name, block, around_one))
     for block, stay, counts in STAYS:
         name = f"blocks of {block * 1e3:g} ms, two speeds that last {stay:g} blocks"
 
         def two(chance: random.Random, stay: float = stay) -> Iterator[float]:
             return synthetic.modes(chance, stay, 0.03)
 
-        found.append(replace(_claims(series, seed, tick, name, block, two), counts=counts))
-    return tuple(found)
+        kinds.append(replace(_claims(series, seed, tick, name, block, two), counts=counts))
+    return tuple(kinds)
 
 
 def _claims(
     series: int, seed: int, tick: Tick, name: str, block: float, source: Callable[[random.Random], Iterator[float]]
-) -> Cell:
+) -> SeriesKind:
     chance, claims, false = _chance(seed, name), 0, 0
     rule = stopping.Stopping()
     for _ in range(series):
@@ -289,7 +291,7 @@ def _claims(
     bound = upper_bound(false, claims) if claims else None
     by_chance = claims < ENOUGH and (not claims or lower_bound(false, claims, CERTAIN) <= FALSE_CLAIMS)
     ok = share <= FALSE_CLAIMS or by_chance
-    return Cell(name, share, bound, ok, claims, f"{claims / series:.0%} of {series} series claimed it")
+    return SeriesKind(name, share, bound, ok, claims, f"{claims / series:.0%} of {series} series claimed it")
 
 
 def _claimed(rule: stopping.Stopping, source: Iterator[float], block: float) -> float | None:

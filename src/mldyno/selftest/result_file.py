@@ -38,9 +38,9 @@ def check_place(path: str) -> None:
         os.close(descriptor)
         os.unlink(name)
     except OSError as error:
-        told = error.strerror or error
+        reason = error.strerror or error
         raise MldynoError(
-            f"{path}: {told}; nothing was measured. Name a file in a folder that you can write to."
+            f"{path}: {reason}; nothing was measured. Name a file in a folder that you can write to."
         ) from None
 
 
@@ -60,7 +60,7 @@ def document(
         "seconds": round(seconds, 1),
         "machine": asdict(_nameless(machine)),
         "software": dict(software),
-        "measures": [asdict(one) for one in measures],
+        "measures": [asdict(measure) for measure in measures],
         "findings": findings(measures),
     }
 
@@ -76,14 +76,18 @@ def _nameless(machine: Machine) -> Machine:
 
 def findings(measures: Sequence[Measure]) -> list[dict[str, Any]]:
     """What did not hold, in words."""
-    return [{"measure": one.id, "finding": _finding(one), "why": one.note} for one in measures if not one.ok]
+    return [
+        {"measure": measure.id, "finding": _finding(measure), "why": measure.note}
+        for measure in measures
+        if not measure.ok
+    ]
 
 
-def _finding(one: Measure) -> str:
-    if not one.n:
-        return f"{one.name}: nothing was measured"
-    value = show_percent(one.value) if one.unit == "share" else f"{one.value:.4g}"
-    return f"{one.name}: {value}, the target is {one.target}"
+def _finding(measure: Measure) -> str:
+    if not measure.n:
+        return f"{measure.name}: nothing was measured"
+    value = show_percent(measure.value) if measure.unit == "share" else f"{measure.value:.4g}"
+    return f"{measure.name}: {value}, the target is {measure.target}"
 
 
 def write(path: str, content: Mapping[str, Any]) -> None:
@@ -100,5 +104,5 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {name: _finite(one) for name, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _finite(part) for name, part in value.items()}
+    return [_finite(part) for part in value] if isinstance(value, list | tuple) else value

@@ -77,7 +77,7 @@ def log_ratios(
     The machine's speed wanders by 10 %, or has two modes; each arm adds noise of 3 % of its own.
     """
     machine = modes(chance, 50, 0.0) if two_speeds else (1 + v for v in noise(chance, 0.95, 0.1))
-    own, found = (noise(chance, phi, 0.03), noise(chance, phi, 0.03)), []
+    own, logs = (noise(chance, phi, 0.03), noise(chance, phi, 0.03)), []
     for _ in range(rounds):
         first, second = next(machine), next(machine)
         if chance.random() < 0.5:
@@ -85,8 +85,8 @@ def log_ratios(
         value = math.log(ratio) + math.log(max(first, 0.1) / max(second, 0.1)) + next(own[0]) - next(own[1])
         if outliers:
             value += _outlier(chance, outliers) - _outlier(chance, outliers)
-        found.append(value)
-    return found
+        logs.append(value)
+    return logs
 
 
 def _outlier(chance: random.Random, share: float) -> float:

@@ -1,21 +1,21 @@
-"""What framework `command` runs: the user's own command, or a workload's whole training as a process."""
+"""What framework `command` runs: the user's own command, or a workload's training end to end, as a process."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-from mldyno import plugins
+from mldyno import messages, plugins
 from mldyno.frameworks import Unsupported
+from mldyno.messages import DataSource, TrainEndToEnd
 from mldyno.records import Case
 from mldyno.worker import start
 from mldyno.workloads import Workload
 
-COLD = "cold"  # folder, beside the data sets, that a whole run finds empty at its first time
+COLD = "cold"  # folder, beside the data sets, that an end-to-end run finds empty at its first time
 
 
 def workload_of(case: Case, command: Sequence[str]) -> Workload:
@@ -26,7 +26,7 @@ def workload_of(case: Case, command: Sequence[str]) -> Workload:
 
 
 def build(
-    workload: Workload, case: Case, data: dict[str, str] | None, command: Sequence[str]
+    workload: Workload, case: Case, data: DataSource | None, command: Sequence[str]
 ) -> Callable[[], list[str]] | None:
     """What gives the words of the command; None where there is none for the workload."""
     if command:
@@ -36,8 +36,8 @@ def build(
         return None
     if data is None:
         raise Unsupported(f"{workload.name} reads a data set: it has placement loader only")
-    folder = os.path.join(data["folder"], COLD, workload.name)
+    folder = os.path.join(data.folder, COLD, workload.name)
     shutil.rmtree(folder, ignore_errors=True)
     trained = replace(case, workload=end_to_end.workload, framework="torch")
-    wish = {"case": asdict(trained), "epochs": end_to_end.epochs, "data": {**data, "folder": folder}}
-    return lambda: [sys.executable, start.__file__, "whole", json.dumps(wish)]
+    line = messages.encode(TrainEndToEnd(trained, end_to_end.epochs, replace(data, folder=folder)), 0).decode()
+    return lambda: [sys.executable, start.__file__, start.END_TO_END, line]

@@ -1,21 +1,21 @@
-"""A whole training as a process: the data set is fetched if it is not there, each epoch ends with an evaluation."""
+"""A training end to end, as a process: its data set is fetched if need be, each epoch ends with an evaluation."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from mldyno.datasets import prepare
+from mldyno.messages import TrainEndToEnd
 from mldyno.worker.session import open_case
 
 
-def train(wish: dict[str, Any]) -> int:
+def train(wish: TrainEndToEnd) -> int:
     """Train a case for so many epochs; gives the exit code, 1 where nothing was learned."""
-    data = wish["data"]
-    prepare(data["name"], data["source"], data["folder"], lambda what, done, total: None)
-    program = open_case(wish["case"], data).program
+    data = wish.data
+    prepare(data.name, data.source, data.folder, lambda what, done, total: None)
+    program = open_case(wish.case, data).program
     first = program.losses()
-    for _ in range(wish["epochs"]):
+    for _ in range(wish.epochs):
         program.run_phase("epoch")
     last = program.losses()
     if not first or not last or not all(0 <= last[name] < value for name, value in first.items()):

@@ -1,26 +1,25 @@
-"""What a case would take, before it is measured: its memory, foreseen or tried out, and the device's rate."""
+"""What a case would take, before it is measured: its memory, estimated or tried out, and the device's rate."""
 
 from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any
 
 from mldyno import plugins
+from mldyno.messages import CaseForecasted, StepsTried
 from mldyno.meters.memory import peak_resident, resident
 from mldyno.records import Case
 from mldyno.timing import clock
 from mldyno.worker import peaks
 from mldyno.worker.session import open_case
 
-LOOK = 0.2  # s of plain products that tell the device's rate
+MATMULS_S = 0.2  # of matmuls that show the device's rate
 HEAP = 1.3  # a training's peak on the CPU over what its tensors take: measured 1.25 to 1.34, the allocator's holes
 KIND = Case("matmul")
 
 
-def forecast_case(content: dict[str, Any]) -> dict[str, Any]:
-    """Memory in B that the case needs on its device, and the rate of plain products there in 1/s; None if unknown."""
-    case = Case(**content)
+def forecast_case(case: Case) -> CaseForecasted:
+    """Memory in B that the case needs on its device, and the rate of matmuls there in 1/s; None if unknown."""
     framework = plugins.framework(case.framework)
     framework.start()
     if case.threads:
@@ -28,28 +27,26 @@ def forecast_case(content: dict[str, Any]) -> dict[str, Any]:
     memory = framework.forecast_memory(case, plugins.workload(case.workload).build.get(case.framework))
     if memory is not None and case.device == "cpu" and framework.clock is None:
         memory = round(memory * (HEAP if case.mode == "train" else 1)) + (resident() or 0)  # the framework itself
-    device = next((one for one in framework.devices() if one.name == case.device), None)
+    device = next((device for device in framework.devices() if device.name == case.device), None)
     kind = replace(KIND, framework=case.framework, device=case.device, precision=case.precision)
-    rate = None if device is None else _rate(kind)
-    return {"memory": memory, "rate": rate, "device_memory": device and device.memory}
+    return CaseForecasted(memory, None if device is None else _rate(kind), device.memory if device else None)
 
 
 @functools.cache
 def _rate(kind: Case) -> float | None:
-    """Of plain products on a kind of case's device, in 1/s; measured once."""
+    """Of matmuls on a kind of case's device, in 1/s; measured once."""
     framework = plugins.framework(kind.framework)
-    return peaks.of(framework, kind, framework.clock or clock.now, LOOK) or None
+    return peaks.of(framework, kind, framework.clock or clock.now, MATMULS_S) or None
 
 
-def attempt(content: dict[str, Any], steps: int, limit: int | None) -> dict[str, Any]:
+def try_steps(case: Case, steps: int, limit: int | None) -> StepsTried:
     """Do so many steps of the case to see that they fit, and give the peak in B; on the CPU in `limit` B at most."""
-    case = Case(**content)
     if limit is not None and case.device == "cpu":
         _keep_to(limit)
-    opened = open_case(content)
-    opened.program.run(steps)
-    opened.program.synchronize()
-    return {"peak": opened.program.device_peak() or peak_resident()}
+    program = open_case(case).program
+    program.run(steps)
+    program.synchronize()
+    return StepsTried(program.device_peak() or peak_resident())
 
 
 def _keep_to(limit: int) -> None:

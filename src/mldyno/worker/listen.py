@@ -1,37 +1,131 @@
-"""Reads commands, carries them out, answers; dies with its parent.
-
-Commands: probe {frameworks}; examine {framework, device, feature}; foresee {case}; attempt {case, steps, limit};
-open {key, case, warmup, data, command}; turn {key, seconds | steps}; phases {key, seconds};
-rounds {keys, seconds, least, seed}; close {key}.
-Answers: {"is": "ready" | "progress" | "blocks" | "phases" | "rounds" | "closed" | "probed" | "examined" | "foreseen"
-| "attempted" | "failed", "key", ...}.
-"""
+"""Reads commands, carries them out, answers; dies with its parent. The commands and answers are in `messages`."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
+from mldyno import messages
+from mldyno.messages import (
+    Answer,
+    CaseClosed,
+    CaseOpened,
+    CloseCase,
+    Command,
+    EndWorker,
+    Failed,
+    ForecastCase,
+    MeasureRounds,
+    MeasureTurn,
+    OpenCase,
+    PhasesTimed,
+    ProbeFrameworks,
+    Progress,
+    RoundsMeasured,
+    RunTask,
+    TaskDone,
+    TaskRow,
+    TimePhases,
+    TryFeature,
+    TrySteps,
+    TurnMeasured,
+)
+from mldyno.worker.checks import failure
 from mldyno.worker.examine import examine
-from mldyno.worker.forecasts import attempt, forecast_case
+from mldyno.worker.forecasts import forecast_case, try_steps
 from mldyno.worker.probe import probe
-from mldyno.worker.session import CaseSession, failure, interleaved, open_case
+from mldyno.worker.session import CaseSession, measure_rounds, open_case
 
-COMMAND_LIMIT = 1 << 20
+LONGEST_COMMAND = 1 << 20  # B
+Tell = Callable[[Answer], None]
 
 
-def _read_commands(descriptor: int, commands: queue.SimpleQueue[str]) -> None:
+class Worker:
+    """Carries out commands, and keeps the cases that are open."""
+
+    def __init__(self, tell: Tell) -> None:
+        self.tell, self.opened = tell, dict[int, CaseSession]()
+
+    def answer(self, command: Command[Any]) -> Answer:
+        """What came of a command; an error of the framework becomes an answer, and then a record."""
+        try:
+            return _ANSWERS[type(command)](self, command)
+        except Exception as error:
+            key, case = getattr(command, "key", None), getattr(command, "case", None)
+            session = self.opened.pop(key, None) if isinstance(key, int) else None
+            framework = session.case.framework if session else case.framework if case else None
+            status, reason = failure(framework, error)
+            return Failed(status, reason)  # type: ignore[arg-type]
+
+    def _progress(self, step: float) -> None:
+        self.tell(Progress(step))
+
+    def open_case(self, command: OpenCase) -> CaseOpened:
+        """Build a case and warm it up."""
+        self.opened[command.key] = session = open_case(command.case, command.data, command.command)
+        return session.warm_up(command.warmup, self._progress)
+
+    def measure_turn(self, command: MeasureTurn) -> TurnMeasured:
+        """Measure an open case."""
+        return self.opened[command.key].turn(command.seconds, command.steps, self._progress)
+
+    def time_phases(self, command: TimePhases) -> PhasesTimed:
+        """Time the phases of an open case."""
+        return self.opened[command.key].phases(command.seconds, self._progress)
+
+    def measure_rounds(self, command: MeasureRounds) -> RoundsMeasured:
+        """Measure open cases in rounds."""
+        sessions = [self.opened[key] for key in command.keys]
+        return measure_rounds(sessions, command.seconds, command.fewest, command.seed, self._progress)
+
+    def close_case(self, command: CloseCase) -> CaseClosed:
+        """Check an open case, and forget it."""
+        return self.opened.pop(command.key).close()
+
+    def run_task(self, command: RunTask) -> TaskDone | Failed:
+        """Pass on what a task finds, row by row; its module may say whether the process is fit for others after it."""
+        module, fit, status, reason = None, True, None, ""
+        try:
+            module = import_module(command.module)
+            for row in module.TASKS[command.task](command.framework, **command.arguments):
+                fit = fit and row.get("status") != "failed"
+                self.tell(TaskRow(row))
+        except Exception as error:
+            fit, (status, reason) = False, failure(command.framework, error)
+        still_fit = getattr(module, "still_fit", None)
+        if not fit:
+            fit = still_fit is None or still_fit(command.framework, **command.arguments)
+        if status is None:
+            return TaskDone(fit)
+        return Failed(status, reason, fit)  # type: ignore[arg-type]
+
+
+_ANSWERS: Mapping[type[Command[Any]], Callable[[Worker, Any], Answer]] = {
+    ProbeFrameworks: lambda worker, command: probe(command.frameworks),
+    TryFeature: lambda worker, command: examine(command.framework, command.device, command.feature),
+    ForecastCase: lambda worker, command: forecast_case(command.case),
+    TrySteps: lambda worker, command: try_steps(command.case, command.steps, command.limit),
+    OpenCase: Worker.open_case,
+    MeasureTurn: Worker.measure_turn,
+    TimePhases: Worker.time_phases,
+    MeasureRounds: Worker.measure_rounds,
+    CloseCase: Worker.close_case,
+    RunTask: Worker.run_task,
+}
+
+
+def _read_commands(descriptor: int, lines: queue.SimpleQueue[str]) -> None:
     """Sleep in a read; when the parent is gone, end this process and all that it started."""
-    with os.fdopen(descriptor, encoding="utf-8", newline="\n") as lines:
-        for line in iter(lambda: lines.readline(COMMAND_LIMIT), ""):
-            commands.put(line)
+    with os.fdopen(descriptor, encoding="utf-8", newline="\n") as pipe:
+        for line in iter(lambda: pipe.readline(LONGEST_COMMAND), ""):
+            lines.put(line)
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
@@ -54,55 +148,18 @@ def listen(commands_from: int, answers_to: int) -> None:
     _die_with_parent()
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
-    commands: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_read_commands, args=(commands_from, commands), daemon=True).start()
-    opened: dict[int, CaseSession] = {}
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read_commands, args=(commands_from, lines), daemon=True).start()
+    number = 0
 
-    def answer(message: dict[str, Any]) -> None:
-        data = json.dumps(message).encode() + b"\n"
+    def tell(message: Answer) -> None:
+        data = messages.encode(message, number)
         while data:
             data = data[os.write(answers_to, data) :]
 
+    worker = Worker(tell)
     while True:
-        command = json.loads(commands.get())
-        if command["do"] == "end":
+        command, number = messages.decode_command(lines.get())
+        if isinstance(command, EndWorker):
             return
-        key = command.get("key", 0)
-        try:
-            _obey(command, key, opened, answer)
-        except Exception as error:  # an error of the framework becomes an answer, and then a record
-            name = opened[key].case.framework if key in opened else command.get("case", {}).get("framework")
-            opened.pop(key, None)
-            status, reason = failure(name, error)
-            answer({"is": "failed", "key": key, "status": status, "reason": reason})
-
-
-def _obey(
-    command: dict[str, Any], key: int, opened: dict[int, CaseSession], answer: Callable[[dict[str, Any]], None]
-) -> None:
-    def progress(step: float) -> None:
-        answer({"is": "progress", "key": key, "step": step})
-
-    if command["do"] == "probe":
-        answer({"is": "probed", "key": key, **probe(command["frameworks"])})
-    elif command["do"] == "examine":
-        found = examine(command["framework"], command["device"], command["feature"])
-        answer({"is": "examined", "key": key, **found})
-    elif command["do"] == "foresee":
-        answer({"is": "foreseen", "key": key, **forecast_case(command["case"])})
-    elif command["do"] == "attempt":
-        answer({"is": "attempted", "key": key, **attempt(command["case"], command["steps"], command["limit"])})
-    elif command["do"] == "open":
-        opened[key] = case = open_case(command["case"], command.get("data"), command.get("command", ()))
-        answer({"is": "ready", "key": key, **case.warm_up(command["warmup"], progress)})
-    elif command["do"] == "turn":
-        answer({"is": "blocks", "key": key, **opened[key].turn(command["seconds"], command["steps"], progress)})
-    elif command["do"] == "phases":
-        answer({"is": "phases", "key": key, **opened[key].phases(command["seconds"], progress)})
-    elif command["do"] == "rounds":
-        among = [opened[one] for one in command["keys"]]
-        answer({"is": "rounds", "key": key, "series": interleaved(among, command, progress)})
-    elif command["do"] == "close":
-        answer({"is": "closed", "key": key, **opened.pop(key).close()})
-    else:
-        raise ValueError(f"unknown command {command['do']!r}")
+        tell(worker.answer(command))

@@ -1,6 +1,6 @@
-"""The peaks: what a device can do at all, in plain matrix products and in plain copies.
+"""The peaks of the roofline: what a device can do at all, in matmuls and in copies.
 
-No model can do more operations a second than plain products. A case that seems to was timed wrong, or did less work
+No model can do more operations a second than matmuls. A case that seems to was timed wrong, or did less work
 than it says. Copies are no such bound: what is still in a cache is had faster.
 """
 
@@ -13,14 +13,14 @@ from mldyno.records import Case
 from mldyno.timing.blocks import Blocks
 from mldyno.timing.clock import Clock
 
-SMALLEST, LARGEST = 256, 4096  # matrix sizes
-LONG_ENOUGH = 5_000_000  # ns: a product of this length hides its own overheads
-MOST = 40  # products
-SECONDS = 0.2
-LEAST_COPIED, MOST_COPIED = 4 << 20, 256 << 20  # B
-COPIES = 20
-AGAIN = 2.0  # s: a second, longer look before a case is called impossible
-ALLOWED = 1.05  # a rate may be so many times the peak: both are measured
+SMALLEST_SIZE, LARGEST_SIZE = 256, 4096  # of matrices
+LONG_MATMUL_NS = 5_000_000  # one of this length hides its own overheads
+MOST_MATMULS = 40
+LOOK_S = 0.2
+SMALLEST_COPY, LARGEST_COPY = 4 << 20, 256 << 20  # B
+MOST_COPIES = 20
+SECOND_LOOK_S = 2.0  # a longer one, before a case is called impossible
+TOLERANCE = 1.05  # a rate may be so many times the peak: both are measured
 
 
 def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
@@ -29,8 +29,8 @@ def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> f
         layout, best = _fastest(framework, case, clock)
     except Unsupported:
         return 0.0  # a framework need not have a matmul
-    size, blocks, work = SMALLEST, None, 0.0
-    while size <= LARGEST:
+    size, blocks, work = SMALLEST_SIZE, None, 0.0
+    while size <= LARGEST_SIZE:
         try:
             larger = framework.matmul(case, size, layout)
             trial = Blocks(larger, clock)
@@ -41,13 +41,13 @@ def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> f
             break  # beside the case there is no room for larger ones
         blocks, work = trial, larger.work
         best = max(best, work / max(1, shortest) * 1e9)
-        if shortest >= LONG_ENOUGH:
+        if shortest >= LONG_MATMUL_NS:
             break
         size *= 2
     if blocks is None:
         return best
     ends = clock() + round(seconds * 1e9)
-    for _ in range(MOST):
+    for _ in range(MOST_MATMULS):
         best = max(best, work / max(1, blocks.time(1)) * 1e9)
         if clock() >= ends:
             break
@@ -55,14 +55,14 @@ def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> f
 
 
 def _fastest(framework: Framework, case: Case, clock: Clock) -> tuple[str, float]:
-    """The layout in which small products are fastest, and their rate; on some CPUs that is 20 times another's."""
-    found: dict[str, float] = {}
+    """The layout in which small matmuls are fastest, and their rate; on some CPUs that is 20 times another's."""
+    rates: dict[str, float] = {}
     for layout in framework.layouts:
-        product = framework.matmul(case, SMALLEST, layout)
+        product = framework.matmul(case, SMALLEST_SIZE, layout)
         blocks = Blocks(product, clock)
-        found[layout] = product.work / max(1, min(blocks.time(1) for _ in range(3))) * 1e9
-    fastest = max(found, key=lambda layout: found[layout])
-    return fastest, found[fastest]
+        rates[layout] = product.work / max(1, min(blocks.time(1) for _ in range(3))) * 1e9
+    fastest = max(rates, key=lambda layout: rates[layout])
+    return fastest, rates[fastest]
 
 
 def of(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
@@ -83,25 +83,25 @@ def of(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
 def exceeded(framework: Framework, case: Case, clock: Clock, rate: float) -> tuple[float, bool]:
     """The peak, and whether a rate lies above it; a suspicion is looked into before it is a verdict.
 
-    On a CPU that lacks a type, convolutions can be far faster in it than products, but not faster than products in
+    On a CPU that lacks a type, convolutions can be far faster in it than matmuls, but not faster than matmuls in
     fp32: the higher of both peaks is what can't be passed.
     """
-    peak = of(framework, case, clock, SECONDS)
-    if not 0 < ALLOWED * peak < rate:
+    peak = of(framework, case, clock, LOOK_S)
+    if not 0 < TOLERANCE * peak < rate:
         return peak, False
-    peak = max(peak, of(framework, case, clock, AGAIN))
+    peak = max(peak, of(framework, case, clock, SECOND_LOOK_S))
     plain = replace(case, precision="fp32")
-    highest = peak if plain == case else max(peak, of(framework, plain, clock, AGAIN))
-    return peak, 0 < ALLOWED * highest < rate
+    highest = peak if plain == case else max(peak, of(framework, plain, clock, SECOND_LOOK_S))
+    return peak, 0 < TOLERANCE * highest < rate
 
 
 def moved(framework: Framework, case: Case, clock: Clock, from_host: bool) -> float | None:
-    """The best rate of plain copies of as much as there is room for, in B/s: on the device, or to it from the host.
+    """The best rate of copies of as much as there is room for, in B/s: on the device, or to it from the host.
 
     None where there are no such copies, or no room for any.
     """
-    size, rate = LEAST_COPIED, None
-    while size <= MOST_COPIED:
+    size, rate = SMALLEST_COPY, None
+    while size <= LARGEST_COPY:
         try:
             copies = framework.copy(case, size, from_host)
             blocks = Blocks(copies, clock)
@@ -112,8 +112,8 @@ def moved(framework: Framework, case: Case, clock: Clock, from_host: bool) -> fl
             if framework.explain(error)[0] != "oom":
                 raise
             return rate  # beside the case there is no room for more
-        ends = clock() + round(SECONDS / 4 * 1e9)
-        for _ in range(COPIES):
+        ends = clock() + round(LOOK_S / 4 * 1e9)
+        for _ in range(MOST_COPIES):
             shortest = min(shortest, blocks.time(1))
             if clock() >= ends:
                 break

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
 
 from mldyno import plugins
+from mldyno.messages import FrameworkFacts, FrameworksProbed
 
 
-def probe(names: list[str]) -> dict[str, Any]:
+def probe(names: Sequence[str]) -> FrameworksProbed:
     """Versions and devices of each framework; one that can't be started says why."""
-    found: dict[str, Any] = {}
-    for name in names:
-        framework = plugins.framework(name)
-        try:
-            framework.start()
-            devices = [asdict(device) for device in framework.devices()]
-            found[name] = {"versions": framework.versions(), "threads": framework.threads(), "devices": devices,
-                           "support": framework.support()}  # fmt: skip
-        except Exception as error:
-            found[name] = {"error": framework.explain(error)[1]}
-    return {"python": platform.python_version(), "frameworks": found}
+    return FrameworksProbed(platform.python_version(), {name: _facts(name) for name in names})
+
+
+def _facts(name: str) -> FrameworkFacts:
+    framework = plugins.framework(name)
+    try:
+        framework.start()
+        return FrameworkFacts(
+            versions=framework.versions(),
+            threads=framework.threads(),
+            devices=tuple(framework.devices()),
+            support=framework.support(),
+        )
+    except Exception as error:
+        return FrameworkFacts(error=framework.explain(error)[1])

@@ -1,15 +1,16 @@
 """Entry of a worker: makes this very mldyno importable, guards the channel, and listens.
 
-With the word `whole` and JSON behind it: trains a case as a process of its own instead.
+With the word `end-to-end` and a command behind it: trains a case as a process of its own instead.
 
 Run by path: nothing but the package `mldyno` itself becomes importable, so the interpreter's own
 packages are the ones that count.
 """
 
 import importlib.util
-import json
 import os
 import sys
+
+END_TO_END = "end-to-end"
 
 
 def _own_package() -> None:
@@ -37,11 +38,14 @@ def _private_channel() -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["whole"]:
+    if sys.argv[1:2] == [END_TO_END]:
         _own_package()
+        from mldyno.messages import TrainEndToEnd, decode_command
         from mldyno.worker.end_to_end import train
 
-        sys.exit(train(json.loads(sys.argv[2])))
+        wish, _ = decode_command(sys.argv[2])
+        assert isinstance(wish, TrainEndToEnd)
+        sys.exit(train(wish))
     channel = _private_channel()
     _own_package()
     from mldyno.worker.listen import listen

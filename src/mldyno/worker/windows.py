@@ -1,4 +1,4 @@
-"""Laps: the meters' view of a turn, cut into stretches that are long enough to cost nothing."""
+"""Windows: the meters' view of a turn, cut into stretches that are long enough to cost nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from mldyno.meters import Meter
 from mldyno.timing.clock import Clock
 
-SHORTEST = 20_000_000  # ns
-COST = 0.01  # share of the time that reading the meters may take
+SHORTEST_NS = 20_000_000
+METERS_SHARE = 0.01  # of the time, that reading the meters may take
 
 
 class Windows:
@@ -16,7 +16,7 @@ class Windows:
 
     def __init__(self, meters: Sequence[Meter], clock: Clock, ended: Callable[[], None]) -> None:
         self.meters, self.clock, self.ended = meters, clock, ended
-        self.length = SHORTEST
+        self.length = SHORTEST_NS
         self.due = 0
 
     def begin(self) -> None:
@@ -37,5 +37,5 @@ class Windows:
             meter.end_window()
         self.ended()
         now = self.clock()
-        self.length = max(SHORTEST, round((now - began) / COST))
+        self.length = max(SHORTEST_NS, round((now - began) / METERS_SHARE))
         self.due = now + self.length

@@ -1,0 +1,213 @@
+"""A case in a worker's hands: opened, measured in turns, its phases timed, closed; and what is known of it so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from mldyno.client.worker_process import Ended, WorkerProcess
+from mldyno.messages import (
+    A,
+    CaseClosed,
+    CaseOpened,
+    CloseCase,
+    Command,
+    DataSource,
+    MeasureRounds,
+    MeasureTurn,
+    OpenCase,
+    PhasesTimed,
+    TimePhases,
+    TurnMeasured,
+    WorkerSoftware,
+)
+from mldyno.records import Case, Checks, Device, Fact, Run, Series
+from mldyno.timing.stopping import Stopping, relative_half_width
+from mldyno.units import show_seconds
+
+WARMUP_SHARE, SHORTEST_WARMUP_S = 0.25, 1.0  # of the budget
+PHASES_SHARE = 0.25  # of the budget
+CHECKS_S, CHECKS_SHARE = 3.0, 0.2  # that closing a case takes beside its steps; no more than that share of its timeout
+CHECK_STEPS = {"train": 4.0, "infer": 1.5}  # steps that the checks take
+SHORTEST_STEP_S, LONGEST_STEP_S = 1e-12, 1e9  # beyond these an answer is nonsense
+ONE_MORE = 1.2  # times a block's own time, that must be left for one more
+HUNG_BLOCKS, HUNG_S = 5.0, 5.0  # a worker that was silent for longer than so many blocks, and s, hangs
+Hear = Callable[[Case, float, float | None, float], None]
+Told = TypeVar("Told", CaseOpened, TurnMeasured, PhasesTimed, CaseClosed)
+
+
+@dataclass
+class Observed:
+    """What is known of a case so far: all that its record is made of."""
+
+    case: Case
+    run: Run
+    stopping: Stopping
+    series: list[Series] = field(default_factory=list)
+    facts: dict[str, Fact] = field(default_factory=dict)
+    software: WorkerSoftware | None = None
+    devices: tuple[Device, ...] = ()
+    checks: Checks = field(default_factory=Checks)
+    values: list[float] = field(default_factory=list)
+    """Times of a step in s, one for each measured block."""
+    half_width: float | None = None
+    """How well the mean is known, relative to it; None while there are too few blocks to say."""
+    elapsed: float = 0.0
+    """Time in s of the measured steps."""
+    steps: int = 0
+    turns: int = 0
+    longest_block: float = 0.0
+    """Time in s of the longest measured block."""
+    unsteady: str = ""
+    """Why the warm-up did not find it steady; empty where it did, or could not tell."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other case has to do with it."""
+        return self.run.pairing == "alone"
+
+    @property
+    def settled(self) -> bool:
+        """Whether the stopping rule is content."""
+        return self.stopping.enough(self.half_width, self.elapsed, self.steps)
+
+    def take_turn(self, turn: Sequence[Series]) -> None:
+        """Keep the series of a turn."""
+        for series in turn:
+            self.take(replace(series, turn=self.turns, stage="steady" if self.alone else "paired"))
+        self.turns += 1
+        self.half_width = relative_half_width(self.values)
+
+    def take(self, series: Series) -> None:
+        """Keep a series; that of the steps counts as measuring time."""
+        if series.metric in ("step_time", "reference_time"):
+            times = series.values
+            if not (times and SHORTEST_STEP_S <= min(times) <= max(times) <= LONGEST_STEP_S and series.block >= 1):
+                raise Ended("failed", f"the worker's answer can't be used: {series.metric} is no time of a step")
+        if series.metric == "step_time":
+            self.values += series.values
+            self.steps += series.block * len(series.values)
+            self.elapsed += series.block * sum(series.values)
+            self.longest_block = max(self.longest_block, series.block * max(series.values))
+        self.series.append(series)
+
+
+@dataclass(kw_only=True)
+class RemoteCase(Observed):
+    """A case that a worker has, or had, in hand."""
+
+    worker: WorkerProcess
+    timeout: float
+    """Time in s that may be spent waiting for the worker, in all."""
+    hear: Hear
+    key: int = 0
+    """Under which its worker keeps the case, where it keeps several."""
+    sharing: int = 1
+    """How many cases the worker works for."""
+    data: DataSource | None = None
+    command: tuple[str, ...] = ()
+    """The words of the user's command, where it is one."""
+
+    def tell(self, step: float) -> None:
+        """Pass on what a step takes at present, in s."""
+        self.hear(self.case, step, self.half_width, self.elapsed)
+
+    def ask(self, command: Command[A]) -> A:
+        """The worker's answer, within what is left of the case's time."""
+        try:
+            return self.worker.ask(command, self.timeout - self.worker.spent, self.tell)
+        except Ended as end:
+            if end.status == "timeout":
+                end.reason = f"no end after {show_seconds(self.timeout)}; give it more with --timeout"
+            raise
+
+    def _take(self, answer: Told) -> Told:
+        self.facts |= answer.facts
+        if not isinstance(answer, TurnMeasured):
+            self.series += answer.series
+        return answer
+
+    def open(self, start: bool = True) -> None:
+        """Build the case, take its first step, warm it up; in a worker that is started, or that others use too."""
+        budget = max(SHORTEST_WARMUP_S, WARMUP_SHARE * self.stopping.budget)
+        if start:
+            self.worker.start()
+        opened = self._take(self.ask(OpenCase(self.key, self.case, budget, self.data, self.command)))
+        self.software, self.devices, self.unsteady = opened.software, opened.devices, opened.unsteady
+
+    def measure(self, seconds: float) -> None:
+        """Measure a turn of about so many s, or the steps that are still to do in that time."""
+        left = None if self.stopping.steps is None else self.stopping.steps - self.steps
+        if left is not None:
+            due = round(seconds * self.steps / self.elapsed) if self.steps else 1
+            left = min(left, max(due, self._block))
+        answer = self._take(self.ask(MeasureTurn(self.key, seconds, left)))
+        if not any(series.metric == "step_time" and series.values for series in answer.series):
+            raise Ended("failed", "the worker's answer can't be used: a turn without a step")
+        self.take_turn(answer.series)
+        self.tell(self.elapsed / self.steps)
+
+    @property
+    def _block(self) -> int:
+        """Steps of a block."""
+        size = self.facts.get("block_steps")
+        return size if isinstance(size, int) else 1
+
+    def time_phases(self) -> None:
+        """Time what can be timed apart from the step, for a share of the budget."""
+        if self.facts.get("phases"):
+            self._take(self.ask(TimePhases(self.key, PHASES_SHARE * self.stopping.budget)))
+
+    def close(self) -> None:
+        """Check that the work was done, and read the meters."""
+        self.checks = self._take(self.ask(CloseCase(self.key))).checks
+
+    @property
+    def wall_time(self) -> float:
+        """Its share of the time in s that was spent waiting for its worker."""
+        return self.worker.spent / self.sharing
+
+    @property
+    def enough(self) -> bool:
+        """Whether the stopping rule is content, or no time is left for more than closing the case."""
+        return self.settled or self.out_of_time
+
+    @property
+    def next_turn(self) -> float:
+        """How many s to measure before looking again."""
+        return min(self.stopping.next_turn(self.elapsed), max(0.0, self._time_for_turns))
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether one more block, and closing the case after it, would take longer than its timeout; never at first."""
+        return bool(self.values) and self._time_for_turns < ONE_MORE * self.longest_block
+
+    @property
+    def _time_for_turns(self) -> float:
+        """Time in s until the case must be closed; fake time costs none."""
+        if self.facts.get("fake_time") or not self.values:
+            return math.inf
+        steps = 0.0 if self.facts.get("end_to_end") else CHECK_STEPS.get(str(self.case.mode), 0.0)
+        closing = min(CHECKS_S, CHECKS_SHARE * self.timeout) + steps * self.elapsed / self.steps
+        return self.timeout - self.worker.spent - closing
+
+    def counts_after(self, end: Ended) -> bool:
+        """Whether what was measured before this end counts: it came by the clock, and the worker was still at work.
+
+        One that had been silent for far longer than a block takes hung, and so did one in fake time, which is short.
+        """
+        if end.status != "timeout" or not self.values or self.facts.get("fake_time"):
+            return False
+        return end.silence <= max(HUNG_S, HUNG_BLOCKS * self.longest_block)
+
+
+def measure_rounds(cases: Sequence[RemoteCase], seconds: float, fewest: int, seed: float) -> None:
+    """Rounds of a block of each case, in the one worker that they share."""
+    answer = cases[0].ask(MeasureRounds(tuple(case.key for case in cases), seconds, fewest, seed))
+    shapes = {(series.metric, len(series.values)) for series in answer.series}
+    if len(answer.series) != len(cases) or len(shapes) != 1 or ("step_time", 0) in shapes:
+        raise Ended("failed", "the worker's answer can't be used: rounds without a block of each case")
+    for case, series in zip(cases, answer.series, strict=True):
+        case.take(series)

@@ -1,0 +1,115 @@
+"""The making of a record, from what was observed of a case: its steady part, its status, its warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import datetime, timezone
+
+from mldyno import __version__
+from mldyno.client.remote_case import Observed
+from mldyno.records import SCHEMA, Machine, Record, Series, Software, Warning_, seal
+from mldyno.runner.warnings import Evidence, of_measurement
+from mldyno.stats.intervals import batches, median
+from mldyno.stats.shapes import drift
+from mldyno.timing.stopping import relative_half_width
+from mldyno.timing.warmup import MIN_BLOCKS, settled_from
+
+EARLY = 0.5  # share of the series, in which a slow start may end
+PAIRED_FACTS = ("block_steps", "fake_time", "steps", "wall_time", "target")
+
+
+def now() -> str:
+    """The time now, UTC, to the millisecond."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def record_of(
+    observed: Observed, machine: Machine, wall_time: float, status: str, reason: str, warnings: Sequence[Warning_] = ()
+) -> Record:
+    """The record of what is known now; `machine` with the devices that the worker has seen, and what they are.
+
+    `warnings` are those that the measurement itself does not show; each stands in the place of one of its kind.
+    """
+    series, noted = observed.series, list(warnings)
+    facts = observed.facts | {"steps": observed.steps, "wall_time": wall_time, "target": observed.stopping.target}
+    if not observed.alone:  # times for ratios only
+        series = [part for part in series if part.stage == "paired"]
+        facts = {name: facts[name] for name in PAIRED_FACTS if name in facts}
+    elif status == "ok":
+        facts |= ratio_to_reference(series)
+        start = _steady_from(observed)
+        if start is None:
+            status, reason = "unsteady", f"{observed.unsteady}; there is a series, but no one number for it"
+        else:
+            series = _cut(series, start)
+            half_width = relative_half_width(observed.values[start:])
+            threads, env = (observed.software.threads, observed.software.env) if observed.software else (None, {})
+            shown = Evidence(observed.case, series, facts, machine, threads, observed.stopping, half_width, env)
+            known = {warning.code for warning in warnings}
+            noted += [warning for warning in of_measurement(shown) if warning.code not in known]
+    return seal(
+        Record(
+            schema=SCHEMA,
+            id="",
+            created=now(),
+            provenance="measured",
+            run=observed.run,
+            case=observed.case,
+            status=status,  # type: ignore[arg-type]
+            reason=reason,
+            machine=machine,
+            software=Software(mldyno=__version__, **(asdict(observed.software) if observed.software else {})),
+            series=tuple(series),
+            facts=facts,
+            checks=observed.checks,
+            warnings=tuple(noted),
+        )
+    )
+
+
+def _steady_from(observed: Observed) -> int | None:
+    """From which measured block on the case is steady; None where it never was.
+
+    The warm-up has judged that; what it could not settle, or a slow start that outlasted it, is judged here.
+    """
+    values = observed.values
+    if observed.unsteady:
+        return settled_from(values) if len(values) >= MIN_BLOCKS else None
+    return (settled_from(values) or 0) if slow_start(values) else 0
+
+
+def slow_start(values: list[float]) -> bool:
+    """Whether the first part was slower, up to one jump: a plateau that outlasted the looks of the warm-up."""
+    change = drift(values)
+    return change is not None and change.change < 0 and change.change_point is not None and change.change_point < EARLY
+
+
+def ratio_to_reference(series: Sequence[Series]) -> dict[str, float]:
+    """How many reference kernels a step takes, each against the blocks around it: what slows both down falls out."""
+    ratios = []
+    for steps in series:
+        if (steps.metric, steps.stage) != ("step_time", "steady"):
+            continue
+        near = [
+            part
+            for part in series
+            if (part.metric, part.stage, part.turn) == ("reference_time", steps.stage, steps.turn)
+        ]
+        if near and len(steps.values) >= len(near[0].values):
+            around = batches(steps.values, len(near[0].values))
+            ratios += [median(block) / reference for block, reference in zip(around, near[0].values, strict=True)]
+    return {"step_per_reference": float(f"{median(ratios):.6g}")} if ratios else {}
+
+
+def _cut(series: Sequence[Series], start: int) -> list[Series]:
+    """The series with its first `start` steady values moved to the warm-up."""
+    parts = []
+    for part in series:
+        if part.stage != "steady" or part.metric != "step_time" or start == 0:
+            parts.append(part)
+            continue
+        early, late = part.values[:start], part.values[start:]
+        start -= len(early)
+        parts += [replace(part, values=early, stage="warmup")] + ([replace(part, values=late)] if late else [])
+    return parts

@@ -1,0 +1,147 @@
+"""Whether the work of a case was done, and done right: learned, agrees, device, precision, plausible, waiting.
+
+Each gives what it saw, or raises Wrong: then no time may be given for the case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any
+
+from mldyno import plugins
+from mldyno.frameworks import Framework, Program, Unsupported
+from mldyno.records import Case, Checks
+from mldyno.stats.intervals import median
+from mldyno.timing.blocks import Blocks
+from mldyno.timing.clock import Clock
+from mldyno.worker import peaks
+
+MOST_CHECK_STEPS = 12  # extra training steps on the fixed batch, until its loss has fallen
+DRAINS = 3
+DRAIN_STEPS, DRAIN_NS = 16, 400_000_000  # so many steps, where they take no longer
+EVENTS_OFF = 0.1  # by how much the device may seem to work longer than the host saw
+
+
+class Wrong(Exception):
+    """The work was not done, or not right: no time may be given for it."""
+
+
+def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
+    """Status and reason for an error that came up while a case was handled."""
+    if isinstance(error, Wrong):
+        return "wrong", str(error)
+    if isinstance(error, Unsupported):
+        return "unsupported", str(error)
+    if framework in plugins.names("frameworks"):
+        return plugins.framework(framework or "").explain(error)
+    return "failed", f"{type(error).__name__}: {error}"
+
+
+def check_device(case: Case, program: Program) -> None:
+    """All of it lies on the device that the case asks for, where the framework can tell."""
+    actual = program.actual_device()
+    if actual not in (None, case.device, f"{case.device}:0", case.device.removesuffix(":0")):
+        raise Wrong(f"the case asks for {case.device}, the tensors lie on {actual}")
+
+
+def check_precision(program: Program) -> None:
+    """The precision took effect."""
+    flaw = program.precision_flaw()
+    if flaw:
+        raise Wrong(flaw)
+
+
+def check_waiting(events_share: float | None) -> None:
+    """A device that worked for longer than the host's clock saw was not waited for."""
+    if events_share is not None and events_share > 1 + EVENTS_OFF:
+        raise Wrong(f"the device's own events show {events_share:.3g} times the host's time: it was not waited for")
+
+
+def events_share(program: Program, blocks: Blocks) -> float | None:
+    """Time by the device's own events over time on the host, of the same blocks; None without events."""
+    host, device = 0, 0.0
+    for _ in range(DRAINS):
+        began = blocks.clock()
+        by_events = program.device_time(blocks.size)
+        if by_events is None:
+            return None
+        host += blocks.clock() - began
+        device += by_events
+    return device * 1e9 / max(1, host)
+
+
+def drained_share(case: Case, blocks: Blocks, steps_are_short: bool) -> float | None:
+    """Time until loops of steps returned over time until the device was done; several steps, where they are short.
+
+    A wait hidden in a step shows by the next one. None on the CPU, which is done when its call returns.
+    """
+    if case.device == "cpu":
+        return None
+    steps, times = blocks.size, 1
+    if steps_are_short:
+        step = blocks.time(blocks.size) / blocks.size
+        steps, times = max(blocks.size, min(DRAIN_STEPS, math.ceil(DRAIN_NS / max(1.0, step)))), DRAINS
+    drains = [blocks.drain(steps) for _ in range(times)]
+    return sum(issued for issued, _ in drains) / max(1, sum(total for _, total in drains))
+
+
+def check_plausible(
+    framework: Framework, case: Case, clock: Clock, steps: Sequence[float], facts: MutableMapping[str, Any]
+) -> None:
+    """More operations a second than plain matmuls reach can't be; in fake time there are none. Notes the peak."""
+    flops = facts["flops_per_step"]
+    if not flops or not steps or framework.clock is not None:
+        return
+    rate = flops / max(1e-12, median(steps))
+    peak, too_fast = peaks.exceeded(framework, case, clock, rate)
+    facts["peak_flops"] = peak or None  # None where the framework has no matmul
+    if too_fast:
+        reached = f"{rate / 1e9:,.4g} GFLOP/s are more than the {peak / 1e9:,.4g}"
+        raise Wrong(f"{reached} that this device reaches in matmuls: work was omitted")
+
+
+def check_results(case: Case, program: Program, first: Mapping[str, float] | None, facts: dict[str, Any]) -> Checks:
+    """Training has learned, and results agree with those of fp32 on the CPU. Notes the losses."""
+    learned = _check_learned(program, first, facts)
+    difference = program.disagreement()
+    if difference is None:
+        return Checks(learned)
+    error, tolerance = difference
+    if not error <= tolerance:
+        if not math.isfinite(error):
+            raise Wrong(f"results are not finite in {case.precision}; in fp32 on the CPU they are")
+        differ = f"results differ from fp32 on the CPU by {error:.2g}"
+        raise Wrong(f"{differ}; at most {tolerance:.2g} is allowed in {case.precision}")
+    if error == 0 and case.precision not in ("fp32", None):
+        raise Wrong(f"{case.precision} did not take effect: results are those of fp32 to the last bit")
+    return Checks(learned, True, error)
+
+
+def _check_learned(program: Program, first: Mapping[str, float] | None, facts: dict[str, Any]) -> bool | None:
+    """Training must bring the loss on a fixed batch down, or what else proves it; else it did not train."""
+    if first is None:
+        return None
+    for check_step in range(MOST_CHECK_STEPS + 1):
+        last = program.losses() or {}
+        for name, value in first.items():
+            if not (math.isfinite(value) and math.isfinite(last[name]) and value >= 0 and last[name] >= 0):
+                raise Wrong(f"{_change(name, value, last[name])}: it must be finite and not negative")
+        stuck = [name for name, value in first.items() if last[name] >= value]
+        if not stuck:
+            for name, value in first.items():
+                facts |= {f"{_fact_name(name)}_first": value, f"{_fact_name(name)}_last": last[name]}
+            return True
+        if check_step < MOST_CHECK_STEPS:
+            program.check_step()
+    name = stuck[0]
+    raise Wrong(f"{_change(name, first[name], last[name])}: it did not fall")
+
+
+def _fact_name(name: str) -> str:
+    """What a loss is called in a record."""
+    return name if name == "loss" else f"{name}_loss"
+
+
+def _change(name: str, first: float, last: float) -> str:
+    return f"the {_fact_name(name).replace('_', ' ')} went from {first:.6g} to {last:.6g}"
