@@ -106,7 +106,7 @@ def _autocast(name: str) -> Compute:
 
 
 def _attention(torch: ModuleType, *heads: Any) -> Tensors:
-    attend = torch.nn.functional.scaled_dot_matmul_attention
+    attend = torch.nn.functional.scaled_dot_product_attention
     return (attend(*heads), attend(*heads, is_causal=True))
 
 
