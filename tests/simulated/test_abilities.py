@@ -272,7 +272,7 @@ def test_a_lost_device_fails_in_everything_and_nothing_is_done_elsewhere(tried: 
         ("everything", "the case asks for sim, the tensors lie on cpu"),
         ("outputs", "the case asks for sim, the tensors lie on sim:0, the output on cpu"),
         ("state", "the case asks for sim, the tensors lie on sim:0, the optimiser's momentum_buffer on cpu"),
-        ("gradients", "the case asks for sim, the tensors lie on sim:0, products or gradients on cpu"),
+        ("gradients", "the case asks for sim, the tensors lie on sim:0, matmuls or gradients on cpu"),
     ],
 )
 def test_what_lies_elsewhere_than_asked_is_wrong(what: str, told: str, tried: dict[str, Any]) -> None:
