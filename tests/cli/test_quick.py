@@ -47,7 +47,9 @@ def test_with_an_accelerator_each_sentence_is_true(mldyno: Mldyno, script: Scrip
         "Small batches are faster on your CPU: mlp inference, batch 1: your GPU is 3.00x (3.00-3.00) slower, "
         "batch 128: your GPU is 2.00x (2.00-2.00) faster; the crossover is between 1 and 128 [paired"
     )
-    assert said[4].startswith("On your GPU, in mlp inference (batch 128), copying in and back costs 250 µs a step, 20.0 %")
+    assert said[4].startswith(
+        "On your GPU, in mlp inference (batch 128), copying in and back costs 250 µs a step, 20.0 %"
+    )
     assert said[5:] == ["This was the fake framework: nothing was computed, and no time is real"]
     assert "mlp/infer/fake/gpu/fp32/b1/device: 300 µs a step" in err
     page = Path(out.strip().splitlines()[-1].removeprefix("Charts and all details: "))
