@@ -151,7 +151,7 @@ def test_a_run_with_several_placements_says_what_the_copy_costs(mldyno: Mldyno, 
     assert "copying back costs 2.00 ms a step, 33.3 %" in said[2]
 
 
-def test_a_run_with_several_precisions_says_which_pays(mldyno: Mldyno, script: Script) -> None:
+def test_a_run_with_several_precisions_says_which_is_worth_it(mldyno: Mldyno, script: Script) -> None:
     script(
         {"match": "*/fp32/*", "step": 3e-3},
         {"match": "*/bf16/*", "step": 2e-3, "error": 8e-3},
@@ -160,9 +160,9 @@ def test_a_run_with_several_precisions_says_which_pays(mldyno: Mldyno, script: S
     words = ("mlp", "--precision", "fp32,bf16,tf32", "--device", "gpu")
     code, out, _ = mldyno(*RUN, *words)
     assert code == 3
-    assert "bf16 pays: it is 1.50x (1.50-1.50) faster than fp32; its results are 0.80 % off [paired" in out
+    assert "bf16 is worth it: 1.50x (1.50-1.50) faster than fp32; its results are 0.80 % off [paired" in out
     assert "tf32 is unsupported: fake: this device can't do that" in out
-    assert mldyno("compare", "mlp/fake", "--by", "precision")[1].count("bf16 pays") == 1
+    assert mldyno("compare", "mlp/fake", "--by", "precision")[1].count("bf16 is worth it") == 1
 
 
 def test_a_run_over_lengths_says_how_time_grows(mldyno: Mldyno, script: Script) -> None:
