@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from mldyno.frameworks._torch_dispatch import mode_class
+
 
 @dataclass
 class Counts:
@@ -28,7 +30,6 @@ def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -
     the host, whatever the device.
     """
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-    from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
     aten = torch.ops.aten
@@ -44,7 +45,7 @@ def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -
         nonlocal in_optimiser
         in_optimiser = False
 
-    class Count(TorchDispatchMode):  # type: ignore[misc]
+    class Count(mode_class()):  # type: ignore[misc]
         """Sees every operation on its way to the device, those of the backward pass among them."""
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from mldyno.frameworks._torch_dispatch import mode_class
+
 # Those that PyTorch's flop counter does not know: some come whole where nothing is recorded for gradients,
 # some devices have them as one kernel.
 COMPOSITE = (
@@ -25,14 +27,13 @@ def watch_matmuls(torch: ModuleType) -> Iterator[Counter[tuple[str, str]]]:
 
     Behind autocast, which has cast these by then; those of the backward pass count too.
     """
-    from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
     from torch.utils.flop_counter import flop_registry
 
     counts: Counter[tuple[str, str]] = Counter()
     names = {*COMPOSITE, *(packet.__name__ for packet in flop_registry)}
 
-    class Watch(TorchDispatchMode):  # type: ignore[misc]
+    class Watch(mode_class()):  # type: ignore[misc]
         """Sees every operation on its way to the device."""
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from mldyno.frameworks._torch_dispatch import mode_class
 from mldyno.frameworks._torch_precision import PrecisionPolicy
 
 if TYPE_CHECKING:
@@ -63,7 +64,6 @@ def _highest(torch: ModuleType, work: Callable[[], None], existing: Iterable[Any
 
     `existing`: tensors that were made before it.
     """
-    from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
     sizes: dict[int, int] = {}
@@ -82,7 +82,7 @@ def _highest(torch: ModuleType, work: Callable[[], None], existing: Iterable[Any
         nonlocal alive
         alive -= sizes.pop(key, 0)
 
-    class Watch(TorchDispatchMode):  # type: ignore[misc]
+    class Watch(mode_class()):  # type: ignore[misc]
         """Sees every tensor that an operation makes."""
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
