@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.report import made_records
+from tests.views.report import made_records
 
 from mldyno import api
 from mldyno.store import Store

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.browser.conftest import Visit, visit, written
-from tests.report import made_records
+from tests.views.report import made_records
 
 from mldyno.records import Case, Software, Warning_, seal
 

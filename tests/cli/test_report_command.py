@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.report import made_records
+from tests.views.report import made_records
 
 from mldyno import api
 from mldyno.store import Query, Store

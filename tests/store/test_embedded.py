@@ -7,7 +7,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from tests.report.made_records import many
+from tests.views.report.made_records import many
 
 from mldyno.errors import ImportFileError
 from mldyno.store import embedded, transfer

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import bench_self, bert_suite, loops, memory, models, watching
 from bench.results import Chapter, Circumstances, Figure, Measured, keep, page, read
 from bench.work import Work
 
+from bench import bench_self, bert_suite, loops, memory, models, watching
 from mldyno import plugins
 from mldyno.worker.session import open_case
 from mldyno.workloads import gpt2
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 THEN = Circumstances("2026-01-31", "0123456", 0.5, "a machine", "a system", "versions")
 NOW = replace(THEN, date="2026-02-01", commit="fedcba9", versions="newer versions")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.peers import __main__ as peers
 from bench.peers import bare, environments, optimum, pyperf_runner, report, rounds, steps, tools, torch_timer

@@ -13,7 +13,7 @@ import pytest
 
 from mldyno.selftest.measures import Measure, SeriesKind
 
-SCRIPT = Path(__file__).parent.parent / "bench" / "selfcheck.py"
+SCRIPT = Path(__file__).parents[2] / "bench" / "selfcheck.py"
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.report.made_records import of_every_section, record
+from tests.views.report.made_records import of_every_section, record
 
 from mldyno.analysis.answers import headlines, verdicts
 from mldyno.analysis.outcomes import outcomes
