@@ -94,11 +94,11 @@ def verdicts(outcomes: Sequence[Outcome], published: Sequence[Outcome] = ()) -> 
     means = [headline for axis in ("device", "precision") for headline in headlines(ours, axis)]
     means.sort(key=lambda headline: _order(headline.case))
     bases = {"device": HOST, "precision": PLAIN}
-    known = [one for one in means if column(one.mean.comparisons[0].base, one.axis) == bases[one.axis]]
+    known = [each for each in means if column(each.mean.comparisons[0].base, each.axis) == bases[each.axis]]
     return Verdicts(
         devices=tuple(headline.mean for headline in known if headline.axis == "device"),
         precisions=tuple(headline.mean for headline in known if headline.axis == "precision"),
-        batches=tuple(one for one in crossovers(ours, ["device"]) if one.over == "batch" and one.base == HOST),
+        batches=tuple(each for each in crossovers(ours, ["device"]) if each.over == "batch" and each.base == HOST),
         copies=tuple(cost for cost in copy_costs(ours) if cost.way != "back"),
         references=_references(typical(ours), published),
         only=devices[0] if len(devices) == 1 else "",

@@ -35,7 +35,7 @@ SHORTEST_STEP_S, LONGEST_STEP_S = 1e-12, 1e9  # beyond these an answer is nonsen
 ONE_MORE = 1.2  # times a block's own time, that must be left for one more
 HUNG_BLOCKS, HUNG_S = 5.0, 5.0  # a worker that was silent for longer than so many blocks, and s, hangs
 Hear = Callable[[Case, float, float | None, float], None]
-Told = TypeVar("Told", CaseOpened, TurnMeasured, PhasesTimed, CaseClosed)
+CaseAnswer = TypeVar("CaseAnswer", CaseOpened, TurnMeasured, PhasesTimed, CaseClosed)
 
 
 @dataclass
@@ -123,7 +123,7 @@ class RemoteCase(Observed):
                 end.reason = f"no end after {show_seconds(self.timeout)}; give it more with --timeout"
             raise
 
-    def _take(self, answer: Told) -> Told:
+    def _take(self, answer: CaseAnswer) -> CaseAnswer:
         self.facts |= answer.facts
         if not isinstance(answer, TurnMeasured):
             self.series += answer.series

@@ -309,8 +309,8 @@ def _claimed(rule: stopping.Stopping, source: Iterator[float], block: float) -> 
 def false_reached(series: int, seed: int, tick: Tick = _nothing) -> Measure:
     """Measure 12: claims that +-2 % is reached, of a mean that is further off."""
     cells = claim_cells(series, seed, tick)
-    several = [cell for cell in cells if cell.n >= SEVERAL_CLAIMS] or cells
-    worst = _worst(several, lambda cell: cell.value)
+    telling = [cell for cell in cells if cell.n >= SEVERAL_CLAIMS] or cells
+    worst = _worst(telling, lambda cell: cell.value)
     name = 'false "+-2 % reached"'
     return Measure(
         12, name, worst.value, worst.bound, "<= 5 %", _all_ok(cells), worst.n, "share", "torch adaptive 57-79 %",

@@ -78,8 +78,8 @@ def _capital(line: str) -> str:
 def _called(verdicts: Verdicts) -> Called:
     """What devices are called: your CPU, your GPU; by their own names where there are several accelerators."""
     cases = [each.other.case for mean in (*verdicts.devices, *verdicts.precisions) for each in mean.comparisons]
-    several = len({case.device for case in cases} - {HOST}) > 1
-    return lambda device: "your CPU" if device == HOST else f"your {device}" if several else "your GPU"
+    many = len({case.device for case in cases} - {HOST}) > 1
+    return lambda device: "your CPU" if device == HOST else f"your {device}" if many else "your GPU"
 
 
 def _range(low: float | None, high: float | None, decimals: int, unit: str = "") -> str:
@@ -113,8 +113,8 @@ def _ground(mean: Mean) -> str:
     ordered = sorted(mean.comparisons, key=lambda comparison: comparison.ratio)
     if len(ordered) == 1:
         return f"{ordered[0].other.case.workload}, {ordered[0].how}"
-    each = ", ".join(f"{one.other.case.workload} {digits(one.ratio, most=2)}x" for one in ordered)
-    kinds = [kind for kind in (PAIRED, SEPARATE) if any(one.how.startswith(kind) for one in ordered)]
+    each = ", ".join(f"{single.other.case.workload} {digits(single.ratio, most=2)}x" for single in ordered)
+    kinds = [kind for kind in (PAIRED, SEPARATE) if any(single.how.startswith(kind) for single in ordered)]
     return f"geometric mean of {len(ordered)} cases: {each}; {' and '.join(kinds)}"
 
 
@@ -171,7 +171,11 @@ def crossover_sentence(crossover: Crossover) -> str:
     case = case_without(crossover.tried[0].case, crossover.axis, crossover.over)
     parts = [_crossover_claim(crossover), *_gaps(crossover)]
     if _of_precisions(crossover):
-        others = [one for one in crossover.tried if one.case.precision == crossover.other and one.status == "ok"]
+        others = [
+            outcome
+            for outcome in crossover.tried
+            if outcome.case.precision == crossover.other and outcome.status == "ok"
+        ]
         parts += [_off(others, f"{crossover.other}'s")] if others else []
     return _noted(f"{case}: {'; '.join(parts)}", *_crossover_notes(crossover))
 
@@ -362,7 +366,7 @@ def _how_to_narrow(scaling: Scaling) -> str:
 
 def _reference_verdict(comparisons: Sequence[Comparison], called: Called) -> str:
     case = comparisons[0].other.case
-    shares = ", ".join(f"{_share(one.ratio)} as {_machine(one)}" for one in _spread(comparisons))
+    shares = ", ".join(f"{_share(comparison.ratio)} as {_machine(comparison)}" for comparison in _spread(comparisons))
     return (
         f"{called(case.device)} is, in {_work(case, 'batch', 'seq')}, about {shares} "
         "[published figures of the same work; they have no interval]"
