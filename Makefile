@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: bench test test-tools check bench-self bench-peers selfcheck docs-pictures schema setup clean
+.PHONY: bench test test-tools check bench-self bench-peers selfcheck docs-outputs docs-pictures schema setup clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
@@ -38,6 +38,9 @@ bench-peers: setup  ## beside other tools, each in an environment of its own, in
 
 selfcheck: setup  ## mldyno's own errors, all twelve measures, idle and under load, and what takes real time, into bench/SELFCHECK.md
 	$(BIN)/python bench/selfcheck.py
+
+docs-outputs: setup  ## run the examples of the docs, and write down what they print
+	$(BIN)/python docs/make_outputs.py
 
 docs-pictures: setup test-tools  ## measure a small set, and make the pictures of docs/ from it; some minutes
 	$(BIN)/python docs/make_pictures.py

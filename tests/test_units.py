@@ -83,5 +83,5 @@ def test_a_share_is_shown_as_small_as_it_is(fraction: float, text: str) -> None:
 
 def test_an_error_stands_behind_its_value_and_never_shows_a_row_of_noughts() -> None:
     assert show_error(2.0, 0.036) == " ±1.8 %"
-    assert show_error(2.0, 1e-17) == " ±0.1 %"
+    assert show_error(2.0, 1e-17) == " ±0.01 %"
     assert show_error(2.0, None) == ""

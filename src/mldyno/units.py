@@ -123,5 +123,5 @@ def show_error(value: float, half_width: float | None) -> str:
 
 
 def show_half_width(fraction: float) -> str:
-    """Half of an interval as a share: at least 0.1 %, since a value is shown with three digits at most."""
-    return "0.1 %" if fraction < 0.001 else show_percent(fraction)
+    """Half of an interval as a share, rounded up to 0.01 % at least: no clock knows a step better than that."""
+    return show_percent(max(fraction, 0.0001))

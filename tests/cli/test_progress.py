@@ -52,7 +52,7 @@ def test_a_terminal_has_a_bar_for_the_run_and_one_for_the_case(monkeypatch: pyte
     assert any(re.match(r"1 of 2 cases .*about .* left", line) for line in shown)
     assert any(re.match(r"mlp/infer/fake/cpu/fp32/b128/device .* a step ±", line) for line in shown)
     assert any(line.startswith("2 head-to-head: mlp/infer") for line in shown)
-    assert "mlp/infer/fake/cpu/fp32/b128/device: 1.28 ms a step ±0.1 %" in written
+    assert "mlp/infer/fake/cpu/fp32/b128/device: 1.28 ms a step ±0.01 %" in written
     assert COLOUR.search(written)
 
 
@@ -66,7 +66,7 @@ def test_a_narrow_window_keeps_estimate_and_time_left(monkeypatch: pytest.Monkey
     assert bars
     assert max(map(len, bars)) <= 40
     assert any("of 2" in line and line.rstrip().endswith("left") for line in bars)
-    assert any("ms ±0.1 %" in line for line in bars)
+    assert any("ms ±0.01 %" in line for line in bars)
 
 
 def test_quiet_says_nothing_and_verbose_says_more(mldyno: Mldyno) -> None:
@@ -82,8 +82,8 @@ def test_quiet_says_nothing_and_verbose_says_more(mldyno: Mldyno) -> None:
 def test_without_a_terminal_there_are_plain_lines_and_no_codes(mldyno: Mldyno) -> None:
     err = mldyno(*RUN)[2]
     assert "\x1b" not in err
-    assert err.splitlines()[0].startswith("mlp/infer/fake/cpu/fp32/b128/device: 1.28 ms a step ±0.1 %  (about ")
-    assert err.splitlines()[1] == "mlp/infer/fake/gpu/fp32/b128/device: 129 µs a step ±0.1 %"
+    assert err.splitlines()[0].startswith("mlp/infer/fake/cpu/fp32/b128/device: 1.28 ms a step ±0.01 %  (about ")
+    assert err.splitlines()[1] == "mlp/infer/fake/gpu/fp32/b128/device: 129 µs a step ±0.01 %"
 
 
 def test_json_goes_to_standard_output_and_quiet_leaves_only_that(mldyno: Mldyno) -> None:
