@@ -18,9 +18,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import bert_suite, loops, memory, models, running, starting, storing, watching
 from bench.results import Chapter, Measured, circumstances, keep, page
 from bench.work import Work, say
+
+from bench import bert_suite, loops, memory, models, running, starting, storing, watching
 
 FIGURES: dict[int, Callable[[Work], Chapter]] = {
     1: starting.measure,

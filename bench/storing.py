@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import histories
 from bench.processes import MLDYNO, spent
 from bench.results import Chapter, Figure
 from bench.work import Work, say
 
+from bench import histories
 from mldyno import api
 from mldyno.stats.intervals import median
 from mldyno.units import show_bytes

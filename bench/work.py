@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 
 from bench import histories
-
 from mldyno.records import Record
 
 

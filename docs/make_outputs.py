@@ -1,4 +1,4 @@
-"""Writes the outputs of the docs anew: runs every block under `<!-- run -->`, and puts what it prints below its commands.
+"""Writes the outputs of the docs anew: runs every block under `<!-- run -->`, and puts what it prints into the page.
 
 A command without an output in the page stays without. Of one whose output begins with `…`, as many of its last
 lines are shown as before; an output with `…` within stays as it is.

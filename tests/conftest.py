@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from mldyno import api
@@ -30,6 +31,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((places[name] for name in SLOWEST_FIRST if name in item.nodeid.partition("::")[0]), len(places))
 
     items.sort(key=place)
+
+
+@pytest.fixture
+def left_behind() -> Callable[[], set[psutil.Process]]:
+    """The processes that this test has started and that still live; a browser of other tests does not count."""
+    process = psutil.Process()
+    before = set(process.children(recursive=True))
+    return lambda: set(process.children(recursive=True)) - before
 
 
 @pytest.fixture(autouse=True)

@@ -43,6 +43,7 @@ MEASURED: dict[str, Any] = {"is": "turn_measured", "number": "NUMBER", "series":
 CLOSED: dict[str, Any] = {"is": "case_closed", "number": "NUMBER", "series": [], "checks": {}, "facts": {}}
 GOOD = {"open_case": [[json.dumps(OPENED)]], "measure_turn": [[json.dumps(MEASURED)]],
         "close_case": [[json.dumps(CLOSED)]]}  # fmt: skip
+LeftBehind = Callable[[], set[psutil.Process]]
 Scripted = Callable[..., None]
 
 
@@ -106,13 +107,13 @@ NONSENSE = {
 
 @pytest.mark.parametrize("answer", NONSENSE.values(), ids=NONSENSE)
 def test_nonsense_makes_a_case_failed_with_a_reason_and_the_run_goes_on(
-    answer: str, scripted: Scripted, store: Store
+    answer: str, scripted: Scripted, store: Store, left_behind: LeftBehind
 ) -> None:
     scripted(measure_turn=[[answer]])
     records = api.run_plan(plan(), store).records
     assert [record.status for record in records] == ["failed", "failed"]
     assert all(record.reason.startswith("the worker's answer") for record in records), records[0].reason
-    assert psutil.Process().children() == []
+    assert left_behind() == set()
 
 
 @pytest.mark.parametrize("command", ["open_case", "close_case"])
@@ -216,24 +217,26 @@ def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(worker_process, "SCRIPT", str(tmp_path / "hungry.py"))
 
 
-def test_memory_of_what_a_worker_started_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_what_a_worker_started_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_behind: LeftBehind
+) -> None:
     monkeypatch.setenv("MLDYNO_MEMORY_LIMIT", "150MiB")
     hungry(tmp_path, monkeypatch, 200 << 20)
     with started(sys.executable) as worker, pytest.raises(Ended) as ended:
         worker.ask(ProbeFrameworks(("fake",)), 30.0)
     assert ended.value.status == "oom"
     assert "over MLDYNO_MEMORY_LIMIT" in ended.value.reason
-    assert psutil.Process().children(recursive=True) == []
+    assert left_behind() == set()
 
 
 def test_all_that_a_worker_started_is_ended_with_it_in_whatever_session(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_behind: LeftBehind
 ) -> None:
     hungry(tmp_path, monkeypatch, 1)
     with started(sys.executable) as worker:
         with pytest.raises(Ended, match="no end after"):
             worker.ask(ProbeFrameworks(("fake",)), 1.5)
-        assert psutil.Process().children(recursive=True) == []
+        assert left_behind() == set()
 
 
 def test_a_task_may_talk_for_as_long_as_it_likes_but_not_be_silent(scripted: Scripted) -> None:

@@ -38,7 +38,7 @@ def test_steady_work_means_a_quiet_machine() -> None:
 def test_a_machine_with_two_speeds_is_noisy() -> None:
     clock = FakeClock()
     found = listen(10.0, lambda: None, Steady(clock, slow=1000), clock)
-    assert found.verdict == "noisy"
+    assert found.verdict == "very noisy"
     assert found.two_speeds == pytest.approx(1.0, rel=0.05)
 
 

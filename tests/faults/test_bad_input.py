@@ -26,7 +26,7 @@ def check(dyno: Dyno, arguments: tuple[str, ...], code: int, words: tuple[str, .
     [
         (
             ("run", "mpl"),
-            ("unknown workload or suite 'mpl'.", "Did you mean 'mlp'?", "m1-chips, ", "quick, peak, attention"),
+            ("unknown workload or suite 'mpl'.", "Did you mean 'mlp'?", "m1-chips, ", "quick, roofline, attention"),
         ),
         (("run", "quik"), ("unknown workload or suite 'quik'.", "Did you mean 'quick'?")),
         (("rnu", "mlp"), ("unknown command 'rnu'.", "Did you mean 'run'?", "compare", "import")),

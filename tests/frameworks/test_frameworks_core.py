@@ -106,7 +106,7 @@ def test_a_workload_without_a_build_function_for_it_is_refused() -> None:
         def build_program(self, case: Case, build: Any, data: Any) -> Program:
             raise AssertionError("never asked")
 
-    with pytest.raises(Unsupported, match="mlp has no version for test-core"):
+    with pytest.raises(Unsupported, match="mlp has no version for test-frameworks-core"):
         Bare().open(Case("mlp"), None)
     for refused in (Bare().matmul, Bare().allocate):
         with pytest.raises(Unsupported, match="of its own"):

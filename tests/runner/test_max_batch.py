@@ -88,7 +88,7 @@ def test_a_batch_that_fails_for_another_reason_is_one_clear_line(script: Script)
 
 def test_on_the_cpu_a_process_may_only_take_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLDYNO_MEMORY_LIMIT", "1GiB")
-    monkeypatch.setattr("mldyno.runner.max_batch.FINE", 2)  # how near it comes is tried above, without processes
+    monkeypatch.setattr("mldyno.runner.max_batch.EXACT_BATCH", 2)  # how near it comes is tried above, without processes
     found = api.max_batch("mlp", modes=["infer"], batch=32768)["infer"]
     assert found.fits is not None
     assert found.too_large is not None

@@ -120,6 +120,8 @@ def test_a_process_that_leaves_in_the_middle_is_no_success(begin: Begin) -> None
     assert going.of("two", quiet).rows
 
 
-def test_when_the_last_task_is_done_no_process_is_left(begin: Begin) -> None:
+def test_when_the_last_task_is_done_no_process_is_left(
+    begin: Begin, left_behind: Callable[[], set[psutil.Process]]
+) -> None:
     begin("one", "two").of("two", quiet)
-    assert psutil.Process().children() == []
+    assert left_behind() == set()

@@ -59,7 +59,7 @@ def test_a_rate_over_the_peak_is_wrong_and_no_time(monkeypatch: pytest.MonkeyPat
     case.warm_up(1.0, lambda step: None)
     case.turn(0.2, None, lambda step: None)
     case.facts["flops_per_step"] = 1e18
-    with pytest.raises(Wrong, match=r"more than the .* plain matrix products"):
+    with pytest.raises(Wrong, match=r"more than the .* in matmuls"):
         case.close()
 
 

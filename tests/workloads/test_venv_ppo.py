@@ -18,7 +18,6 @@ from torch.utils.flop_counter import flop_registry
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from bench import make_trajectories
-
 from mldyno import plugins
 from mldyno.recipes import Recipe
 from mldyno.records import Case

@@ -58,10 +58,10 @@ class Worker:
         try:
             return _ANSWERS[type(command)](self, command)
         except Exception as error:
-            key, case = getattr(command, "key", None), getattr(command, "case", None)
-            session = self.opened.pop(key, None) if isinstance(key, int) else None
-            framework = session.case.framework if session else case.framework if case else None
-            status, reason = failure(framework, error)
+            keys = command.keys if isinstance(command, MeasureRounds) else (getattr(command, "key", -1),)
+            cases = [self.opened.pop(key).case for key in keys if key in self.opened]
+            case = cases[0] if cases else getattr(command, "case", None)
+            status, reason = failure(None if case is None else case.framework, error)
             return Failed(status, reason)  # type: ignore[arg-type]
 
     def _progress(self, step: float) -> None:
