@@ -124,4 +124,4 @@ def show_error(value: float, half_width: float | None) -> str:
 
 def show_half_width(fraction: float) -> str:
     """Half of an interval as a share, rounded up to 0.01 % at least: no clock knows a step better than that."""
-    return show_percent(max(fraction, 0.0001))
+    return "0.01 %" if fraction < 0.0001 else show_percent(fraction)
