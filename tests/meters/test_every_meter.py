@@ -87,7 +87,7 @@ def test_the_peak_of_memory_is_seen_even_when_it_has_gone_again() -> None:
     """In a process of its own: this one may have had a higher peak already."""
     done = subprocess.run([sys.executable, "-c", HOLD_AND_LET_GO], capture_output=True, text=True, check=True)
     before, peak, after = map(int, done.stdout.split())
-    assert peak >= before + (64 << 20)
+    assert peak >= before + (63 << 20), "all of it but some pages that were there already"
     assert after < before + (32 << 20), "it has gone again"
 
 

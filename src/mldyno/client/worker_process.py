@@ -64,7 +64,7 @@ class WorkerProcess:
         self._limit, self._kills_before = memory_limit(), _kernel_kills()
         self._process: subprocess.Popen[bytes] | None = None
         self._tree: ProcessTree | None = None
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._lines: queue.Queue[bytes | None] = queue.Queue()  # a SimpleQueue can wait for ever after a signal
         self._last_words: collections.deque[bytes] = collections.deque(maxlen=8)
         self._threads: list[threading.Thread] = []
         self._number = 0

@@ -192,7 +192,7 @@ def _answer(address: str, begin: int) -> Iterator[http.client.HTTPResponse]:
 
     It is asked in a thread, since looking up a name and trying all of its addresses can take minutes.
     """
-    answers: queue.SimpleQueue[http.client.HTTPResponse | Exception] = queue.SimpleQueue()
+    answers: queue.Queue[http.client.HTTPResponse | Exception] = queue.Queue()
     late = threading.Event()
 
     def ask() -> None:
