@@ -98,6 +98,23 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert missing == []
 
 
+def anchors(page: Path) -> set[str]:
+    """What a link may name in a page: its headings, as GitHub makes anchors of them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_anchor_is_a_heading(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", page.read_text())
+    missing = [
+        f"{target}#{anchor}"
+        for target, anchor in links
+        if "://" not in target and anchor not in anchors(page.parent / target if target else page)
+    ]
+    assert missing == []
+
+
 @pytest.mark.parametrize(("place", "commands"), examples(), ids=[place for place, _ in examples()])
 def test_every_example_runs(place: str, commands: list[str], tmp_path: Path) -> None:
     assert commands

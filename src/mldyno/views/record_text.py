@@ -75,7 +75,7 @@ def _shape(record: Record, steady: list[float]) -> Rows:
     ratio, reference = record.facts.get("step_per_reference"), record.values("reference_time")
     if isinstance(ratio, float) and reference:
         times = f"{digits(ratio)} times the reference kernel ({show_seconds(median(reference))})"
-        yield "reference_time", f"a step takes {times}"
+        yield "reference", f"a step takes {times}"
     faults, steps = sum(record.values("page_faults", "window")), record.facts.get("steps")
     if faults and isinstance(steps, int) and steps:
         yield "page faults", f"{digits(faults / steps)} a step"
