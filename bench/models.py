@@ -18,8 +18,7 @@ from mldyno.recipes import Recipe
 from mldyno.records import Case
 from mldyno.stats.intervals import median, paired
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks
-from mldyno.timing.rounds import rounds
+from mldyno.timing.blocks import Blocks, rounds
 from mldyno.units import show_seconds
 from mldyno.workloads import bert_base, gpt2
 

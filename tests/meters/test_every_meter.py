@@ -11,6 +11,8 @@ from typing import ClassVar, get_args
 import pytest
 
 from mldyno import plugins
+from mldyno.frameworks.fake import CLOCK
+from mldyno.meters import METERS_SHARE, SHORTEST_WINDOW, Windows
 from mldyno.meters.contention import Contention
 from mldyno.records import Case, Device, Series, Unit
 from mldyno.worker.session import open_case
@@ -126,3 +128,37 @@ def test_a_process_that_must_share_its_core_is_seen_to_wait() -> None:
         for other in others:
             other.kill()
             other.communicate()
+
+
+class Slow:
+    """A meter that takes its time to read, in ns."""
+
+    def __init__(self, cost: int) -> None:
+        self.cost, self.ends = cost, 0
+
+    def start(self, case: Case, device: Device) -> bool:
+        return True
+
+    def begin_window(self) -> None:
+        pass
+
+    def end_window(self) -> None:
+        CLOCK.now += self.cost
+        self.ends += 1
+
+    def stop(self) -> list[Series]:
+        return []
+
+
+@pytest.mark.parametrize("cost", [1_000, 1_000_000])
+def test_reading_the_meters_takes_under_a_percent_of_the_time(cost: int) -> None:
+    meter = Slow(cost)
+    windows = Windows([meter], CLOCK, lambda: None)
+    began = CLOCK()
+    windows.begin()
+    while CLOCK.now - began < 100 * SHORTEST_WINDOW:
+        CLOCK.now += 300_000  # a block
+        windows.look(CLOCK())
+    assert 0 < meter.ends <= 100
+    first = cost  # what a reading costs is known after the first one
+    assert meter.ends * cost - first <= 1.05 * METERS_SHARE * (CLOCK.now - began)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from mldyno.frameworks.fake import CLOCK, FakeProgram
 from mldyno.records import Case
-from mldyno.timing.blocks import MAX_OVERHEAD, MIN_BLOCK, Blocks
+from mldyno.timing.blocks import MAX_OVERHEAD, MIN_BLOCK, Blocks, rounds, stretch, time_phases
 
 
 def a_program(device: str = "cpu", **rule: Any) -> FakeProgram:
@@ -52,3 +53,101 @@ def test_the_drain_test_tells_an_asynchronous_device_from_one_that_waits() -> No
     assert issued < 0.1 * total
     issued, total = Blocks(a_program(step=1e-3), CLOCK).drain(4)
     assert issued > 0.99 * total
+
+
+def program(step: float, **rule: Any) -> Blocks:
+    made = Blocks(FakeProgram(Case("mlp", framework="fake", batch=8), {"step": step, "slow": (0, 1.0), **rule}), CLOCK)
+    made.size = 4
+    return made
+
+
+def silent(values: list[float], now: int) -> None:
+    pass
+
+
+def test_each_round_has_one_block_of_every_program() -> None:
+    times = rounds([program(1e-3), program(2e-3), program(1e-3)], 0.0, 50, random.Random(1), silent)
+    assert [len(values) for values in times] == [50, 50, 50]
+    assert times[1] == pytest.approx([2e-3] * 50, rel=1e-3)
+
+
+def test_the_order_within_a_round_is_random() -> None:
+    order: list[int] = []
+
+    class Named(Blocks):
+        def time(self, steps: int) -> int:
+            order.append(id(self))
+            return super().time(steps)
+
+    arms = [Named(program(1e-3).program, CLOCK) for _ in range(2)]
+    rounds(arms, 0.0, 100, random.Random(1), silent)
+    firsts = sum(arm == id(arms[0]) for arm in order[::2])
+    assert 30 < firsts < 70
+
+
+def test_rounds_go_on_for_the_time_that_is_given() -> None:
+    times = rounds([program(1e-3), program(1e-3)], 0.4, 2, random.Random(1), silent)
+    assert len(times[0]) == pytest.approx(50, abs=1)
+
+
+def test_a_stretch_ends_with_its_time_or_its_steps() -> None:
+    values, left = stretch(program(1e-3), 0.4, None, lambda values, now: now + 10_000_000)
+    assert len(values) == pytest.approx(100, abs=1)
+    assert left == 0
+    values, left = stretch(program(1e-3), 0.4, 50, lambda values, now: now)
+    assert (len(values), left) == (12, 2)
+
+
+def test_most_blocks_of_a_stretch_follow_each_other_at_once() -> None:
+    calls = []
+
+    def between(values: list[float], now: int) -> int:
+        calls.append(len(values))
+        return now + 40_000_000
+
+    stretch(program(1e-3), 0.4, None, between)
+    assert len(calls) == pytest.approx(10, abs=2)
+
+
+def test_what_is_done_between_blocks_is_in_no_block() -> None:
+    def between(values: list[float], now: int) -> int:
+        CLOCK.now += 50_000_000
+        return now
+
+    values, _ = stretch(program(1e-3), 0.4, None, between)
+    assert values == pytest.approx([1e-3] * len(values), rel=1e-3)
+
+
+class InPhases:
+    """Phases whose times are known: issued at once, done when waited for."""
+
+    def __init__(self, **times: float) -> None:
+        self.times, self.now, self.issued = times, 0.0, 0.0
+        self.order: list[str] = []
+
+    def run_phase(self, name: str) -> None:
+        self.order.append(name)
+        self.issued += self.times[name]
+
+    def synchronize(self) -> None:
+        self.now += self.issued
+        self.issued = 0.0
+
+    def clock(self) -> int:
+        return round(self.now * 1e9)
+
+
+def test_each_phase_has_its_own_time() -> None:
+    program = InPhases(prefill=0.2, decode=0.5)
+    times = time_phases(program, program.times, 7.0, program.clock, lambda values, now: None)
+    assert times["prefill"] == pytest.approx([0.2] * 10)
+    assert times["decode"] == pytest.approx([0.5] * 10)
+    assert program.order[:4] == ["prefill", "decode", "prefill", "decode"]
+
+
+@pytest.mark.parametrize(("length", "rounds"), [(0.01, 100), (0.6, 3), (5.0, 1)])
+def test_a_long_phase_is_timed_three_times_where_twice_the_time_allows_it_and_once_in_any_case(
+    length: float, rounds: int
+) -> None:
+    program = InPhases(epoch=length)
+    assert len(time_phases(program, program.times, 1.0, program.clock, lambda values, now: None)["epoch"]) == rounds

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from mldyno.analysis.noise import judge
 from mldyno.analysis.symptoms import Noise
 from mldyno.axes import unstated
+from mldyno.meters import Windows
 from mldyno.meters.contention import Contention
 from mldyno.records import Device
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, Steps, stretch
-from mldyno.worker.windows import Windows
 
 CHUNK = bytes(range(256)) * 256  # 64 KiB: less than 1 ms on any machine, and it stays in the core's own cache
 LOOK_EVERY_NS = 20_000_000  # at anything but the work

@@ -19,8 +19,7 @@ from mldyno.frameworks import Framework, Kernel
 from mldyno.records import Case
 from mldyno.stats.intervals import batches, median, paired
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks, stretch
-from mldyno.timing.rounds import rounds
+from mldyno.timing.blocks import Blocks, rounds, stretch
 from mldyno.worker.reference_kernel import STEPS_FIRST_NS, ReferenceKernel
 from mldyno.worker.session import Reporter, open_case
 

@@ -20,8 +20,7 @@ from mldyno.records import Case
 from mldyno.selftest.in_child import Repeated, log_ratios
 from mldyno.stats.intervals import paired
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks
-from mldyno.timing.rounds import rounds
+from mldyno.timing.blocks import Blocks, rounds
 from mldyno.worker.checks import failure
 from mldyno.worker.session import CaseSession, open_case
 

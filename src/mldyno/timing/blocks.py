@@ -1,10 +1,11 @@
-"""Blocks of k steps with one synchronisation: how long they take, how many steps they need, and many in a row."""
+"""Blocks of k steps with one synchronisation: their time and size, many in a row, in rounds, and phases of a step."""
 
 from __future__ import annotations
 
 import math
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from mldyno.stats.intervals import median, spread
@@ -14,6 +15,7 @@ MAX_OVERHEAD = 0.004  # share of a block that clock, sync and latency may cost: 
 WAITED_SHARE = 0.9  # a loop that takes this share of the whole has waited for its work itself
 LONG_STEP = 1_000_000_000  # ns: beside a step of a second no latency matters
 LATENCY_PROBES = 7  # blocks of one step, and of two, that show the latency
+MIN_PHASE_ROUNDS = 3  # where they fit into the time
 MIN_BLOCK = 950_000  # ns: a short block stays under 1 ms, and hides that clock and loop are cold after a step
 
 Between = Callable[[list[float], int], int]
@@ -114,3 +116,63 @@ def stretch(blocks: Blocks, seconds: float, steps: int | None, between: Between)
             break
         due = between(values, now)
     return values, 0 if steps is None else steps % blocks.size
+
+
+def rounds(
+    programs: Sequence[Blocks],
+    seconds: float,
+    min_rounds: int,
+    chance: random.Random,
+    tick: Callable[[list[float], int], None],
+) -> list[list[float]]:
+    """For each program its time of a step in s, one value a round, for so many s but `min_rounds` at least.
+
+    Each round has one block of every program, in a new random order. What the machine does in the few
+    milliseconds of a round falls on all of them alike, and drops out of their ratio.
+    `tick` sees the first program's values and the clock after each round.
+    """
+    clock = programs[0].clock
+    times: list[list[float]] = [[] for _ in programs]
+    ends = clock() + round(seconds * 1e9)
+    order = list(range(len(programs)))
+    now = clock()
+    while len(times[0]) < min_rounds or now < ends:
+        chance.shuffle(order)
+        for place in order:
+            blocks = programs[place]
+            times[place].append(blocks.time(blocks.size) / blocks.size / 1e9)
+        now = clock()
+        tick(times[0], now)
+    return times
+
+
+class InPhases(Protocol):
+    """What can be done phase by phase."""
+
+    def run_phase(self, name: str) -> None:
+        """Issue a phase."""
+
+    def synchronize(self) -> None:
+        """Wait for it."""
+
+
+def time_phases(
+    program: InPhases, names: Iterable[str], seconds: float, clock: Clock, tick: Callable[[list[float], int], None]
+) -> dict[str, list[float]]:
+    """Times in s of each phase, one value a round, for so many s: one round at least, three if twice the time allows.
+
+    `tick` sees the first phase's values and the clock after each round.
+    """
+    times: dict[str, list[float]] = {name: [] for name in names}
+    began = now = clock()
+    rounds = 0
+    while rounds == 0 or now - began < seconds * 1e9 * (2 if rounds < MIN_PHASE_ROUNDS else 1):
+        for name, values in times.items():
+            start = clock()
+            program.run_phase(name)
+            program.synchronize()
+            values.append((clock() - start) / 1e9)
+        rounds += 1
+        now = clock()
+        tick(next(iter(times.values())), now)
+    return times

@@ -22,17 +22,14 @@ from mldyno.messages import (
     TurnMeasured,
     WorkerSoftware,
 )
+from mldyno.meters import Windows
 from mldyno.records import Case, Device, Series
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks, stretch
-from mldyno.timing.phases import time_phases
-from mldyno.timing.rounds import rounds
+from mldyno.timing.blocks import Blocks, rounds, stretch, time_phases
 from mldyno.timing.warmup import warm_up
 from mldyno.worker import checks, commands, peaks, reference_kernel
 from mldyno.worker.checks import Wrong
-from mldyno.worker.unchecked import unchecked
-from mldyno.worker.windows import Windows
 
 LONG_STEP_S = 5.0  # a step of this length is not run once more just to count its kernels
 REPORT_EVERY_NS = 500_000_000
@@ -194,7 +191,7 @@ class CaseSession:
             self.facts |= self.program.counts()
         checks.check_device(self.case, self.program)  # after a step was counted, which shows where its matmuls ran
         self.facts |= dict(self.program.facts)
-        self.facts |= unchecked(self.case, self.framework, self.program, self.facts, results)
+        self.facts |= checks.unchecked(self.case, self.framework, self.program, self.facts, results)
         return CaseClosed(tuple(series), results, self.facts)
 
     def _measure_copies(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from mldyno import plugins
 from mldyno.frameworks import Program
 from mldyno.records import Case, Checks
-from mldyno.worker.unchecked import unchecked
+from mldyno.worker.checks import unchecked
 
 
 class Core(Program):
