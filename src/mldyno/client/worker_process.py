@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SCRIPT = worker_start.__file__
 WATCH_EVERY_S = 0.2
-TREE_SHARE = 0.004  # of a core, that looking for the worker's own processes may take
+TREE_SHARE = 0.001  # of a core, that looking for the worker's own processes may take
 LONGEST_ANSWER = 64 << 20  # B
 STDERR_TAIL = 8192  # B of a worker's last words that are shown
 RESERVE_SHARE, SMALLEST_RESERVE = 0.05, 512 << 20  # memory that a worker must leave free

@@ -49,13 +49,17 @@ class Matmul:
                 multiply(a, b, out=result)
 
 
+DRAWN_BYTES = 4 << 20  # more than what any memory compresses at once
+
+
 class Copy:
     """Random bytes copied into a buffer on a case's device, from there or from the host, over and over."""
 
     def __init__(self, torch: ModuleType, case: Case, size: int, from_host: bool) -> None:
         device = torch.device(case.device)
         self.synchronize = waiting(torch, device)
-        data = torch.randint(-(2**62), 2**62, (size // 8,))
+        drawn = torch.randint(-(2**62), 2**62, (min(size, DRAWN_BYTES) // 8,))  # repeated: to draw all takes longer
+        data = drawn.repeat(size // DRAWN_BYTES or 1)
         self.source = data if from_host else data.to(device)
         self.buffer = torch.empty_like(data, device=device)
         self.work = float(size if from_host else 2 * size)  # on one device they are read and written

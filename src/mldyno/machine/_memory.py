@@ -28,8 +28,8 @@ def available_memory() -> int | None:
         free = _free()
     except Exception:
         free = None
-    limit, used = _cgroup.number("memory.max"), _cgroup.number("memory.current")
-    if limit is not None and used is not None:
+    limit = _cgroup.number("memory.max")
+    if limit is not None and (used := _cgroup.number("memory.current")) is not None:
         left = limit - used + (_cgroup.row("memory.stat", "inactive_file") or 0)
         return left if free is None else min(free, left)
     return free

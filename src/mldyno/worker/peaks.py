@@ -18,6 +18,7 @@ LONG_MATMUL_NS = 5_000_000  # one of this length hides its own overheads
 MOST_MATMULS = 40
 LOOK_S = 0.2
 SMALLEST_COPY, LARGEST_COPY = 4 << 20, 256 << 20  # B
+LONG_COPY_NS = 5_000_000  # one of this length is of no cache
 MOST_COPIES = 20
 SECOND_LOOK_S = 2.0  # a longer one, before a case is called impossible
 TOLERANCE = 1.05  # a rate may be so many times the peak: both are measured
@@ -96,7 +97,7 @@ def exceeded(framework: Framework, case: Case, clock: Clock, rate: float) -> tup
 
 
 def moved(framework: Framework, case: Case, clock: Clock, from_host: bool) -> float | None:
-    """The best rate of copies of as much as there is room for, in B/s: on the device, or to it from the host.
+    """The best rate of long copies, as far as there is room for them, in B/s: on the device, or to it from the host.
 
     None where there are no such copies, or no room for any.
     """
@@ -118,5 +119,7 @@ def moved(framework: Framework, case: Case, clock: Clock, from_host: bool) -> fl
             if clock() >= ends:
                 break
         rate = copies.work / max(1, shortest) * 1e9
+        if shortest >= LONG_COPY_NS:
+            break
         size *= 4
     return rate

@@ -186,19 +186,21 @@ class CaseSession:
             self.facts["recompiles"] = self.program.steady_counters()[0] - self.first_counters[0]
         results = checks.check_results(self.case, self.program, self.first_losses, self.facts)
         checks.check_plausible(self.framework, self.case, self.clock, self.values, self.facts)
-        self._measure_copies()
         if self.program.phases or (self.values and median(self.values) < LONG_STEP_S):
             self.facts |= self.program.counts()
+        self._measure_copies()
         checks.check_device(self.case, self.program)  # after a step was counted, which shows where its matmuls ran
         self.facts |= dict(self.program.facts)
         self.facts |= checks.unchecked(self.case, self.framework, self.program, self.facts, results)
         return CaseClosed(tuple(series), results, self.facts)
 
     def _measure_copies(self) -> None:
-        """The peaks in B/s that a step's bytes are held against; in fake time there are none."""
+        """The peaks in B/s that a step's bytes are held against, where it has some; in fake time there are none."""
         if self.framework.clock is None:
-            for name, from_host in (("peak_bandwidth", False), ("peak_copy_bandwidth", True)):
-                self.facts[name] = peaks.moved(self.framework, self.case, self.clock, from_host)
+            for peak, counted in (("peak_bandwidth", "bytes_per_step"), ("peak_copy_bandwidth", "copied_per_step")):
+                if self.facts.get(counted):
+                    from_host = counted == "copied_per_step"
+                    self.facts[peak] = peaks.moved(self.framework, self.case, self.clock, from_host)
 
 
 def measure_rounds(
