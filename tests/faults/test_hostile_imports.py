@@ -209,7 +209,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(5000)),
         "this is an SQLite file; read a store with",
     ),
-    "a socket": (make_pipeless, "No such device or address"),
+    "a socket": (make_pipeless, "this is a pipe or a device; name a regular file, or - for standard input"),
 }
 
 

@@ -62,7 +62,7 @@ def test_a_page_that_is_no_report_is_refused_in_one_line(tmp_path: Path, page: s
 def test_a_page_that_unpacks_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "LONGEST_RECORDS_B", 1000)
     with pytest.raises(ImportFileError, match="long"):
-        list(transfer.read(page_of(tmp_path / "a.html", packed_lines(b"\n" * 100_000))))
+        list(transfer.read(page_of(tmp_path / "a.html", packed_lines(b" " * 100_000))))
 
 
 def test_a_page_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

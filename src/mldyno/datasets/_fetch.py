@@ -90,7 +90,12 @@ def mirrors(data_set: DataSet) -> list[str]:
     own = os.environ.get("MLDYNO_MIRROR")
     if not own:
         return list(data_set.mirrors)
-    if not own.startswith(("http://", "https://")):
+    try:
+        address = urllib.parse.urlsplit(own)
+        known = address.scheme in ("http", "https") and bool(address.hostname) and own.isprintable()
+    except ValueError:  # as of brackets that are not closed
+        known = False
+    if not known:
         raise UsageError(f"MLDYNO_MIRROR is '{own}'; write it as https://HOST/PATH.")
     return [f"{own.rstrip('/')}/{data_set.name}/", *data_set.mirrors]
 

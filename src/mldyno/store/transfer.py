@@ -6,6 +6,7 @@ place and moved there when it is complete.
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
@@ -16,12 +17,15 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from mldyno.errors import ImportFileError, MldynoError
+from mldyno.files import check_regular
 from mldyno.records import Record
 from mldyno.store import embedded, figures
 from mldyno.store.codec import BadRecord, decode, decode_stored
 
 _SQLITE = b"SQLite format 3\0"  # how such a file begins
 LONGEST_LINE_B = 32 << 20  # the longest series that a budget of minutes can make is far below
+LONGEST_CSV_LINE = 2_000_000  # characters: as many fields as there are columns, each as long as it may be
+MOST_EMPTY_LINES = 100  # one after the other: packed, millions of them take no room
 
 
 def read(path: str) -> Iterator[Record]:
@@ -29,7 +33,7 @@ def read(path: str) -> Iterator[Record]:
     try:
         with _source(path) as source:
             empty = True
-            for record in _records(source, source.peek(1)[:1] if isinstance(source, io.BufferedReader) else b""):
+            for record in _records(source):
                 empty = False
                 yield record
             if empty:
@@ -40,13 +44,16 @@ def read(path: str) -> Iterator[Record]:
         raise ImportFileError(f"{path}: {error.strerror or error}") from None
 
 
-def _records(source: BinaryIO, start: bytes) -> Iterator[Record]:
-    """The records of a file of the kind that its first byte shows."""
-    if start == b"S" and isinstance(source, io.BufferedReader) and source.peek(len(_SQLITE)).startswith(_SQLITE):
+def _records(source: io.BufferedReader) -> Iterator[Record]:
+    """The records of a file of the kind that its first bytes show."""
+    if source.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+        source.read(len(codecs.BOM_UTF8))
+    start = source.peek(len(_SQLITE))
+    if start.startswith(_SQLITE):
         raise BadRecord("this is an SQLite file; read a store with --store, or write its records with `mldyno export`")
-    if start == b"<":
+    if start.startswith(b"<"):
         return _json_lines(embedded.unpacked(source))
-    return _json_lines(source) if start in (b"{", b"", b"[", b" ", b"\n") else _csv(source)
+    return _json_lines(source) if start[:1] in (b"{", b"", b"[", b" ", b"\n") else _csv(source)
 
 
 def _one_line(text: str) -> str:
@@ -55,24 +62,28 @@ def _one_line(text: str) -> str:
 
 
 @contextmanager
-def _source(path: str) -> Iterator[BinaryIO]:
+def _source(path: str) -> Iterator[io.BufferedReader]:
     if path == "-":
-        yield sys.stdin.buffer
+        stdin = sys.stdin.buffer
+        yield stdin if isinstance(stdin, io.BufferedReader) else io.BufferedReader(io.BytesIO(stdin.read()))
         return
-    if Path(path).is_dir():
-        raise BadRecord("this is a folder; name a file that `mldyno export` wrote")
+    check_regular(path, or_stream=True)
     with open(path, "rb") as source:
         yield source
 
 
 def _json_lines(source: BinaryIO) -> Iterator[Record]:
-    number = 0
+    number = empty = 0
     while line := source.readline(LONGEST_LINE_B):
         number += 1
         if len(line) == LONGEST_LINE_B:
             raise BadRecord(f"line {number} is over {LONGEST_LINE_B >> 20} MiB long: not a record")
         if not line.strip():
+            empty += 1
+            if empty > MOST_EMPTY_LINES:
+                raise BadRecord(f"line {number}: over {MOST_EMPTY_LINES} empty lines: not a file of records")
             continue
+        empty = 0
         try:
             yield decode(line)
         except BadRecord as error:
@@ -80,13 +91,20 @@ def _json_lines(source: BinaryIO) -> Iterator[Record]:
 
 
 def _csv(source: BinaryIO) -> Iterator[Record]:
-    text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
+    text = io.TextIOWrapper(source, encoding="utf-8", newline="")
     try:
-        yield from figures.read(text, "imported")
+        yield from figures.read(_csv_lines(text), "imported")
     except UnicodeDecodeError:
         raise BadRecord("neither JSON lines nor a CSV of figures: it is not UTF-8 text") from None
     finally:
         text.detach()
+
+
+def _csv_lines(text: TextIO) -> Iterator[str]:
+    while line := text.readline(LONGEST_CSV_LINE):
+        if len(line) == LONGEST_CSV_LINE:
+            raise BadRecord(f"it is over {LONGEST_CSV_LINE:,} characters long: not a figure")
+        yield line
 
 
 def write(texts: Iterable[str], path: str, form: str) -> int:

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mldyno.axes import AXIS, NAMES, axis_named
+from mldyno.axes import AXIS, LARGEST_WHOLE, NAMES, axis_named
 from mldyno.errors import MldynoError, UsageError, unknown
+from mldyno.files import check_regular
 from mldyno.suites import FOLDER, RENAMED, names
 from mldyno.units import parse_duration, parse_fraction
 
 ALL = "all"  # every workload of the catalogue, or every device that the framework finds
 DATA = ("auto", "real", "synthetic")
+LONGEST_SUITE_B = 1 << 20  # those that ship have some hundred
+MOST_ENTRIES = 1000  # files, tables and values of a suite, with all that it includes
+DEEPEST_INCLUDE = 20
 Values = Mapping[str, tuple[Any, ...]]
 
 
@@ -35,6 +40,13 @@ class Suite:
     excluded: tuple[Values, ...]
     """A case that has a value of each axis of such a set is dropped."""
 
+    @cached_property
+    def entries(self) -> int:
+        """How much there is to read in it: files, tables and values, those of included suites as often as these."""
+        tables = (*self.cases, *self.excluded)
+        values = sum(len(axis) for axes in tables for axis in axes.values())
+        return 1 + len(tables) + values + sum(suite.entries for suite in self.included)
+
 
 def read(target: str) -> Suite:
     """A shipped suite by its name, or any by the path of its file."""
@@ -47,19 +59,30 @@ def value_of(axis: str, text: str) -> Any:
 
 
 def _read(path: Path, above: tuple[Path, ...]) -> Suite:
+    content = _content(path)
     place = path.resolve()
     if place in above:
         circle = [*above[above.index(place) :], place]
         raise UsageError(f"suite {path.name} includes itself: {' -> '.join(file.name for file in circle)}.")
-    content = _content(path)
+    if len(above) > DEEPEST_INCLUDE:
+        raise UsageError(f"suite {path.name} is included over {DEEPEST_INCLUDE} deep; include it further up.")
     with _mistakes_in(path.name):
         settings = {key: SETTINGS[key](key, content[key]) for key in content if key in SETTINGS}
         files = _files(content.get("include", []), path)
         cases = [_axes(table, "[[cases]]") for table in _tables(content, "cases")]
         excluded = [_axes(table, "[[exclude]]") for table in _tables(content, "exclude")]
         _check_tables(bool(files), cases, excluded)
-    included = tuple(_read(file, (*above, place)) for file in files)
-    return Suite(path.name, settings, included, tuple(cases), tuple(excluded))
+    suite = _checked(Suite(path.name, settings, (), tuple(cases), tuple(excluded)))
+    for file in files:
+        suite = _checked(replace(suite, included=(*suite.included, _read(file, (*above, place)))))
+    return suite
+
+
+def _checked(suite: Suite) -> Suite:
+    """The suite, unless it is too large; asked after each include, since two includes a file soon are millions."""
+    if suite.entries > MOST_ENTRIES:
+        raise UsageError(f"suite {suite.file} has over {MOST_ENTRIES:,} files, tables and values in all; shorten it.")
+    return suite
 
 
 @contextmanager
@@ -78,12 +101,20 @@ def _content(path: Path) -> dict[str, Any]:
     except ImportError:  # Python 3.10
         import tomli as tomllib  # type: ignore[no-redef]
     try:
+        check_regular(path)
         with path.open("rb") as source:
-            content = tomllib.load(source)
+            text = source.read(LONGEST_SUITE_B + 1)
+        if len(text) > LONGEST_SUITE_B:
+            raise MldynoError(f"{path}: a file of over {LONGEST_SUITE_B >> 20} MiB is not a suite.")
+        content = tomllib.loads(text.decode())
     except OSError as error:
         raise MldynoError(f"{path}: {error.strerror or error}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise MldynoError(f"{path}: not TOML: {error}.") from None
+    except RecursionError:
+        raise MldynoError(f"{path}: its values are nested too deeply.") from None
+    except ValueError:  # Python reads no number of thousands of digits
+        raise MldynoError(f"{path}: a number in it has too many digits.") from None
     for key in content:
         if key not in KEYS:
             raise unknown(f"key in suite {path.name}", key, KEYS)
@@ -121,7 +152,7 @@ def _axes(table: Mapping[str, Any], kind: str) -> Values:
         values = value if isinstance(value, list) else [value]
         if not values or not all(isinstance(entry, str | int) for entry in values):
             raise UsageError(f"{key} must be a value or a list of values.")
-        axes[axis] = tuple(value_of(axis, str(entry)) for entry in values)
+        axes[axis] = tuple(value_of(axis, _typed(key, entry)) for entry in values)
     return axes
 
 
@@ -142,9 +173,16 @@ def _quantity(parse: Callable[[str], float]) -> Callable[[str, Any], float]:
     def read_quantity(key: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise UsageError(f"{key} must be a number, or text such as '60s' or '2%'.")
-        return parse(str(value))
+        return parse(_typed(key, value))
 
     return read_quantity
+
+
+def _typed(key: str, value: str | float) -> str:
+    """A value as it would be typed on the command line."""
+    if isinstance(value, int) and abs(value) >= LARGEST_WHOLE:
+        raise UsageError(f"{key} has a whole number beyond 2^53; write a smaller one.")
+    return str(value)
 
 
 def _integer(key: str, value: Any) -> int:

@@ -1,0 +1,39 @@
+"""Files that a user names: only regular ones are opened, so that no command waits for one without end.
+
+A pipe with a name is waited for until somebody writes, and a device never ends. What the shell has opened for us, as
+standard input or by `<(…)`, is another matter: it lies in folders of the system's own.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from mldyno.errors import UsageError
+
+_OPENED_BY_THE_SHELL = ("/dev/fd/", "/dev/stdin", "/proc/")
+
+
+def check_regular(path: Path | str, or_stream: bool = False) -> None:
+    """Raise OSError where something else than a regular file is there; with `or_stream`, what the shell opened may."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    except ValueError:
+        raise OSError(errno.EINVAL, "a path can't hold a NUL; name another file") from None
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "this is a folder; name a file in it")
+    if not stat.S_ISREG(mode) and not (or_stream and str(path).startswith(_OPENED_BY_THE_SHELL)):
+        instead = ", or - for standard input" if or_stream else ""
+        raise OSError(errno.EINVAL, f"this is a pipe or a device; name a regular file{instead}")
+
+
+def expanded(path: str) -> Path:
+    """A path with the home folder for its `~`."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UsageError(f"'{path}': that user has no home folder here; write the path without ~.") from None
