@@ -7,6 +7,8 @@ results.compare(by="placement")
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
@@ -24,7 +26,7 @@ from mldyno.analysis.crossover import Crossover
 from mldyno.analysis.findings import of as findings
 from mldyno.analysis.outcomes import Outcome, known_value, outcomes
 from mldyno.analysis.symptoms import Checkup
-from mldyno.axes import AXIS, axis_named
+from mldyno.axes import AXIS, Case, axis_named
 from mldyno.errors import MldynoError, UsageError
 from mldyno.plan import Plan
 from mldyno.records import Device, Machine, Record
@@ -37,6 +39,7 @@ from mldyno.runner.rates import look
 from mldyno.selection import nothing_for, of_several, opened, pinned_by, select
 from mldyno.selftest.measures import Measure
 from mldyno.store import Query, Store, transfer
+from mldyno.store.private import private_copy, private_text
 
 Axes = Mapping[str, Sequence[Any] | Any]
 
@@ -167,11 +170,15 @@ def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
     waiting = False
     for run_id, owner, text in store.unfinished_runs():
         begun = plans.from_text(text)
-        if plan is not None and begun != plan:
+        if plan is not None and begun.text() != plan.text():
             continue
-        if not busy(owner):
-            return run_id, begun
-        waiting = True
+        if busy(owner):
+            waiting = True
+        elif plan is None and begun.masked:
+            words = shlex.join(begun.command)
+            raise MldynoError(f"its secrets were not kept; give the command again: mldyno run --resume -- {words}")
+        else:
+            return run_id, plan or begun
     if waiting:
         raise MldynoError("that run is still going on in another process; nothing to resume.")
     raise MldynoError("no unfinished run to resume" + (" with these cases" if plan else "") + "; omit --resume.")
@@ -300,11 +307,31 @@ def history(text: str | None = None, most: int = 20, store: Store | str | None =
     return opened_store.history(Query(pinned, heads=False), most)
 
 
-def export(path: str, form: str, text: str | None = None, store: Store | str | None = None) -> int:
-    """Write stored records to a file; gives how many."""
+Tell = Callable[[str], None]  # hears a line, such as what is about to be shared
+
+
+def export(
+    path: str,
+    form: str,
+    text: str | None = None,
+    store: Store | str | None = None,
+    private: bool = False,
+    tell: Tell | None = None,
+) -> int:
+    """Write stored records to a file, without command lines and paths if `private`; gives how many."""
     opened_store = opened(store)
     query = Query(pinned_by(text, opened_store) if text else {}, heads=False)
-    return transfer.write(opened_store.texts(query), path, form)
+    _tell_sharing(tell, opened_store.counts(query), private)
+    texts = opened_store.texts(query)
+    return transfer.write(map(private_text, texts) if private else texts, path, form)
+
+
+def _tell_sharing(tell: Tell | None, counts: Mapping[tuple[Case, str], int], private: bool) -> None:
+    """Say what is about to be shared, where somebody hears it and there is something."""
+    from mldyno.views.sentences import sharing
+
+    if tell is not None and counts:
+        tell(sharing(counts, private))
 
 
 def import_(paths: Sequence[str], store: Store | str | None = None) -> tuple[int, int]:
@@ -332,28 +359,39 @@ def _published(store: Store) -> list[Outcome]:
 
 
 def report(
-    path: str | None = None, what: str | None = None, form: str = "html", store: Store | str | None = None
+    path: str | None = None,
+    what: str | None = None,
+    form: str = "html",
+    store: Store | str | None = None,
+    private: bool = False,
+    tell: Tell | None = None,
 ) -> list[str]:
     """Write the report of what a word means (everything, if none is given): a page, or a folder of pictures.
 
-    Gives the paths of what was written.
+    Without command lines and paths if `private`. Gives the paths of what was written.
     """
     from mldyno.reporting import write_page, write_pictures
 
-    records = _reported(what, store)
+    records = _reported(what, store, private, tell)
     if form == "html":
         return [write_page(records, path or "report.html")]
     return write_pictures(records, path or f"report-{form}", form)
 
 
-def card(path: str, what: str | None = None, store: Store | str | None = None) -> str:
+def card(
+    path: str,
+    what: str | None = None,
+    store: Store | str | None = None,
+    private: bool = False,
+    tell: Tell | None = None,
+) -> str:
     """Write one picture to post, PNG: the machine, what was found, and the command to do it again."""
     from mldyno.reporting import write_card
 
-    return write_card(_reported(what, store), path)
+    return write_card(_reported(what, store, private, tell), path)
 
 
-def _reported(what: str | None, store: Store | str | None) -> list[Record]:
+def _reported(what: str | None, store: Store | str | None, private: bool, tell: Tell | None) -> list[Record]:
     """The records that a report is about: those that were measured, or imported."""
     opened_store = opened(store)
     records = select(what, opened_store)[0] if what else opened_store.select(Query())
@@ -365,7 +403,8 @@ def _reported(what: str | None, store: Store | str | None) -> list[Record]:
         raise MldynoError(
             f"{status} for '{what}'; measure it with `mldyno run`, and see what there is with `mldyno history`."
         )
-    return measured
+    _tell_sharing(tell, Counter((record.case, record.machine.name) for record in measured), private)
+    return [private_copy(record) for record in measured] if private else measured
 
 
 def placed(results: Results, store: Store) -> laying.Table | None:

@@ -166,6 +166,11 @@ class Case:
         "CPU threads of the framework", read=whole_number, prefix="t", own_process=True))  # fmt: skip
 
     @property
+    def own_command(self) -> bool:
+        """Whether it is a user's own command, with its words as the workload; a published training has a mode."""
+        return self.framework == "command" and self.mode is None
+
+    @property
     def id(self) -> str:
         """The readable id, such as bert-base/train/torch/mps/fp32/b16/s128/host."""
         parts = [axis.id_part(getattr(self, axis.name)) for axis in _IN_ID]

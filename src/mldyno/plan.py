@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,12 +18,14 @@ from typing import Any
 from mldyno import plugins, suites
 from mldyno.axes import AXES, AXIS, LARGEST_WHOLE, NAMES, SIZES, WORK, Case, axis_named, unstated
 from mldyno.errors import MldynoError, UsageError, unknown
+from mldyno.masking import MASK, masked_line, masked_words
 from mldyno.records import SCHEMA, upgraded_case
 from mldyno.suites import reader
 from mldyno.suites.reader import ALL, DATA, Suite, Values
 
 MOST_SIZES_PER_DOUBLING = 16
 MOST_REPEATS = 1000
+MOST_CASES = 10_000  # of a plan; three repeats of a second each take a working day
 GPU = "gpu"  # the accelerator, whatever the framework calls it
 Devices = Callable[[str, str], Sequence[str]]  # of a framework, behind a word
 
@@ -51,8 +52,14 @@ class Plan:
     """An axis along which cases are compared in any case; those that do the same work always are."""
 
     def text(self) -> str:
-        """The plan as JSON, with the schema that its cases are written in."""
-        return json.dumps({"schema": SCHEMA, **asdict(self)}, sort_keys=True)
+        """The plan as JSON, with the schema that its cases are written in, and without the secrets of its command."""
+        content = {"schema": SCHEMA, **asdict(self), "command": masked_words(self.command)}
+        return json.dumps(content, sort_keys=True)
+
+    @property
+    def masked(self) -> bool:
+        """Whether words of its command are missing, since it was read from a text."""
+        return any(MASK in word for word in self.command)
 
 
 def from_text(text: str) -> Plan:
@@ -66,14 +73,14 @@ def from_text(text: str) -> Plan:
 
 def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None) -> Plan:
     """The plan that times your command as a whole: every run is a process of its own already."""
-    case = unstated(name_of(shlex.join(words)), "command")
+    case = unstated(name_of(words), "command")
     given = {key: value for key, value in (settings or {}).items() if value is not None}
     return _checked(Plan((case,), command=tuple(words), **{"repeats": 1, **given}))
 
 
-def name_of(command: str) -> str:
-    """A command as the workload of a case: with a colon where paths have a slash, which ids need."""
-    return command.replace("/", ":")
+def name_of(words: Sequence[str]) -> str:
+    """A command as the workload of a case: without its secrets, with a colon where paths have a slash, as ids need."""
+    return masked_line(words).replace("/", ":")
 
 
 def expand(
@@ -101,9 +108,11 @@ def expand(
             cases += _of_suite(content, chosen, partial(_present, here))
         elif target in plugins.names("workloads"):
             _check_modes({"workload": (target,), **chosen})
+            _check_count(_combinations({"workload": (target,), **chosen}))
             cases += _cases({"workload": (target,), **chosen}, partial(_present, here))
         else:
             raise unknown("workload or suite", target, [*suites.names(), *plugins.names("workloads")])
+        _check_count(len(cases))
     given = {key: value for key, value in (settings or {}).items() if value is not None}
     return _checked(Plan(tuple(dict.fromkeys(cases)), suite=suite, **{**from_suites, **given}))
 
@@ -211,6 +220,8 @@ def _present(here: Callable[[str], Sequence[str]], framework: str, word: str) ->
 
 def _of_suite(suite: Suite, chosen: Values, devices: Devices) -> list[Case]:
     """What a suite says to run on the axes chosen; that it makes sense does not depend on these, nor on devices."""
+    for axes in ({}, chosen):
+        _check_count(_combinations_of_suite(suite, axes))
     _check_excludes(suite)
     cases = _left_of(suite, chosen, devices)
     if not cases:
@@ -262,11 +273,33 @@ def _check_modes(axes: Values) -> None:
             raise UsageError(f"{workload.name} runs in mode {', '.join(workload.modes)} only.")
 
 
-def _cases(axes: Values, devices: Devices) -> list[Case]:
-    """All combinations of the axes' values that there are, with the workload's own choices where none are given."""
+def _check_count(cases: int) -> None:
+    """Raise where a plan has more cases than anyone can wait for; the lists multiply, so a few are too many soon."""
+    if cases > MOST_CASES:
+        raise UsageError(f"{cases:,} cases are over {MOST_CASES:,}; the lists of all axes multiply: shorten some.")
+
+
+def _combinations_of_suite(suite: Suite, chosen: Values) -> int:
+    included = sum(_combinations_of_suite(other, chosen) for other in suite.included)
+    return included + sum(_combinations({**axes, **chosen}) for axes in suite.cases)
+
+
+def _combinations(axes: Values) -> int:
+    """How many combinations of the axes' values there are, without making them."""
+    return math.prod(map(len, _values(axes).values()))
+
+
+def _values(axes: Values) -> dict[str, tuple[Any, ...]]:
+    """The values of every axis: those given, or what a plan takes where nothing is said."""
     values = {axis.name: axis.planned for axis in AXES[1:]} | dict(axes)
     if ALL in values["workload"]:
         values["workload"] = tuple(plugins.names("workloads"))
+    return values
+
+
+def _cases(axes: Values, devices: Devices) -> list[Case]:
+    """All combinations of the axes' values that there are, with the workload's own choices where none are given."""
+    values = _values(axes)
     cases = []
     for combination in itertools.product(*values.values()):
         case = Case(**dict(zip(values, combination, strict=True)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,13 +29,24 @@ def _is_id(text: str) -> bool:
     return len(text) >= 6 and all(letter in "0123456789abcdef" for letter in text)
 
 
+def _command_name(text: str) -> str:
+    """The workload of a command as it was typed, slashes, secrets and all."""
+    try:
+        return plans.name_of(shlex.split(text))
+    except ValueError:  # a quote that is not closed
+        return text
+
+
 def pinned_by(text: str, store: Store) -> dict[str, Any]:
     """The axes and columns that a filter, or a machine's name, pins."""
     stored = store.workloads()
     if text == THIS_MACHINE:
         return {"machine": machines.describe().name}
-    if (typed := plans.name_of(text)) in stored:  # a command as it was typed, slashes and all
-        return {"workload": typed}
+    for typed in (text, _command_name(text)):
+        if typed in stored:
+            return {"workload": typed}
+    if not text.isprintable():
+        raise UsageError(f"'{text}' can't be the name of anything; `mldyno history` lists what there is.")
     workloads = list(dict.fromkeys([*plugins.names("workloads"), *stored]))
     try:
         return parse_filter(text, {"workloads": workloads, "frameworks": plugins.names("frameworks")})

@@ -77,7 +77,7 @@ def test_published_figures_that_are_no_times_of_steps_are_no_place(fake_run: Fak
          "mlp/infer/torch/cpu/fp32/b128/device, resnet50/infer/torch/cpu/fp32/b32/device; measure one here with: "
          "mldyno run mlp --mode infer --batch 128"),
         ("unstated CPU", "no published figure of unstated CPU is the time of a step; see what there is with: "
-         'mldyno table "unstated CPU" --value loop_time'),
+         "mldyno table 'unstated CPU' --value loop_time"),
     ],
 )  # fmt: skip
 def test_what_a_published_machine_has_is_told_with_the_next_step(machine: str, told: str) -> None:

@@ -155,9 +155,34 @@ def test_export_and_import_pass_records_on(mldyno: Mldyno, tmp_path: Path) -> No
     mldyno("run", "mlp", *FAKE)
     target = tmp_path / "mine.jsonl"
     code, _, err = mldyno("export", str(target))
-    assert (code, err) == (0, f"2 records written to {target}\n")
+    shared = (
+        "shares 2 records of 1 machine: its name, processor, versions; --private leaves command lines and paths out"
+    )
+    assert (code, err) == (0, f"{shared}\n2 records written to {target}\n")
     code, out, _ = mldyno("import", str(target), "--store", str(tmp_path / "other.sqlite"))
     assert (code, out) == (0, "2 new records taken, 0 there already\n")
+
+
+def test_what_is_shared_is_said_and_private_copies_have_no_command_line(mldyno: Mldyno, tmp_path: Path) -> None:
+    mldyno("run", "--steps", "2", "--", "true", "/home/me")
+    code, out, err = mldyno("export")
+    assert code == 0
+    assert "home" in out
+    assert err.splitlines()[0] == (
+        "shares 1 record of 1 machine: its name, processor, versions, 1 command line; "
+        "--private leaves command lines and paths out"
+    )
+    code, out, err = mldyno("export", "--private")
+    assert "home" not in out
+    assert json.loads(out)["facts"]["private"] is True
+    assert err.splitlines()[0].endswith("its name, processor, versions; command lines and paths are left out")
+    page = tmp_path / "page.html"
+    code, _, err = mldyno("report", "--private", "--out", str(page))
+    assert (code, err.count("command lines and paths are left out")) == (0, 1)
+    assert "home" not in page.read_text()
+    other = str(tmp_path / "other.sqlite")
+    assert mldyno("import", str(page), "--store", other)[:2] == (0, "1 new record taken, 0 there already\n")
+    assert "private command " in mldyno("history", "--store", other)[1]
 
 
 @pytest.mark.parametrize("kind", ["workloads", "suites", "frameworks", "devices", "machines"])

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from mldyno import api
 from mldyno.cli import cli
-from mldyno.errors import UsageError
+from mldyno.errors import MldynoError, UsageError
 from mldyno.frameworks import command
 from mldyno.frameworks.fake import CLOCK
 from mldyno.records import Case, Machine, Series, seal
@@ -115,6 +115,34 @@ def test_a_command_with_slashes_has_an_id_that_a_filter_can_read(store: Store) -
     assert record.case.id == f"{record.case.workload}/command/cpu"
     assert api.show(shlex.join([sys.executable, "-c", "pass"]), store) == [record]
     assert api.show(record.case.id, store) == [record]
+
+
+SECRET = ("sh", "-c", 'test "$2" = "hunter$((1 + 1))x"', "sh", "--token", "hunter2x")
+
+
+def test_a_secret_reaches_the_command_and_no_record(store: Store) -> None:
+    (record,) = run(store, *SECRET, steps=2).records
+    assert record.status == "ok"
+    assert record.facts["command"] == shlex.join([*SECRET[:-1], "MASKED"])
+    store.close()
+    assert b"hunter2x" not in store.path.read_bytes()
+    assert api.show(shlex.join(SECRET), store) == [record], "it is found by its words as they were typed"
+
+
+def test_what_a_command_says_last_is_kept_without_its_secrets(store: Store) -> None:
+    (record,) = run(store, "sh", "-c", "echo login with password=hunter2x failed >&2; exit 7").records
+    assert record.reason == "the command ended with exit code 7: login with password=MASKED failed"
+
+
+def test_a_run_whose_secrets_were_not_kept_is_resumed_with_its_words(store: Store) -> None:
+    plan = api.command_plan(SECRET, {"steps": 2})
+    store.begin_run("r1", "2026-01-01T00:00:00Z", "1 0.00", plan.text())
+    with pytest.raises(MldynoError, match="its secrets were not kept; give the command again: mldyno run --resume -- "):
+        api.unfinished(store, None)
+    assert api.unfinished(store, plan) == ("r1", plan)
+    plain = api.command_plan(["true"], {"steps": 2})
+    store.begin_run("r2", "2026-01-02T00:00:00Z", "1 0.00", plain.text())
+    assert api.unfinished(store, None) == ("r2", plain)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -49,12 +50,12 @@ def nothing_shared(ours: str, theirs: Sequence[Outcome], catalogue: Collection[s
     if not timed:
         records = [record for outcome in theirs for record in outcome.records]
         metrics = sorted({series.metric for record in records for series in record.series})
-        look = f'mldyno table "{name}" --value {metrics[0]}' if metrics else f'mldyno show "{name}"'
-        return f"no published figure of {name} is the time of a step; see what there is with: {look}"
+        look = ["table", name, "--value", metrics[0]] if metrics else ["show", name]
+        return f"no published figure of {name} is the time of a step; see what there is with: mldyno {shlex.join(look)}"
     ids = list(dict.fromkeys(case.id for case in timed))
     more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
     reason = f"'{ours}' has no case that {name} has: {', '.join(ids[:MOST_NAMED])}{more}"
-    runnable = [case for case in timed if case.workload in catalogue]
+    runnable = [case for case in timed if case.workload in catalogue and command_for([case], elsewhere=True)]
     if not runnable:
         return f"{reason}; none of these can be run yet."
     easiest = min(runnable, key=lambda case: case.device != "cpu")  # the first on the CPU, if any

@@ -1,54 +1,92 @@
-"""The commands that measure some cases once more."""
+"""The commands that measure some cases once more: for a shell, so made of checked values only, and quoted.
+
+What a record says is a stranger's text. A command line of another machine is shown as theirs, never as one to paste.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from mldyno import plugins, suites
 from mldyno.analysis.outcomes import Outcome
 from mldyno.axes import AXES, Axis
+from mldyno.errors import MldynoError
 from mldyno.records import Case
 
 MOST_VALUES = 8  # of an axis that still fit on a line
 
 
+def measured_here(outcome: Outcome) -> bool:
+    """Whether the user measured it, so that its command is the user's own."""
+    return outcome.records[0].provenance == "measured"
+
+
 def rerun_commands(outcomes: Sequence[Outcome]) -> list[str]:
-    """The suite that they come from, or a command for each workload."""
+    """The suite that they come from, or a command for each workload; none for what can't be run here."""
     by_workload: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_workload.setdefault(outcome.case.workload, []).append(outcome)
-    return list(dict.fromkeys(map(rerun_command, by_workload.values())))
+    return [command for command in dict.fromkeys(map(rerun_command, by_workload.values())) if command]
 
 
 def rerun_command(outcomes: Sequence[Outcome]) -> str:
     """The suite that they come from, or the workloads and axes that have all of them among their products."""
-    suites = {outcome.records[0].run.suite for outcome in outcomes}
-    if len(suites) == 1 and None not in suites:
-        suite = str(suites.pop())
+    if any(outcome.case.own_command for outcome in outcomes):
+        return _own_command(outcomes[0])
+    names = {outcome.records[0].run.suite for outcome in outcomes}
+    if len(names) == 1 and (suite := names.pop()) in suites.names():
         return "mldyno quick" if suite == "quick" else f"mldyno run {suite}"
     return command_for([outcome.case for outcome in outcomes])
+
+
+def their_commands(outcomes: Sequence[Outcome]) -> list[str]:
+    """The command lines that others have timed, to be read; of older ones the names, with colons for slashes."""
+    theirs = [outcome for outcome in outcomes if outcome.case.own_command and not measured_here(outcome)]
+    facts = {outcome.case.workload: outcome.records[0].facts for outcome in theirs}
+    return [str(known.get("command") or name) for name, known in facts.items() if not known.get("private")]
+
+
+def _own_command(outcome: Outcome) -> str:
+    """The command that the user timed; nothing where its words are not known, as of older records with a colon."""
+    name, facts = outcome.case.workload, outcome.records[0].facts
+    line = facts.get("command")
+    if not measured_here(outcome) or facts.get("private") or (line is None and ":" in name):
+        return ""
+    try:
+        return shlex.join(["mldyno", "run", "--", *shlex.split(str(line or name))])
+    except ValueError:  # a quote that is not closed was never a command of ours
+        return ""
 
 
 def command_for(cases: Sequence[Case], elsewhere: bool = False) -> str:
     """The command that measures these cases among others; what it would do anyway is not said.
 
-    Elsewhere than where they come from, an accelerator has another name, so that all devices are asked for.
+    Elsewhere than where they come from, an accelerator has another name, so that all devices are asked for. There is
+    none where a case has what this mldyno does not know.
     """
-    if all(case.framework == "command" and case.mode is None for case in cases):
-        return f"mldyno run -- {cases[0].workload.replace(':', '/')}"  # your command
     workloads = list(dict.fromkeys(case.workload for case in cases))
-    words = ["mldyno run", *(workloads if len(workloads) <= MOST_VALUES else [*workloads[:MOST_VALUES], "…"])]
-    for axis in AXES[1:]:
-        if elsewhere and axis.name == "device":
-            words += ["--device all"] if any(case.device != "cpu" for case in cases) else []
-        else:
-            words += _option(axis, dict.fromkeys(getattr(case, axis.name) for case in cases))
+    if not set(workloads) <= set(plugins.names("workloads")):
+        return ""
+    words = ["mldyno", "run", *workloads[:MOST_VALUES], *(["…"] if len(workloads) > MOST_VALUES else [])]
+    try:
+        for axis in AXES[1:]:
+            if elsewhere and axis.name == "device":
+                words += ["--device", "all"] if any(case.device != "cpu" for case in cases) else []
+            else:
+                words += _option(axis, dict.fromkeys(getattr(case, axis.name) for case in cases))
+    except MldynoError:
+        return ""
     return " ".join(words)
 
 
 def _option(axis: Axis, values: dict[Any, None]) -> list[str]:
-    stated = [value for value in values if value is not None]
+    """The option that gives an axis these values, each read as if it was typed: none of them can be another word."""
+    stated = [axis.parse(axis.show(value)) for value in values if value is not None]
+    if axis.plugins and not set(stated) <= set(plugins.names(axis.plugins)):
+        raise MldynoError(f"unknown {axis.plugins}")
     stated.sort(key=lambda value: value if isinstance(value, int) else 0)
     if not stated or set(stated) == set(axis.planned) or len(stated) > MOST_VALUES:
         return []
-    return [f"--{axis.name} {','.join(map(axis.show, stated))}"]
+    return [f"--{axis.name}", ",".join(map(axis.show, stated))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mldyno import api
-from mldyno.cli.options import store_option
+from mldyno.cli.options import private_option, say, store_option
 from mldyno.units import count
 
 
@@ -13,8 +13,9 @@ from mldyno.units import count
 @click.argument("file", default="-")
 @click.option("--only", metavar="FILTER", help="Only what a filter or a machine's name means.")
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), help="jsonl loses nothing; csv carries figures.")
+@private_option
 @store_option
-def command(file: str, only: str | None, form: str | None, store: str | None) -> None:
+def command(file: str, only: str | None, form: str | None, private: bool, store: str | None) -> None:
     """Write the store's records to FILE, or to standard output.
 
     JSON lines keep everything; CSV keeps one figure a line, for a spreadsheet. The published
@@ -24,7 +25,8 @@ def command(file: str, only: str | None, form: str | None, store: str | None) ->
     Examples:
       mldyno export mine.jsonl
       mldyno export --only mlp/train --format csv > mlp.csv
+      mldyno export --private to-post.jsonl
     """
     chosen = form or ("csv" if file.endswith(".csv") else "jsonl")
-    written = api.export(file, chosen, only, store)
-    click.echo(f"{count(written, 'record')} written" + (f" to {file}" if file != "-" else ""), err=True)
+    written = api.export(file, chosen, only, store, private, say)
+    say(f"{count(written, 'record')} written" + (f" to {file}" if file != "-" else ""))

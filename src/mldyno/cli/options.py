@@ -11,6 +11,13 @@ store_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 
+private_option = click.option("--private", is_flag=True, help="Leave command lines and paths out.")
+
+
+def say(line: str) -> None:
+    """A line beside the result, on standard error."""
+    click.echo(line, err=True)
+
 
 def print_json(content: Any) -> None:
     """One JSON document."""

@@ -7,7 +7,7 @@ import os
 import click
 
 from mldyno import api
-from mldyno.cli.options import complete_targets, json_option, print_json, store_option
+from mldyno.cli.options import complete_targets, json_option, print_json, private_option, say, store_option
 from mldyno.units import count
 
 
@@ -23,9 +23,12 @@ from mldyno.units import count
     help="One page; or a picture of each chart.",
 )
 @click.option("--card", metavar="FILE", help="Write one picture to post, PNG; and nothing else, unless --out is given.")
+@private_option
 @store_option
 @json_option
-def command(what: str | None, out: str | None, form: str, card: str | None, store: str | None, as_json: bool) -> None:
+def command(
+    what: str | None, out: str | None, form: str, card: str | None, private: bool, store: str | None, as_json: bool
+) -> None:
     """Write a report of all that was measured, or of WHAT: a workload, a filter, a machine or a file.
 
     The page is one file. It works offline and on a phone, in light and dark, and on paper, and it
@@ -38,9 +41,9 @@ def command(what: str | None, out: str | None, form: str, card: str | None, stor
       mldyno report --format svg --out pictures
       mldyno report --card card.png
     """
-    written = [api.card(card, what, store)] if card else []
+    written = [api.card(card, what, store, private, say)] if card else []
     if out or not card:
-        written += api.report(out, what, form, store)
+        written += api.report(out, what, form, store, private, None if card else say)
     if as_json:
         print_json({"written": written})
         return

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mldyno.frameworks import Framework, Program, Unsupported
+from mldyno.masking import masked
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
@@ -61,7 +62,7 @@ def _ending(code: int) -> str:
 def _last_line(stderr: BinaryIO) -> str:
     stderr.seek(max(0, stderr.seek(0, 2) - STDERR_TAIL))
     lines = stderr.read().decode(errors="replace").strip().splitlines()
-    return f": {lines[-1][:300]}" if lines else ""
+    return f": {masked(lines[-1][:300])}" if lines else ""
 
 
 class Command(Framework):

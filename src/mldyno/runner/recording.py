@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 
 from mldyno import __version__
 from mldyno.client.remote_case import Observed
+from mldyno.masking import masked
 from mldyno.records import SCHEMA, Machine, Record, Series, Software, Warning_, seal
 from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.stats.intervals import batches, median
@@ -48,6 +49,7 @@ def record_of(
             shown = Evidence(observed.case, series, facts, machine, threads, observed.stopping, half_width, env)
             known = {warning.code for warning in warnings}
             noted += [warning for warning in of_measurement(shown) if warning.code not in known]
+    software = Software(mldyno=__version__, **(asdict(observed.software) if observed.software else {}))
     return seal(
         Record(
             schema=SCHEMA,
@@ -59,7 +61,7 @@ def record_of(
             status=status,  # type: ignore[arg-type]
             reason=reason,
             machine=machine,
-            software=Software(mldyno=__version__, **(asdict(observed.software) if observed.software else {})),
+            software=replace(software, env={name: masked(value) for name, value in software.env.items()}),
             series=tuple(series),
             facts=facts,
             checks=observed.checks,

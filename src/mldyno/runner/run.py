@@ -19,6 +19,8 @@ from mldyno import machine as machines
 from mldyno.client.remote_case import Observed, RemoteCase
 from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.errors import StoreError
+from mldyno.files import expanded
+from mldyno.masking import masked_line
 from mldyno.messages import DataSource
 from mldyno.plan import Plan
 from mldyno.records import Case, Machine, Pairing, Record, Run, Warning_
@@ -203,6 +205,7 @@ class Runner:
             self.stopping if pairing == "alone" else replace(self.stopping, steps=None),
             worker=worker, timeout=self._timeout([case]), hear=self.listener.progress, key=key,
             data=None if name is None else self.sources[name], command=self.plan.command,
+            facts={"command": masked_line(self.plan.command)} if self.plan.command else {},
         )  # fmt: skip
 
     def _worker(self) -> WorkerProcess:
@@ -349,7 +352,7 @@ def data_folder() -> Path:
     """Where data sets are kept: MLDYNO_DATA, or the user's cache folder."""
     named = os.environ.get("MLDYNO_DATA")
     if named:
-        return Path(named).expanduser()
+        return expanded(named)
     from platformdirs import user_cache_dir
 
     return Path(user_cache_dir("mldyno")) / "data"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mldyno.errors import StoreError
+from mldyno.files import check_regular, expanded
 from mldyno.records import SCHEMA, Case, NewerSchema, Record, canonical, upgraded_case
 from mldyno.store import layout, reference
 from mldyno.store.codec import decode_stored
@@ -45,7 +46,7 @@ def path_of(url: str) -> Path:
     scheme, separator, rest = url.partition("://")
     if separator and scheme != "sqlite":
         raise StoreError(f"store '{url}': only SQLite files can be stores; give a path such as results.sqlite")
-    return Path(rest if separator else url.removeprefix("sqlite:")).expanduser()
+    return expanded(rest if separator else url.removeprefix("sqlite:"))
 
 
 class Store:
@@ -76,9 +77,9 @@ class Store:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that writes; the first one opens the file, and keeps it open."""
-        self._check_is_file()
         with self._errors():
             if self._connection is None:
+                check_regular(self.path)
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 connection = self._open("rwc")
                 try:
@@ -94,11 +95,11 @@ class Store:
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
         """A connection to read from, None where nothing is stored yet; let go of at once, unless it writes too."""
-        if self._connection is None and not self.path.exists():
-            yield None
-            return
-        self._check_is_file()
         with self._errors():
+            check_regular(self.path)
+            if self._connection is None and not self.path.exists():
+                yield None
+                return
             connection = self._connection or self._copy or self._opened_to_read()
             try:
                 yield connection
@@ -145,10 +146,6 @@ class Store:
         layout.bring_up_to_date(copy)
         self._copy = copy
         return copy
-
-    def _check_is_file(self) -> None:
-        if self.path.is_dir():
-            raise StoreError(f"store {self.path}: this is a folder; name a file in it, such as results.sqlite")
 
     def prepare(self) -> None:
         """Open for writing and write, or raise now and not after an hour's run."""
@@ -286,6 +283,13 @@ class Store:
         where, values = self._where(query)
         sql = f"SELECT r.body FROM records r WHERE {where} ORDER BY r.created DESC, r.number DESC LIMIT ?"
         return [self._decoded(body) for (body,) in self._read(sql, [*values, most])]
+
+    def counts(self, query: Query) -> dict[tuple[Case, str], int]:
+        """How many stored records are meant, of each case on each machine; none of them is read."""
+        cases = self._cases(query)
+        where, values = self._where(query)
+        sql = f"SELECT r.case_number, r.machine, count(*) FROM records r WHERE {where} GROUP BY 1, 2"
+        return {(cases[number], machine): count for number, machine, count in self._read(sql, values)}
 
     def workloads(self) -> list[str]:
         """Names of all workloads: those of the store, commands among them, and those of the published figures."""

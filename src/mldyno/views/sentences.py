@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mldyno.analysis.comparisons import DELTA, Comparison, Mean, differing
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column
-from mldyno.records import Machine, Record, Warning_
+from mldyno.records import Case, Machine, Record, Warning_
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_bytes, show_error, show_half_width, show_percent, show_seconds
 
@@ -158,6 +158,17 @@ def _steadiness(outcome: Outcome) -> str:
     if all(steady is True for steady in judged):
         return "steady"
     return "too few steps to judge if steady" if None in judged else "steady at last"
+
+
+def sharing(counts: Mapping[tuple[Case, str], int], private: bool) -> str:
+    """What goes out with so many records of each case on each machine."""
+    machines = {machine for _, machine in counts}
+    lines = {case.workload for case, _ in counts if case.own_command}
+    commands = f", {count(len(lines), 'command line')}" if lines and not private else ""
+    left_out = "command lines and paths are left out" if private else "--private leaves command lines and paths out"
+    whose = "its name, processor, versions" if len(machines) == 1 else "their names, processors, versions"
+    records = count(sum(counts.values()), "record")
+    return f"shares {records} of {count(len(machines), 'machine')}: {whose}{commands}; {left_out}"
 
 
 def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:

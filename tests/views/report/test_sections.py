@@ -10,7 +10,6 @@ from tests.views.report.made_records import of_every_section, record
 
 from mldyno.analysis.answers import headlines, verdicts
 from mldyno.analysis.outcomes import outcomes
-from mldyno.analysis.rerun import rerun_command, rerun_commands
 from mldyno.analysis.traces import sample_count, trace
 from mldyno.records import Case, Record
 from mldyno.store import reference
@@ -120,16 +119,6 @@ def test_a_trace_is_thinned_evenly_and_keeps_its_ends() -> None:
     everything = trace(one, 10_000)
     assert (thin[0], thin[-1]) == (everything[0], everything[-1])
     assert [sample.step for sample in everything][:3] == [1, 5, 9]
-
-
-def test_the_command_to_run_it_again_names_what_is_not_usual() -> None:
-    cases = [Case("mlp", batch=8), Case("mlp", batch=16, device="cuda:0", precision="bf16", mode="infer")]
-    told = rerun_command(outcomes([record(case, 1e-3) for case in cases]))
-    assert told == "mldyno run mlp --device cpu,cuda:0 --precision fp32,bf16 --batch 8,16"
-    both = outcomes([record(Case(name, batch=8), 1e-3) for name in ("mlp", "lstm")])
-    assert rerun_commands(both) == ["mldyno run mlp --mode train --batch 8", "mldyno run lstm --mode train --batch 8"]
-    own = Case(":bin:sleep 1", framework="command", mode=None, precision=None, placement=None)
-    assert rerun_command(outcomes([record(own, 1.0)])) == "mldyno run -- /bin/sleep 1"
 
 
 def test_ticks_of_a_logarithmic_axis_are_few_and_round() -> None:

@@ -134,6 +134,7 @@ def method(subject: Subject) -> Section:
         *([f"Settings that matter: {', '.join(list(settings)[:12])}."] if settings else []),
         *_HOW,
         *(f"To run it again: {command}" for command in subject.commands),
+        *(f"They ran: {line}" for line in subject.their_commands),
     ]
     return Section("method", "How it was measured", "", [Paragraphs("method-lines", lines, shown=40)])
 

@@ -35,19 +35,20 @@ def card_svg(subject: Subject) -> str:
     """The card as SVG; whatever it says is escaped."""
     names = [machine.name for machine in subject.machines]
     title = " / ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    command = _command(subject)
     text: str = templates().get_template("card.svg").render(
         width=WIDTH, height=HEIGHT, colours=LIGHT, title=wrapped(title, 46, 1080, 2), facts=_facts(subject),
         figures=[_lines(figure) for figure in _figures(subject)], chart=_chart(subject),
-        command=wrapped(f"$ {_command(subject)}", 20, 1020, 2), fake=subject.fake,
+        command=wrapped(f"$ {command}", 20, 1020, 2) if command else [], fake=subject.fake,
     )  # fmt: skip
     return text
 
 
 def _command(subject: Subject) -> str:
-    """The command that gives the first headline again."""
+    """The command that gives the first headline again; empty where there is none."""
     headlines = best_headlines(subject)
     if not headlines:
-        return subject.commands[0]
+        return next(iter(subject.commands), "")
     return rerun_command([side for each in headlines[0].mean.comparisons for side in (each.base, each.other)])
 
 

@@ -10,7 +10,7 @@ from mldyno.analysis.answers import Answers, Headline, compared_along, headlines
 from mldyno.analysis.answers import answers as answers_of
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.rerun import rerun_commands
+from mldyno.analysis.rerun import rerun_commands, their_commands
 from mldyno.analysis.tables import varying
 from mldyno.axes import AXES
 from mldyno.records import Case, Machine
@@ -56,6 +56,11 @@ class Subject:
     def commands(self) -> list[str]:
         """The commands that run all this again."""
         return rerun_commands(self.outcomes)
+
+    @cached_property
+    def their_commands(self) -> list[str]:
+        """The command lines that others have timed."""
+        return their_commands(self.outcomes)
 
     @property
     def fake(self) -> bool:
