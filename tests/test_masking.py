@@ -40,6 +40,7 @@ SECRET = "hunter2x"
         ("x eyJhbGciOiJIUzI1NiIs.eyJzdWIiOiIxMjM0.abc", f"x {MASK}"),
         ("wandb login 0123456789abcdef0123456789abcdef01234567", f"wandb login {MASK}"),
         ("x --key Zk3Jx9Qp2Lm8Rt5Vw7Yb4Nc6", f"x --key {MASK}"),
+        (f"x --commit token={SECRET}", f"x --commit token={MASK}"),
     ],
 )  # fmt: skip
 def test_a_secret_is_known_by_its_name_its_shape_or_its_randomness(line: str, shown: str) -> None:

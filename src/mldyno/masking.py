@@ -41,6 +41,7 @@ _USER = re.compile(r"((?<!\S)(?:-u|--user)[ =][^\s:'\"]+:)(?!\d+(?!\S))([^\s'\"]
 _SHAPE = re.compile("|".join(_KEY_SHAPES))
 _LONG = re.compile(rf"(?<![\w+=-])(?P<name>--?[\w-]+=|[A-Za-z]\w*[=:])?(?P<word>[\w+-]{{{LONG_WORD},}}=*)(?![\w+=-])")
 _CHECKSUM = re.compile(r"(?i)(?:rev|revision|commit|sha\d*|md5|hash|digest|checksum|uuid)[=:]?$")
+_HEX = re.compile("[0-9a-f]+|[0-9A-F]+")
 _NO_SECRET = re.compile(rf"(?i).*[-_.]{_NAMES_NO_SECRET}$")
 _A_NUMBER = re.compile(r"[\d.,]{1,7}")
 
@@ -65,7 +66,7 @@ def masked_words(words: Sequence[str]) -> tuple[str, ...]:
             hidden.append(masked(f"{before} {word}")[len(before) + 1 :])
         elif _FLAG_ALONE.fullmatch(before) and not word.startswith("-") and _is_secret(before, word):
             hidden.append(MASK)
-        elif _CHECKSUM.search(before):
+        elif before.startswith("-") and _CHECKSUM.search(before) and _HEX.fullmatch(word):
             hidden.append(word)
         else:
             hidden.append(masked(word))
@@ -95,7 +96,7 @@ def _long_masked(match: re.Match[str]) -> str:
 def _is_random(word: str) -> bool:
     """Whether a long word looks like a key: hexadecimal digits only, or capitals, small letters and digits mixed up."""
     letters = [letter for letter in word if letter.isalnum()]
-    if len(letters) >= 32 and re.fullmatch("[0-9a-f]+|[0-9A-F]+", word):
+    if len(letters) >= 32 and _HEX.fullmatch(word):
         return True
     parts = re.findall("[A-Z]?[a-z]+|[A-Z]+|[0-9]+", word)
     return len({_kind(letter) for letter in letters}) == 3 and len(parts) >= LEAST_PARTS * len(letters)

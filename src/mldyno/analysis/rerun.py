@@ -33,8 +33,8 @@ def rerun_commands(outcomes: Sequence[Outcome]) -> list[str]:
 
 def rerun_command(outcomes: Sequence[Outcome]) -> str:
     """The suite that they come from, or the workloads and axes that have all of them among their products."""
-    if any(outcome.case.own_command for outcome in outcomes):
-        return _own_command(outcomes[0])
+    if commands := [outcome for outcome in outcomes if outcome.case.own_command]:
+        return next(filter(None, map(_own_command, commands)), "")
     names = {outcome.records[0].run.suite for outcome in outcomes}
     if len(names) == 1 and (suite := names.pop()) in suites.names():
         return "mldyno quick" if suite == "quick" else f"mldyno run {suite}"
