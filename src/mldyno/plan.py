@@ -19,6 +19,7 @@ from typing import Any
 from mldyno import plugins, suites
 from mldyno.axes import AXES, AXIS, LARGEST_WHOLE, NAMES, SIZES, WORK, Case, axis_named, unstated
 from mldyno.errors import MldynoError, UsageError, unknown
+from mldyno.printable import name_from, printable
 from mldyno.records import SCHEMA, upgraded_case
 from mldyno.suites import reader
 from mldyno.suites.reader import ALL, DATA, Suite, Values
@@ -73,7 +74,7 @@ def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None)
 
 def name_of(command: str) -> str:
     """A command as the workload of a case: with a colon where paths have a slash, which ids need."""
-    return command.replace("/", ":")
+    return name_from(command.replace("/", ":"))
 
 
 def expand(
@@ -96,7 +97,7 @@ def expand(
     for target in (suites.RENAMED.get(word, word) for word in targets):
         if target in suites.names() or target.endswith(".toml"):
             content = reader.read(target)
-            suite = Path(target).stem
+            suite = printable(Path(target).stem)
             from_suites |= content.settings
             cases += _of_suite(content, chosen, partial(_present, here))
         elif target in plugins.names("workloads"):

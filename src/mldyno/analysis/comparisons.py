@@ -130,7 +130,7 @@ def compared(pairs: Pairs) -> list[Comparison]:
 
 def _how_to_pair(base: Outcome, other: Outcome) -> str:
     """What would pair two cases of one machine, or what helps where they can't be paired."""
-    if base.records[0].facts.get("end_to_end"):
+    if base.records[0].fact("end_to_end"):
         return "more --steps of each would tell"
     if base.records[0].run.id != other.records[0].run.id:
         return "measure both in one run, so that they are paired"

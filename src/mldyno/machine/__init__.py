@@ -18,6 +18,7 @@ from mldyno.machine._cgroup import cores as cores_allowed
 from mldyno.machine._devices import Vendors
 from mldyno.machine._linux import cards as cards_on_bus
 from mldyno.machine._memory import available_memory, resident_memory, total_memory
+from mldyno.printable import name_from
 from mldyno.records import Device, Machine
 from mldyno.units import count
 
@@ -33,7 +34,7 @@ def describe(devices: Iterable[Device] = ()) -> Machine:
     size = f", {round(memory / 2**30)} GB" if memory else ""
     name = os.environ.get("MLDYNO_MACHINE") or f"{cpu}, {count(cores, 'core') if cores else '? cores'}{size}"
     return Machine(
-        name=name,
+        name=name_from(name),
         system=system_queries.attempt(platform.system, "") or "unknown",
         release=system_queries.attempt(platform.release, "") or "unknown",
         arch=system_queries.attempt(platform.machine, "") or "unknown",

@@ -28,6 +28,7 @@ from mldyno.runner.pairing import groups, pairing_for, pairings, pairs_per_repea
 from mldyno.runner.recording import now, record_of
 from mldyno.runner.warnings import INTERRUPTED
 from mldyno.store import Query, Store
+from mldyno.store.codec import BadRecord
 from mldyno.timing.stopping import Stopping
 from mldyno.units import show_seconds
 
@@ -301,7 +302,13 @@ class Runner:
         machine = replace(self.machine, devices=self.vendors.describe(remote.devices))
         try:
             return record_of(remote, machine, remote.wall_time, status, reason, warnings)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # answers of the right types, yet absurd
+        except (
+            BadRecord,
+            ArithmeticError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:  # answers of the right types, yet absurd
             said = f"the worker's answers make no record: {type(error).__name__}: {error}"
             bare = Observed(remote.case, remote.run, remote.stopping)
             return record_of(bare, machine, remote.wall_time, "failed", said)
