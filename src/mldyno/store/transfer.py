@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from mldyno.errors import ImportFileError, MldynoError
+from mldyno.printable import printable, shortened
 from mldyno.records import Record
 from mldyno.store import embedded, figures
 from mldyno.store.codec import BadRecord, decode, decode_stored
 
 _SQLITE = b"SQLite format 3\0"  # how such a file begins
+LONGEST_REFUSAL = 500  # characters
 LONGEST_LINE_B = 32 << 20  # the longest series that a budget of minutes can make is far below
 
 
@@ -51,7 +53,7 @@ def _records(source: BinaryIO, start: bytes) -> Iterator[Record]:
 
 def _one_line(text: str) -> str:
     """A message as one short line that a terminal can show, whatever a hostile file put into it."""
-    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split())[:500])
+    return shortened(printable(" ".join(text.split())), LONGEST_REFUSAL)
 
 
 @contextmanager
