@@ -29,7 +29,9 @@ def printable_content(content: Any) -> Any:
         return shortened(printable(content), LONGEST_TEXT)
     if isinstance(content, dict):
         return {printable(key): printable_content(value) for key, value in content.items()}
-    if isinstance(content, list | tuple) and not {float, int}.issuperset(map(type, content)):  # samples are many, and no text
+    if isinstance(content, list | tuple) and not {float, int}.issuperset(
+        map(type, content)
+    ):  # samples are many, and no text
         return [printable_content(part) for part in content]
     return content
 

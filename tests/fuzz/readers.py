@@ -27,12 +27,17 @@ MARKUP = ("<script>alert(1)", "<b>")  # of the texts that records are given
 
 
 def read_everything(texts: Sequence[str], folder: Path) -> None:
-    """Take these records into a new store and show them in every way; raises where one of them can't be."""
+    """Take these texts into a new store and show the records in every way; raises where one of them can't be."""
     source = folder / "source.jsonl"
     source.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     path = folder / "store.sqlite"
     path.unlink(missing_ok=True)
     said("import", str(source), store=path)
+    read_store(path, folder)
+
+
+def read_store(path: Path, folder: Path) -> None:
+    """Show all records of a store in every way."""
     store = Store(path)
     try:
         records = list(store.stream(Query(heads=False)))

@@ -12,9 +12,10 @@ import pytest
 from tests.fuzz import hunt, readers
 from tests.fuzz.mutations import CHANGES, mutated, seeds
 
+from mldyno.errors import ImportFileError
 from mldyno.records import Record, canonical, content_id
-from mldyno.store import transfer
-from mldyno.store.codec import BadRecord, decode
+from mldyno.store import Store, transfer
+from mldyno.store.codec import BadRecord, decode, decode_stored
 from mldyno.views.record_text import record_text
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.jsonl"))
@@ -105,6 +106,14 @@ def test_what_could_not_be_shown_once_and_what_is_odd_is_refused_or_shown(tmp_pa
     all_can_be_read([text for text in (*kept, *map(odd, HAZARDS)) if taken(text)], tmp_path)
 
 
+def test_what_an_earlier_version_took_unchecked_is_shown(tmp_path: Path) -> None:
+    store = Store(tmp_path / "old.sqlite")
+    unchecked = [decode_stored(odd(name)) for name in ("time in words", "graphs in words", "no items of data")]
+    assert store.append(unchecked) == len(unchecked)
+    store.close()
+    readers.read_store(store.path, tmp_path)
+
+
 REFUSED = ("steps in words", "a step that takes no time", "huge facts", "time in words", "graphs in words",
            "no items of data", "an endless reason", "an endless fact")  # fmt: skip
 
@@ -113,7 +122,7 @@ REFUSED = ("steps in words", "a step that takes no time", "huge facts", "time in
 def test_a_value_that_is_not_what_it_must_be_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
     path = tmp_path / "odd.jsonl"
     path.write_text(odd(name) + "\n", encoding="utf-8")
-    with pytest.raises(transfer.ImportFileError) as refusal:
+    with pytest.raises(ImportFileError) as refusal:
         list(transfer.read(str(path)))
     assert str(refusal.value).isprintable()
     assert len(str(refusal.value)) < 500
