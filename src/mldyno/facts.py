@@ -18,7 +18,8 @@ from mldyno.printable import LONGEST_TEXT
 Kind = Literal["count", "number", "text", "flag"]
 SMALLEST, LARGEST = 1e-30, 1e30  # what a number in a record may be, apart from 0, so that ratios stay finite
 LONGEST_TIME_S = 1e9  # 30 years: beyond this no system waits
-_WORDS = {"count": "a whole number", "number": "a number", "flag": "true or false"}
+_WORDS = {"count": "a whole number", "number": "a number", "flag": "true or false", "text": "text"}
+_TYPES = {"count": (int,), "number": (float, int), "flag": (bool,), "text": (str,)}
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,12 @@ class Entry:
 
     def flaw(self, value: Any) -> str:
         """What the value must be and is not; empty where it fits."""
-        if self.kind == "flag":
-            return "" if type(value) is bool else f"must be {_WORDS['flag']}"
-        if self.kind == "text":
-            return _flaw_of_text(value) if type(value) is str else "must be text"
-        if type(value) is not int and (self.kind == "count" or type(value) is not float):
+        if type(value) not in _TYPES[self.kind]:
             return f"must be {_WORDS[self.kind]}"
+        if self.kind == "flag":
+            return ""
+        if self.kind == "text":
+            return "" if len(value) <= LONGEST_TEXT else f"is longer than {LONGEST_TEXT:,} characters"
         fits = self.least <= value <= self.most and (value == 0 or abs(value) >= SMALLEST)
         return "" if fits else f"must be {_WORDS[self.kind]} from {self.least:g} to {self.most:g}"
 
@@ -89,7 +90,3 @@ def flaw(entries: Mapping[str, Entry], name: str, value: Any) -> str:
 def flaws(entries: Mapping[str, Entry], facts: Mapping[str, Any]) -> dict[str, str]:
     """The facts that can't be what they are, each with the reason."""
     return {name: wrong for name, value in facts.items() if (wrong := flaw(entries, name, value))}
-
-
-def _flaw_of_text(text: str) -> str:
-    return "" if len(text) <= LONGEST_TEXT else f"is longer than {LONGEST_TEXT:,} characters"

@@ -47,6 +47,14 @@ def test_a_fact_a_series_or_a_devices_fact_that_can_not_be_is_left_out_with_a_wa
     assert decode(record.text) == record
 
 
+def test_a_reason_of_any_length_and_characters_is_kept_as_far_as_it_can_be_read() -> None:
+    observed = Observed(Case("mlp"), Run("r"), Stopping(target=0.02, budget=1.0))
+    record = record_of(observed, Machine("m"), 1.0, "oom", "\x1b[31mno\nmemory " + "x" * 20_000)
+    assert record.status == "oom"
+    assert record.reason.startswith("�[31mno memory xxx")
+    assert len(record.reason) == 10_000
+
+
 def test_a_record_that_can_not_be_read_is_not_written() -> None:
     with pytest.raises(BadRecord, match="names must be printable text"):
         recorded(machine=Machine("two\nlines"))

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from mldyno import machine, messages
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
-from mldyno.printable import printable
 from mldyno.units import parse_bytes, show_bytes, show_seconds
 from mldyno.worker import start as worker_start
 
@@ -41,7 +40,7 @@ class Ended(Exception):
         self, status: str, reason: str, crashed: bool = False, fit: bool = False, silence: float = 0.0
     ) -> None:
         super().__init__(reason)
-        self.status, self.reason = status, printable(reason)
+        self.status, self.reason = status, reason
         self.crashed = crashed
         """Whether it died of a signal, without a word."""
         self.fit = fit

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from mldyno import __version__
 from mldyno.client.remote_case import Observed
 from mldyno.facts import DEVICE_FACTS, FACTS, flaws
-from mldyno.printable import LONGEST_NAME, shortened
+from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable, shortened
 from mldyno.records import SCHEMA, Fact, Machine, Record, Series, Software, Warning_, seal
 from mldyno.runner.warnings import LEFT_OUT, Evidence, of_measurement
 from mldyno.stats.intervals import batches, median
@@ -64,7 +64,7 @@ def record_of(
             run=observed.run,
             case=observed.case,
             status=status,  # type: ignore[arg-type]
-            reason=reason,
+            reason=shortened(printable(reason), LONGEST_TEXT),
             machine=machine,
             software=Software(mldyno=__version__, **(asdict(observed.software) if observed.software else {})),
             series=tuple(series),
