@@ -44,7 +44,7 @@ class Entry:
 
 
 _COUNT, _SOME = Entry("count"), Entry("count", least=1)
-_TIME, _SHARE, _NUMBER = Entry("number", "s", most=LONGEST_TIME_S), Entry("number", "1"), Entry("number", "1")
+_TIME, _NUMBER = Entry("number", "s", most=LONGEST_TIME_S), Entry("number", "1")
 _RATE, _TEXT, _FLAG = Entry("number", "1/s"), Entry("text"), Entry("flag")
 
 FACTS: Mapping[str, Entry] = {
@@ -54,8 +54,8 @@ FACTS: Mapping[str, Entry] = {
     "host_syncs_per_step": _COUNT, "phases": _TEXT, "data": _TEXT, "end_to_end": _FLAG,
     # how it was measured
     "import_time": _TIME, "build_time": _TIME, "first_step": _TIME, "wall_time": _TIME, "steps": _COUNT,
-    "block_steps": _SOME, "target": _SHARE, "warmup_steady": _FLAG, "overhead_share": _SHARE,
-    "drained_share": _SHARE, "events_share": _SHARE, "late_changes": _COUNT, "fake_time": _FLAG,
+    "block_steps": _SOME, "target": _NUMBER, "warmup_steady": _FLAG, "overhead_share": _NUMBER,
+    "drained_share": _NUMBER, "events_share": _NUMBER, "late_changes": _COUNT, "fake_time": _FLAG,
     "translated": _FLAG, "step_per_reference": _NUMBER,
     "compile_time": _TIME, "graphs": _COUNT, "graph_breaks": _COUNT, "compile_cached": _FLAG, "recompiles": _COUNT,
     # what proves it

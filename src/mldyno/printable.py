@@ -9,6 +9,7 @@ import hashlib
 from typing import Any
 
 LONGEST_NAME, LONGEST_TEXT = 300, 10_000  # characters of a name, and of any text, in a record
+_NUMBERS = {float, int}
 REPLACEMENT = "\ufffd"  # Unicode's own sign for a character that can't be shown
 
 
@@ -29,11 +30,9 @@ def printable_content(content: Any) -> Any:
         return shortened(printable(content), LONGEST_TEXT)
     if isinstance(content, dict):
         return {printable(key): printable_content(value) for key, value in content.items()}
-    if isinstance(content, list | tuple) and not {float, int}.issuperset(
-        map(type, content)
-    ):  # samples are many, and no text
+    if isinstance(content, list | tuple) and not _NUMBERS.issuperset(map(type, content)):
         return [printable_content(part) for part in content]
-    return content
+    return content  # samples, most of all: many, and no text
 
 
 def shortened(text: str, most: int) -> str:
