@@ -6,13 +6,16 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: bench test test-tools check bench-self bench-peers selfcheck docs-outputs docs-pictures schema setup clean
+.PHONY: bench test fuzz test-tools check bench-self bench-peers selfcheck docs-outputs docs-pictures schema setup clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
 
 test: setup test-tools check  ## linters, types, the layer contract, all tests
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+fuzz: setup  ## strange records for ten minutes: what `import` takes, every command shows; SEED=1 for the same ones again
+	$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))
 
 test-tools:  # what some tests need of the system; a test that misses it says so
 	@missing=""; [ -e /usr/share/datasets/fashion-mnist ] || missing="dataset-fashion-mnist"; \

@@ -91,6 +91,16 @@ def test_every_setting_of_the_environment_is_in_the_reference() -> None:
     assert sorted(word for word in settings if word not in text) == []
 
 
+def test_every_promise_on_security_names_tests_that_there_are() -> None:
+    rows = re.findall(r"^\| .+ \| .+ \| (.+) \|$", (ROOT / "docs" / "security.md").read_text(), re.MULTILINE)[1:]
+    tests = [re.findall(r"`(tests/\S+\.py)::(test_\w+)`", row) for row in rows]
+    assert len(rows) >= 10
+    assert all(tests), "each promise has a test"
+    missing = [f"{path}::{name}" for row in tests for path, name in row
+               if not (ROOT / path).exists() or f"def {name}(" not in (ROOT / path).read_text()]  # fmt: skip
+    assert missing == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())

@@ -11,8 +11,8 @@ import pytest
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-# What is not a module: what must be survived, a device, a browser, older versions, the docs, this rule.
-TOPIC_FOLDERS = ("faults", "simulated", "browser", "history")
+# What is not a module: what must be survived, strange records, a device, a browser, older versions, docs, this rule.
+TOPIC_FOLDERS = ("faults", "fuzz", "simulated", "browser", "history")
 TOPIC_FILES = ("test_docs.py", "test_layout.py")
 FILES = [
     path

@@ -2,7 +2,8 @@
 
 On the wire a message is one line of JSON: `do` or `is` and the type's name (`open_case`), `number`, and the type's
 fields. An answer carries the number of the command that it belongs to. Whatever a line holds, decoding it gives a
-message whose every field is of its type and finite, or raises Malformed. Standard library only.
+message whose every field is of its type and finite, or raises Malformed; an answer's texts are printable. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from mldyno.axes import LARGEST_WHOLE, Case
+from mldyno.printable import printable_content
 from mldyno.records import Checks, Device, Fact, Series
 
 FailedStatus = Literal["oom", "timeout", "failed", "unsupported", "wrong", "unsteady"]
@@ -326,6 +328,8 @@ def answer_to(command: Command[A]) -> type[A]:
 def _decode(line: bytes | str, word: str, kinds: Mapping[str, type[Any]]) -> tuple[Any, int]:
     try:
         content = json.loads(line)
+        if kinds is ANSWERS:  # while a command goes to the worker as the user typed it
+            content = printable_content(content)
         if not isinstance(content, dict) or not isinstance(content.get(word), str):
             raise Malformed(f"no '{word}' in {line[:SHOWN]!r}")
         kind = kinds.get(content.pop(word))

@@ -19,6 +19,7 @@ from mldyno import plugins, suites
 from mldyno.axes import AXES, AXIS, LARGEST_WHOLE, NAMES, SIZES, WORK, Case, axis_named, unstated
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.masking import MASK, masked_line, masked_words
+from mldyno.printable import name_from, printable
 from mldyno.records import SCHEMA, upgraded_case
 from mldyno.suites import reader
 from mldyno.suites.reader import ALL, DATA, Suite, Values
@@ -80,7 +81,7 @@ def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None)
 
 def name_of(words: Sequence[str]) -> str:
     """A command as the workload of a case: without its secrets, with a colon where paths have a slash, as ids need."""
-    return masked_line(words).replace("/", ":")
+    return name_from(masked_line(words).replace("/", ":"))
 
 
 def expand(
@@ -103,7 +104,7 @@ def expand(
     for target in (suites.RENAMED.get(word, word) for word in targets):
         if target in suites.names() or target.endswith(".toml"):
             content = reader.read(target)
-            suite = Path(target).stem
+            suite = printable(Path(target).stem)
             from_suites |= content.settings
             cases += _of_suite(content, chosen, partial(_present, here))
         elif target in plugins.names("workloads"):

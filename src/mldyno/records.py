@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from mldyno.axes import Case as Case  # noqa: PLC0414  # a part of a record, as Series is
 from mldyno.errors import MldynoError
+from mldyno.facts import FACTS, flaw
 from mldyno.metrics import Unit as Unit  # noqa: PLC0414
 
 Status = Literal["ok", "oom", "timeout", "failed", "unsupported", "wrong", "unsteady"]
@@ -141,6 +142,14 @@ class Record:
     def interrupted(self) -> bool:
         """Whether the run was ended by the user within this case, so that a resumed run repeats it."""
         return any(warning.code == "interrupted" for warning in self.warnings)
+
+    def fact(self, name: str) -> Any:
+        """A fact's value, which is what its entry in `facts` says; None where it is not known, or is none of that.
+
+        A fact that has no entry may be anything. Records that earlier versions took in were not checked for this.
+        """
+        value = self.facts.get(name)
+        return None if flaw(FACTS, name, value) else value
 
     def values(self, metric: str, stage: str | None = "steady") -> list[float]:
         """All values of a metric in order; stage None takes every stage."""

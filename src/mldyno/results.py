@@ -175,7 +175,7 @@ class Measurement:
     @property
     def first_step(self) -> float:
         """The time of the very first call in s."""
-        return float(self.record.facts["first_step"] or 0.0)
+        return float(self.record.fact("first_step") or 0.0)
 
     def compare(self, other: Measurement) -> Comparison | None:
         """How many times as fast the other is; they come from separate runs, so that its interval is a wide one."""

@@ -140,7 +140,10 @@ def test_no_answer_at_all_is_a_timeout(scripted: Scripted, store: Store) -> None
 
 def test_absurd_facts_of_the_right_type_end_no_run(scripted: Scripted, store: Store) -> None:
     scripted(close_case=[[altered(CLOSED, facts={"recompiles": "often", "drained_share": "x", "block_steps": "y"})]])
-    assert all(record.status in ("ok", "failed") for record in api.run_plan(plan(), store).records)
+    for record in api.run_plan(plan(), store).records:
+        assert record.status == "ok"
+        assert [warning.code for warning in record.warnings].count("left-out") == 1
+        assert record.facts.keys().isdisjoint({"recompiles", "drained_share", "block_steps"})
 
 
 def test_every_message_comes_back_as_it_was_sent() -> None:
@@ -148,6 +151,20 @@ def test_every_message_comes_back_as_it_was_sent() -> None:
     assert messages.decode_command(messages.encode(command, 7)) == (command, 7)
     answer = messages.decode(json.dumps(OPENED).replace('"NUMBER"', "4"))[0]
     assert messages.decode(messages.encode(answer, 5)) == (answer, 5)
+
+
+def test_the_texts_of_an_answer_are_printable_and_those_of_a_command_stay() -> None:
+    line = json.dumps(
+        {"is": "failed", "number": 1, "status": "oom", "reason": "\x1b[31mno\nmemory\udcff" + "x" * 20_000}
+    )
+    answer, _ = messages.decode(line)
+    assert isinstance(answer, messages.Failed)
+    assert answer.reason.startswith("�[31mno memory�xxx")
+    assert (len(answer.reason), answer.reason[-1]) == (10_000, "…")
+    words = ("sh", "-c", "true\n\x1b\udcff")
+    command, _ = messages.decode_command(messages.encode(messages.OpenCase(0, Case("x"), 1.0, None, words), 1))
+    assert isinstance(command, messages.OpenCase)
+    assert command.command == words
 
 
 def test_every_command_has_an_answer_and_every_kind_its_own_name() -> None:

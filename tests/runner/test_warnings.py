@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mldyno.records import Case, Machine, Series
-from mldyno.runner.warnings import CODES, INTERRUPTED, Evidence, of_measurement
+from mldyno.runner.warnings import CODES, INTERRUPTED, LEFT_OUT, Evidence, of_measurement
 from mldyno.timing.stopping import Stopping
 
 
@@ -66,7 +66,7 @@ def test_a_quiet_case_has_no_warning() -> None:
 
 
 def test_every_warning_of_the_list_is_tried_here() -> None:
-    assert {*CAUSES, INTERRUPTED.code} == set(CODES)
+    assert {*CAUSES, INTERRUPTED.code, LEFT_OUT} == set(CODES)
 
 
 @pytest.mark.parametrize("code", CAUSES)

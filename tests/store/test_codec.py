@@ -14,7 +14,7 @@ import pytest
 
 from mldyno import api, records
 from mldyno.errors import ImportFileError, StoreError
-from mldyno.records import SCHEMA, Record, Run, canonical, content_id, seal
+from mldyno.records import SCHEMA, Device, Machine, Record, Run, Series, Software, Warning_, canonical, content_id, seal
 from mldyno.store import Query, Store, codec, embedded, transfer
 from mldyno.store.codec import BadRecord, decode, decode_stored
 
@@ -70,6 +70,39 @@ def test_another_spelling_of_a_record_is_kept_as_the_record_was_written(
     assert api.import_([str(tmp_path / "other.jsonl")], store) == (1, 1)
     assert list(store.texts(ALL)) == [record.text]
     assert list(store.stream(ALL)) == [record]
+
+
+# -- texts -----------------------------------------------------------------------------------------
+
+HOSTILE = "a\x1b[2J\x9b\0b\nc\u2028d\u202e\ue000\x7f"
+SHOWN = "a�[2J��b c d���"
+
+
+def with_text_everywhere(record: Record, text: str) -> Record:
+    """A record that has a text wherever it may have any."""
+    device = Device(text, text, text, facts={"driver": text, text: text})
+    machine = Machine(record.machine.name, text, text, text, text, devices=(device,), power=text)
+    return seal(replace(
+        record, reason=text, machine=machine, run=replace(record.run, suite=text), facts={"note": text, text: text},
+        software=Software(text, text, text, {text: text}, None, {text: text}), warnings=(Warning_(text, text, text),),
+        series=(Series(text, "s", (1.0, 2.0), stage=text),),
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("read", [decode, decode_stored])
+def test_every_text_of_a_record_is_printable_and_it_stays_as_it_was_written(read: Callable[[str], Record]) -> None:
+    hostile = with_text_everywhere(decode(OF_1[0]), HOSTILE)
+    record = read(hostile.text)
+    assert (record.id, record.text) == (hostile.id, hostile.text)
+    assert record == replace(with_text_everywhere(decode(OF_1[0]), SHOWN), id=hostile.id)
+    assert HOSTILE not in str(msgspec.to_builtins(replace(record, text="")))
+
+
+@pytest.mark.parametrize("read", [decode, decode_stored])
+@pytest.mark.parametrize("text", ["Intel® Core™ µ", "東京 🜏", 'quoted "a\\b"', "\\u001b"])
+def test_a_text_that_can_be_shown_stays(text: str, read: Callable[[str], Record]) -> None:
+    plain = with_text_everywhere(decode(OF_1[0]), text)
+    assert read(plain.text) == plain
 
 
 # -- a schema that is still to come --------------------------------------------------------------

@@ -120,7 +120,7 @@ def test_facts_of_devices_travel_and_are_checked(store: Store, tmp_path: Path) -
     assert decode(record.text) == record
     jsonschema.Draft202012Validator(json.loads(SHIPPED.read_text())).validate(json.loads(record.text))
     wild = replace(device, facts={"clock": 1e300})
-    with pytest.raises(BadRecord, match="a device's fact clock is out of range"):
+    with pytest.raises(BadRecord, match="a device's fact clock must be a number from 0 to 1e\\+30"):
         decode(seal(replace(record, machine=replace(record.machine, devices=(wild,)))).text)
 
 

@@ -177,7 +177,7 @@ def _references(ours: Sequence[Outcome], published: Sequence[Outcome]) -> tuple[
     reader wants to know what there is to gain.
     """
     groups: dict[str, list[Comparison]] = {}
-    real = [outcome for outcome in ours if not outcome.records[0].facts.get("fake_time")]
+    real = [outcome for outcome in ours if not outcome.records[0].fact("fake_time")]
     on_accelerators = [outcome for outcome in real if outcome.case.device != HOST]
     for comparison in compared(same_work(on_accelerators or real, published)):
         groups.setdefault(comparison.other.case.id, []).append(comparison)

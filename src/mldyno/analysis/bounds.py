@@ -45,10 +45,8 @@ def shares(record: Record) -> Shares | None:
     step = estimate.value
 
     def rate(fact: str, peak: str) -> float | None:
-        work, most = record.facts.get(fact), record.facts.get(peak)
-        if not isinstance(work, int | float) or not isinstance(most, int | float) or not work or not most:
-            return None
-        return work / step / most
+        work, most = record.fact(fact), record.fact(peak)
+        return work / step / most if work and most else None
 
     return Shares(
         compute=rate("flops_per_step", "peak_flops"),
@@ -95,7 +93,5 @@ def _why(of_peaks: Shares) -> str:
 
 def _kernel_time(record: Record) -> float | None:
     """Time in s that a kernel takes on average, the host's work for it included."""
-    kernels, step = record.facts.get("kernels_per_step"), step_time([record])
-    if step is None or not isinstance(kernels, int) or not kernels:
-        return None
-    return step.value / kernels
+    kernels, step = record.fact("kernels_per_step"), step_time([record])
+    return step.value / kernels if step is not None and kernels else None

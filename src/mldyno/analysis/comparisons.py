@@ -23,6 +23,7 @@ from mldyno.stats.shapes import drift
 
 DELTA = 0.02  # closer than this counts as equivalent
 OWN_SPEED = 0.05  # what one process may be off by itself; several repeats measure it instead
+LARGEST_LOG = 700.0  # of which the exponential is still a number, and its inverse is over 0
 MIN_PROCESSES = 3  # from which on their spread is measured, not assumed
 MAX_ADVISED_FACTOR = 100  # times as long: nobody would wait
 PAIRED, SEPARATE = "paired", "separate runs"  # how a comparison was made
@@ -130,7 +131,7 @@ def compared(pairs: Pairs) -> list[Comparison]:
 
 def _how_to_pair(base: Outcome, other: Outcome) -> str:
     """What would pair two cases of one machine, or what helps where they can't be paired."""
-    if base.records[0].facts.get("end_to_end"):
+    if base.records[0].fact("end_to_end"):
         return "more --steps of each would tell"
     if base.records[0].run.id != other.records[0].run.id:
         return "measure both in one run, so that they are paired"
@@ -177,7 +178,7 @@ def _with_interval(
     """The comparison with its interval; where it can't tell, what would make it: more of what, and how much."""
     if not math.isfinite(width):
         return Comparison(base, other, math.exp(log_ratio), None, None, how, f"too few pairs: more {more}")
-    low, high = math.exp(log_ratio - width), math.exp(min(log_ratio + width, 700))
+    low, high = math.exp(max(log_ratio - width, -LARGEST_LOG)), math.exp(min(log_ratio + width, LARGEST_LOG))
     comparison = Comparison(base, other, math.exp(log_ratio), low, high, how)
     if comparison.verdict != "inconclusive":
         return comparison

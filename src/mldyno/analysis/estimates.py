@@ -62,7 +62,7 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
     if unit is None or not groups:
         return None
     everything = sorted(value for values in groups for value in values)
-    steps = sum(int(record.facts.get("steps") or 1) for record in records)
+    steps = sum(record.fact("steps") or 1 for record in records)
     details = {"samples": len(everything), "steps": steps, "mean": mean(everything)}
     fast = uncontended(everything)
     if len(groups) > 1:
@@ -76,7 +76,7 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
 
 def _by_process(record: Record, values: list[float]) -> list[list[float]]:
     """The values of each process apart: of a command every run was one."""
-    return [[value] for value in values] if record.facts.get("end_to_end") else [values]
+    return [[value] for value in values] if record.fact("end_to_end") else [values]
 
 
 def uncontended(ordered: Sequence[float]) -> float | None:
@@ -100,8 +100,6 @@ def step_time(records: Sequence[Record]) -> Estimate | None:
     step = of_metric(records, "step_time")
     if step is not None:
         return step
-    steps = records[0].facts.get("steps") if records else None
+    steps = records[0].fact("steps") if records else None
     loop = of_metric(records, "loop_time")
-    if loop is None or not isinstance(steps, int) or steps == 0:
-        return None
-    return loop.scaled(1 / steps, "s")
+    return loop.scaled(1 / steps, "s") if loop is not None and steps else None

@@ -90,12 +90,12 @@ class Outcome:
     @property
     def phases(self) -> list[str]:
         """What was timed apart from the step, by name."""
-        return [name for name in str(self.records[0].facts.get("phases") or "").split(", ") if name]
+        return [name for name in (self.records[0].fact("phases") or "").split(", ") if name]
 
     def _rate_of(self, phase: str) -> Estimate | None:
         """Items a second of what was timed apart."""
-        time, items = of_metric(self.good, f"{phase}_time"), self.good[0].facts.get(f"{phase}_items")
-        return time.inverse(items, "1/s") if time is not None and isinstance(items, int) else None
+        time, items = of_metric(self.good, f"{phase}_time"), self.good[0].fact(f"{phase}_items")
+        return time.inverse(items, "1/s") if time is not None and time.value and items else None
 
     def waits_for_data(self) -> float | None:
         """The share of a step that it takes to get its batch from the data set on disk; None where it has none."""
@@ -103,28 +103,24 @@ class Outcome:
         return None if rate is None or throughput is None else min(1.0, throughput.value / rate.value)
 
     def _first_step(self) -> Estimate | None:
-        facts = [record.facts.get("first_step") for record in self.good]
-        times = [float(fact) for fact in facts if isinstance(fact, int | float)]
+        facts = [record.fact("first_step") for record in self.good]
+        times = [float(fact) for fact in facts if fact is not None]
         return Estimate(sorted(times)[len(times) // 2], None, "s", len(times)) if times else None
 
     def _throughput(self) -> Estimate | None:
         step = self.step
-        items = self.good[0].facts.get("items_per_step") or self.case.batch
-        if step is None or not isinstance(items, int):
-            return None
-        return step.inverse(items, "1/s")
+        items = self.good[0].fact("items_per_step") or self.case.batch
+        return None if step is None or items is None else step.inverse(items, "1/s")
 
     def _share_of_peak(self) -> Estimate | None:
         """Floating-point operations a second, as a share of those in matmuls on the same device."""
         step = self.step
-        flops, peak = (self.good[0].facts.get(name) for name in ("flops_per_step", "peak_flops"))
-        if step is None or not isinstance(flops, int | float) or not isinstance(peak, int | float) or not peak:
-            return None
-        return step.inverse(flops / peak, "1") if flops else None
+        flops, peak = (self.good[0].fact(name) for name in ("flops_per_step", "peak_flops"))
+        return None if step is None or not flops or not peak else step.inverse(flops / peak, "1")
 
     def _time_of(self, steps: int) -> Estimate | None:
         loop = of_metric(self.good, "loop_time")
-        if loop is not None and self.good[0].facts.get("steps") == steps:
+        if loop is not None and self.good[0].fact("steps") == steps:
             return loop
         step = self.step
         return None if step is None else step.scaled(steps, "s")

@@ -18,6 +18,7 @@ from mldyno.machine._cgroup import cores as cores_allowed
 from mldyno.machine._devices import Vendors
 from mldyno.machine._linux import cards as cards_on_bus
 from mldyno.machine._memory import available_memory, resident_memory, total_memory
+from mldyno.printable import name_from, printable
 from mldyno.records import Device, Machine
 from mldyno.units import count
 
@@ -27,13 +28,13 @@ __all__ = ["Vendors", "available_memory", "cards_on_bus", "cores_allowed", "desc
 
 def describe(devices: Iterable[Device] = ()) -> Machine:
     """The facts of this machine; MLDYNO_MACHINE gives it a name of the user's choice."""
-    cpu = system_queries.attempt(_cpu_name, "unknown")
+    cpu = printable(system_queries.attempt(_cpu_name, "unknown"))
     cores = system_queries.attempt(_cores, None)
     memory = system_queries.attempt(total_memory, None)
     size = f", {round(memory / 2**30)} GB" if memory else ""
     name = os.environ.get("MLDYNO_MACHINE") or f"{cpu}, {count(cores, 'core') if cores else '? cores'}{size}"
     return Machine(
-        name=name,
+        name=name_from(name),
         system=system_queries.attempt(platform.system, "") or "unknown",
         release=system_queries.attempt(platform.release, "") or "unknown",
         arch=system_queries.attempt(platform.machine, "") or "unknown",

@@ -69,9 +69,9 @@ class Past:
 
     def add(self, record: Record) -> None:
         """A record of that run."""
-        spent = float(record.facts.get("wall_time") or 0)
+        spent = record.fact("wall_time") or 0.0
         steps = [part for part in record.series if part.metric == "step_time" and part.stage in ("steady", "paired")]
-        measured = 0.0 if record.facts.get("fake_time") else sum(part.block * sum(part.values) for part in steps)
+        measured = 0.0 if record.fact("fake_time") else sum(part.block * sum(part.values) for part in steps)
         self.repeats = max(self.repeats, record.run.repeat + 1)
         if not record.alone:
             self.paired += spent

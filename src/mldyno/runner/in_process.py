@@ -16,6 +16,7 @@ from mldyno.axes import unstated
 from mldyno.client.remote_case import SHORTEST_WARMUP_S, WARMUP_SHARE, Observed
 from mldyno.errors import UsageError
 from mldyno.messages import WorkerSoftware
+from mldyno.printable import name_from, printable
 from mldyno.records import Record, Run, Series
 from mldyno.runner.recording import record_of
 from mldyno.runner.run import new_run_id
@@ -49,7 +50,7 @@ def timed(step: Callable[[], Any], sync: Callable[[], Any] | None, name: str, ta
         raise UsageError("target is a fraction such as 0.02, budget a number of seconds over 0.")
     began, blocks = time.monotonic(), Blocks(Calls(step, sync), clock.now)
     rule = Stopping(target=target, budget=budget)
-    observed = Observed(unstated(name, FRAMEWORK), Run(new_run_id()), rule)
+    observed = Observed(unstated(name_from(name), FRAMEWORK), Run(new_run_id()), rule)
     gc.collect()
     warm = warm_up(blocks, tuple, max(SHORTEST_WARMUP_S, WARMUP_SHARE * budget), lambda values, now: None)
     observed.unsteady = warm.reason if warm.steady is False else ""
@@ -61,6 +62,6 @@ def timed(step: Callable[[], Any], sync: Callable[[], Any] | None, name: str, ta
     while not observed.settled:
         values, _ = stretch(blocks, rule.next_turn(observed.elapsed), None, lambda values, now: sys.maxsize)
         observed.take_turn([Series("step_time", "s", tuple(values), block=blocks.size)])
-    env = {name: os.environ[name] for name in ("OMP_NUM_THREADS",) if name in os.environ}
+    env = {name: printable(os.environ[name]) for name in ("OMP_NUM_THREADS",) if name in os.environ}
     observed.software = WorkerSoftware(platform.python_version(), FRAMEWORK, {}, None, env)
     return record_of(observed, machines.describe(), time.monotonic() - began, "ok", "")

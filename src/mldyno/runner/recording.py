@@ -1,18 +1,24 @@
-"""The making of a record, from what was observed of a case: its steady part, its status, its warnings."""
+"""The making of a record, from what was observed of a case: its steady part, its status, its warnings.
+
+Rule: what is written passes the check of what is read. A fact or a series that would not is left out, with a warning.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 
 from mldyno import __version__
 from mldyno.client.remote_case import Observed
+from mldyno.facts import DEVICE_FACTS, FACTS, flaws
 from mldyno.masking import masked
-from mldyno.records import SCHEMA, Machine, Record, Series, Software, Warning_, seal
-from mldyno.runner.warnings import Evidence, of_measurement
+from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable, shortened
+from mldyno.records import SCHEMA, Fact, Machine, Record, Series, Software, Warning_, seal
+from mldyno.runner.warnings import LEFT_OUT, Evidence, of_measurement
 from mldyno.stats.intervals import batches, median
 from mldyno.stats.shapes import drift
+from mldyno.store.codec import decode, flaw_of_series
 from mldyno.timing.stopping import relative_half_width
 from mldyno.timing.warmup import MIN_BLOCKS, settled_from
 
@@ -32,8 +38,9 @@ def record_of(
 
     `warnings` are those that the measurement itself does not show; each stands in the place of one of its kind.
     """
-    series, noted = observed.series, list(warnings)
     facts = observed.facts | {"steps": observed.steps, "wall_time": wall_time, "target": observed.stopping.target}
+    series, facts, machine, left_out = _fitting(observed.series, facts, machine)
+    noted = [*warnings, *left_out]
     if not observed.alone:  # times for ratios only
         series = [part for part in series if part.stage == "paired"]
         facts = {name: facts[name] for name in PAIRED_FACTS if name in facts}
@@ -50,7 +57,7 @@ def record_of(
             known = {warning.code for warning in warnings}
             noted += [warning for warning in of_measurement(shown) if warning.code not in known]
     software = Software(mldyno=__version__, **(asdict(observed.software) if observed.software else {}))
-    return seal(
+    record = seal(
         Record(
             schema=SCHEMA,
             id="",
@@ -59,7 +66,7 @@ def record_of(
             run=observed.run,
             case=observed.case,
             status=status,  # type: ignore[arg-type]
-            reason=reason,
+            reason=shortened(printable(reason), LONGEST_TEXT),
             machine=machine,
             software=replace(software, env={name: masked(value) for name, value in software.env.items()}),
             series=tuple(series),
@@ -68,6 +75,32 @@ def record_of(
             warnings=tuple(noted),
         )
     )
+    return decode(record.text)
+
+
+def _fitting(
+    series: Sequence[Series], facts: Mapping[str, Fact], machine: Machine
+) -> tuple[list[Series], dict[str, Fact], Machine, list[Warning_]]:
+    """What of these may stand in a record, and a warning that names the rest."""
+    strange = list(filter(None, map(flaw_of_series, series)))
+    devices = []
+    for device in machine.devices:
+        wrong = flaws(DEVICE_FACTS, device.facts)
+        devices.append(replace(device, facts=_without(device.facts, wrong)))
+        strange += [f"fact {name} of {device.name} {words}" for name, words in wrong.items()]
+    wrong = flaws(FACTS, facts)
+    strange += [f"fact {name} {words}" for name, words in wrong.items()]
+    left_out = Warning_(LEFT_OUT, shortened("; ".join(strange), LONGEST_NAME), "report it where the framework is from")
+    return (
+        [part for part in series if not flaw_of_series(part)],
+        _without(facts, wrong),
+        replace(machine, devices=tuple(devices)),
+        [left_out] if strange else [],
+    )
+
+
+def _without(facts: Mapping[str, Fact], names: Mapping[str, str]) -> dict[str, Fact]:
+    return {name: value for name, value in facts.items() if name not in names}
 
 
 def _steady_from(observed: Observed) -> int | None:

@@ -30,11 +30,13 @@ from mldyno.runner.pairing import groups, pairing_for, pairings, pairs_per_repea
 from mldyno.runner.recording import now, record_of
 from mldyno.runner.warnings import INTERRUPTED
 from mldyno.store import Query, Store
+from mldyno.store.codec import BadRecord
 from mldyno.timing.stopping import Stopping
 from mldyno.units import show_seconds
 
 GRACE_S = 10.0  # beyond the limit of a run, for what had begun before it
 SHORTEST_TIMEOUT_S = 900.0  # of a case, where the user names none
+ABSURD = (BadRecord, ArithmeticError, LookupError, TypeError, ValueError)  # what answers of the right types may cause
 TIMEOUT_FACTOR = 5.0  # times what a case is estimated to take, if that is longer
 
 
@@ -304,7 +306,7 @@ class Runner:
         machine = replace(self.machine, devices=self.vendors.describe(remote.devices))
         try:
             return record_of(remote, machine, remote.wall_time, status, reason, warnings)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # answers of the right types, yet absurd
+        except ABSURD as error:
             said = f"the worker's answers make no record: {type(error).__name__}: {error}"
             bare = Observed(remote.case, remote.run, remote.stopping)
             return record_of(bare, machine, remote.wall_time, "failed", said)

@@ -25,6 +25,7 @@ LEAK_SHARE, LEAK_BYTES = 0.05, 16 << 20  # growth of resident memory: relative, 
 QUIET_WAITING = ("passive", "PASSIVE")
 
 INTERRUPTED = Warning_("interrupted", "the run was ended within this case", "mldyno run --resume repeats it")
+LEFT_OUT = "left-out"  # of the record, since it can't be what it must be
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ _REAL: dict[str, Rule] = {
     "swapping": _of_state("swapping"), "leaking": _leaking, "on-battery": _of_state("on-battery"),
     "low-power": _of_state("low-power"), "virtualised": _virtualised, "rosetta": _of_state("rosetta"),
 }  # fmt: skip
-CODES = (*_ALWAYS, *_REAL, INTERRUPTED.code)
+CODES = (*_ALWAYS, *_REAL, INTERRUPTED.code, LEFT_OUT)
 
 
 def of_measurement(evidence: Evidence) -> list[Warning_]:

@@ -2,22 +2,26 @@
 shipped JSON Schema are both made from them.
 
 Rules: a text is upgraded by its schema's number, before it is decoded; a record keeps the text that it
-came as, and is passed on as that text.
+came as, and is passed on as that text, while its fields hold printable text only.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from mldyno.axes import AXES, LARGEST_WHOLE
 from mldyno.errors import MldynoError
+from mldyno.facts import DEVICE_FACTS, FACTS, LARGEST, SMALLEST, flaws
 from mldyno.metrics import METRICS
+from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable_content
 from mldyno.records import (
     SCHEMA,
     Case,
@@ -40,7 +44,7 @@ _KEYS[Record].remove("text")  # which is all the others
 
 TIMES = tuple(metric.name for metric in METRICS if metric.over_zero)
 NUMBERS = ("version", *(axis.name for axis in AXES if axis.number))
-SMALLEST, LARGEST = 1e-30, 1e30  # what a number in a record may be, so that ratios stay finite
+_ESCAPES = re.compile(r"\\(?:u[0-9a-fA-F]{4}(?:\\u[0-9a-fA-F]{4})*|.)")
 
 
 class BadRecord(MldynoError):
@@ -112,9 +116,24 @@ def decode(text: str | bytes) -> Record:
 
 
 def _written_as(text: str, record: Record) -> Record:
-    """The record, just decoded, with its text; a copy would take as long as the half of decoding."""
+    """The record, just decoded, with its text, and fields that can be shown anywhere.
+
+    It is not copied, which would take as long as the half of decoding, unless a text in it is not printable.
+    """
+    if not _all_printable(text):
+        record = msgspec.convert(printable_content(msgspec.to_builtins(record)), type(record))
     object.__setattr__(record, "text", text)
     return record
+
+
+def _all_printable(text: str) -> bool:
+    """Whether all texts within JSON are printable; in ASCII only an escape can spell what is not."""
+    return text.isascii() and ("\\" not in text or all(map(_spells_printable, set(_ESCAPES.findall(text)))))
+
+
+@lru_cache(maxsize=1000)
+def _spells_printable(escape: str) -> bool:
+    return str(json.loads(f'"{escape}"')).isprintable()
 
 
 def to_record(content: Mapping[str, Any]) -> Record:
@@ -149,21 +168,14 @@ def check(record: Record) -> None:
         raise BadRecord(f"{', '.join(NUMBERS[:-1])} and {NUMBERS[-1]} must be whole numbers over 0")
     if min(run.repeat, run.process, run.group) < 0:
         raise BadRecord("run.repeat, run.process and run.group must not be negative")
-    for series in record.series:
-        if not 0 < series.block < LARGEST_WHOLE:
-            raise BadRecord("a series' block must be a whole number over 0")
-        lowest = SMALLEST if series.metric in TIMES else 0.0
-        if series.values and not (min(series.values) >= lowest and max(series.values) <= LARGEST):
-            raise BadRecord(
-                f"a value of {series.metric} is out of range: the time of a step is over 0, nothing is negative"
-            )
-    _check_facts(record.facts)
-    for device in record.machine.devices:
-        _check_range(device.facts, "a device's fact")
+    for wrong in _flaws(record):
+        raise BadRecord(wrong)
     words = [value for value in vars(case).values() if isinstance(value, str)]
     for text in (*words, record.machine.name, run.id):
-        if not text or len(text) > 300 or not text.isprintable():
-            raise BadRecord("names must be printable text of 1 to 300 characters")
+        if not text or len(text) > LONGEST_NAME or not text.isprintable():
+            raise BadRecord(f"names must be printable text of 1 to {LONGEST_NAME} characters")
+    if max(map(len, _texts(record))) > LONGEST_TEXT:
+        raise BadRecord(f"a text is longer than {LONGEST_TEXT:,} characters")
     try:
         if not record.created.isprintable():
             raise ValueError
@@ -172,18 +184,37 @@ def check(record: Record) -> None:
         raise BadRecord(f"created '{record.created[:40]}' is not a time such as 2026-01-31T12:00:00Z") from None
 
 
-def _check_facts(facts: Mapping[str, Any]) -> None:
-    for fact, least in (("steps", 0), ("items_per_step", 1), ("block_steps", 1)):
-        number = facts.get(fact, least)
-        if type(number) is not int or number < least:
-            raise BadRecord(f"fact {fact} must be a whole number of {least} or more")
-    _check_range(facts, "fact")
+def _texts(record: Record) -> Iterator[str]:
+    """Texts that are neither names nor facts."""
+    machine, software = record.machine, record.software
+    yield from (record.reason, record.run.suite or "", machine.system, machine.release, machine.arch, machine.cpu,
+                machine.power, software.mldyno, software.python, software.framework)  # fmt: skip
+    for texts in (software.versions, software.env):
+        yield from (*texts, *texts.values())
+    for device in machine.devices:
+        yield from (device.name, device.framework, device.title)
+    for warning in record.warnings:
+        yield from (warning.code, warning.message, warning.hint)
 
 
-def _check_range(facts: Mapping[str, Any], kind: str) -> None:
-    for fact, number in facts.items():
-        if isinstance(number, float) and number and not SMALLEST <= abs(number) <= LARGEST:
-            raise BadRecord(f"{kind} {fact} is out of range")
+def _flaws(record: Record) -> Iterator[str]:
+    """What is wrong with its series and facts."""
+    yield from filter(None, map(flaw_of_series, record.series))
+    yield from (f"fact {name} {wrong}" for name, wrong in flaws(FACTS, record.facts).items())
+    for device in record.machine.devices:
+        yield from (f"a device's fact {name} {wrong}" for name, wrong in flaws(DEVICE_FACTS, device.facts).items())
+
+
+def flaw_of_series(series: Series) -> str:
+    """What is wrong with a series; empty where nothing is."""
+    if not 0 < series.block < LARGEST_WHOLE:
+        return "a series' block must be a whole number over 0"
+    if len(series.metric) > LONGEST_NAME or len(series.stage) > LONGEST_NAME:
+        return f"the name of a metric is longer than {LONGEST_NAME} characters"
+    lowest = SMALLEST if series.metric in TIMES else 0.0
+    if series.values and not (min(series.values) >= lowest and max(series.values) <= LARGEST):
+        return f"a value of {series.metric} is out of range: the time of a step is over 0, nothing is negative"
+    return ""
 
 
 class _Schema(msgspec.Struct):

@@ -14,6 +14,7 @@ from typing import Any, TextIO, get_args
 from mldyno.axes import AXES, AXIS
 from mldyno.errors import MldynoError
 from mldyno.metrics import metric_named
+from mldyno.printable import printable
 from mldyno.records import SCHEMA, Case, Machine, Provenance, Record, Run, Series, Status, Unit, Warning_, seal
 from mldyno.store.codec import BadRecord, check
 
@@ -68,7 +69,7 @@ def _record(row: dict[str, str], provenance: Provenance) -> Record:
         raise BadRecord(f"unit '{row['unit']}' is not one of {', '.join(get_args(Unit))}")
     no_steps = row["steps"] == "" or (row["steps"] == "0" and not row["value"])  # as of a case that failed
     steps = None if no_steps else AXIS["batch"].parse(row["steps"])
-    date = row["published"]
+    date, note = row["published"], printable(row["note"])
     created = f"{date}-01T00:00:00Z" if len(date) == 7 else date
     record = Record(
         schema=SCHEMA,
@@ -81,8 +82,8 @@ def _record(row: dict[str, str], provenance: Provenance) -> Record:
         reason="" if row["status"] == "ok" else f"published as {row['status']}",
         machine=Machine(name=row["machine"]),
         series=_series(row),
-        facts={key: value for key, value in (("steps", steps), ("note", row["note"])) if value},
-        warnings=_marks(row["note"]),
+        facts={key: value for key, value in (("steps", steps), ("note", note)) if value},
+        warnings=_marks(note),
     )
     check(record)
     return seal(record)
@@ -97,7 +98,7 @@ def _series(row: dict[str, str]) -> tuple[Series, ...]:
         value = math.nan
     if not math.isfinite(value) or value < 0:
         raise BadRecord(f"value '{row['value'][:40]}' is not a number of 0 or more")
-    return (Series(metric_named(row["quantity"]).name, row["unit"], (value,)),)  # type: ignore[arg-type]
+    return (Series(metric_named(printable(row["quantity"])).name, row["unit"], (value,)),)  # type: ignore[arg-type]
 
 
 def _marks(note: str) -> tuple[Warning_, ...]:
@@ -138,8 +139,8 @@ def _rows(record: Record) -> Iterator[list[Any]]:
     metrics = {(series.metric, series.unit): series.stage for series in figures}
     for (metric, unit), stage in metrics.items() or {("step_time", "s"): "steady"}.items():
         values = record.values(metric, stage) if record.status == "ok" else []
-        steps = record.facts.get("steps", "")
-        note = record.facts.get("note") or record.reason
+        steps = record.fact("steps")
+        note = record.fact("note") or record.reason
         known = {"source": record.run.suite or "mldyno", "published": record.created, "machine": record.machine.name,
                  "quantity": metric, "value": repr(metric_named(metric).number(values)) if values else "", "unit": unit,
                  "status": record.status, "steps": steps, "note": note, **axes}  # fmt: skip

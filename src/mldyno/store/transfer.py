@@ -18,11 +18,13 @@ from typing import BinaryIO, TextIO
 
 from mldyno.errors import ImportFileError, MldynoError
 from mldyno.files import check_regular
+from mldyno.printable import printable, shortened
 from mldyno.records import Record
 from mldyno.store import embedded, figures
 from mldyno.store.codec import BadRecord, decode, decode_stored
 
 _SQLITE = b"SQLite format 3\0"  # how such a file begins
+LONGEST_REFUSAL = 500  # characters
 LONGEST_LINE_B = 32 << 20  # the longest series that a budget of minutes can make is far below
 LONGEST_CSV_LINE = 2_000_000  # characters: as many fields as there are columns, each as long as it may be
 MOST_EMPTY_LINES = 100  # one after the other: packed, millions of them take no room
@@ -58,7 +60,7 @@ def _records(source: io.BufferedReader) -> Iterator[Record]:
 
 def _one_line(text: str) -> str:
     """A message as one short line that a terminal can show, whatever a hostile file put into it."""
-    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split())[:500])
+    return shortened(printable(" ".join(text.split())), LONGEST_REFUSAL)
 
 
 @contextmanager

@@ -72,23 +72,22 @@ def _shape(record: Record, steady: list[float]) -> Rows:
     if two is not None:
         fast, slow = show_seconds(two.fast), show_seconds(two.slow)
         yield "modes", f"{fast}, and {slow} in {show_percent(two.slow_share)} of the blocks"
-    ratio, reference = record.facts.get("step_per_reference"), record.values("reference_time")
-    if isinstance(ratio, float) and reference:
+    ratio, reference = record.fact("step_per_reference"), record.values("reference_time")
+    if ratio is not None and reference:
         times = f"{digits(ratio)} times the reference kernel ({show_seconds(median(reference))})"
         yield "reference", f"a step takes {times}"
-    faults, steps = sum(record.values("page_faults", "window")), record.facts.get("steps")
-    if faults and isinstance(steps, int) and steps:
+    faults, steps = sum(record.values("page_faults", "window")), record.fact("steps")
+    if faults and steps:
         yield "page faults", f"{digits(faults / steps)} a step"
 
 
 def _first_step(record: Record) -> Rows:
-    facts = record.facts
-    first, compiling = facts.get("first_step"), facts.get("compile_time")
-    if isinstance(first, float):
+    first, compiling = record.fact("first_step"), record.fact("compile_time")
+    if first is not None:
         yield "first step", show_seconds(first)
-    if isinstance(compiling, float):
-        graphs, breaks = (count(int(facts.get(name) or 0), word) for name, word in _COMPILED)
-        cached = ", from a cache" if facts.get("compile_cached") else ""
+    if compiling is not None:
+        graphs, breaks = (count(record.fact(name) or 0, word) for name, word in _COMPILED)
+        cached = ", from a cache" if record.fact("compile_cached") else ""
         yield "compiled", f"{graphs} and {breaks} in {show_seconds(compiling)}{cached}"
 
 
@@ -103,17 +102,17 @@ def _peaks(record: Record) -> Rows:
 
 def _rates(record: Record) -> Rows:
     """What was done in a second, as shares of what the device can do at all."""
-    facts, step = record.facts, step_time([record]) if record.status == "ok" else None
+    step = step_time([record]) if record.status == "ok" else None
     if step is None:
         return
     of_peaks = shares(record)
-    flops, moved, items = (facts.get(f"{name}_per_step") for name in ("flops", "bytes", "items"))
-    if isinstance(flops, int | float) and flops:
+    flops, moved, items = (record.fact(f"{name}_per_step") for name in ("flops", "bytes", "items"))
+    if flops:
         yield "rate", f"{digits(flops / step.value / 1e9)} GFLOP/s{_of_peak(of_peaks.compute if of_peaks else None)}"
-    if isinstance(moved, int | float) and moved:
+    if moved:
         yield "traffic", f"{digits(moved / step.value / 1e9)} GB/s{_of_peak(of_peaks.memory if of_peaks else None)}"
-    if isinstance(items, int):
-        yield "throughput", f"{digits(items / step.value)} {facts.get('item', 'item')}s/s"
+    if items:
+        yield "throughput", f"{digits(items / step.value)} {record.fact('item') or 'item'}s/s"
     limit = bound(record)
     if limit is not None:
         yield "bound", f"{BOUNDS[limit.kind]}: {limit.why}"
@@ -133,9 +132,9 @@ def _software(record: Record) -> Rows:
     texts = [f"{name}: {'yes' if passed else 'no'}" for name, passed in results.items() if passed is not None]
     if checks.error is not None:
         texts.append(f"{checks.error:.2g} off")
-    if products := record.facts.get("products_in"):
+    if products := record.fact("products_in"):
         texts.append(f"matmuls in {products}")
-    if unchecked := record.facts.get("not_checked"):
+    if unchecked := record.fact("not_checked"):
         texts.append(f"not checked: {unchecked}")
     if texts:
         yield "checks", ", ".join(texts)

@@ -154,7 +154,7 @@ def _steadiness(outcome: Outcome) -> str:
     moved = [code for code in _codes(outcome) if code in NOT_STEADY]
     if moved:
         return f"not steady ({', '.join(moved)})"
-    judged = [record.facts.get("warmup_steady") for record in outcome.good]
+    judged = [record.fact("warmup_steady") for record in outcome.good]
     if all(steady is True for steady in judged):
         return "steady"
     return "too few steps to judge if steady" if None in judged else "steady at last"
@@ -217,26 +217,25 @@ def phase_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _phases(outcome: Outcome) -> Iterator[str]:
-    facts = outcome.good[0].facts
+    fact = outcome.good[0].fact
     for name in outcome.phases:
         time, rate = of_metric(outcome.good, f"{name}_time"), outcome.figure(f"throughput:{name}")
         if time is not None:
-            each = f", {digits(rate.value)} {facts.get('item')}s/s" if rate is not None else ""
+            each = f", {digits(rate.value)} {fact('item')}s/s" if rate is not None else ""
             yield f"{name} {shown_time(time)}{each}"
     waits = outcome.waits_for_data()
     if waits is not None:
-        accuracy = facts.get("accuracy")
-        reached = f", accuracy {show_percent(float(accuracy))}" if isinstance(accuracy, int | float) else ""
-        yield f"{show_percent(waits)} of a step goes into getting its batch ({facts.get('data')} data{reached})"
-    if facts.get("end_to_end"):
+        accuracy = fact("accuracy")
+        reached = f", accuracy {show_percent(accuracy)}" if accuracy is not None else ""
+        yield f"{show_percent(waits)} of a step goes into getting its batch ({fact('data')} data{reached})"
+    if fact("end_to_end"):
         cold, warm = outcome.figure("first_step"), outcome.figure("step")
         if cold is not None and warm is not None:
             ratio = digits(cold.value / warm.value, most=3)
             yield f"the first run took {show_seconds(cold.value)}, {ratio} times as long as the later ones"
-    syncs = facts.get("host_syncs_per_step")
-    if outcome.phases and isinstance(syncs, int) and facts.get("kernels_per_step"):
-        kernels = count(int(facts["kernels_per_step"] or 0), "kernel")
-        yield f"{kernels} and {count(syncs, 'device-to-host sync')} a step"
+    syncs, kernels = fact("host_syncs_per_step"), fact("kernels_per_step")
+    if outcome.phases and syncs is not None and kernels:
+        yield f"{count(kernels, 'kernel')} and {count(syncs, 'device-to-host sync')} a step"
 
 
 # -- machines and records --------------------------------------------------------------------------
@@ -264,5 +263,5 @@ def headline(record: Record) -> str:
         figures = [f"{s.metric.replace('_', ' ')} {show(s.values[0], s.unit)}" for s in record.series if s.values]
         return ", ".join(figures) or "ok, without a figure"
     width = estimate.half_width
-    step = "run" if record.facts.get("end_to_end") else "step"
+    step = "run" if record.fact("end_to_end") else "step"
     return f"{show_seconds(estimate.value, width)} a {step}{show_error(estimate.value, width)}"

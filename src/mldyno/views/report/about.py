@@ -124,7 +124,7 @@ def method(subject: Subject) -> Section:
     """How it was measured, with what, and how to run it again."""
     records = [record for outcome in subject.outcomes for record in (*outcome.records, *outcome.pairings)]
     runs = {record.run.id: record.created[:10] for record in records}
-    steps = sum(int(record.facts.get("steps") or 0) for record in records)
+    steps = sum(record.fact("steps") or 0 for record in records)
     software = list(dict.fromkeys(map(_software, records)))
     settings = dict.fromkeys(f"{name}={value}" for each in records for name, value in each.software.env.items())
     lines = [

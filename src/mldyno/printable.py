@@ -1,0 +1,48 @@
+"""Text that does no harm where it is shown: in a terminal, a page, a picture, a file of tables.
+
+Rule: standard library only, and nothing of ours, so that every layer can use it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+LONGEST_NAME, LONGEST_TEXT = 300, 10_000  # characters of a name, and of any text, in a record
+_NUMBERS = {float, int}
+REPLACEMENT = "\ufffd"  # Unicode's own sign for a character that can't be shown
+
+
+def printable(text: str) -> str:
+    """The text on one line, of printable characters only: all spaces and breaks are ' ', the rest is '\ufffd'.
+
+    Replaced are control characters, half surrogate pairs, what changes the direction of reading or has no width,
+    and what is not assigned.
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else " " if letter.isspace() else REPLACEMENT for letter in text)
+
+
+def printable_content(content: Any) -> Any:
+    """JSON's own values with every text in them, keys too, made printable, and no longer than a record may have it."""
+    if isinstance(content, str):
+        return shortened(printable(content), LONGEST_TEXT)
+    if isinstance(content, dict):
+        return {printable(key): printable_content(value) for key, value in content.items()}
+    if isinstance(content, list | tuple) and not _NUMBERS.issuperset(map(type, content)):
+        return [printable_content(part) for part in content]
+    return content  # samples, most of all: many, and no text
+
+
+def shortened(text: str, most: int) -> str:
+    """The text with at most so many characters; where some are missing, an ellipsis says so."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def name_from(text: str) -> str:
+    """A name for a record: printable and short; two long ones that begin alike stay two, by a digest of the whole."""
+    if len(text) <= LONGEST_NAME:
+        return printable(text)
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{shortened(printable(text), LONGEST_NAME - len(digest) - 1)} {digest}"

@@ -1,0 +1,93 @@
+"""What is written can be read: names are made to fit, and what can't stand in a record is left out, not the record."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mldyno import api
+from mldyno import machine as machines
+from mldyno.client.remote_case import Observed
+from mldyno.messages import WorkerSoftware
+from mldyno.plan import Plan, for_command
+from mldyno.records import Case, Device, Fact, Machine, Record, Run, Series
+from mldyno.runner.recording import record_of
+from mldyno.store import Query, Store
+from mldyno.store.codec import BadRecord, decode
+from mldyno.timing.stopping import Stopping
+
+LONG = "echo " + "x" * 400
+
+
+def recorded(*series: Series, machine: Machine | None = None, **facts: Fact) -> Record:
+    """The record of a case that a worker has said this of."""
+    observed = Observed(Case("mlp", batch=8), Run("r"), Stopping(target=0.02, budget=1.0), facts=dict(facts))
+    observed.software = WorkerSoftware("3.11", "fake", {}, None, {})
+    observed.take_turn([Series("step_time", "s", (0.01,) * 20)])
+    observed.series += series
+    return record_of(observed, machine or Machine("m"), 1.0, "ok", "")
+
+
+def test_a_fact_a_series_or_a_devices_fact_that_can_not_be_is_left_out_with_a_warning() -> None:
+    device = Device("cuda:0", "fake", facts={"clock": "fast", "driver": "535"})
+    memory = Series("peak_memory", "B", (-1.0,), stage="process")
+    record = recorded(memory, machine=Machine("m", devices=(device,)), graphs="abc", recompiles=1.5, first_step=0.5)
+    assert record.status == "ok"
+    assert record.values("step_time") == [0.01] * 20
+    assert record.values("peak_memory", "process") == []
+    assert record.fact("first_step") == 0.5
+    assert record.facts.keys() & {"graphs", "recompiles"} == set()
+    assert record.machine.devices[0].facts == {"driver": "535"}
+    (warning,) = [warning for warning in record.warnings if warning.code == "left-out"]
+    for words in ("peak_memory is out of range", "fact clock of cuda:0 must be a number", "fact graphs must be",
+                  "fact recompiles must be"):  # fmt: skip
+        assert words in warning.message
+    assert decode(record.text) == record
+
+
+def test_a_reason_of_any_length_and_characters_is_kept_as_far_as_it_can_be_read() -> None:
+    observed = Observed(Case("mlp"), Run("r"), Stopping(target=0.02, budget=1.0))
+    record = record_of(observed, Machine("m"), 1.0, "oom", "\x1b[31mno\nmemory " + "x" * 20_000)
+    assert record.status == "oom"
+    assert record.reason.startswith("�[31mno memory xxx")
+    assert len(record.reason) == 10_000
+
+
+def test_a_record_that_can_not_be_read_is_not_written() -> None:
+    with pytest.raises(BadRecord, match="names must be printable text"):
+        recorded(machine=Machine("two\nlines"))
+
+
+@pytest.mark.parametrize("raw", [b"x" * 1000, b"two\nlines", b"not UTF-8: \xff", b"\x1b[31mred", "東京".encode()])
+def test_any_name_of_a_machine_makes_records_that_can_be_read(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLDYNO_MACHINE", os.fsdecode(raw))
+    named = machines.describe()
+    assert decode(recorded(machine=named).text).machine.name == named.name
+
+
+def test_names_are_made_to_fit_visibly_and_two_long_ones_stay_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLDYNO_MACHINE", "my\nbox\udcff")
+    assert machines.describe().name == "my box�"
+    first, second = (for_command([LONG, end]).cases[0].workload for end in ("a", "b"))
+    assert first != second
+    assert len(first) == 300
+    assert "x… " in first
+    assert for_command(["python3", "-c", "a\nb"]).cases[0].workload == "python3 -c 'a b'"
+    assert for_command(["true"]).cases[0].workload == "true"
+
+
+@pytest.mark.parametrize("name", ["f" * 1000, "two\nlines \udcff"])
+def test_a_function_of_any_name_makes_a_record_that_can_be_read(name: str) -> None:
+    record = api.measure(lambda: None, name=name, budget=0.01).record
+    assert decode(record.text) == record
+
+
+def test_a_long_command_of_several_lines_is_measured_and_its_record_travels(store: Store, tmp_path: Path) -> None:
+    plan: Plan = api.command_plan(["sh", "-c", f"true\n: {LONG}"], {"steps": 2})
+    results = api.run_plan(plan, store)
+    assert [record.status for record in results.records] == ["ok"]
+    assert api.export(str(tmp_path / "out.jsonl"), "jsonl", store=store) == 1
+    assert api.import_([str(tmp_path / "out.jsonl")], Store(tmp_path / "there.sqlite")) == (1, 1)
+    assert api.show(results.records[0].case.id, store) == list(store.stream(Query(heads=False)))
