@@ -92,7 +92,9 @@ def _csv(source: BinaryIO) -> Iterator[Record]:
 def write(texts: Iterable[str], path: str, form: str) -> int:
     """Write records, given as their texts, as `jsonl` or `csv`; `-` is standard output. Gives how many."""
     if path == "-":
-        return _write(texts, sys.stdout, form)
+        count = _write(texts, sys.stdout, form)
+        sys.stdout.flush()  # whoever says that it is written knows
+        return count
     with atomic_file(path) as out, io.TextIOWrapper(out, encoding="utf-8", newline="\n") as text:
         return _write(texts, text, form)
 
