@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import stat
@@ -238,3 +239,27 @@ def test_the_file_behind_standard_output_is_not_replaced(tmp_path: Path) -> None
     with out.open("ab") as target:
         subprocess.run([sys.executable, "-c", code], stdout=target, check=True)
     assert out.read_bytes() == b"old\nnew end\n"
+
+
+NAMES = ["=1+1", "+1", "-1", "@SUM(A1)", "'quoted", "''twice", "'=both", "don't", "plain", "-", "'", " =1", "' =1"]
+
+
+def test_text_that_a_spreadsheet_would_compute_is_inert_in_csv_and_comes_back(tmp_path: Path) -> None:
+    old = decode(OLD.read_text())
+    records = [
+        seal(
+            replace(
+                old, machine=replace(old.machine, name=name), run=replace(old.run, suite=name), facts={"note": name}
+            )
+        )
+        for name in NAMES
+    ]
+    path = tmp_path / "out.csv"
+    transfer.write([record.text for record in records], str(path), "csv")
+    with path.open(newline="", encoding="utf-8") as lines:
+        cells = [cell for row in csv.reader(lines) for cell in row]
+    assert not [cell for cell in cells if cell.lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r"))]
+    back = list(transfer.read(str(path)))
+    assert {record.machine.name for record in back} == set(NAMES)
+    assert {record.facts["note"] for record in back} == {record.run.suite for record in back} == set(NAMES)
+    assert [record.values("step_time") for record in back] == [[0.00123]] * len(NAMES)

@@ -20,13 +20,13 @@ from mldyno.analysis.tables import Cell, Key, Table, column
 from mldyno.axes import AXIS
 from mldyno.metrics import metric_named
 from mldyno.printable import printable
+from mldyno.store.figures import inert
 from mldyno.units import Scale, common_scale, digits, scale_of, show, show_error
 from mldyno.views.as_json import case_without
 from mldyno.views.sentences import CANT_TELL, factor, named, shown_time
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
 NO_MEMORY = "-"
-_FORMULA = ("=", "+", "-", "@")  # with these a spreadsheet would begin to compute
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -136,9 +136,9 @@ def render(table: Table, form: str, notes_too: bool = True) -> str:
 def _csv(table: Table) -> str:
     """Numbers in one unit a column, each followed by half of its interval where the column has some."""
     columns = [_column(table, col, head) for col, head in zip(table.col_keys, _heads(table), strict=True)]
-    lines = [[*table.rows, *(_inert(head) for column in columns for head in column[0])]]
+    lines = [[*table.rows, *(inert(head) for column in columns for head in column[0])]]
     for place, row in enumerate(table.row_keys):
-        lines.append([*map(_inert, _row_labels(row)), *(text for column in columns for text in column[place + 1])])
+        lines.append([*map(inert, _row_labels(row)), *(text for column in columns for text in column[place + 1])])
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(lines)
     return out.getvalue().rstrip("\n")
@@ -167,11 +167,6 @@ def _column(table: Table, col: Key, head: str) -> list[list[str]]:
 def _number(value: float, error: float | None = None, most: int = 3) -> str:
     """A number as programs read it."""
     return digits(value, error, most).replace(",", "")
-
-
-def _inert(text: str) -> str:
-    """A name that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 # -- Markdown and LaTeX --------------------------------------------------------------------------
