@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ SECTIONS = ("verdicts", "machine", "durations", "grids", "precisions", "placemen
             "published", "traces", "cases", "method", "records-section")  # fmt: skip
 HOSTILE = "<script>alert(1)</script>"
 WORSE = "<img src=x onerror=alert(2)>'\"&amp;"
+CODE = """'"\\"+alert(3)+"\\]].datum.x["{{7*7}}"""
 
 
 def test_every_section_is_there(opened: Visit) -> None:
@@ -179,15 +180,15 @@ def test_a_screen_reader_is_told_what_there_is(opened: Visit) -> None:
 
 
 def hostile_records() -> list[Any]:
-    """Records whose every name and message is markup."""
+    """Records whose every name and message is markup, or breaks out of an expression."""
     machine = replace(made_records.BENCH, name=f"{HOSTILE} {WORSE}", cpu=HOSTILE, power=HOSTILE, devices=tuple(
         replace(one, title=f"{WORSE} {HOSTILE}") for one in made_records.DEVICES))  # fmt: skip
     found = []
     for number, workload in enumerate((f"{HOSTILE} a", f"{WORSE} b")):
-        for device in ("cpu", "cuda:0"):
-            case = Case(workload, device=device, mode="infer", batch=8)
+        for device, batch in product((f"cpu{CODE}", f"cuda:0{CODE}"), (8, 32)):
+            case = Case(workload, device=device, mode="infer", batch=batch)
             warning = Warning_(f"drifting{HOSTILE}", f"{WORSE} message", f"{HOSTILE} hint")
-            step = 1e-3 * (number + 1) * (1 if device == "cpu" else 0.3)
+            step = 1e-3 * (number + 1) * (1 if device.startswith("cpu") else 0.3)
             one = made_records.record(case, step, machine, warnings=(warning,))
             software = Software(HOSTILE, WORSE, HOSTILE, {HOSTILE: WORSE}, 8, {HOSTILE: WORSE})
             found.append(seal(replace(one, software=software)))
@@ -209,10 +210,16 @@ def test_names_from_records_are_shown_as_text_everywhere(browser: Browser, tmp_p
         assert WORSE in str(page.locator(place).first.text_content()), place
     drawn = page.evaluate("() => [...document.querySelectorAll('svg text')].map((one) => one.textContent).join(' ')")
     assert HOSTILE[:20] in drawn
-    bar = page.locator("[data-chart=speedup] .mark-rect path").first
-    bar.hover(force=True)
-    page.wait_for_selector(".tip:not([hidden])")
-    assert HOSTILE in str(page.locator(".tip").text_content())
+    for mark, text in (
+        ("[data-chart=speedup] .mark-rect path", HOSTILE),
+        ("[data-chart=speedup] .mark-rect path", CODE),
+        ("[data-chart=crossover-0] .mark-symbol path", f"of cuda:0{CODE} against cpu{CODE}"),
+        (".traces .mark-symbol path", "stage warm-up"),
+    ):
+        page.locator(mark).first.hover(force=True)
+        page.wait_for_selector(".tip:not([hidden])")
+        assert text in str(page.locator(".tip").text_content())
+    assert found.errors == []
     page.context.close()
 
 

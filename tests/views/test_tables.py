@@ -16,6 +16,7 @@ from mldyno.analysis.comparisons import compared
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Table, lay_out
 from mldyno.errors import MldynoError
+from mldyno.store.figures import inert
 from mldyno.views import tables as views
 from mldyno.views.notebook import comparisons_html, table_html
 from mldyno.views.tables import FORMATS, latex_text, markdown_text, render
@@ -55,10 +56,11 @@ def test_latex_shows_its_special_letters_as_they_are() -> None:
     assert lines[-1] == r"\end{tabular}"
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)"])
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", " =1"])
 def test_no_spreadsheet_takes_a_name_for_a_formula(name: str) -> None:
     heads = next(csv.reader(io.StringIO(render(of_machine(name), "csv"))))
     assert heads[1] == f"'{name} [ms]"
+    assert inert("\t=1\r") == "' =1 ", "tabs and returns are spaces"
 
 
 def test_csv_has_numbers_in_one_unit_a_column_and_half_of_the_interval() -> None:

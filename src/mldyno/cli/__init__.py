@@ -10,7 +10,9 @@ from importlib import import_module
 import click
 
 from mldyno import __version__
-from mldyno.errors import MldynoError
+from mldyno.cli.output import NobodyReads, gated
+from mldyno.errors import OK, MldynoError
+from mldyno.printable import printable
 
 COMMANDS = {
     "quick": "At most three minutes: what this machine is, how fast it trains and runs models.",
@@ -98,7 +100,9 @@ def cli(ctx: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; every error of the user is one line, and the exit code says which kind."""
-    sys.exit(_run(arguments))
+    with gated():
+        code = _run(arguments)
+    sys.exit(code)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -109,23 +113,26 @@ def _run(arguments: Sequence[str] | None) -> int:
     except MldynoError as error:
         if os.environ.get("MLDYNO_DEBUG"):
             raise
-        click.echo(f"mldyno: {error}", err=True)
+        _say(str(error))
         return error.exit_code
     except click.ClickException as error:
-        click.echo(f"mldyno: {error.format_message()}{_hint(error)}", err=True)
+        _say(f"{error.format_message()}{_hint(error)}")
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("mldyno: ended by Ctrl-C.", err=True)
+        _say("ended by Ctrl-C.")
         return 3
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
+    except NobodyReads:
+        return OK
     except Exception as error:
         if os.environ.get("MLDYNO_DEBUG"):
             raise
-        what = f"{type(error).__name__}: {error}"
-        click.echo(f"mldyno: something went wrong inside mldyno ({what}); MLDYNO_DEBUG=1 shows where.", err=True)
+        _say(f"something went wrong inside mldyno ({type(error).__name__}: {error}); MLDYNO_DEBUG=1 shows where.")
         return 1
+
+
+def _say(message: str) -> None:
+    """What went wrong, in one line."""
+    click.echo(f"mldyno: {printable(message)}", err=True)
 
 
 def _hint(error: click.ClickException) -> str:

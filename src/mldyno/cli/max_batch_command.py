@@ -10,7 +10,7 @@ from mldyno import api
 from mldyno.cli.axis_options import axes_of, axis_options
 from mldyno.cli.measuring import timeout_option
 from mldyno.cli.options import complete_targets, json_option, print_json
-from mldyno.cli.progress import new_bar, on_terminal
+from mldyno.cli.output import new_bar, on_terminal
 from mldyno.units import show_bytes
 from mldyno.views.tables import aligned
 
@@ -37,7 +37,7 @@ class AttemptLines:
         outcome = f"fits, {show_bytes(attempt.peak or 0)}" if attempt.fits else f"does not fit ({attempt.reason})"
         line = f"{self.workload} {mode}: batch {attempt.batch:,} {outcome}"
         if self.bar:
-            self.bar.console.print(line, highlight=False, markup=False)
+            self.bar.say(line)
             self.bar.update(self.task, detail=f"after batch {attempt.batch:,}, {mode}")
             self.bar.refresh()
         else:

@@ -5,8 +5,6 @@ Colours are rich's, which omits them where NO_COLOR is set.
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import click
 
 from mldyno.api import Forecast
+from mldyno.cli.output import new_bar, on_terminal
 from mldyno.plan import Plan
 from mldyno.records import Case, Pairing, Record
 from mldyno.runner.events import Interrupted, Listener
@@ -24,30 +23,6 @@ from mldyno.views.sentences import PAIRING, headline
 
 REDRAW_INTERVAL = 0.5  # s
 NARROW_WINDOW = 60  # columns
-
-
-def on_terminal() -> bool:
-    """Whether a bar can be drawn on standard error."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def new_bar() -> Any:
-    """A bar on standard error with a description, a share and a detail; it is drawn only when asked to.
-
-    In a narrow window the description gives way first, then the bar; the detail stays.
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-    from rich.table import Column
-
-    console = Console(stderr=True)
-    yielding = Column(ratio=1, no_wrap=True, overflow="ellipsis", min_width=6)
-    return Progress(
-        TextColumn("{task.description}", markup=False, table_column=yielding),
-        BarColumn(bar_width=max(4, min(24, console.width // 6))),
-        TextColumn("{task.fields[detail]}", markup=False, table_column=Column(no_wrap=True)),
-        console=console, auto_refresh=False, transient=True, expand=True,
-    )  # fmt: skip
 
 
 def narrow(bar: Any) -> bool:
@@ -144,7 +119,7 @@ class Bars(PlainLines):
 
     def say(self, line: str) -> None:
         """A line that stays above the bars."""
-        self._bar.console.print(line, highlight=False, markup=False)
+        self._bar.say(line)
 
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
         """Show the bars."""

@@ -9,7 +9,8 @@ import click
 
 from mldyno import api
 from mldyno.cli.options import json_option, print_json
-from mldyno.cli.progress import REDRAW_INTERVAL, new_bar, on_terminal
+from mldyno.cli.output import new_bar, on_terminal
+from mldyno.cli.progress import REDRAW_INTERVAL
 from mldyno.errors import NOT_ALL_OK, OK
 from mldyno.units import show_seconds
 from mldyno.views.measures import TITLE, measure_json, measures_table

@@ -33,8 +33,10 @@ def check_place(path: str) -> None:
     target = Path(path)
     if target.is_dir():
         raise MldynoError(f"{path}: this is a folder; name a file in it.")
+    if target.exists() and not target.is_file():  # a device or a pipe is written into
+        return
     try:
-        descriptor, name = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.", suffix=".part")
+        descriptor, name = tempfile.mkstemp(dir=target.resolve().parent, suffix=".part")
         os.close(descriptor)
         os.unlink(name)
     except OSError as error:

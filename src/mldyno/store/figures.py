@@ -1,7 +1,7 @@
 """Figures as CSV: one line per figure, as in the table of published results that the product ships.
 
 The same reader takes the shipped table and a user's own. A figure carries no raw samples; the
-format that loses nothing is JSON lines.
+format that loses nothing is JSON lines. Text that a spreadsheet would compute is written as `inert`, and read back.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _LATER_AXES = tuple(axis.name for axis in AXES if axis.name not in STATED_AXES)
 COLUMNS = ("source", "published", "machine", *STATED_AXES, "steps", "quantity", "value", "unit", "status", "note")
 WRITTEN = (*COLUMNS, *_LATER_AXES)
 _LONGEST_FIELD = 100_000  # characters
+_GUARDED = ("=", "+", "-", "@", "'")  # with these a spreadsheet would begin to compute; with the last, to guard
 _MARKS = {"withdrawn": "superseded", "suspect": "suspect", "odd": "suspect", "later revision; odd": "suspect"}
 
 
@@ -47,11 +48,22 @@ def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
         for row in reader:
             if None in row or None in row.values():
                 raise BadRecord(f"it must have {len(reader.fieldnames or ())} columns")
-            yield _record(row, provenance)
+            yield _record({name: _as_it_was(text) for name, text in row.items()}, provenance)
     except csv.Error as error:
         raise BadRecord(f"line {number}: not CSV: {error}") from None
     except MldynoError as error:
         raise BadRecord(f"line {number or 1}: {error}") from None
+
+
+def inert(text: str) -> str:
+    """Printable text, so without tabs, that no spreadsheet takes for a formula: such a text gets an apostrophe."""
+    shown = printable(text)
+    return f"'{shown}" if shown.lstrip().startswith(_GUARDED) else shown
+
+
+def _as_it_was(text: str) -> str:
+    """The text without the apostrophe of `inert`; one before anything else is the text's own."""
+    return text[1:] if text.startswith("'") and text[1:].lstrip().startswith(_GUARDED) else text
 
 
 def _record(row: dict[str, str], provenance: Provenance) -> Record:
@@ -142,6 +154,7 @@ def _rows(record: Record) -> Iterator[list[Any]]:
         steps = record.fact("steps")
         note = record.fact("note") or record.reason
         known = {"source": record.run.suite or "mldyno", "published": record.created, "machine": record.machine.name,
-                 "quantity": metric, "value": repr(metric_named(metric).number(values)) if values else "", "unit": unit,
+                 "quantity": metric, "value": metric_named(metric).number(values) if values else "", "unit": unit,
                  "status": record.status, "steps": steps, "note": note, **axes}  # fmt: skip
-        yield ["" if known[name] is None else known[name] for name in WRITTEN]
+        cells = ("" if known[name] is None else known[name] for name in WRITTEN)
+        yield [inert(cell) if isinstance(cell, str) else cell for cell in cells]

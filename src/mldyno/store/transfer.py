@@ -1,7 +1,7 @@
 """Records in and out of files: JSON lines, which lose nothing, also within a report, and CSV, which carries figures.
 
 Rules: a file is read a line at a time and taken whole or not at all; a file is written beside its
-place and moved there when it is complete.
+place and moved there when it is complete, and what is no file is never replaced.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import secrets
+import stat
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -112,27 +113,51 @@ def _csv_lines(text: TextIO) -> Iterator[str]:
 def write(texts: Iterable[str], path: str, form: str) -> int:
     """Write records, given as their texts, as `jsonl` or `csv`; `-` is standard output. Gives how many."""
     if path == "-":
-        return _write(texts, sys.stdout, form)
+        count = _write(texts, sys.stdout, form)
+        sys.stdout.flush()  # whoever says that it is written knows
+        return count
     with atomic_file(path) as out, io.TextIOWrapper(out, encoding="utf-8", newline="\n") as text:
         return _write(texts, text, form)
 
 
 @contextmanager
 def atomic_file(path: str) -> Iterator[BinaryIO]:
-    """A file that takes its place when all of it is written; whatever goes wrong before, nothing is left."""
-    target = Path(path)
+    """A file that takes its place when all of it is written; whatever goes wrong before, nothing is left.
+
+    A link stays, and the file it leads to is replaced. What is no file, such as a device or a pipe, is written into.
+    """
     try:
-        descriptor, name = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.", suffix=".part")
+        there = None
+        with suppress(FileNotFoundError):
+            there = os.stat(path)
+        target = _written_into(path, there) if there is not None else None
+        if target is not None:
+            with os.fdopen(target, "wb") as out:
+                yield out
+            return
+        place = os.path.realpath(path)
+        part = os.path.join(os.path.dirname(place), f".mldyno-{secrets.token_hex(8)}.part")
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with os.fdopen(descriptor, "wb") as out:
+                if there is not None:
+                    os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
                 yield out
-            os.chmod(name, 0o644)
-            os.replace(name, target)
+            os.replace(part, place)
         except BaseException:
-            os.unlink(name)
+            os.unlink(part)
             raise
     except OSError as error:
         raise MldynoError(f"{path}: {error.strerror or error}; nothing was written.") from None
+
+
+def _written_into(path: str, there: os.stat_result) -> int | None:
+    """A descriptor of what must not be replaced: a device, a pipe, or the file behind our own standard output."""
+    for stream in (1, 2):
+        with suppress(OSError):
+            if os.path.samestat(there, os.fstat(stream)):
+                return os.dup(stream)
+    return None if stat.S_ISREG(there.st_mode) else os.open(path, os.O_WRONLY)
 
 
 def folder(path: str) -> str:

@@ -1,8 +1,10 @@
 """Every chart, defined once with Altair as a function of plain rows: bars, curves, ratios over sizes, samples.
 
-Rules: a chart draws what it is given and computes nothing; text is data, never markup. Colours come from a
-theme: in the page they are the style sheet's variables, so that a chart follows light, dark and print without
-being drawn again; in a picture they are the colours themselves.
+Rules: a chart draws what it is given and computes nothing. Vega-Lite makes expressions of the names and titles of
+fields and of lists to sort by, so these are ours: text of a record stands in values of rows, in titles of axes and
+charts, and in descriptions, which nothing evaluates. Colours come from a theme: in the page they are the style
+sheet's variables, so that a chart follows light, dark and print without being drawn again; in a picture they are the
+colours themselves.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from mldyno.printable import printable
 
 Row = Mapping[str, Any]
 Spec = dict[str, Any]
@@ -58,18 +62,28 @@ IN_PAGE = Theme({name: f"var(--{name})" for name in LIGHT}, "system-ui, sans-ser
 IN_PICTURE = Theme(LIGHT)
 
 
+def _shown(content: Any) -> Any:
+    """Data with all of its texts printable."""
+    if isinstance(content, dict):
+        return {name: _shown(part) for name, part in content.items()}
+    if isinstance(content, list):
+        return [_shown(part) for part in content]
+    return printable(content) if isinstance(content, str) else content
+
+
 def _finished(chart: Any, height: Any, described: str) -> Spec:
     """The chart as a specification as wide as its place."""
     sized = chart.properties(width="container", height=height, description=described, autosize=FITTED)
-    spec: Spec = sized.to_dict(validate=False)
+    spec: Spec = _shown(sized.to_dict(validate=False))
     spec.pop("config", None)  # Altair's own; a theme's takes its place
     return spec
 
 
-def for_picture(spec: Spec, width: int = PICTURE_WIDTH) -> Spec:
-    """The same chart for a picture: with a width of its own, the colours themselves, and a ground."""
+def for_picture(spec: Spec, title: str, width: int = PICTURE_WIDTH) -> Spec:
+    """The same chart for a picture, which stands alone: with its title, a width, the colours themselves, a ground."""
     config = {**IN_PICTURE.config(), "background": LIGHT["paper"]}
-    return {**spec, "width": width, "config": config}
+    above = {"text": printable(title), "anchor": "start", "color": LIGHT["ink"], "fontSize": 14, "offset": 10}
+    return {**spec, "title": above, "width": width, "config": config}
 
 
 def _data(rows: Sequence[Row]) -> Any:
@@ -84,11 +98,19 @@ def _tips(*pairs: tuple[str, str]) -> list[Any]:
     return [altair.Tooltip(field=field, type="nominal", title=title) for field, title in pairs]
 
 
-def _colour(sides: Sequence[str], legend: bool = True) -> Any:
+def _placed(rows: Sequence[Row], sides: Sequence[str]) -> list[Row]:
+    """Rows with the place of their side, by which sides are sorted."""
+    return [{**row, "place": sides.index(row["side"])} for row in rows]
+
+
+_BY_PLACE = {"field": "place", "op": "min"}
+
+
+def _colour(sides: Sequence[str]) -> Any:
     import altair
 
-    shown = altair.Undefined if legend and len(sides) > 1 else None
-    return altair.Color(field="side", type="nominal", scale=altair.Scale(domain=list(sides)), legend=shown, sort=None)
+    shown = altair.Undefined if len(sides) > 1 else None
+    return altair.Color(field="side", type="nominal", legend=shown, sort=_BY_PLACE)
 
 
 def bars(rows: Sequence[Row], sides: Sequence[str], title: str, described: str, line_at: float | None = None) -> Spec:
@@ -117,16 +139,16 @@ def _grouped(
         least = min((float(row["value"]) for row in rows if row["value"] > 0), default=1.0) / MAX_BAR_RATIO
         rows = [{**row, "low": None if row["low"] is None else max(row["low"], least)} for row in rows]
     chosen = altair.selection_point(fields=["side"], bind="legend", name="chosen")
-    base = altair.Chart(_data(rows)).encode(
+    base = altair.Chart(_data(_placed(rows, sides))).encode(
         y=altair.Y(field="label", type="nominal", sort=None, title=None, axis=altair.Axis(domain=False, ticks=False)),
         tooltip=_tips(("label", "case"), ("side", "of"), ("shown", "value"), ("trust", "trust")),
     )
     slots = len({row["label"] for row in rows})
     if slots < len(rows):  # else a group has but one, in the middle
-        base = base.encode(yOffset=altair.YOffset(field="side", type="nominal", sort=list(sides)))
+        base = base.encode(yOffset=altair.YOffset(field="side", type="nominal", sort=_BY_PLACE))
         slots = round(slots * (len(sides) + 0.4))
     faded = altair.condition(chosen, altair.value(1), altair.value(0.2))
-    x = altair.X(field="value", type="quantitative", title=title, **_scale(rows, kind, line_at))
+    x = altair.X(field="value", type="quantitative", **_scale(rows, kind, line_at, title))
     if kind == "dots":
         mark = base.mark_point(size=70).encode(x=x, color=_colour(sides), opacity=faded)
     else:
@@ -146,7 +168,7 @@ def _grouped(
     return {**_finished(altair.layer(*layers), BAR * slots, described), "padding": BEHIND}
 
 
-def _scale(rows: Sequence[Row], kind: str, line_at: float | None) -> dict[str, Any]:
+def _scale(rows: Sequence[Row], kind: str, line_at: float | None, title: str) -> dict[str, Any]:
     """Scale and axis for the values."""
     import altair
 
@@ -154,11 +176,11 @@ def _scale(rows: Sequence[Row], kind: str, line_at: float | None) -> dict[str, A
     ends = [*(float(row["end"]) for row in rows), *line] or [1.0]
     if kind == "bars":
         scale = altair.Scale(domain=[0, max(ends) * 1.01], nice=False)
-        return {"scale": scale, "axis": altair.Axis(tickCount=5)}
+        return {"scale": scale, "axis": altair.Axis(tickCount=5, title=title)}
     lowest = min([*(float(row["low"] or row["value"]) for row in rows if row["value"] > 0), *line], default=1.0)
     top = max(*ends, lowest * 1.05)
     domain = [lowest / (top / lowest) ** 0.04, top * (top / lowest) ** 0.02]
-    axis = altair.Axis(values=log_ticks(lowest, top), format="~g")
+    axis = altair.Axis(values=log_ticks(lowest, top), format="~g", title=title)
     return {"scale": altair.Scale(type="log", domain=domain, nice=False), "axis": axis}
 
 
@@ -180,12 +202,12 @@ def _over_sizes(rows: Sequence[Row], over: str, title: str) -> tuple[Any, Any]:
     sizes = sorted({row["x"] for row in rows})
     numbers = [float(row[name]) for row in rows for name in ("value", "low", "high") if row[name]]
     x = altair.X(
-        field="x", type="quantitative", title=over, scale=altair.Scale(type="log", base=2, nice=False, padding=12),
-        axis=altair.Axis(values=sizes, format=",d", grid=False, labelOverlap=True),
+        field="x", type="quantitative", scale=altair.Scale(type="log", base=2, nice=False, padding=12),
+        axis=altair.Axis(values=sizes, format=",d", grid=False, labelOverlap=True, title=over),
     )  # fmt: skip
     y = altair.Y(
-        field="value", type="quantitative", title=title, scale=altair.Scale(type="log", nice=False, padding=10),
-        axis=altair.Axis(values=log_ticks(min(numbers), max(numbers)), format="~g"),
+        field="value", type="quantitative", scale=altair.Scale(type="log", nice=False, padding=10),
+        axis=altair.Axis(values=log_ticks(min(numbers), max(numbers)), format="~g", title=title),
     )  # fmt: skip
     return x, y
 
@@ -195,8 +217,8 @@ def curves(rows: Sequence[Row], sides: Sequence[str], titles: tuple[str, str], d
     import altair
 
     x, y = _over_sizes(rows, *titles)
-    base = altair.Chart(_data(rows)).encode(x=x, color=_colour(sides))
-    tips = _tips(("side", "of"), ("x", titles[0]), ("shown", "value"), ("trust", "trust"))
+    base = altair.Chart(_data(_placed(rows, sides))).encode(x=x, color=_colour(sides))
+    tips = _tips(("side", "of"), ("x", "size"), ("shown", "value"), ("trust", "trust"))
     known = base.transform_filter(altair.datum.low != None)  # noqa: E711
     interval = known.mark_rule().encode(y=altair.Y(field="low", type="quantitative"), y2=altair.Y2(field="high"))
     chart = altair.layer(base.mark_line().encode(y=y), interval, base.mark_point().encode(y=y, tooltip=tips))
@@ -204,15 +226,17 @@ def curves(rows: Sequence[Row], sides: Sequence[str], titles: tuple[str, str], d
 
 
 def ratios(
-    rows: Sequence[Row], over: str, other: str, base: str, crossings: Sequence[tuple[float, float, float]],
-    described: str,
-) -> Spec:  # fmt: skip
-    """How many times as fast one side is as the other over sizes, and where both are equal: x, value, low, high."""
+    rows: Sequence[Row], titles: tuple[str, str], crossings: Sequence[tuple[float, float, float]], described: str
+) -> Spec:
+    """How many times as fast one side is as the other over sizes, and where both are equal: x, value, low, high.
+
+    A row has side (which against which), shown and trust too.
+    """
     import altair
 
-    x, y = _over_sizes(rows, over, f"times as fast as {base}")
+    x, y = _over_sizes(rows, *titles)
     points = altair.Chart(_data(rows)).encode(x=x)
-    tips = _tips(("x", over), ("shown", f"{other} against {base}"), ("trust", "how"))
+    tips = _tips(("side", "of"), ("x", "size"), ("shown", "times as fast"), ("trust", "how"))
     known = points.transform_filter(altair.datum.low != None)  # noqa: E711
     equal = altair.Chart(_data([{"at": 1}])).mark_rule(strokeDash=[4, 3], opacity=0.7)
     layers = [

@@ -19,13 +19,14 @@ from mldyno.analysis.crossover import Crossover
 from mldyno.analysis.tables import Cell, Key, Table, column
 from mldyno.axes import AXIS
 from mldyno.metrics import metric_named
+from mldyno.printable import printable
+from mldyno.store.figures import inert
 from mldyno.units import Scale, common_scale, digits, scale_of, show, show_error
 from mldyno.views.as_json import case_without
 from mldyno.views.sentences import CANT_TELL, factor, named, shown_time
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
 NO_MEMORY = "-"
-_FORMULA = ("=", "+", "-", "@")  # with these a spreadsheet would begin to compute
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -37,8 +38,8 @@ _MARKDOWN = re.compile(r"[\\`*|<>\[\]~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 def title_of(table: Table) -> str:
     """What the table shows, in words."""
     if table.value == "speedup":
-        return f"speed-up over {plain(table.base)}"
-    return plain(metric_named(table.value).title)
+        return f"speed-up over {printable(table.base)}"
+    return printable(metric_named(table.value).title)
 
 
 def cell_text(cell: Cell | None, scale: Scale | None = None, ratio: bool = False) -> str:
@@ -54,14 +55,9 @@ def cell_text(cell: Cell | None, scale: Scale | None = None, ratio: bool = False
     return show(figure.value, figure.unit, figure.half_width, scale) + known
 
 
-def plain(text: str) -> str:
-    """Text without what moves a terminal's cursor or breaks a line."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
 def _worded(part: Any) -> str:
     """A value of an axis as it is typed: yes, no, fp32."""
-    return {True: "yes", False: "no"}[part] if isinstance(part, bool) else plain(str(part))
+    return {True: "yes", False: "no"}[part] if isinstance(part, bool) else printable(str(part))
 
 
 def _label(name: str, part: Any) -> str:
@@ -89,7 +85,7 @@ def _notes(table: Table) -> tuple[dict[tuple[Key, Key], str], list[str]]:
             cell = table.cells.get((row, col))
             if cell is None or not cell.notes:
                 continue
-            used = [numbers.setdefault(plain(note), len(numbers) + 1) for note in cell.notes]
+            used = [numbers.setdefault(printable(note), len(numbers) + 1) for note in cell.notes]
             marks[row, col] = " [" + ",".join(map(str, used)) + "]"
     return marks, [f"[{number}] {note}" for note, number in numbers.items()]
 
@@ -140,9 +136,9 @@ def render(table: Table, form: str, notes_too: bool = True) -> str:
 def _csv(table: Table) -> str:
     """Numbers in one unit a column, each followed by half of its interval where the column has some."""
     columns = [_column(table, col, head) for col, head in zip(table.col_keys, _heads(table), strict=True)]
-    lines = [[*table.rows, *(_inert(head) for column in columns for head in column[0])]]
+    lines = [[*table.rows, *(inert(head) for column in columns for head in column[0])]]
     for place, row in enumerate(table.row_keys):
-        lines.append([*map(_inert, _row_labels(row)), *(text for column in columns for text in column[place + 1])])
+        lines.append([*map(inert, _row_labels(row)), *(text for column in columns for text in column[place + 1])])
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(lines)
     return out.getvalue().rstrip("\n")
@@ -171,11 +167,6 @@ def _column(table: Table, col: Key, head: str) -> list[list[str]]:
 def _number(value: float, error: float | None = None, most: int = 3) -> str:
     """A number as programs read it."""
     return digits(value, error, most).replace(",", "")
-
-
-def _inert(text: str) -> str:
-    """A name that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 # -- Markdown and LaTeX --------------------------------------------------------------------------
@@ -255,11 +246,12 @@ def aligned(header: Sequence[str], body: Sequence[Sequence[str]], left: int, tit
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    grid = RichTable(box=SIMPLE_HEAD, title=Text(title) if title else None, title_justify="left", pad_edge=False)
+    heading = Text(printable(title)) if title else None
+    grid = RichTable(box=SIMPLE_HEAD, title=heading, title_justify="left", pad_edge=False)
     for place, name in enumerate(header):
-        grid.add_column(Text(name), justify="left" if place < left else "right", no_wrap=True)
+        grid.add_column(Text(printable(name)), justify="left" if place < left else "right", no_wrap=True)
     for line in body:
-        grid.add_row(*(Text(part) for part in line))
+        grid.add_row(*(Text(printable(part)) for part in line))
     out = io.StringIO()
     Console(file=out, width=10_000, color_system=None, highlight=False).print(grid)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())

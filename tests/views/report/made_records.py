@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from mldyno.records import SCHEMA, Case, Checks, Device, Machine, Record, Run, Series, Software, Warning_, seal
@@ -112,6 +113,30 @@ def _published_work(machine: Machine) -> Iterator[Record]:
     for batch, step in ((16, 1.2), (32, 2.1)):
         case = Case("bert-base", mode="train", batch=batch, seq=128, placement="host")
         yield record(case, step, machine)
+
+
+def hostile(text: str) -> list[Record]:
+    """Those of every section, with a text in every name and message; published work keeps its name."""
+    machine = replace(BENCH, name=f"bench {text}", cpu=text, power=text, system=text, devices=tuple(
+        replace(device, name=f"{device.name}{text}", title=text) for device in DEVICES))  # fmt: skip
+    software = Software(text, text, text, {text: text}, 8, {text: text})
+    records = []
+    for number, old in enumerate(of_every_section(machine)):
+        published_too = old.case.placement == "host" and old.case.seq == 128
+        workload = old.case.workload if published_too else f"{old.case.workload}{text}"
+        warning = Warning_(f"drifting{text}", f"{text} message", f"{text} hint") if number % 2 else None
+        records.append(
+            seal(
+                replace(
+                    old,
+                    case=replace(old.case, workload=workload, device=f"{old.case.device}{text}"),
+                    reason=old.reason and f"{text} {old.reason}",
+                    software=software,
+                    warnings=(*old.warnings, *filter(None, [warning])),
+                )
+            )
+        )
+    return records
 
 
 def many(count: int) -> Iterator[Record]:

@@ -85,7 +85,7 @@
     caption.textContent = trace.caption;
     figure.append(head, place, caption);
     const values = trace.rows.map(([process, steady, step, value]) => (
-      { process, phase: steady ? "steady" : "warm-up", step, value }));
+      { process, stage: steady ? "steady" : "warm-up", step, value }));
     const own = structuredClone(spec);
     own.data = { values };
     own.encoding.y.scale.domain = trace.ends;

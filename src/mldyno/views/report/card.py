@@ -96,8 +96,7 @@ def _chart(subject: Subject) -> str:
     chart = next(bar_charts(subject, MAX_BARS), None)
     if chart is None:
         return ""
-    title = {"text": chart.title, "anchor": "start", "color": LIGHT["ink"], "fontSize": 15, "offset": 10}
-    svg: str = vl_convert.vegalite_to_svg(for_picture({**chart.spec, "title": title}, CHART_WIDTH))
+    svg: str = vl_convert.vegalite_to_svg(for_picture(chart.spec, chart.title, CHART_WIDTH))
     width, height = (float(size) for size in re.findall(r' (?:width|height)="([0-9.]+)"', svg)[:2])
     larger = min(ROOM[0] / width, ROOM[1] / height)
     sized = f'width="{width * larger}" height="{height * larger}"'

@@ -12,6 +12,7 @@ from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Cell
 from mldyno.analysis.traces import sample_count, trace
+from mldyno.printable import printable
 from mldyno.stats.intervals import quantile
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_seconds
@@ -62,8 +63,9 @@ def _trace(outcome: Outcome, most: int) -> dict[str, Any]:
     ends = [float(f"{max(0.0, end) * per:.4g}") for end in (low - margin, high + margin)]
     rows = [[sample.process, int(sample.stage == "steady"), sample.step, float(f"{sample.seconds * per:.4g}")]
             for sample in samples]  # fmt: skip
-    return {"title": outcome.case.id, "machine": outcome.machine, "unit": f"{unit} a step", "ends": ends, "rows": rows,
-            "caption": f"{trust(outcome)}. {drawn}, {count(len(outcome.records), 'process')}."}  # fmt: skip
+    caption = f"{trust(outcome)}. {drawn}, {count(len(outcome.records), 'process')}."
+    return {"title": printable(outcome.case.id), "machine": printable(outcome.machine), "caption": printable(caption),
+            "unit": f"{unit} a step", "ends": ends, "rows": rows}  # fmt: skip
 
 
 def peaks(subject: Subject) -> Section | None:

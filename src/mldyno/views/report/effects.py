@@ -131,9 +131,10 @@ def _crossing(subject: Subject, identity: str, crossover: Crossover) -> Chart:
     axis, over = crossover.axis, crossover.over
     other, base = named(axis, crossover.other), named(axis, crossover.base)
     rows = [{"x": crossover.size(each), "value": each.ratio, "low": each.low, "high": each.high,
-             "shown": shown_ratio(each), "trust": each.how} for each in crossover.comparisons]  # fmt: skip
+             "side": f"{other} against {base}", "shown": shown_ratio(each), "trust": each.how}
+            for each in crossover.comparisons]  # fmt: skip
     crossings = [(crossing.size, crossing.low, crossing.high) for crossing in crossover.crossings]
     axes = [name for name in subject.varied if name not in (axis, over, "machine", "workload", "mode")]
     title = f"{full_label(crossover.tried[0].case, axes)}: {other} against {base} over {over}"
     alt = f"Line: how many times as fast {other} is as {base} at each {over}, said in words below."
-    return Chart(identity, title, charts.ratios(rows, over, other, base, crossings, alt), alt)
+    return Chart(identity, title, charts.ratios(rows, (over, f"times as fast as {base}"), crossings, alt), alt)

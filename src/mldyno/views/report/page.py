@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mldyno.printable import printable
 from mldyno.store import embedded
 from mldyno.units import count
 from mldyno.views.charts import IN_PAGE
@@ -69,13 +70,18 @@ def drawing_code() -> str:
 
 
 def templates() -> Any:
-    """The templates, which escape whatever is put into them."""
+    """The templates, which make printable and escape whatever is put into them."""
     import jinja2
 
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(FILES), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
+        undefined=jinja2.StrictUndefined, finalize=_shown,
     )  # fmt: skip
+
+
+def _shown(value: Any) -> Any:
+    """Text as it can stand in HTML and XML; markup is ours."""
+    return printable(value) if type(value) is str else value
 
 
 def _policy(scripts: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mldyno.views.charts import LIGHT, STAGES, for_picture
+from mldyno.views.charts import STAGES, for_picture
 from mldyno.views.report.parts import Chart, Section, Traces
 
 SCALE = 2.0  # pixels of a PNG for each of the chart
@@ -16,10 +16,10 @@ def charts_of(sections: Sequence[Section]) -> Iterator[tuple[str, dict[str, Any]
     for section in sections:
         for part in section.parts:
             if isinstance(part, Chart):
-                yield part.id, _titled(part.spec, part.title)
+                yield part.id, for_picture(part.spec, part.title)
             elif isinstance(part, Traces):
                 for number, trace in enumerate(part.traces[: part.shown]):
-                    yield f"trace-{number}", _titled(filled(part.specs[trace["unit"]], trace), trace["title"])
+                    yield f"trace-{number}", for_picture(filled(part.specs[trace["unit"]], trace), trace["title"])
 
 
 def filled(spec: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
@@ -28,12 +28,6 @@ def filled(spec: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
             for process, steady, step, value in trace["rows"]]  # fmt: skip
     height = {**spec["encoding"]["y"], "scale": {**spec["encoding"]["y"]["scale"], "domain": trace["ends"]}}
     return {**spec, "data": {"values": rows}, "encoding": {**spec["encoding"], "y": height}}
-
-
-def _titled(spec: dict[str, Any], title: str) -> dict[str, Any]:
-    """A picture stands alone, so it has its title in it."""
-    shown = {"text": title, "anchor": "start", "color": LIGHT["ink"], "fontSize": 14, "offset": 10}
-    return for_picture({**spec, "title": shown})
 
 
 def drawn(spec: dict[str, Any], form: str) -> bytes:

@@ -1,0 +1,243 @@
+"""What is printed can be shown anywhere: it steers no terminal, and the place it goes to may be full, gone or old."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import re
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.views.report.made_records import BENCH, DEVICES, record
+
+import mldyno as package
+from mldyno import api, cli
+from mldyno.cli.output import Gate, new_bar
+from mldyno.records import Case, Series, Software, Warning_, seal
+from mldyno.store import Store
+from mldyno.views.tables import FORMATS
+
+Mldyno = Callable[..., tuple[int, str, str]]
+STEERING = "\x1b]0;title\x07\x1b[2J\x9b31m\u202egnorw\u2066\r\x08\x7f\x00"
+HOSTILE = f"{STEERING} end"
+
+
+def hostile_lines(machine: str) -> str:
+    """Records whose every text steers a terminal, where a reader takes such a text."""
+    devices = tuple(replace(device, title=HOSTILE) for device in DEVICES)
+    bench = replace(BENCH, name=machine, system=HOSTILE, cpu=HOSTILE, power=HOSTILE, devices=devices)
+    software = Software(HOSTILE, HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, 8, {HOSTILE: HOSTILE})
+    warning = Warning_(HOSTILE, HOSTILE, HOSTILE)
+    facts: dict[str, Any] = {"item": HOSTILE, "note": HOSTILE, "products_in": HOSTILE, "peak_flops": 1e12}
+    lines = []
+    for device, step in (("cpu", 2e-3), ("cuda:0", None)):
+        case = Case("mlp", device=device, mode="infer", batch=8)
+        one = record(case, step, bench, warnings=(warning,), reason=HOSTILE, flops_per_step=1e9, **facts)
+        series = (*one.series, Series(HOSTILE, "s", (1.0,)))
+        lines.append(seal(replace(one, software=software, series=series)).text)
+    return "\n".join(lines) + "\n"
+
+
+class Screen(io.TextIOWrapper):
+    """A terminal, and what was written to it."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(io.BytesIO(), encoding=encoding, newline="")
+
+    def isatty(self) -> bool:
+        return True
+
+    def shown(self) -> str:
+        """All of it."""
+        self.flush()
+        return self.buffer.getvalue().decode(self.encoding)  # type: ignore[attr-defined,no-any-return]
+
+
+def on_screen(*words: str) -> tuple[int, str]:
+    """Exit code of a command line, and what a terminal shows; of what goes elsewhere, Click removes some codes."""
+    screen = Screen("utf-8")
+    with redirect_stdout(screen), redirect_stderr(screen), pytest.raises(SystemExit) as end:
+        cli.main(words)
+    return int(end.value.code or 0), screen.shown()
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with records of two machines, and the store with those of one."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "theirs"):
+        (tmp_path / f"{name}.jsonl").write_text(hostile_lines(name))
+    api.import_(["mine.jsonl"], Store())
+    return tmp_path
+
+
+READING = [
+    ["show", "mlp"],
+    ["show", "mlp", "--json"],
+    ["history"],
+    ["history", "--json"],
+    ["list", "machines"],
+    *(["table", "--format", form] for form in FORMATS),
+    ["table", "--value", HOSTILE],
+    ["table", HOSTILE],
+    ["compare", "mine.jsonl", "theirs.jsonl"],
+    ["compare", "mine.jsonl", "theirs.jsonl", "--json"],
+    ["compare", HOSTILE, "--by", HOSTILE],
+    ["export", "-"],
+    ["export", "-", "--format", "csv"],
+    ["import", HOSTILE[:-5]],
+    [HOSTILE],
+    [f"--{HOSTILE}"],
+    ["run", "mlp", "--mode", HOSTILE],
+]
+
+
+def harmless(text: str) -> bool:
+    return text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("words", READING, ids=lambda words: " ".join(words).encode("unicode_escape").decode()[:40])
+def test_what_a_record_or_a_word_says_steers_no_terminal(words: list[str], files: Path) -> None:
+    code, shown = on_screen(*words)
+    assert shown
+    assert harmless(shown)
+    assert shown.count("\n") == 1 or not code, "an error is one line"
+
+
+def test_the_place_of_a_report_steers_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "\x1b[2J\u202e.html"
+    path.touch()
+    monkeypatch.setattr(api, "report", lambda *_: [str(path)])
+    assert on_screen("report") == (0, f"{tmp_path}/\ufffd[2J\ufffd.html (0.0 MB)\n")
+
+
+SUITES = [
+    '"{}" = 1',
+    '[[cases]]\n"{}" = 1',
+    '[[cases]]\nworkload = "{}"',
+    '[[cases]]\nworkload = "mlp"\ndevice = "{}"',
+    'include = ["{}"]',
+    'budget = "{}"',
+    'data = "{}"',
+]
+
+
+@pytest.mark.parametrize("text", SUITES)
+def test_a_strangers_suite_steers_no_terminal(text: str, tmp_path: Path) -> None:
+    escaped = "".join(f"\\u{ord(letter):04x}" for letter in f"{STEERING}\nmldyno: all is well")
+    suite = tmp_path / "strange.toml"
+    suite.write_text(text.replace("{}", escaped))
+    code, shown = on_screen("run", str(suite), "--framework", "fake", "--dry-run")
+    assert code != 0
+    assert harmless(shown)
+    assert shown.count("\n") == 1
+
+
+def test_a_bar_is_styled_by_us_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen("ascii")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("sys.stderr", Gate(screen, needed=False))
+    bar = new_bar()
+    bar.start()
+    bar.update(bar.add_task(HOSTILE, total=1.0, detail=f"±2 % {HOSTILE}"), completed=0.5)
+    bar.say(f"line {HOSTILE}")
+    bar.refresh()
+    bar.stop()
+    shown = screen.shown()
+    styles = re.findall(r"\x1b\[[0-9;?]*[a-zA-Z]", shown)
+    assert styles
+    assert "\x1b[2J" not in styles
+    assert harmless(re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", shown))
+    assert "+-2 %" in shown
+
+
+@pytest.mark.parametrize(("encoding", "sign"), [("latin-1", "±"), ("ascii", "+-"), ("utf-8", "±")])
+def test_an_output_shows_what_its_encoding_has(
+    encoding: str, sign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mldyno: Mldyno
+) -> None:
+    line = record(Case("mlp", batch=8), 2e-3, replace(BENCH, name="Bücherei 東京")).text
+    (tmp_path / "their.jsonl").write_text(line + "\n")
+    with (tmp_path / "out.txt").open("w", encoding=encoding) as out:
+        monkeypatch.setattr("sys.stdout", out)
+        assert mldyno("table", str(tmp_path / "their.jsonl"))[0] == 0
+    shown = (tmp_path / "out.txt").read_text(encoding=encoding)
+    assert f"ms {sign}" in shown
+    assert {"latin-1": "Bücherei ??", "ascii": "B?cherei ??", "utf-8": "Bücherei 東京"}[encoding] in shown
+
+
+COMMANDS = [["export", "-"], ["table"], ["history"], ["--help"], []]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_full_disk_behind_standard_output_is_one_line(
+    words: list[str], files: Path, monkeypatch: pytest.MonkeyPatch, mldyno: Mldyno
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        code, _, err = mldyno(*words)
+    assert code == 1
+    assert err == "mldyno: standard output: No space left on device; not all of it was written. Send it elsewhere.\n"
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_reader_that_has_gone_is_no_error(
+    words: list[str], files: Path, monkeypatch: pytest.MonkeyPatch, mldyno: Mldyno
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as gone:
+        monkeypatch.setattr("sys.stdout", gone)
+        assert mldyno(*words)[::2] == (0, "")
+
+
+def test_what_goes_to_standard_error_may_be_lost(monkeypatch: pytest.MonkeyPatch, mldyno: Mldyno) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stderr", full)
+        code, out, _ = mldyno("run", "mlp", "--framework", "fake", "--repeats", "1", "--mode", "infer")
+    assert code == 0
+    assert "time of one step" in out
+
+
+def test_a_command_without_standard_streams_does_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.setattr("sys.stderr", None)
+    with pytest.raises(SystemExit) as end:
+        cli.main(["list"])
+    assert end.value.code == 0
+
+
+SRC = Path(str(package.__file__)).parent
+IN_CHILDREN = ("worker", "frameworks", "workloads", "meters", "datasets")
+"""What runs in processes whose output the parent reads."""
+FILES = [path for path in sorted(SRC.rglob("*.py")) if path.relative_to(SRC).parts[0] not in IN_CHILDREN]
+
+
+def ways_around(path: Path) -> list[str]:
+    """What in a file writes past the gate, or would."""
+    names = {"__stdout__", "__stderr__", "ungated", "buffer"}
+    calls = {"os.write", "os.fdopen", "os.dup2", "print", "Console", "rich.print"}
+    text = path.read_text(encoding="utf-8")
+    nodes = list(ast.walk(ast.parse(text))) if any(word in text for word in (*names, *calls)) else []
+    reached = [ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute) and node.attr in names]
+    return reached + [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)
+                      and ast.unparse(node.func) in calls]  # fmt: skip
+
+
+MAY = {
+    "cli/output.py": {"ungated", "Console", "os.dup2"},
+    "views/tables.py": {"Console"},  # into a text
+    "store/transfer.py": {"os.fdopen", "buffer"},  # files, and standard input
+}
+
+
+def test_no_file_writes_past_the_gate() -> None:
+    for path in FILES:
+        name = path.relative_to(SRC).as_posix()
+        strange = [way for way in ways_around(path) if way.rpartition(".")[2] not in MAY.get(name, ())
+                   and way not in MAY.get(name, ())]  # fmt: skip
+        assert not strange, f"{name}: {strange}; click.echo, or a bar of cli/output.py, does it safely"
