@@ -19,6 +19,8 @@ from mldyno.axes import AXES, LARGEST_WHOLE
 from mldyno.errors import MldynoError
 from mldyno.metrics import METRICS
 from mldyno.records import (
+    BESIDE_THE_CONTENT,
+    MACHINE_KEY,
     SCHEMA,
     Case,
     Checks,
@@ -35,7 +37,7 @@ from mldyno.records import (
 
 _KEYS: dict[type, set[str]] = {kind: {field.name for field in fields(kind)} for kind in
          (Record, Run, Case, Series, Machine, Device, Software, Checks, Warning_)}  # fmt: skip
-_KEYS[Record].remove("text")  # which is all the others
+_KEYS[Record] -= set(BESIDE_THE_CONTENT)
 
 
 TIMES = tuple(metric.name for metric in METRICS if metric.over_zero)
@@ -117,6 +119,12 @@ def _written_as(text: str, record: Record) -> Record:
     return record
 
 
+def imported(record: Record, file: str) -> Record:
+    """The record, just decoded, marked with the file that it came from."""
+    object.__setattr__(record, "imported_from", file)
+    return record
+
+
 def to_record(content: Mapping[str, Any]) -> Record:
     """Content of today's schema, checked by type, key and range."""
     try:
@@ -160,6 +168,8 @@ def check(record: Record) -> None:
     _check_facts(record.facts)
     for device in record.machine.devices:
         _check_range(device.facts, "a device's fact")
+    if record.machine.key is not None and not MACHINE_KEY.fullmatch(record.machine.key):
+        raise BadRecord("a machine's key must be 32 hexadecimal digits, or be left out")
     words = [value for value in vars(case).values() if isinstance(value, str)]
     for text in (*words, record.machine.name, run.id):
         if not text or len(text) > 300 or not text.isprintable():
@@ -206,7 +216,8 @@ def decode_stored(text: str) -> Record:
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a record, made from the dataclasses; unknown keys are refused, as on import."""
     schema = msgspec.json.schema(Record)
-    del schema["$defs"]["Record"]["properties"]["text"]
+    for name in BESIDE_THE_CONTENT:
+        del schema["$defs"]["Record"]["properties"][name]
     for part in schema["$defs"].values():
         part["additionalProperties"] = False
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "mldyno record", **schema}
