@@ -230,3 +230,20 @@ def test_a_mutated_record_of_schema_1_is_refused_in_words_or_sound() -> None:
             assert decode_stored(record.text) == record
             assert record.case.id
     assert min(refused, taken) > 50, "both ways were tried"
+
+
+@pytest.mark.parametrize("key", ["", "my laptop", "A" * 32, "0" * 31, "0" * 33, "0" * 31 + "\n"])
+def test_a_machines_key_is_32_digits_or_not_there(key: str) -> None:
+    record = decode(OF_1[0])
+    content = json.loads(seal(replace(record, schema=SCHEMA, machine=replace(record.machine, key=key))).text)
+    with pytest.raises(BadRecord, match="a machine's key must be 32 hexadecimal digits"):
+        decode(json.dumps(content))
+
+
+def test_a_record_of_schema_2_has_no_key() -> None:
+    record = decode(OF_1[0])
+    content = json.loads(seal(replace(record, schema=2, machine=replace(record.machine, key="0" * 32))).text)
+    with pytest.raises(BadRecord, match="its machine has a key, which came with schema 3"):
+        decode(json.dumps(content))
+    del content["machine"]["key"]
+    assert decode(json.dumps({**content, "id": content_id(content)})).machine.key is None

@@ -225,6 +225,17 @@ def test_a_layout_that_no_version_had_is_damage(old: Path) -> None:
         list(Store(old).stream(ALL))
 
 
+def test_figures_of_a_csv_that_were_taken_for_measured_ones_are_marked(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection, connection:
+        mine = "SELECT machine FROM records WHERE provenance = 'measured'"
+        first = "SELECT min(number) FROM records WHERE provenance = 'imported'"
+        connection.execute(f"UPDATE records SET machine = ({mine}) WHERE number = ({first})")
+    Store(old).prepare()
+    marked = asked(old, "SELECT provenance, imported_from, count(*) FROM records GROUP BY 1, 2 ORDER BY 1, 2")
+    assert marked == [("imported", "", 1), ("imported", "a CSV of figures", 1), ("measured", "", 142)]
+    assert asked(old, "SELECT count(*) FROM heads WHERE imported") == [(1,)]
+
+
 def test_a_newer_mldyno_that_comes_in_the_middle_of_a_run_is_named(store: Store) -> None:
     store.prepare()
     with closing(sqlite3.connect(store.path)) as connection:
