@@ -38,7 +38,7 @@ from mldyno.runner.rates import look
 from mldyno.selection import nothing_for, nothing_to_remove, of_several, of_two, opened, pinned_by, select, stored
 from mldyno.selftest.measures import Measure
 from mldyno.store import Query, Store, transfer
-from mldyno.store.codec import imported
+from mldyno.store.codec import came_from
 
 Axes = Mapping[str, Sequence[Any] | Any]
 
@@ -328,7 +328,7 @@ def import_(paths: Sequence[str], store: Store | str | None = None) -> tuple[int
                 total += 1
                 machine = record.machine
                 rescued = record.run.id in begun and (machine.name, machine.key) == (here.name, here.key)
-                yield record if rescued else imported(record, file)
+                yield record if rescued else came_from(record, file)
 
     return opened_store.append(records()), total
 

@@ -105,7 +105,7 @@ def machines_json(store: str | None) -> list[dict[str, Any]]:
     rows = []
     for name in opened.machines():
         stored = bool(opened.history(Query({"machine": name}, heads=False), 1))
-        files, publication = opened.files_of(name), shipped.get(name, Publication())
+        files, publication = opened.files_of(name) if stored else [], shipped.get(name, Publication())
         rows.append({
             "name": name, "about": _about(stored, files, publication), "stored": stored, "imported_from": files,
             "sources": publication.sources, "figures": publication.figures,

@@ -8,7 +8,7 @@ from collections import Counter
 import click
 
 from mldyno import api
-from mldyno.cli.options import complete_targets, store_option
+from mldyno.cli.options import store_option
 from mldyno.errors import UsageError
 from mldyno.units import count
 from mldyno.views.sentences import headline
@@ -17,7 +17,7 @@ MOST_LINES = 5  # of records, and of runs, that the preview lists
 
 
 @click.command("remove")
-@click.argument("what", nargs=-1, required=True, shell_complete=complete_targets)
+@click.argument("what", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
 def command(what: tuple[str, ...], yes: bool, store: str | None) -> None:

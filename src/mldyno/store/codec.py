@@ -119,8 +119,8 @@ def _written_as(text: str, record: Record) -> Record:
     return record
 
 
-def imported(record: Record, file: str) -> Record:
-    """The record, just decoded, marked with the file that it came from."""
+def came_from(record: Record, file: str) -> Record:
+    """The record, just decoded, with the file by which it came in; empty where it was measured."""
     object.__setattr__(record, "imported_from", file)
     return record
 

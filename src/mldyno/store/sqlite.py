@@ -19,12 +19,11 @@ from typing import Any
 
 from mldyno.errors import StoreError
 from mldyno.records import SCHEMA, Case, Machine, NewerSchema, Record, canonical, upgraded_case
-from mldyno.store import layout, reference
-from mldyno.store.codec import decode_stored, imported
+from mldyno.store import layout, opening, reference
+from mldyno.store.codec import came_from, decode_stored
 from mldyno.store.machine_names import Identity, shown, told_apart, with_names
 from mldyno.store.query import COLUMNS, Query
 
-WRITER_TIMEOUT_S = 60.0  # to wait for another process that writes
 PAGE_RECORDS = 500  # read at once
 
 NO_HEAD_YET = "r.machine = ? AND r.imported_from = ''"  # of a machine, all of whose records were interrupted
@@ -70,34 +69,12 @@ class Store:
     # -- opening ---------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Every error of SQLite as one clear line."""
-        try:
-            yield
-        except (sqlite3.Error, layout.NotAStore) as error:
-            reason = _explain(error) if isinstance(error, sqlite3.Error) else error
-            raise StoreError(f"store {self.path}: {reason}") from error
-        except OSError as error:
-            raise StoreError(f"store {self.path}: {error.strerror or error}") from error
-
-    def _open(self, mode: str) -> sqlite3.Connection:
-        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-        return sqlite3.connect(uri, uri=True, timeout=WRITER_TIMEOUT_S, isolation_level=None)
-
-    @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that writes; the first one opens the file, and keeps it open."""
         self._check_is_file()
-        with self._errors():
+        with opening.errors_of(self.path):
             if self._connection is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                connection = self._open("rwc")
-                try:
-                    layout.bring_up_to_date(connection)
-                except BaseException:
-                    connection.close()
-                    raise
-                self._connection = connection
+                self._connection = opening.to_write(self.path)
             with layout.transaction(self._connection):
                 layout.of(self._connection)  # a newer mldyno may have come in between
                 yield self._connection
@@ -109,70 +86,16 @@ class Store:
             yield None
             return
         self._check_is_file()
-        with self._errors():
-            connection = self._connection or self._copy or self._opened_to_read()
+        with opening.errors_of(self.path):
+            connection = self._connection or self._copy
+            if connection is None:
+                connection, private = opening.to_read(self.path)
+                self._copy = connection if private else None
             try:
                 yield connection
             finally:
                 if connection not in (None, self._connection, self._copy):
                     connection.close()
-
-    def _opened_to_read(self) -> sqlite3.Connection | None:
-        """The file as it is, None where it is empty; what keeps it from being read as it is, is mended first."""
-        connection = self._open("ro")
-        try:
-            number = layout.of(connection)
-        except BaseException as error:
-            connection.close()
-            if "readonly" in str(error):  # a process was killed within a write, which must be undone
-                return self._mended()
-            raise
-        if number == layout.LAYOUT:
-            return connection
-        connection.close()
-        return None if number is None else self._mended()
-
-    def _mended(self) -> sqlite3.Connection | None:
-        """The file without what a killed process left half written, in today's layout; or such a copy of it."""
-        try:
-            return _up_to_date(self._open("rw"))
-        except sqlite3.OperationalError as error:
-            if not any(words in str(error) for words in ("readonly", "unable to open", "disk I/O")):
-                raise
-        copy = sqlite3.connect("", isolation_level=None)  # a file without a name, gone when it is closed
-        try:
-            with contextlib.closing(self._open("ro")) as old:
-                old.backup(copy)
-        except sqlite3.OperationalError:
-            self._undo_in(copy)
-        self._copy = _up_to_date(copy)
-        return self._copy
-
-    def _undo_in(self, copy: sqlite3.Connection) -> None:
-        """Copy the file as it was before the write within which a process was killed."""
-        import shutil
-        import tempfile
-
-        path = os.path.realpath(self.path)
-        files = (path, f"{path}-journal")
-
-        def state() -> list[tuple[int, int, int]]:
-            return [(known.st_ino, known.st_size, known.st_mtime_ns) for known in map(os.stat, files)]
-
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                before = state()
-                place, _ = (shutil.copyfile(file, os.path.join(folder, os.path.basename(file))) for file in files)
-                if state() != before:
-                    raise OSError("it was written to just now")
-                with contextlib.closing(sqlite3.connect(place)) as undone:
-                    undone.backup(copy)
-        except OSError as error:
-            reason = error.strerror or error
-            raise StoreError(
-                f"store {self.path}: a process was killed while it wrote, and that can't be undone here ({reason}); "
-                "open it once as its owner, with: mldyno history"
-            ) from None
 
     def _check_is_file(self) -> None:
         if self.path.is_dir():
@@ -343,7 +266,7 @@ class Store:
 
     def _decoded(self, body: str, file: str) -> Record:
         with self._as_damage():
-            return imported(decode_stored(body), file)
+            return came_from(decode_stored(body), file)
 
     def history(self, query: Query, most: int) -> list[Record]:
         """The newest records that are meant, newest first, whatever came of them."""
@@ -386,19 +309,6 @@ class Store:
         where, values = _where_columns(Query({"machine": machine}), self._machine_names())
         sql = f"SELECT DISTINCT r.imported_from FROM records r WHERE {where} AND r.imported_from <> '' ORDER BY 1"
         return [str(file) for (file,) in self._read(sql, values)]
-
-
-def _up_to_date(connection: sqlite3.Connection) -> sqlite3.Connection | None:
-    """The connection to a file, now of today's layout; None, and closed, where the file is empty."""
-    try:
-        if layout.of(connection) is not None:
-            layout.bring_up_to_date(connection)
-            return connection
-    except BaseException:
-        connection.close()
-        raise
-    connection.close()
-    return None
 
 
 def _where_columns(query: Query, names: Names) -> tuple[str, list[Any]]:
@@ -447,24 +357,3 @@ def _case_number(connection: sqlite3.Connection, case: Case) -> int:
     row = (SCHEMA, canonical(vars(case)))
     connection.execute("INSERT OR IGNORE INTO cases (schema, content) VALUES (?, ?)", row)
     return int(connection.execute("SELECT number FROM cases WHERE schema = ? AND content = ?", row).fetchone()[0])
-
-
-def _explain(error: sqlite3.Error) -> str:
-    """What is wrong and what to do, for the errors of SQLite that a user can meet."""
-    text = str(error)
-    for part, advice in (
-        ("readonly", "it can't be written to; make it writable or name another with --store"),
-        ("disk is full", "the disk is full; make room, or name another with --store"),
-        ("malformed", "it is damaged; move it away, then rescue it with: sqlite3 OLD .recover | sqlite3 NEW"),
-        ("no such", "it is damaged; move it away: a part of it is missing"),
-        ("not a database", "this is not an mldyno store; name another file with --store"),
-        ("unable to open", "it can't be opened; check the path and its permissions, or name another with --store"),
-        (
-            "locked",
-            f"another process has held it for over {WRITER_TIMEOUT_S:.0f} s; end that process or try again later",
-        ),
-        ("disk I/O", "the disk refused to write or read; check its space and health, or name another with --store"),
-    ):
-        if part in text:
-            return f"{advice} ({text})."
-    return f"{text}."
