@@ -221,12 +221,15 @@ class Store:
         cases = self._cases(query)
         newest: dict[tuple[str, str], tuple[str, int]] = {}
         wanted = query.equal.get("machine")
+        meant = [] if wanted is None else [machine.name for machine in names if shown(machine, names) == wanted]
+        only = "" if wanted is None else f" AND machine IN ({', '.join('?' * len(meant))})"
         for number, case_number, created, *machine in self._read(
             "SELECT number, case_number, created, machine, key, imported FROM heads"
-            f" WHERE case_number IN ({_listed(cases)})"
+            f" WHERE case_number IN ({_listed(cases)}){only}",
+            meant,
         ):
             name = shown(Identity(*machine), names)
-            if wanted is None or wanted == name:
+            if wanted in (None, name):
                 key = (name, cases[case_number].id)
                 newest[key] = max(newest.get(key, ("", 0)), (created, number))
         where, values = _where_columns(query, names)
