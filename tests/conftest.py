@@ -16,6 +16,7 @@ from mldyno.records import Record
 from mldyno.runner.events import Listener
 from mldyno.store import Store
 
+OWN_KEY = "0123456789abcdef" * 2
 SLOWEST_FIRST = (
     "test_simulated_device", "test_bench", "test_parent_faults", "browser/test_report", "test_abilities",
     "test_venv_ppo", "transformers", "test_every_workload", "test_contract_on_device", "test_docs", "test_bad_input",
@@ -48,6 +49,7 @@ def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MLDYNO_STORE", str(tmp_path / "records.sqlite"))
     monkeypatch.setenv("MLDYNO_MACHINE", "test bench")
+    monkeypatch.setenv("MLDYNO_MACHINE_KEY", OWN_KEY)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -36,9 +37,10 @@ from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.max_batch import SHORTEST_TIMEOUT_S, Attempt, Search, largest
 from mldyno.runner.quick import Chosen, choose
 from mldyno.runner.rates import look
-from mldyno.selection import nothing_for, of_several, opened, pinned_by, select
+from mldyno.selection import nothing_for, nothing_to_remove, of_several, of_two, opened, pinned_by, select, stored
 from mldyno.selftest.measures import Measure
 from mldyno.store import Query, Store, transfer
+from mldyno.store.codec import came_from
 from mldyno.store.private import private_copy, private_text
 
 Axes = Mapping[str, Sequence[Any] | Any]
@@ -159,7 +161,7 @@ def run_plan(
     runner.execute(listener or Listener())
     if not resume:
         return Results(runner.run, runner.records, runner.left_out)
-    whole = store.select(Query({"run": runner.run}, provenances=("measured",)))
+    whole = store.select(Query({"run": runner.run, "imported_from": ""}, provenances=("measured",)))
     return Results(runner.run, [record for record in whole if not record.interrupted], runner.left_out)
 
 
@@ -223,8 +225,9 @@ def compare(
     if b is None:
         return compare_along(a, by, store)[0]
     opened_store = opened(store)
-    left, pinned = select(a, opened_store)
-    right, pinned_too = select(b, opened_store)
+    sides = select(a, opened_store), select(b, opened_store)
+    left, right = of_two(*sides)
+    pinned, pinned_too = (pinned for _, pinned in sides)
     names = {*pinned, *pinned_too}
     allowed = {name for name in names if pinned.get(name) != pinned_too.get(name)}
     allowed |= {axis_named(by, ("machine",))} if by else set()
@@ -335,18 +338,60 @@ def _tell_sharing(tell: Tell | None, counts: Mapping[tuple[Case, str], int], pri
 
 
 def import_(paths: Sequence[str], store: Store | str | None = None) -> tuple[int, int]:
-    """Take the records of files into the store, all or none; gives how many were new and how many there were."""
+    """Take the records of files into the store, all or none; gives how many were new and how many there were.
+
+    They count as imported, whatever machine they name; but what this machine could not save of a run comes back to it.
+    """
     opened_store = opened(store)
+    here = machines.describe()
+    begun = {run for run, _, _ in opened_store.unfinished_runs()}
     total = 0
 
     def records() -> Iterator[Record]:
         nonlocal total
         for path in paths:
+            file = transfer.file_name(path)
             for record in transfer.read(path):
                 total += 1
-                yield record
+                machine = record.machine
+                rescued = record.run.id in begun and (machine.name, machine.key) == (here.name, here.key)
+                yield record if rescued else came_from(record, file)
 
     return opened_store.append(records()), total
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What would be removed from the store."""
+
+    records: list[Record]
+    resumable: list[str]
+    """Unfinished runs that keep some records: what is removed of them is measured again when they are resumed."""
+    dropped: list[str]
+    """Unfinished runs that keep none, and can't be resumed any more."""
+
+
+def remove(
+    *words: str, store: Store | str | None = None, confirm: Callable[[Removal], bool] = lambda removal: True
+) -> int:
+    """Remove the stored records that words mean: ids, runs, machines, files, filters; gives how many.
+
+    `confirm` sees first what would go; if it says no, nothing does. Published figures can't be removed.
+    """
+    from mldyno.runner.run import busy
+
+    opened_store = opened(store)
+    records: dict[str, Record] = {}
+    for word in words:
+        meant = stored(word, opened_store)
+        if not meant:
+            raise nothing_to_remove(word, opened_store)
+        records |= {record.id: record for record in meant}
+    unfinished = {run for run, _, _ in opened_store.unfinished_runs()} & {each.run.id for each in records.values()}
+    left = {run for run in unfinished
+            if any(each.id not in records for each in opened_store.stream(Query({"run": run})))}  # fmt: skip
+    removal = Removal(list(records.values()), sorted(left), sorted(unfinished - left))
+    return opened_store.remove(records, busy) if confirm(removal) else 0
 
 
 def verdicts(results: Results, store: Store) -> Verdicts:
@@ -394,8 +439,10 @@ def card(
 def _reported(what: str | None, store: Store | str | None, private: bool, tell: Tell | None) -> list[Record]:
     """The records that a report is about: those that were measured, or imported."""
     opened_store = opened(store)
-    records = select(what, opened_store)[0] if what else opened_store.select(Query())
+    records, pinned = select(what, opened_store) if what else (opened_store.select(Query()), {})
     measured = [record for record in records if record.provenance != "published"]
+    if "file" in pinned:  # whose commands are not shown as the reader's own
+        measured = [came_from(record, transfer.file_name(pinned["file"])) for record in measured]
     if not outcomes(measured):
         if what is None:
             raise MldynoError("nothing was measured yet; `mldyno quick` is a good beginning.")
@@ -520,6 +567,7 @@ __all__ = [
     "Crossover",
     "Forecast",
     "Measurement",
+    "Removal",
     "ResultTable",
     "Results",
     "Search",
@@ -544,6 +592,7 @@ __all__ = [
     "placed",
     "probe",
     "quick_plan",
+    "remove",
     "report",
     "run",
     "run_plan",

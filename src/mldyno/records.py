@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -23,6 +24,9 @@ Provenance = Literal["measured", "imported", "published"]
 Pairing = Literal["alone", "interleaved", "live-processes", "alternating-processes"]
 
 Fact = float | int | str | bool | None
+
+MACHINE_KEY = re.compile(r"[0-9a-f]{32}")
+IMPORTED = " (imported)"  # behind the name of a machine whose records came from a file
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,8 @@ class Machine:
     power: str = "unknown"
     virtualised: bool | None = None
     low_power: bool | None = None
+    key: str | None = None
+    """Random, made once on that machine: two machines of one name have two keys. None where none could be kept."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,13 @@ class Record:
     warnings: tuple[Warning_, ...] = ()
     text: str = field(default="", compare=False, repr=False)
     """What it was written as, and is passed on as, whatever its schema: `id` is the hash of this without the id."""
+    imported_from: str = field(default="", compare=False, repr=False)
+    """The file that it came from; empty where it was measured into the store. Not a part of the text."""
+
+    @property
+    def shown_machine(self) -> str:
+        """The machine as tables name it: one of an imported record never stands in for one that measured here."""
+        return self.machine.name + (IMPORTED if self.imported_from else "")
 
     @property
     def alone(self) -> bool:
@@ -161,7 +174,7 @@ class Record:
         ]
 
 
-SCHEMA = 2
+SCHEMA = 3
 # A change of shape raises SCHEMA and adds `UPGRADES[old]`: from the old shape's dictionary to the next one's. It
 # gets a whole record, or its schema and case alone, as the store and plans keep cases; it changes nothing in place.
 
@@ -209,8 +222,18 @@ def _from_1(content: dict[str, Any]) -> dict[str, Any]:
     return upgraded
 
 
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
+def _from_2(content: dict[str, Any]) -> dict[str, Any]:
+    """Schema 3 adds machine.key, which no older record has."""
+    machine = content.get("machine")
+    if isinstance(machine, dict) and "key" in machine:
+        raise MldynoError("its machine has a key, which came with schema 3")
+    return {**content, "schema": 3}
 
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
+
+
+BESIDE_THE_CONTENT = ("text", "imported_from")  # fields of a record that are no part of what its id is the hash of
 
 _plain_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -238,7 +261,7 @@ def text_if_whole(content: Mapping[str, Any]) -> str | None:
 def content_of(record: Record) -> dict[str, Any]:
     """The record as plain dictionaries and lists; its samples are not copied."""
     machine = record.machine
-    own = {name: value for name, value in vars(record).items() if name != "text"}
+    own = {name: value for name, value in vars(record).items() if name not in BESIDE_THE_CONTENT}
     return {
         **own,
         "run": vars(record.run),

@@ -1,10 +1,10 @@
-"""Which records a word means: a file, an id, a machine, a filter; and what is said where there are none."""
+"""Which records a word means: a file, an id, a run, a machine, a filter; and what is said where there are none."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,12 @@ from mldyno import plugins, suites
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.records import Record
 from mldyno.store import Query, Store, transfer
-from mldyno.store.machine_names import the_one_meant
+from mldyno.store.machine_names import identity_of, the_one_meant, told_apart, with_names
 from mldyno.store.query import parse_filter
 
 THIS_MACHINE = "this-machine"
+IDS_AT_ONCE = 200  # that one question to the store may name
+Selected = tuple[list[Record], dict[str, Any]]  # the records that a word means, and what it pins
 
 
 def opened(store: Store | str | None) -> Store:
@@ -38,20 +40,26 @@ def _command_name(text: str) -> str:
 
 
 def pinned_by(text: str, store: Store) -> dict[str, Any]:
-    """The axes and columns that a filter, or a machine's name, pins."""
+    """The axes and columns that a filter, a machine's name, a run or an imported file's name pins."""
     stored = store.workloads()
     if text == THIS_MACHINE:
-        return {"machine": machines.describe().name}
+        return {"machine": store.name_of(machines.describe())}
     for typed in (text, _command_name(text)):
         if typed in stored:
             return {"workload": typed}
     if not text.isprintable():
         raise UsageError(f"'{text}' can't be the name of anything; `mldyno history` lists what there is.")
     workloads = list(dict.fromkeys([*plugins.names("workloads"), *stored]))
+    names = store.machines()
     try:
-        return parse_filter(text, {"workloads": workloads, "frameworks": plugins.names("frameworks")})
+        pinned = parse_filter(text, {"workloads": workloads, "frameworks": plugins.names("frameworks")})
+        if "machine" in pinned:
+            pinned["machine"] = the_one_meant(pinned["machine"], names) or pinned["machine"]
+        return pinned
     except UsageError as error:
-        names = store.machines()
+        for column in ("run", "imported_from"):
+            if store.holds(column, text):
+                return {column: text}
         machine = the_one_meant(text, names)
         if machine is not None:
             return {"machine": machine}
@@ -60,10 +68,14 @@ def pinned_by(text: str, store: Store) -> dict[str, Any]:
         raise unknown("workload, machine, case or file", text, [*workloads, THIS_MACHINE, *names]) from error
 
 
-def select(text: str, store: Store, heads: bool = True) -> tuple[list[Record], dict[str, Any]]:
+def select(text: str, store: Store, heads: bool = True) -> Selected:
     """The records that a word means (a file, an id, a machine, a filter), and what it pins."""
     if os.path.isfile(text):
-        return list(transfer.read(text)), {"file": text}
+        records = list(transfer.read(text))
+        names = told_apart({identity_of(record)._replace(imported=True) for record in records})
+        return list(with_names(records, {m._replace(imported=False): name for m, name in names.items()})), {
+            "file": text
+        }
     if _is_id(text):
         records = store.select(Query(ids=(text,), heads=False))
         if not records:
@@ -73,19 +85,52 @@ def select(text: str, store: Store, heads: bool = True) -> tuple[list[Record], d
     return store.select(Query(pinned, heads=heads)), pinned
 
 
-def of_several(selected: Sequence[tuple[list[Record], dict[str, Any]]]) -> list[Record]:
+def stored(text: str, store: Store) -> list[Record]:
+    """All records of the store that a word means, however old; of a file, those that are in the store."""
+    if os.path.isfile(text):
+        ids = [record.id for record in transfer.read(text)]
+        parts = [tuple(ids[place : place + IDS_AT_ONCE]) for place in range(0, len(ids), IDS_AT_ONCE)]
+        return [record for part in parts for record in store.stream(Query(ids=part, heads=False))]
+    if not _is_id(text):
+        return list(store.stream(Query(pinned_by(text, store), heads=False)))
+    records = list(store.stream(Query(ids=(text,), heads=False)))
+    if len(records) > 1:
+        raise UsageError(f"{len(records)} ids begin with {text}; write more of the one you mean.")
+    return records
+
+
+def of_several(selected: Sequence[Selected]) -> list[Record]:
     """The records of several targets, each once; where two files name their machines alike, with the file's name."""
     files: dict[str, set[str]] = {}
     for records, pinned in selected:
         for record in records:
-            files.setdefault(record.machine.name, set()).add(str(pinned.get("file", "")))
+            files.setdefault(record.shown_machine, set()).add(str(pinned.get("file", "")))
+    alike = {name for name, where in files.items() if len(where) > 1}
     unique: dict[tuple[str, str], Record] = {}
-    for records, pinned in selected:
-        for record in records:
-            name, file = record.machine.name, str(pinned.get("file", ""))
-            shown = f"{name} ({os.path.basename(file)})" if file and len(files[name]) > 1 else name
-            unique.setdefault((record.id, shown), replace(record, machine=replace(record.machine, name=shown)))
+    for side in selected:
+        for record in _with_file_name(side, alike):
+            unique.setdefault((record.id, record.shown_machine), record)
     return list(unique.values())
+
+
+def of_two(left: Selected, right: Selected) -> tuple[list[Record], list[Record]]:
+    """The records of two sides; where both have machines of one name but of other keys, with the file's name."""
+    keys: list[dict[str, set[str | None]]] = [{}, {}]
+    for known, (records, _) in zip(keys, (left, right), strict=True):
+        for record in records:
+            known.setdefault(record.shown_machine, set()).add(record.machine.key)
+    alike = {name for name in keys[0].keys() & keys[1].keys() if not keys[0][name] & keys[1][name]}
+    return _with_file_name(left, alike), _with_file_name(right, alike)
+
+
+def _with_file_name(selected: Selected, names: Collection[str]) -> list[Record]:
+    """The records of a target; machines of these names with the name of the file, if it is one."""
+    records, pinned = selected
+    if "file" not in pinned:
+        return records
+    file = os.path.basename(pinned["file"])
+    return [replace(record, machine=replace(record.machine, name=f"{record.machine.name} ({file})"))
+            if record.shown_machine in names else record for record in records]  # fmt: skip
 
 
 def nothing_for(targets: Sequence[str]) -> MldynoError:
@@ -95,3 +140,10 @@ def nothing_for(targets: Sequence[str]) -> MldynoError:
     how = f"mldyno run {' '.join(named)}" if named else "mldyno run"
     what = f" for '{' '.join(targets)}'" if targets else ""
     return MldynoError(f"nothing recorded{what} yet; measure it with `{how}`, or look what there is: mldyno history")
+
+
+def nothing_to_remove(text: str, store: Store) -> MldynoError:
+    """That nothing stored is meant; what ships with mldyno can't be removed."""
+    if not os.path.isfile(text) and not _is_id(text) and store.select(Query(pinned_by(text, store))):
+        return MldynoError(f"'{text}' means published figures only, which ship with mldyno and can't be removed.")
+    return MldynoError(f"nothing stored for '{text}'; `mldyno history` lists what there is.")

@@ -109,50 +109,52 @@ def test_a_text_that_can_be_shown_stays(text: str, read: Callable[[str], Record]
 
 
 @dataclass(frozen=True)
-class Record3(Record):
+class NextRecord(Record):
     """A record with one more field, which was a fact before."""
 
     colour: str = "grey"
 
 
-def from_2(content: dict[str, Any]) -> dict[str, Any]:
+def to_next(content: dict[str, Any]) -> dict[str, Any]:
     facts = dict(content.get("facts", {}))
-    return {**content, "schema": 3, "colour": facts.pop("paint", "unpainted"), "facts": facts}
+    return {**content, "schema": SCHEMA + 1, "colour": facts.pop("paint", "unpainted"), "facts": facts}
 
 
 @pytest.fixture
-def schema_3(monkeypatch: pytest.MonkeyPatch) -> None:
+def next_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     """The product as it will be when a record has one field more."""
     for module in (records, codec):
-        monkeypatch.setattr(module, "SCHEMA", 3)
-    monkeypatch.setattr("mldyno.store.sqlite.SCHEMA", 3)
-    monkeypatch.setitem(records.UPGRADES, 2, from_2)
-    monkeypatch.setattr(codec, "Record", Record3)
-    monkeypatch.setattr(codec, "_decoder", msgspec.json.Decoder(Record3, strict=True))
-    monkeypatch.setitem(codec._KEYS, Record3, {field.name for field in fields(Record3)} - {"text"})
+        monkeypatch.setattr(module, "SCHEMA", SCHEMA + 1)
+    monkeypatch.setattr("mldyno.store.sqlite.SCHEMA", SCHEMA + 1)
+    monkeypatch.setitem(records.UPGRADES, SCHEMA, to_next)
+    monkeypatch.setattr(codec, "Record", NextRecord)
+    monkeypatch.setattr(codec, "_decoder", msgspec.json.Decoder(NextRecord, strict=True))
+    monkeypatch.setitem(
+        codec._KEYS, NextRecord, {field.name for field in fields(NextRecord)} - {*records.BESIDE_THE_CONTENT}
+    )
 
 
 @pytest.fixture
-def written_by_2(fake_run: FakeRun) -> list[Record]:
+def written_today(fake_run: FakeRun) -> list[Record]:
     plain, *_ = fake_run(mode="infer").records
     return [plain, seal(replace(plain, facts={**plain.facts, "paint": "red"}))]
 
 
 def colours(read: list[Record]) -> list[str]:
-    return [record.colour for record in read if isinstance(record, Record3)]
+    return [record.colour for record in read if isinstance(record, NextRecord)]
 
 
 def test_a_next_schema_reads_all_before_it_and_changes_no_text_and_no_id(
-    written_by_2: list[Record], store: Store, tmp_path: Path, request: pytest.FixtureRequest
+    written_today: list[Record], store: Store, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    store.append(written_by_2)
+    store.append(written_today)
     store.append([decode(OF_1[0])])
     before = list(store.texts(ALL))
     store.close()
-    request.getfixturevalue("schema_3")
+    request.getfixturevalue("next_schema")
     read = list(Store(store.path).stream(ALL))
     assert colours(read) == ["unpainted", "red", "unpainted"]
-    assert [record.schema for record in read] == [3, 3, 3]
+    assert [record.schema for record in read] == [SCHEMA + 1] * 3
     assert [record.text for record in read] == before
     assert "paint" not in read[1].facts
     api.export(str(tmp_path / "all.jsonl"), "jsonl", store=store)
@@ -167,12 +169,12 @@ def test_a_next_schema_reads_all_before_it_and_changes_no_text_and_no_id(
 
 
 def test_a_case_of_before_and_one_of_the_next_schema_are_the_same_case(
-    written_by_2: list[Record], store: Store, request: pytest.FixtureRequest
+    written_today: list[Record], store: Store, request: pytest.FixtureRequest
 ) -> None:
-    store.append(written_by_2)
-    request.getfixturevalue("schema_3")
-    fields_of_3 = {**vars(written_by_2[0]), "schema": 3, "created": "2030-01-01T00:00:00Z", "colour": "blue"}
-    later = seal(Record3(**{**fields_of_3, "run": Run("later")}))
+    store.append(written_today)
+    request.getfixturevalue("next_schema")
+    then = {**vars(written_today[0]), "schema": SCHEMA + 1, "created": "2030-01-01T00:00:00Z", "colour": "blue"}
+    later = seal(NextRecord(**{**then, "run": Run("later")}))
     store.append([later])
     assert colours(list(store.stream(Query()))) == ["blue"]
     assert store.history(Query({"mode": "infer"}, heads=False), 1)[0].id == later.id
@@ -184,9 +186,9 @@ def newer(record: Record) -> str:
 
 
 def test_a_file_of_a_newer_schema_is_told_apart_from_a_broken_and_from_a_foreign_one(
-    written_by_2: list[Record], tmp_path: Path
+    written_today: list[Record], tmp_path: Path
 ) -> None:
-    plain, good = written_by_2[0], written_by_2[0].text
+    plain, good = written_today[0], written_today[0].text
     for text, reason in (
         (newer(plain), f"schema {SCHEMA + 1} is newer than this mldyno .schema {SCHEMA}.; update mldyno"),
         (newer(plain).replace('"id":"', '"id":"sha3-'), "is newer than this mldyno"),  # ids may be made otherwise
@@ -202,19 +204,19 @@ def test_a_file_of_a_newer_schema_is_told_apart_from_a_broken_and_from_a_foreign
         assert "\n" not in str(error.value)
 
 
-def test_a_report_of_a_newer_schema_is_told_apart(written_by_2: list[Record], store: Store, tmp_path: Path) -> None:
-    packed = embedded.pack([newer(written_by_2[0])]).text
+def test_a_report_of_a_newer_schema_is_told_apart(written_today: list[Record], store: Store, tmp_path: Path) -> None:
+    packed = embedded.pack([newer(written_today[0])]).text
     (tmp_path / "report.html").write_text(f"<!doctype html>{embedded.TAG}{packed}{embedded.END}")
-    with pytest.raises(ImportFileError, match="line 1: schema 3 is newer than this mldyno"):
+    with pytest.raises(ImportFileError, match=f"line 1: schema {SCHEMA + 1} is newer than this mldyno"):
         api.import_([str(tmp_path / "report.html")], store)
 
 
 def test_a_store_that_a_newer_mldyno_has_written_into_is_told_apart_from_a_damaged_one(
-    written_by_2: list[Record], store: Store
+    written_today: list[Record], store: Store
 ) -> None:
-    plain = written_by_2[0]
+    plain = written_today[0]
     store.append([replace(plain, id="f" * 32, text=newer(plain))])
-    with pytest.raises(StoreError, match=r"a newer mldyno has written into it: schema 3 is newer .*; update mldyno"):
+    with pytest.raises(StoreError, match=f"has written into it: schema {SCHEMA + 1} is newer .*; update mldyno"):
         list(store.stream(ALL))
     store.append([replace(plain, id="e" * 32, text=plain.text[:-20])])
     with pytest.raises(StoreError, match="the file is damaged"):
@@ -261,3 +263,20 @@ def test_a_mutated_record_of_schema_1_is_refused_in_words_or_sound() -> None:
             assert decode_stored(record.text) == record
             assert record.case.id
     assert min(refused, taken) > 50, "both ways were tried"
+
+
+@pytest.mark.parametrize("key", ["", "my laptop", "A" * 32, "0" * 31, "0" * 33, "0" * 31 + "\n"])
+def test_a_machines_key_is_32_digits_or_not_there(key: str) -> None:
+    record = decode(OF_1[0])
+    content = json.loads(seal(replace(record, schema=SCHEMA, machine=replace(record.machine, key=key))).text)
+    with pytest.raises(BadRecord, match="a machine's key must be 32 hexadecimal digits"):
+        decode(json.dumps(content))
+
+
+def test_a_record_of_schema_2_has_no_key() -> None:
+    record = decode(OF_1[0])
+    content = json.loads(seal(replace(record, schema=2, machine=replace(record.machine, key="0" * 32))).text)
+    with pytest.raises(BadRecord, match="its machine has a key, which came with schema 3"):
+        decode(json.dumps(content))
+    del content["machine"]["key"]
+    assert decode(json.dumps({**content, "id": content_id(content)})).machine.key is None

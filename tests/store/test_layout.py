@@ -23,6 +23,7 @@ from mldyno.store import Query, Store, layout
 
 OLD = Path(__file__).parent.parent / "history" / "0.1" / "store.sqlite"
 ALL = Query(heads=False)
+NEXT = layout.LAYOUT + 1
 
 
 @pytest.fixture
@@ -224,6 +225,17 @@ def test_a_layout_that_no_version_had_is_damage(old: Path) -> None:
         list(Store(old).stream(ALL))
 
 
+def test_figures_of_a_csv_that_were_taken_for_measured_ones_are_marked(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection, connection:
+        mine = "SELECT machine FROM records WHERE provenance = 'measured'"
+        first = "SELECT min(number) FROM records WHERE provenance = 'imported'"
+        connection.execute(f"UPDATE records SET machine = ({mine}) WHERE number = ({first})")
+    Store(old).prepare()
+    marked = asked(old, "SELECT provenance, imported_from, count(*) FROM records GROUP BY 1, 2 ORDER BY 1, 2")
+    assert marked == [("imported", "", 1), ("imported", "a CSV of figures", 1), ("measured", "", 142)]
+    assert asked(old, "SELECT count(*) FROM heads WHERE imported") == [(1,)]
+
+
 def test_a_newer_mldyno_that_comes_in_the_middle_of_a_run_is_named(store: Store) -> None:
     store.prepare()
     with closing(sqlite3.connect(store.path)) as connection:
@@ -237,10 +249,10 @@ def test_a_chain_of_migrations_is_gone_through_step_by_step(old: Path, monkeypat
         assert connection.in_transaction
         connection.execute("CREATE TABLE notes (text)")
 
-    monkeypatch.setattr(layout, "LAYOUT", 3)
-    monkeypatch.setitem(layout.MIGRATIONS, 2, add_notes)
+    monkeypatch.setattr(layout, "LAYOUT", NEXT)
+    monkeypatch.setitem(layout.MIGRATIONS, NEXT - 1, add_notes)
     assert len(list(Store(old).stream(ALL))) == 144
-    assert layout_of(old) == 3
+    assert layout_of(old) == NEXT
     assert asked(old, "SELECT count(*) FROM notes") == [(0,)]
 
 
@@ -249,9 +261,9 @@ def test_a_migration_that_fails_leaves_the_layout_before_it(old: Path, monkeypat
         connection.execute("DELETE FROM records")
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(layout, "LAYOUT", 3)
-    monkeypatch.setitem(layout.MIGRATIONS, 2, fail)
+    monkeypatch.setattr(layout, "LAYOUT", NEXT)
+    monkeypatch.setitem(layout.MIGRATIONS, NEXT - 1, fail)
     with pytest.raises(StoreError, match="the disk is full; make room"):
         Store(old).prepare()
-    assert layout_of(old) == 2
+    assert layout_of(old) == NEXT - 1
     assert asked(old, "SELECT count(*) FROM records") == [(144,)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mldyno.store.machine_names import meant, nearest
+from mldyno.store.machine_names import Identity, meant, nearest, told_apart
 from mldyno.store.reference import machines
 
 NAMES = list(machines())
@@ -48,3 +48,25 @@ def test_the_nearest_name_is_the_one_with_most_words_of_it() -> None:
     assert nearest("Nvidia RTX 5090", NAMES) in ("NVIDIA RTX 3090", "NVIDIA RTX 4080")
     assert nearest("toaster", NAMES) is None
     assert nearest("M4 Max", []) is None
+
+
+A, B, LIKE_A = "aaaa" + "1" * 28, "b" * 32, "aaaa" + "2" * 28
+
+
+@pytest.mark.parametrize(
+    ("machines", "names"),
+    [
+        ([("X", A, False)], ["X"]),
+        ([("X", A, False), ("X", B, True)], ["X", "X"]),  # one of them is marked as imported
+        ([("X", A, True), ("X", B, True)], ["X [aaaa]", "X [bbbb]"]),
+        ([("X", A, True), ("Y", B, True)], ["X", "Y"]),
+        ([("X", A, True), ("X", LIKE_A, True)], ["X [aaaa1]", "X [aaaa2]"]),
+        ([("X", "", False), ("X", A, False)], ["X", "X"]),  # before and after machines had keys
+        ([("X", "", False), ("X", A, False), ("X", B, False)], ["X", "X [aaaa]", "X [bbbb]"]),
+        ([("X", "", True), ("X", A, True)], ["X", "X [aaaa]"]),
+    ],
+)
+def test_machines_of_one_name_are_told_apart_by_their_keys(
+    machines: list[tuple[str, str, bool]], names: list[str]
+) -> None:
+    assert list(told_apart([Identity(*machine) for machine in machines]).values()) == names

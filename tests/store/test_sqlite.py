@@ -112,7 +112,7 @@ def test_several_processes_write_at_once_and_nothing_is_lost(store: Store) -> No
 
 
 def test_a_reader_who_pauses_does_not_keep_a_run_from_saving(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mldyno.store.sqlite.WRITER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("mldyno.store.opening.WRITER_TIMEOUT_S", 0.2)
     store.append([a_record(batch=n) for n in range(1, 4)])
     reader = Store(store.path).stream(Query(heads=False))
     next(reader)
@@ -123,7 +123,7 @@ def test_a_reader_who_pauses_does_not_keep_a_run_from_saving(store: Store, monke
 def test_a_locked_store_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.append([a_record()])
     store.close()
-    monkeypatch.setattr("mldyno.store.sqlite.WRITER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("mldyno.store.opening.WRITER_TIMEOUT_S", 0.1)
     holder = sqlite3.connect(store.path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     with pytest.raises(StoreError, match="another process has held it"):
@@ -163,23 +163,3 @@ def test_unfinished_runs_are_found_newest_first_until_they_end(store: Store) -> 
     assert [run for run, _, _ in store.unfinished_runs()] == ["c", "b", "a"]
     store.finish_run("b")
     assert [run for run, _, _ in store.unfinished_runs()] == ["c", "a"]
-
-
-DYING = """
-import os, signal, sqlite3, sys
-
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("PRAGMA cache_size = 5")  # so that some of it is in the file already
-connection.execute("BEGIN IMMEDIATE")
-connection.execute("UPDATE records SET body = 'half a record' || body")
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_reader_undoes_what_a_killed_process_left_half_written(store: Store) -> None:
-    records = [a_record(batch=number) for number in range(1, 200)]
-    store.append(records)
-    store.close()
-    subprocess.run([sys.executable, "-c", DYING, str(store.path)], check=False)
-    assert store.path.with_name(f"{store.path.name}-journal").exists()
-    assert list(Store(store.path).stream(Query(heads=False))) == records

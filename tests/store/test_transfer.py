@@ -10,10 +10,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import jsonschema
 import pytest
+from tests.store.test_sqlite import a_record
 
 from mldyno import api
 from mldyno.cli import main
@@ -263,3 +265,33 @@ def test_text_that_a_spreadsheet_would_compute_is_inert_in_csv_and_comes_back(tm
     assert {record.machine.name for record in back} == set(NAMES)
     assert {record.facts["note"] for record in back} == {record.run.suite for record in back} == set(NAMES)
     assert [record.values("step_time") for record in back] == [[0.00123]] * len(NAMES)
+
+
+def test_a_record_that_calls_itself_published_is_refused(tmp_path: Path, store: Store) -> None:
+    shipped = tmp_path / "shipped.jsonl"
+    shipped.write_text(published()[0].text + "\n")
+    with pytest.raises(ImportFileError, match=r"record \w{10} calls itself published, which only figures are"):
+        api.import_([str(shipped)], store)
+    assert not store.path.exists()
+
+
+@pytest.mark.parametrize(("days", "taken"), [(0.9, True), (1.1, False), (-3000, True)])
+def test_a_record_of_the_future_is_refused_but_clocks_may_differ_by_a_day(
+    days: float, taken: bool, tmp_path: Path, store: Store
+) -> None:
+    created = (datetime.now(timezone.utc) + timedelta(days=days)).isoformat().replace("+00:00", "Z")
+    (tmp_path / "theirs.jsonl").write_text(seal(replace(a_record(), created=created)).text + "\n")
+    if taken:
+        assert api.import_([str(tmp_path / "theirs.jsonl")], store) == (1, 1)
+        return
+    with pytest.raises(ImportFileError, match=r"was created at .*, and here it is only .*; set this machine's clock"):
+        api.import_([str(tmp_path / "theirs.jsonl")], store)
+
+
+def test_the_store_knows_the_file_that_a_record_came_from(tmp_path: Path, store: Store) -> None:
+    folder = tmp_path / "downloads"
+    folder.mkdir()
+    (folder / "their\trecords.jsonl").write_text(a_record().text + "\n")
+    api.import_([str(folder / "their\trecords.jsonl")], store)
+    store.append([a_record(batch=9)])
+    assert [record.imported_from for record in store.stream(Query(heads=False))] == ["their records.jsonl", ""]

@@ -212,7 +212,7 @@ def _pairings(base: Outcome, other: Outcome) -> list[tuple[Pairing, list[float]]
 
 
 def _place(record: Record) -> tuple[str, int, int, str]:
-    return record.run.id, record.run.repeat, record.run.group, record.machine.name
+    return record.run.id, record.run.repeat, record.run.group, record.shown_machine
 
 
 def _rounds(record: Record) -> dict[int, float]:

@@ -35,8 +35,8 @@ class Outcome:
 
     @property
     def machine(self) -> str:
-        """The machine's name."""
-        return self.records[0].machine.name
+        """The machine as tables name it."""
+        return self.records[0].shown_machine
 
     @cached_property
     def good(self) -> list[Record]:
@@ -153,7 +153,7 @@ def outcomes(records: Sequence[Record]) -> list[Outcome]:
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
         if not record.interrupted:
-            groups.setdefault((record.machine.name, record.case.id, record.run.id), []).append(record)
+            groups.setdefault((record.shown_machine, record.case.id, record.run.id), []).append(record)
     merged = []
     for group in groups.values():
         alone = tuple(record for record in group if record.alone)

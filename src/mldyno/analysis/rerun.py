@@ -20,7 +20,7 @@ MOST_VALUES = 8  # of an axis that still fit on a line
 
 def measured_here(outcome: Outcome) -> bool:
     """Whether the user measured it, so that its command is the user's own."""
-    return outcome.records[0].provenance == "measured"
+    return outcome.records[0].provenance == "measured" and not outcome.records[0].imported_from
 
 
 def rerun_commands(outcomes: Sequence[Outcome]) -> list[str]:

@@ -29,6 +29,7 @@ COMMANDS = {
     "selftest": "How often is mldyno itself wrong, on this machine?",
     "export": "Write records to a file: JSON lines or CSV.",
     "import": "Take records from files into the store.",
+    "remove": "Take records out of the store: of a run, a machine, a file; by their ids.",
     "completion": "Print the script for your shell's completion.",
 }
 

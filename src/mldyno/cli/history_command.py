@@ -26,7 +26,8 @@ def command(what: str | None, most: int, store: str | None, as_json: bool) -> No
     records = api.history(what, most, store)
     if as_json:
         rows = [{"id": r.id, "created": r.created, "run": r.run.id, "case": r.case.id, "machine": r.machine.name,
-                 "status": r.status, "reason": r.reason, "provenance": r.provenance} for r in records]  # fmt: skip
+                 "status": r.status, "reason": r.reason, "provenance": r.provenance,
+                 "imported_from": r.imported_from or None} for r in records]  # fmt: skip
         print_json({"records": rows})
         return
     if not records:
@@ -34,7 +35,7 @@ def command(what: str | None, most: int, store: str | None, as_json: bool) -> No
         return
     header = ["when (UTC)", "id", "case", "outcome"]
     body = [[r.created[:19].replace("T", " "), r.id[:10], r.case.id, headline(r)] for r in records]
-    if len({r.machine.name for r in records}) > 1:
+    if len({r.shown_machine for r in records}) > 1 or records[0].imported_from:
         header.append("machine")
-        body = [[*row, r.machine.name] for row, r in zip(body, records, strict=True)]
+        body = [[*row, r.shown_machine] for row, r in zip(body, records, strict=True)]
     click.echo(aligned(header, body, len(header)))

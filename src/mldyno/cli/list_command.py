@@ -105,19 +105,19 @@ def machines_json(store: str | None) -> list[dict[str, Any]]:
     rows = []
     for name in opened.machines():
         stored = bool(opened.history(Query({"machine": name}, heads=False), 1))
-        publication = shipped.get(name, Publication())
+        files, publication = opened.files_of(name) if stored else [], shipped.get(name, Publication())
         rows.append({
-            "name": name, "about": _about(stored, publication), "stored": stored, "sources": publication.sources,
-            "figures": publication.figures,
+            "name": name, "about": _about(stored, files, publication), "stored": stored, "imported_from": files,
+            "sources": publication.sources, "figures": publication.figures,
             "marks": [{"mark": mark, "reason": reason, "figures": len(cases), "cases": cases}
                       for (mark, reason), cases in publication.marked.items()],
         })  # fmt: skip
     return rows
 
 
-def _about(stored: bool, publication: Publication) -> str:
+def _about(stored: bool, files: list[str], publication: Publication) -> str:
     """A machine in a line."""
-    parts = ["in your store"] if stored else []
+    parts = [f"in your store, imported from {', '.join(files)}" if files else "in your store"] if stored else []
     if publication.figures:
         parts.append(f"published in {', '.join(publication.sources)}: {count(publication.figures, 'figure')}")
     parts += [f"{count(len(cases), 'figure')} {mark}: {reason}" for (mark, reason), cases in publication.marked.items()]

@@ -95,7 +95,7 @@ def forecast(
 
     `tell` hears how many cases have been looked into, of how many. With `rates`, only time is estimated, from them.
     """
-    here = machines.describe().name
+    here = store.name_of(machines.describe())
     past: dict[str, Past] = {}
     for workload in dict.fromkeys(case.workload for case in plan.cases):
         query = Query({"workload": workload, "machine": here}, provenances=("measured",))

@@ -136,7 +136,7 @@ class Runner:
         memory_limit()  # a setting that makes no sense is reported now
         self.sources = data_sources(self.plan, self.listener.fetching)
         self.store.prepare()
-        for record in self.store.stream(Query({"run": self.run})):
+        for record in self.store.stream(Query({"run": self.run, "imported_from": ""})):
             self._note(record)
         if self.plan.timeout is None:
             forecasts = forecast(self.plan, self.store) if self.forecasts is None else self.forecasts

@@ -68,12 +68,12 @@ def document(
 
 
 def _nameless(machine: Machine) -> Machine:
-    """The machine without what tells its cards from others of their kind."""
+    """The machine without what tells it and its cards from others of their kind."""
     devices = []
     for device in machine.devices:
         facts = {name: fact for name, fact in device.facts.items() if name not in OF_ONE_CARD}
         devices.append(replace(device, facts=facts))
-    return replace(machine, devices=tuple(devices))
+    return replace(machine, devices=tuple(devices), key=None)
 
 
 def findings(measures: Sequence[Measure]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Where records live: one SQLite file, append only, safe for several processes at once.
+"""Where records live: one SQLite file, safe for several processes at once and after any kill.
 
 `codec` turns text into checked records and back; `sqlite` keeps them; `query` says which are meant;
 `reference` reads the published figures; `transfer` moves records in and out of files.

@@ -23,6 +23,8 @@ from mldyno.facts import DEVICE_FACTS, FACTS, LARGEST, SMALLEST, flaws
 from mldyno.metrics import METRICS
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable_content
 from mldyno.records import (
+    BESIDE_THE_CONTENT,
+    MACHINE_KEY,
     SCHEMA,
     Case,
     Checks,
@@ -39,7 +41,7 @@ from mldyno.records import (
 
 _KEYS: dict[type, set[str]] = {kind: {field.name for field in fields(kind)} for kind in
          (Record, Run, Case, Series, Machine, Device, Software, Checks, Warning_)}  # fmt: skip
-_KEYS[Record].remove("text")  # which is all the others
+_KEYS[Record] -= set(BESIDE_THE_CONTENT)
 
 
 TIMES = tuple(metric.name for metric in METRICS if metric.over_zero)
@@ -136,6 +138,12 @@ def _spells_printable(escape: str) -> bool:
     return str(json.loads(f'"{escape}"')).isprintable()
 
 
+def came_from(record: Record, file: str) -> Record:
+    """The record, just decoded, with the file by which it came in; empty where it was measured."""
+    object.__setattr__(record, "imported_from", file)
+    return record
+
+
 def to_record(content: Mapping[str, Any]) -> Record:
     """Content of today's schema, checked by type, key and range."""
     try:
@@ -170,6 +178,8 @@ def check(record: Record) -> None:
         raise BadRecord("run.repeat, run.process and run.group must not be negative")
     for wrong in _flaws(record):
         raise BadRecord(wrong)
+    if record.machine.key is not None and not MACHINE_KEY.fullmatch(record.machine.key):
+        raise BadRecord("a machine's key must be 32 hexadecimal digits, or be left out")
     words = [value for value in vars(case).values() if isinstance(value, str)]
     for text in (*words, record.machine.name, run.id):
         if not text or len(text) > LONGEST_NAME or not text.isprintable():
@@ -237,7 +247,8 @@ def decode_stored(text: str) -> Record:
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a record, made from the dataclasses; unknown keys are refused, as on import."""
     schema = msgspec.json.schema(Record)
-    del schema["$defs"]["Record"]["properties"]["text"]
+    for name in BESIDE_THE_CONTENT:
+        del schema["$defs"]["Record"]["properties"][name]
     for part in schema["$defs"].values():
         part["additionalProperties"] = False
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "mldyno record", **schema}

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 
 APPLICATION = 0x6D6C6479  # "mldy"
-LAYOUT = 2
+LAYOUT = 3
 
 _LAYOUT_2 = """
 -- Each case that was ever recorded, once: as JSON, in the shape of that schema of a record.
@@ -83,7 +83,37 @@ def _from_1(connection: sqlite3.Connection) -> None:
     """)  # fmt: skip
 
 
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _from_1}
+_LAYOUT_3 = """
+-- The key of the machine, empty where it has none; and the file by which a record came in, empty where it was measured.
+ALTER TABLE records ADD COLUMN key TEXT NOT NULL DEFAULT '';
+ALTER TABLE records ADD COLUMN imported_from TEXT NOT NULL DEFAULT '';
+-- Of older records only figures of a CSV are known to be imported: marked where they could be taken for measured.
+UPDATE records SET imported_from = 'a CSV of figures' WHERE provenance = 'imported'
+AND machine IN (SELECT machine FROM records WHERE provenance = 'measured');
+DROP TRIGGER keep_heads;
+DROP TABLE heads;
+CREATE TABLE heads (
+  number INTEGER PRIMARY KEY, case_number INTEGER NOT NULL, machine TEXT NOT NULL, key TEXT NOT NULL,
+  imported INTEGER NOT NULL, run TEXT NOT NULL, created TEXT NOT NULL, UNIQUE (case_number, machine, key, imported)
+);
+INSERT INTO heads (case_number, machine, key, imported, run, created)
+SELECT case_number, machine, key, imported_from <> '', run, created FROM records WHERE interrupted = 0 ORDER BY number
+ON CONFLICT DO UPDATE SET run = excluded.run, created = excluded.created WHERE excluded.created >= heads.created;
+CREATE TRIGGER keep_heads AFTER INSERT ON records WHEN new.interrupted = 0 BEGIN
+  INSERT INTO heads (case_number, machine, key, imported, run, created)
+  VALUES (new.case_number, new.machine, new.key, new.imported_from <> '', new.run, new.created)
+  ON CONFLICT DO UPDATE SET run = excluded.run, created = excluded.created
+  WHERE excluded.created >= heads.created;
+END;
+"""
+
+
+def _from_2(connection: sqlite3.Connection) -> None:
+    """In layout 2 a machine was its name, and only the figures of a CSV were known to be imported."""
+    _execute_all(connection, _LAYOUT_3)
+
+
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _from_1, 2: _from_2}
 
 
 class NotAStore(Exception):
@@ -112,7 +142,7 @@ def bring_up_to_date(connection: sqlite3.Connection) -> None:
             if of(connection) != layout:
                 continue  # another process was first
             if layout is None:
-                _execute_all(connection, _LAYOUT_2)
+                _execute_all(connection, _LAYOUT_2 + _LAYOUT_3)
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {LAYOUT}")
             else:

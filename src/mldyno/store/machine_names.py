@@ -1,13 +1,65 @@
-"""Which machine a user means by a few words: part of its name, words in any order, small typos."""
+"""What machines are called where several have one name; and which one a user means by a few words.
+
+A user names part of a machine's name, words in any order, with small typos.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher, get_close_matches
+from typing import NamedTuple
 
 from mldyno.errors import UsageError
+from mldyno.records import IMPORTED, Record
 
+FEWEST_DIGITS = 4  # of a key that tell two machines of one name apart
 LEAST_LIKENESS = 0.75  # how much of a word must be right
+
+
+class Identity(NamedTuple):
+    """What tells machines apart. `key` is empty where it is not known."""
+
+    name: str
+    key: str
+    imported: bool
+
+
+def told_apart(machines: Collection[Identity]) -> dict[Identity, str]:
+    """The name of each, with the first digits of its key where others have that name too.
+
+    What was measured into a store without a key, as by older versions, is of the machine that has the name; what was
+    imported without one is of a machine of its own.
+    """
+    rivals: dict[tuple[str, bool], set[str]] = {}
+    for name, key, imported in machines:
+        rivals.setdefault((name, imported), set()).update([key] if key or imported else [])
+    names = {}
+    for machine in machines:
+        keys = rivals[machine.name, machine.imported]
+        digits = FEWEST_DIGITS
+        while len({key[:digits] for key in keys}) < len(keys):
+            digits += 1
+        tag = f" [{machine.key[:digits]}]" if machine.key and len(keys) > 1 else ""
+        names[machine] = machine.name + tag
+    return names
+
+
+def shown(machine: Identity, names: Mapping[Identity, str]) -> str:
+    """A machine as tables name it, by the names that tell it from others."""
+    return names.get(machine, machine.name) + (IMPORTED if machine.imported else "")
+
+
+def identity_of(record: Record) -> Identity:
+    """The machine of a record."""
+    return Identity(record.machine.name, record.machine.key or "", bool(record.imported_from))
+
+
+def with_names(records: Iterable[Record], names: Mapping[Identity, str]) -> Iterator[Record]:
+    """Records whose machines have the names that tell them apart; texts and ids stay as they are."""
+    for record in records:
+        name = names.get(identity_of(record), record.machine.name)
+        yield record if name == record.machine.name else replace(record, machine=replace(record.machine, name=name))
 
 
 def the_one_meant(text: str, names: Sequence[str]) -> str | None:

@@ -10,7 +10,7 @@ from mldyno.axes import AXES, AXIS, DEVICE_KINDS, Case, axis_named
 from mldyno.errors import UsageError, unknown
 from mldyno.records import Record
 
-COLUMNS = ("machine", "run", "status", "provenance")
+COLUMNS = ("machine", "run", "status", "provenance", "imported_from")
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,12 @@ class Query:
 
 
 def column_of(record: Record, name: str) -> Any:
-    """The value of an axis or of machine, run, status, provenance."""
+    """The value of an axis or of one of COLUMNS."""
     if name == "machine":
-        return record.machine.name
+        return record.shown_machine
     if name == "run":
         return record.run.id
-    if name in ("status", "provenance"):
-        return getattr(record, name)
-    return getattr(record.case, name)
+    return getattr(record if name in COLUMNS else record.case, name)
 
 
 def parse_filter(text: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The store itself: one SQLite file with a rollback journal, so that it is one file at all times.
 
-Rules: records are only ever added, each in one transaction; a reader never holds the file while
-its caller works, so it can't keep a run from saving; a file that is newer than this mldyno, or not
-ours, is left alone.
+Rules: records are never changed; they are added, and removed, in one transaction; a reader never holds the file
+while its caller works, so it can't keep a run from saving; a file that is newer than this mldyno, or not ours, is
+left alone.
 """
 
 from __future__ import annotations
@@ -12,23 +12,34 @@ import itertools
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from mldyno.errors import StoreError
 from mldyno.files import check_regular, expanded
-from mldyno.records import SCHEMA, Case, NewerSchema, Record, canonical, upgraded_case
-from mldyno.store import layout, reference
-from mldyno.store.codec import decode_stored
+from mldyno.records import SCHEMA, Case, Machine, NewerSchema, Record, canonical, upgraded_case
+from mldyno.store import layout, opening, reference
+from mldyno.store.codec import came_from, decode_stored
+from mldyno.store.machine_names import Identity, shown, told_apart, with_names
 from mldyno.store.query import COLUMNS, Query
 
-WRITER_TIMEOUT_S = 60.0  # to wait for another process that writes
 PAGE_RECORDS = 500  # read at once
 
-_COLUMNS = ("id", "created", "provenance", "run", "machine", "case_number", "status", "interrupted", "body")
+NO_HEAD_YET = "r.machine = ? AND r.imported_from = ''"  # of a machine, all of whose records were interrupted
+Names = dict[Identity, str]  # that tell machines apart
+
+_COLUMNS = ("id", "created", "provenance", "run", "machine", "case_number", "status", "interrupted", "body", "key",
+            "imported_from")  # fmt: skip
 _INSERT = f"INSERT OR IGNORE INTO records ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_HEADS_OF_CASES = """
+INSERT INTO heads (case_number, machine, key, imported, run, created)
+SELECT case_number, machine, key, imported_from <> '', run, created FROM records
+WHERE interrupted = 0 AND case_number IN ({}) ORDER BY number
+ON CONFLICT DO UPDATE SET run = excluded.run, created = excluded.created WHERE excluded.created >= heads.created
+"""  # as the trigger would have made them
 
 
 def default_path() -> Path:
@@ -60,34 +71,12 @@ class Store:
     # -- opening ---------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Every error of SQLite as one clear line."""
-        try:
-            yield
-        except (sqlite3.Error, layout.NotAStore) as error:
-            reason = _explain(error) if isinstance(error, sqlite3.Error) else error
-            raise StoreError(f"store {self.path}: {reason}") from error
-        except OSError as error:
-            raise StoreError(f"store {self.path}: {error.strerror or error}") from error
-
-    def _open(self, mode: str) -> sqlite3.Connection:
-        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-        return sqlite3.connect(uri, uri=True, timeout=WRITER_TIMEOUT_S, isolation_level=None)
-
-    @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that writes; the first one opens the file, and keeps it open."""
-        with self._errors():
+        with opening.errors_of(self.path):
             if self._connection is None:
                 check_regular(self.path)
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                connection = self._open("rwc")
-                try:
-                    layout.bring_up_to_date(connection)
-                except BaseException:
-                    connection.close()
-                    raise
-                self._connection = connection
+                self._connection = opening.to_write(self.path)
             with layout.transaction(self._connection):
                 layout.of(self._connection)  # a newer mldyno may have come in between
                 yield self._connection
@@ -95,57 +84,20 @@ class Store:
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
         """A connection to read from, None where nothing is stored yet; let go of at once, unless it writes too."""
-        with self._errors():
+        with opening.errors_of(self.path):
             check_regular(self.path)
             if self._connection is None and not self.path.exists():
                 yield None
                 return
-            connection = self._connection or self._copy or self._opened_to_read()
+            connection = self._connection or self._copy
+            if connection is None:
+                connection, private = opening.to_read(self.path)
+                self._copy = connection if private else None
             try:
                 yield connection
             finally:
                 if connection not in (None, self._connection, self._copy):
                     connection.close()
-
-    def _opened_to_read(self) -> sqlite3.Connection | None:
-        """The file as it is; one of an older layout is brought up to date first, or else a copy of it."""
-        connection = self._open("ro")
-        try:
-            try:
-                number = layout.of(connection)
-            except sqlite3.OperationalError as error:
-                if "readonly" not in str(error):
-                    raise
-                connection.close()
-                connection = self._open("rw")  # a process was killed within a write, which is undone first
-                number = layout.of(connection)
-            if number is not None and number < layout.LAYOUT:
-                connection.close()
-                connection = self._brought_up_to_date()
-        except BaseException:
-            connection.close()
-            raise
-        if number is None:
-            connection.close()
-            return None
-        return connection
-
-    def _brought_up_to_date(self) -> sqlite3.Connection:
-        """A store of an older layout in today's: the file itself; where that can't be written, a copy of it."""
-        connection = self._open("rw")
-        try:
-            layout.bring_up_to_date(connection)
-            return connection
-        except BaseException as error:
-            connection.close()
-            if "readonly" not in str(error) and "unable to open" not in str(error):
-                raise
-        copy = sqlite3.connect("", isolation_level=None)  # a file without a name, gone when it is closed
-        with contextlib.closing(self._open("ro")) as old:
-            old.backup(copy)
-        layout.bring_up_to_date(copy)
-        self._copy = copy
-        return copy
 
     def prepare(self) -> None:
         """Open for writing and write, or raise now and not after an hour's run."""
@@ -173,6 +125,32 @@ class Store:
             connection.executemany(_INSERT, _rows(connection, records))
             new = connection.execute("SELECT count(*) FROM records WHERE number > ?", (last,))
             return int(new.fetchone()[0])
+
+    def remove(self, ids: Iterable[str], lives: Callable[[str], bool]) -> int:
+        """Take records away, in one transaction, with cases and runs that have no others; gives how many there were.
+
+        Raises where a run that they belong to is going on: `lives` says so of its owner.
+        """
+        with self._writing() as connection:
+            connection.execute("PRAGMA secure_delete = ON")  # no text stays in what the file does not use any more
+            find = "SELECT number, run, case_number FROM records WHERE id = ?"
+            rows = [row for id_ in ids for row in connection.execute(find, (id_,))]
+            runs, cases = sorted({run for _, run, _ in rows}), _listed({case_number for _, _, case_number in rows})
+            for run in runs:
+                owner = connection.execute("SELECT owner FROM runs WHERE id = ? AND finished = 0", (run,)).fetchone()
+                if owner and lives(owner[0]):
+                    raise StoreError(f"run {run} is going on in another process; end it first. Nothing was removed.")
+            connection.executemany("DELETE FROM records WHERE number = ?", [row[:1] for row in rows])
+            connection.execute(f"DELETE FROM heads WHERE case_number IN ({cases})")
+            connection.execute(_HEADS_OF_CASES.format(cases))
+            connection.execute(
+                f"DELETE FROM cases WHERE number IN ({cases}) AND number NOT IN (SELECT case_number FROM records)"
+            )
+            connection.executemany(
+                "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM records WHERE run = runs.id)",
+                [(run,) for run in runs],
+            )
+            return len(rows)
 
     # -- runs ------------------------------------------------------------------------------------
 
@@ -213,44 +191,57 @@ class Store:
 
     def stream(self, query: Query) -> Iterator[Record]:
         """The stored records that are meant, in the order they came in."""
-        return map(self._decoded, self.texts(query))
+        names = self._machine_names()
+        return with_names((self._decoded(body, file) for body, file in self._bodies(query, names)), names)
 
     def texts(self, query: Query) -> Iterator[str]:
         """The same as the texts they are kept as, a page at a time."""
-        if query.heads and not query.ids and "run" not in query.equal:
-            yield from self._texts_of_heads(query)
-            return
-        where, values = self._where(query)
-        last = 0
-        sql = f"SELECT r.number, r.body FROM records r WHERE r.number > ? AND {where} ORDER BY r.number LIMIT"
-        while page := self._read(f"{sql} {PAGE_RECORDS}", [last, *values]):
-            for number, body in page:
-                last = number
-                yield body
+        return (body for body, _ in self._bodies(query, self._machine_names()))
 
-    def _texts_of_heads(self, query: Query) -> list[str]:
-        """The texts of the newest run of each case on each machine, where cases that have one id today are one."""
+    def _bodies(self, query: Query, names: Names) -> Iterator[tuple[str, str]]:
+        """Each text with the file that it came from, if it was imported."""
+        if query.heads and not query.ids and "run" not in query.equal:
+            yield from self._bodies_of_heads(query, names)
+            return
+        where, values = self._where(query, names)
+        last = 0
+        sql = (
+            "SELECT r.number, r.body, r.imported_from FROM records r"
+            f" WHERE r.number > ? AND {where} ORDER BY r.number LIMIT {PAGE_RECORDS}"
+        )
+        while page := self._read(sql, [last, *values]):
+            for number, body, file in page:
+                last = number
+                yield body, file
+
+    def _bodies_of_heads(self, query: Query, names: Names) -> list[tuple[str, str]]:
+        """Those of the newest run of each case on each machine, where cases that have one id today are one."""
         cases = self._cases(query)
         newest: dict[tuple[str, str], tuple[str, int]] = {}
-        machine = query.equal.get("machine")
-        for number, case_number, name, created in self._read(
-            f"SELECT number, case_number, machine, created FROM heads WHERE case_number IN ({_listed(cases)})"
-            " AND (? IS NULL OR machine = ?)",
-            (machine, machine),
+        wanted = query.equal.get("machine")
+        meant = [] if wanted is None else [machine.name for machine in names if shown(machine, names) == wanted]
+        only = "" if wanted is None else f" AND machine IN ({', '.join('?' * len(meant))})"
+        for number, case_number, created, *machine in self._read(
+            "SELECT number, case_number, created, machine, key, imported FROM heads"
+            f" WHERE case_number IN ({_listed(cases)}){only}",
+            meant,
         ):
-            key = (name, cases[case_number].id)
-            newest[key] = max(newest.get(key, ("", 0)), (created, number))
-        where, values = _where_columns(query)
+            name = shown(Identity(*machine), names)
+            if wanted in (None, name):
+                key = (name, cases[case_number].id)
+                newest[key] = max(newest.get(key, ("", 0)), (created, number))
+        where, values = _where_columns(query, names)
         sql = (
-            "SELECT r.body FROM heads h CROSS JOIN records r ON r.run = h.run AND r.case_number = h.case_number"
-            f" AND r.machine = h.machine WHERE h.number IN ({_listed(number for _, number in newest.values())})"
-            f" AND {where} AND r.interrupted = 0 ORDER BY r.number"
+            "SELECT r.body, r.imported_from FROM heads h CROSS JOIN records r ON r.run = h.run"
+            " AND r.case_number = h.case_number AND r.machine = h.machine AND r.key = h.key"
+            f" AND (r.imported_from <> '') = h.imported WHERE h.number IN"
+            f" ({_listed(number for _, number in newest.values())}) AND {where} AND r.interrupted = 0 ORDER BY r.number"
         )
-        return [body for (body,) in self._read(sql, values)]
+        return [(body, file) for body, file in self._read(sql, values)]
 
-    def _where(self, query: Query) -> tuple[str, list[Any]]:
+    def _where(self, query: Query, names: Names) -> tuple[str, list[Any]]:
         """The conditions of a query on `records r`, and their values."""
-        where, values = _where_columns(query)
+        where, values = _where_columns(query, names)
         if any(name not in COLUMNS for name in query.equal):
             where += f" AND r.case_number IN ({_listed(self._cases(query))})"
         return where, values
@@ -274,22 +265,33 @@ class Store:
         except Exception as error:
             raise StoreError(f"store {self.path}: a record can't be read ({error}); the file is damaged") from error
 
-    def _decoded(self, body: str) -> Record:
+    def _decoded(self, body: str, file: str) -> Record:
         with self._as_damage():
-            return decode_stored(body)
+            return came_from(decode_stored(body), file)
 
     def history(self, query: Query, most: int) -> list[Record]:
         """The newest records that are meant, newest first, whatever came of them."""
-        where, values = self._where(query)
-        sql = f"SELECT r.body FROM records r WHERE {where} ORDER BY r.created DESC, r.number DESC LIMIT ?"
-        return [self._decoded(body) for (body,) in self._read(sql, [*values, most])]
+        names = self._machine_names()
+        where, values = self._where(query, names)
+        sql = (
+            f"SELECT r.body, r.imported_from FROM records r WHERE {where}"
+            " ORDER BY r.created DESC, r.number DESC LIMIT ?"
+        )
+        records = [self._decoded(body, file) for body, file in self._read(sql, [*values, most])]
+        return list(with_names(records, names))
 
     def counts(self, query: Query) -> dict[tuple[Case, str], int]:
         """How many stored records are meant, of each case on each machine; none of them is read."""
-        cases = self._cases(query)
-        where, values = self._where(query)
-        sql = f"SELECT r.case_number, r.machine, count(*) FROM records r WHERE {where} GROUP BY 1, 2"
-        return {(cases[number], machine): count for number, machine, count in self._read(sql, values)}
+        cases, names = self._cases(query), self._machine_names()
+        where, values = self._where(query, names)
+        sql = (
+            "SELECT r.case_number, r.machine, r.key, r.imported_from <> '', count(*) FROM records r"
+            f" WHERE {where} GROUP BY 1, 2, 3, 4"
+        )
+        counted: Counter[tuple[Case, str]] = Counter()
+        for number, name, key, imported, count in self._read(sql, values):
+            counted[cases[number], shown(Identity(name, key, bool(imported)), names)] += count
+        return counted
 
     def workloads(self) -> list[str]:
         """Names of all workloads: those of the store, commands among them, and those of the published figures."""
@@ -298,18 +300,45 @@ class Store:
 
     def machines(self) -> list[str]:
         """Names of all machines: those of the store and those of the published figures."""
-        stored = [str(name) for (name,) in self._read("SELECT DISTINCT machine FROM heads ORDER BY machine")]
+        names = self._machine_names()
+        stored = sorted({shown(machine, names) for machine in names})
         return list(dict.fromkeys([*stored, *(record.machine.name for record in reference.published())]))
 
+    def _machine_names(self) -> Names:
+        """What each machine of the store is called."""
+        rows = self._read("SELECT DISTINCT machine, key, imported FROM heads")
+        return told_apart([Identity(name, key, bool(imported)) for name, key, imported in rows])
 
-def _where_columns(query: Query) -> tuple[str, list[Any]]:
+    def name_of(self, machine: Machine) -> str:
+        """What this store calls a machine that measures into it."""
+        own = Identity(machine.name, machine.key or "", False)
+        return told_apart([*self._machine_names(), own])[own]
+
+    def holds(self, column: str, value: str) -> bool:
+        """Whether any record has this value in one of COLUMNS."""
+        return bool(self._read(f"SELECT 1 FROM records WHERE {column} = ? LIMIT 1", [value]))
+
+    def files_of(self, machine: str) -> list[str]:
+        """The files by which records of a machine came in, by the name that it has here."""
+        where, values = _where_columns(Query({"machine": machine}), self._machine_names())
+        sql = f"SELECT DISTINCT r.imported_from FROM records r WHERE {where} AND r.imported_from <> '' ORDER BY 1"
+        return [str(file) for (file,) in self._read(sql, values)]
+
+
+def _where_columns(query: Query, names: Names) -> tuple[str, list[Any]]:
     """The conditions of a query on `records r` that are not on axes, and their values."""
     marks = ", ".join("?" * len(query.provenances))
     where, values = [f"r.provenance IN ({marks})"], list[Any](query.provenances)
-    for name in COLUMNS:
-        if name in query.equal:
-            where.append(f"r.{name} IS ?")
-            values.append(query.equal[name])
+    for column in COLUMNS[1:]:
+        if column in query.equal:
+            where.append(f"r.{column} IS ?")
+            values.append(query.equal[column])
+    if "machine" in query.equal:
+        wanted = query.equal["machine"]
+        meant = [machine for machine in names if shown(machine, names) == wanted]
+        for_each = ["r.machine = ? AND r.key = ? AND (r.imported_from <> '') = ?"] * len(meant)
+        where.append(f"({' OR '.join(for_each or [NO_HEAD_YET])})")
+        values += [part for machine in meant for part in machine] or [wanted]
     if query.ids:
         where.append("(" + " OR ".join(["r.id >= ? AND r.id < ?"] * len(query.ids)) + ")")
         values += [edge for prefix in query.ids for edge in (prefix, prefix + "g")]
@@ -334,31 +363,11 @@ def _rows(connection: sqlite3.Connection, records: Iterable[Record]) -> Iterator
         if case not in numbers:
             numbers[case] = _case_number(connection, case)
         yield (record.id, record.created, record.provenance, record.run.id, record.machine.name, numbers[case],
-               record.status, int(record.interrupted), record.text)  # fmt: skip
+               record.status, int(record.interrupted), record.text, record.machine.key or "",
+               record.imported_from)  # fmt: skip
 
 
 def _case_number(connection: sqlite3.Connection, case: Case) -> int:
     row = (SCHEMA, canonical(vars(case)))
     connection.execute("INSERT OR IGNORE INTO cases (schema, content) VALUES (?, ?)", row)
     return int(connection.execute("SELECT number FROM cases WHERE schema = ? AND content = ?", row).fetchone()[0])
-
-
-def _explain(error: sqlite3.Error) -> str:
-    """What is wrong and what to do, for the errors of SQLite that a user can meet."""
-    text = str(error)
-    for part, advice in (
-        ("readonly", "it can't be written to; make it writable or name another with --store"),
-        ("disk is full", "the disk is full; make room, or name another with --store"),
-        ("malformed", "it is damaged; move it away, then rescue it with: sqlite3 OLD .recover | sqlite3 NEW"),
-        ("no such", "it is damaged; move it away: a part of it is missing"),
-        ("not a database", "this is not an mldyno store; name another file with --store"),
-        ("unable to open", "it can't be opened; check the path and its permissions, or name another with --store"),
-        (
-            "locked",
-            f"another process has held it for over {WRITER_TIMEOUT_S:.0f} s; end that process or try again later",
-        ),
-        ("disk I/O", "the disk refused to write or read; check its space and health, or name another with --store"),
-    ):
-        if part in text:
-            return f"{advice} ({text})."
-    return f"{text}."

@@ -14,6 +14,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -29,6 +30,7 @@ LONGEST_REFUSAL = 500  # characters
 LONGEST_LINE_B = 32 << 20  # the longest series that a budget of minutes can make is far below
 LONGEST_CSV_LINE = 2_000_000  # characters: as many fields as there are columns, each as long as it may be
 MOST_EMPTY_LINES = 100  # one after the other: packed, millions of them take no room
+CLOCK_SKEW = timedelta(days=1)  # by which the clocks of two machines may differ
 
 
 def read(path: str) -> Iterator[Record]:
@@ -36,8 +38,10 @@ def read(path: str) -> Iterator[Record]:
     try:
         with _source(path) as source:
             empty = True
+            latest = datetime.now(timezone.utc) + CLOCK_SKEW
             for record in _records(source):
                 empty = False
+                _check_foreign(record, latest)
                 yield record
             if empty:
                 raise BadRecord("it holds no records")
@@ -45,6 +49,23 @@ def read(path: str) -> Iterator[Record]:
         raise ImportFileError(f"{path}: {_one_line(str(error))}") from None
     except OSError as error:
         raise ImportFileError(f"{path}: {error.strerror or error}") from None
+
+
+def _check_foreign(record: Record, latest: datetime) -> None:
+    """Raise where a record says of itself what only this mldyno, or the future, could know."""
+    if record.provenance == "published":
+        raise BadRecord(f"record {record.id[:10]} calls itself published, which only figures are that ship with mldyno")
+    created = datetime.fromisoformat(record.created.replace("Z", "+00:00"))
+    if (created if created.tzinfo else created.replace(tzinfo=timezone.utc)) > latest:
+        raise BadRecord(
+            f"record {record.id[:10]} was created at {record.created}, and here it is only "
+            f"{latest - CLOCK_SKEW:%Y-%m-%dT%H:%MZ}; set this machine's clock, or leave the record out"
+        )
+
+
+def file_name(path: str) -> str:
+    """A file as it is noted beside the records that came from it: its name, without its folder."""
+    return "standard input" if path == "-" else _one_line(os.path.basename(path))
 
 
 def _records(source: io.BufferedReader) -> Iterator[Record]:

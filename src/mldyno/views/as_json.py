@@ -9,6 +9,7 @@ from mldyno.analysis.answers import Answers
 from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.copying import CopyCost
 from mldyno.analysis.crossover import Crossover
+from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.precisions import PrecisionGain
 from mldyno.analysis.scaling import Exponent, Scaling
 from mldyno.analysis.tables import column
@@ -22,12 +23,19 @@ def case_without(case: Case, *axes: str) -> str:
     return replace(case, **omitted).id
 
 
+def machine_json(outcome: Outcome) -> dict[str, Any]:
+    """The machine of an outcome by its name, and the file that it was imported from."""
+    record = outcome.records[0]
+    return {"machine": record.machine.name, "imported_from": record.imported_from or None}
+
+
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
     """A comparison as data."""
     other, base = arms(comparison)
     return {
         "case": comparison.other.case.id, "base": base, "other": other, "base_case": comparison.base.case.id,
-        "base_machine": comparison.base.machine, "other_machine": comparison.other.machine,
+        **{f"{side}_{name}": value for side, outcome in (("base", comparison.base), ("other", comparison.other))
+           for name, value in machine_json(outcome).items()},
         "ratio": comparison.ratio, "low": comparison.low, "high": comparison.high,
         "verdict": comparison.verdict, "how": comparison.how, "advice": comparison.advice,
         "doubts": [f"{code}: {reason}" for code, reason in doubts(comparison)],
@@ -55,7 +63,7 @@ def _crossover_json(crossover: Crossover) -> dict[str, Any]:
     axis, over, tried = crossover.axis, crossover.over, crossover.tried[0]
     other, base = named(axis, crossover.other), named(axis, crossover.base)
     return {
-        "case": case_without(tried.case, axis, over), "machine": tried.machine,
+        "case": case_without(tried.case, axis, over), **machine_json(tried),
         "axis": axis, "base": base, "other": other, "over": over, "verdict": crossover.verdict,
         "crossings": [
             {"size": crossing.size, "low": crossing.low, "high": crossing.high, "below": crossing.below,
@@ -71,7 +79,7 @@ def _crossover_json(crossover: Crossover) -> dict[str, Any]:
 def _precision_json(gain: PrecisionGain) -> dict[str, Any]:
     outcome = gain.outcome
     return {
-        "case": case_without(outcome.case, "precision"), "machine": outcome.machine,
+        "case": case_without(outcome.case, "precision"), **machine_json(outcome),
         "precision": outcome.case.precision, "status": outcome.status, "reason": outcome.reason, "error": gain.error,
         "comparison": comparison_json(gain.comparison) if gain.comparison else None,
     }  # fmt: skip
@@ -80,7 +88,7 @@ def _precision_json(gain: PrecisionGain) -> dict[str, Any]:
 def _copy_json(cost: CopyCost) -> dict[str, Any]:
     copying = cost.comparison.other
     return {
-        "case": case_without(copying.case, "placement"), "machine": copying.machine, "way": cost.way,
+        "case": case_without(copying.case, "placement"), **machine_json(copying), "way": cost.way,
         "share": cost.share, "low": cost.low, "high": cost.high, "seconds": cost.seconds,
         "comparison": comparison_json(cost.comparison),
     }  # fmt: skip
@@ -93,7 +101,7 @@ def _scaling_json(scaling: Scaling) -> dict[str, Any]:
 
     first, times = scaling.outcomes[0], [(outcome.case.seq, outcome.step) for outcome in scaling.outcomes]
     return {
-        "case": case_without(first.case, "seq"), "machine": first.machine,
+        "case": case_without(first.case, "seq"), **machine_json(first),
         "fit": exponent(scaling.fit), "first": exponent(scaling.first), "last": exponent(scaling.last),
         "bends": scaling.bends,
         "steps": [{"seq": seq, "value": t and t.value, "low": t and t.low, "high": t and t.high} for seq, t in times],

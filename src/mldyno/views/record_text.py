@@ -22,13 +22,13 @@ _COMPILED = (("graphs", "graph"), ("graph_breaks", "break"))
 
 def record_text(record: Record) -> str:
     """All that a record says, for a reader."""
-    run = record.run
+    run, came = record.run, f"imported from {record.imported_from}" if record.imported_from else record.provenance
     rows: list[tuple[str, str]] = [
         ("record", record.id),
         ("case", record.case.id),
         ("outcome", headline(record)),
-        ("machine", record.machine.name),
-        ("when", f"{record.created}, run {run.id}, repeat {run.repeat}, {record.provenance}"),
+        ("machine", record.shown_machine),
+        ("when", f"{record.created}, run {run.id}, repeat {run.repeat}, {came}"),
         *_samples(record),
         *_first_step(record),
         *_peaks(record),

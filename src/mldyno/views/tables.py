@@ -22,7 +22,7 @@ from mldyno.metrics import metric_named
 from mldyno.printable import printable
 from mldyno.store.figures import inert
 from mldyno.units import Scale, common_scale, digits, scale_of, show, show_error
-from mldyno.views.as_json import case_without
+from mldyno.views.as_json import case_without, machine_json
 from mldyno.views.sentences import CANT_TELL, factor, named, shown_time
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
@@ -111,6 +111,7 @@ def to_json(table: Table) -> list[dict[str, Any]]:
         figure = cell.figure
         cells.append({
             **dict(zip(table.rows, row, strict=True)), **dict(zip(table.cols, col, strict=True)),
+            **machine_json(cell.outcome),
             "value": figure and figure.value, "low": figure and figure.low, "high": figure and figure.high,
             "unit": figure and figure.unit, "steps": figure and figure.steps, "status": cell.outcome.status,
             "reason": cell.outcome.reason, "provenance": cell.outcome.records[0].provenance,

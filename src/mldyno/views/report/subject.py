@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from mldyno.analysis.answers import Answers, Headline, compared_along, headlines
@@ -30,7 +30,8 @@ class Subject:
     @cached_property
     def machines(self) -> list[Machine]:
         """The machines, by name, as they were last seen."""
-        return list({outcome.machine: outcome.records[-1].machine for outcome in self.outcomes}.values())
+        last = {outcome.machine: outcome.records[-1].machine for outcome in self.outcomes}
+        return [replace(machine, name=name) for name, machine in last.items()]
 
     @cached_property
     def varied(self) -> list[str]:

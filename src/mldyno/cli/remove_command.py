@@ -1,0 +1,60 @@
+"""`mldyno remove`: records out of the store."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import click
+
+from mldyno import api
+from mldyno.cli.options import store_option
+from mldyno.errors import UsageError
+from mldyno.units import count
+from mldyno.views.sentences import headline
+
+MOST_LINES = 5  # of records, and of runs, that the preview lists
+
+
+@click.command("remove")
+@click.argument("what", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@store_option
+def command(what: tuple[str, ...], yes: bool, store: str | None) -> None:
+    """Take records out of the store, for good: all that WHAT means, however old.
+
+    WHAT is ids of records, runs, machines by part of their name, filters, or files: one that lies
+    here means the records in it, the name of one that was imported all that came from it. You see
+    what would go, and are asked. Published figures can't be removed.
+
+    \b
+    Examples:
+      mldyno remove 3f9c2a71
+      mldyno remove theirs.jsonl
+      mldyno remove 20260131T120000-3f9c2a --yes
+    """
+
+    def confirm(removal: api.Removal) -> bool:
+        if yes:
+            return True
+        if not sys.stdin.isatty():
+            raise UsageError("nobody can be asked here, and nothing was removed; with --yes it is done without asking.")
+        click.echo("\n".join(preview(removal)))
+        return click.confirm("Remove them for good?", default=False)
+
+    removed = api.remove(*what, store=store, confirm=confirm)
+    click.echo(f"{count(removed, 'record')} removed" if removed else "nothing was removed")
+
+
+def preview(removal: api.Removal) -> list[str]:
+    """What would go: how many records of which runs and machines, the newest of them, and what becomes of runs."""
+    records = sorted(removal.records, key=lambda record: record.created, reverse=True)
+    by_run = Counter((record.run.id, record.shown_machine) for record in records)
+    lines = [f"{count(len(records), 'record')} of {count(len({run for run, _ in by_run}), 'run')}:"]
+    lines += [f"  run {run} on {machine}: {number:,}" for (run, machine), number in by_run.most_common(MOST_LINES)]
+    lines += [f"  and {len(by_run) - MOST_LINES:,} more runs"] if len(by_run) > MOST_LINES else []
+    lines += ["the newest of them:" if len(records) > MOST_LINES else "which are:"]
+    lines += [f"  {record.id[:10]}  {record.case.id}: {headline(record)}" for record in records[:MOST_LINES]]
+    lines += [f"run {run} is not finished: `mldyno run --resume` measures again what is removed."
+              for run in removal.resumable]  # fmt: skip
+    return lines + [f"run {run} is not finished, and can't be resumed any more." for run in removal.dropped]
