@@ -5,7 +5,6 @@ Rule: standard library only, and nothing of ours, so that every layer can use it
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 LONGEST_NAME, LONGEST_TEXT = 300, 10_000  # characters of a name, and of any text, in a record
@@ -44,5 +43,7 @@ def name_from(text: str) -> str:
     """A name for a record: printable and short; two long ones that begin alike stay two, by a digest of the whole."""
     if len(text) <= LONGEST_NAME:
         return printable(text)
+    import hashlib  # rarely needed, and slow to load
+
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
     return f"{shortened(printable(text), LONGEST_NAME - len(digest) - 1)} {digest}"

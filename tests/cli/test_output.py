@@ -24,7 +24,8 @@ from mldyno.views.tables import FORMATS
 
 Mldyno = Callable[..., tuple[int, str, str]]
 STEERING = "\x1b]0;title\x07\x1b[2J\x9b31m\u202egnorw\u2066\r\x08\x7f\x00"
-HOSTILE = f"{STEERING} end"
+FAKED = "\nmldyno: all is well"
+HOSTILE = f"{STEERING} end{FAKED}"
 
 
 def hostile_lines(machine: str) -> str:
@@ -106,6 +107,7 @@ def test_what_a_record_or_a_word_says_steers_no_terminal(words: list[str], files
     code, shown = on_screen(*words)
     assert shown
     assert harmless(shown)
+    assert FAKED not in shown
     assert shown.count("\n") == 1 or not code, "an error is one line"
 
 
@@ -129,7 +131,7 @@ SUITES = [
 
 @pytest.mark.parametrize("text", SUITES)
 def test_a_strangers_suite_steers_no_terminal(text: str, tmp_path: Path) -> None:
-    escaped = "".join(f"\\u{ord(letter):04x}" for letter in f"{STEERING}\nmldyno: all is well")
+    escaped = "".join(f"\\u{ord(letter):04x}" for letter in f"{STEERING}{FAKED}")
     suite = tmp_path / "strange.toml"
     suite.write_text(text.replace("{}", escaped))
     code, shown = on_screen("run", str(suite), "--framework", "fake", "--dry-run")

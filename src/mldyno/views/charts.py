@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mldyno.printable import printable
+from mldyno.printable import printable, printable_content
 
 Row = Mapping[str, Any]
 Spec = dict[str, Any]
@@ -62,19 +62,10 @@ IN_PAGE = Theme({name: f"var(--{name})" for name in LIGHT}, "system-ui, sans-ser
 IN_PICTURE = Theme(LIGHT)
 
 
-def _shown(content: Any) -> Any:
-    """Data with all of its texts printable."""
-    if isinstance(content, dict):
-        return {name: _shown(part) for name, part in content.items()}
-    if isinstance(content, list):
-        return [_shown(part) for part in content]
-    return printable(content) if isinstance(content, str) else content
-
-
 def _finished(chart: Any, height: Any, described: str) -> Spec:
     """The chart as a specification as wide as its place."""
     sized = chart.properties(width="container", height=height, description=described, autosize=FITTED)
-    spec: Spec = _shown(sized.to_dict(validate=False))
+    spec: Spec = printable_content(sized.to_dict(validate=False))
     spec.pop("config", None)  # Altair's own; a theme's takes its place
     return spec
 
