@@ -157,7 +157,7 @@ def _steadiness(outcome: Outcome) -> str:
     judged = [record.facts.get("warmup_steady") for record in outcome.good]
     if all(steady is True for steady in judged):
         return "steady"
-    return "too few steps to judge if steady" if None in judged else "steady at last"
+    return "too few steps to judge if steady" if None in judged else "steady only after its warm-up"
 
 
 def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:
