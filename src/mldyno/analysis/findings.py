@@ -229,11 +229,8 @@ def _slow_governor(checkup: Checkup) -> Causes:
 def _noisy(checkup: Checkup) -> Causes:
     noise = checkup.noise
     if noise is not None and noise.verdict == "very noisy":
-        separate = (
-            ""
-            if noise.detectable_separate is None
-            else f"; two runs tell {show_percent(noise.detectable_separate)} at best"
-        )
+        least = noise.detectable_separate
+        separate = "" if least is None else f"; two runs tell {show_percent(least)} at best"
         yield (
             f"the machine is very noisy: the same work varied by {show_percent(noise.variation)}{separate}",
             "end other programs; compare cases within one run (--by, compare), with more --repeats, not across days",

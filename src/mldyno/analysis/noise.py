@@ -31,17 +31,8 @@ def judge(values: Sequence[float], seconds: float, waiting: float | None = None,
               (stolen, STOLEN)]  # fmt: skip
     worst = max(_grade(value, limits) for value, limits in judged if value is not None)
     verdicts: tuple[Verdict, ...] = ("quiet", "noisy", "very noisy")
-    return Noise(
-        seconds,
-        verdicts[worst],
-        variation,
-        change,
-        apart,
-        waiting,
-        stolen,
-        _detectable_paired(values),
-        _detectable_separate(values),
-    )
+    detectable = _detectable_paired(values), _detectable_separate(values)
+    return Noise(seconds, verdicts[worst], variation, change, apart, waiting, stolen, *detectable)
 
 
 def _grade(value: float, limits: tuple[float, float]) -> int:
