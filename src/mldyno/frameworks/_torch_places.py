@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks._torch_matmuls import watch_matmuls
+from mldyno.frameworks._torch_operations import watch_matmuls
 
 if TYPE_CHECKING:
     from mldyno.recipes import Batch

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._torch_matmuls import watch_matmuls
+from mldyno.frameworks._torch_operations import watch_matmuls
 
 if TYPE_CHECKING:
     from mldyno.records import Case

@@ -9,8 +9,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Program, Unsupported, _torch_places
-from mldyno.frameworks._torch_counts import count_operations
 from mldyno.frameworks._torch_loader import Loader
+from mldyno.frameworks._torch_operations import count_operations
 from mldyno.frameworks._torch_precision import TOLERANCE, PrecisionPolicy, backward_and_step
 
 if TYPE_CHECKING:
