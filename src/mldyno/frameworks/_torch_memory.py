@@ -11,8 +11,8 @@ from mldyno.frameworks._torch_operations import watch_operations
 from mldyno.frameworks._torch_precision import PrecisionPolicy
 
 if TYPE_CHECKING:
-    from mldyno.recipes import Build
     from mldyno.records import Case
+    from mldyno.workloads import Build
 
 STEPS = 2  # the second one finds the optimiser's state in place
 BATCH_POOL = 4  # batches drawn ahead, as in a real run

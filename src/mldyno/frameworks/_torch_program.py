@@ -15,8 +15,8 @@ from mldyno.frameworks._torch_precision import TOLERANCE, PrecisionPolicy, backw
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
-    from mldyno.recipes import Batch, Build, Recipe
     from mldyno.records import Case
+    from mldyno.workloads import Batch, Build, Recipe
 
 SEED = 20240229
 FETCHED_BATCHES = 20  # got from disk in a row, to time that
