@@ -17,24 +17,29 @@ from mldyno import plugins
 from mldyno.analysis import comparisons as comparing
 from mldyno.analysis import published as placing
 from mldyno.analysis import tables as laying
-from mldyno.analysis.answers import Answers, Verdicts, answers
+from mldyno.analysis.answers import Answers as Answers
+from mldyno.analysis.answers import Verdicts, answers
 from mldyno.analysis.answers import verdicts as judge
-from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.crossover import Crossover
-from mldyno.analysis.findings import of as findings
 from mldyno.analysis.outcomes import Outcome, known_value, outcomes
 from mldyno.analysis.symptoms import Checkup
 from mldyno.axes import AXIS, axis_named
 from mldyno.errors import MldynoError, UsageError
 from mldyno.plan import Plan
 from mldyno.records import Device, Machine, Record
-from mldyno.results import Comparisons, Measurement, Results, ResultTable
+from mldyno.results import Comparisons, Measurement, ResultTable
+from mldyno.results import Results as Results
 from mldyno.runner.events import Listener
-from mldyno.runner.forecast import Forecast, forecast
-from mldyno.runner.max_batch import SHORTEST_TIMEOUT_S, Attempt, Search, largest
-from mldyno.runner.quick import Chosen, choose
+from mldyno.runner.forecast import Forecast as Forecast
+from mldyno.runner.forecast import forecast as forecast
+from mldyno.runner.max_batch import SHORTEST_TIMEOUT_S, largest
+from mldyno.runner.max_batch import Attempt as Attempt
+from mldyno.runner.max_batch import Search as Search
+from mldyno.runner.quick import Chosen as Chosen
+from mldyno.runner.quick import choose
 from mldyno.runner.rates import look
-from mldyno.selection import nothing_for, of_several, opened, pinned_by, select
+from mldyno.selection import nothing_for, of_several, pinned_by, select
+from mldyno.selection import opened as opened
 from mldyno.selftest.measures import Measure
 from mldyno.store import Query, Store, transfer
 
@@ -46,8 +51,7 @@ Axes = Mapping[str, Sequence[Any] | Any]
 
 def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | None = None) -> Plan:
     """The plan for targets on axes; `gpu` and `all` become the devices that are here."""
-    listed = {name: _listed(values) for name, values in axes.items() if values is not None}
-    return plans.expand(list(targets), listed, settings, cache(_device_names))
+    return plans.expand(list(targets), _listed(axes), settings, cache(_device_names))
 
 
 def crossover_plan(
@@ -60,14 +64,15 @@ def crossover_plan(
     settings: Mapping[str, Any] | None = None,
 ) -> Plan:
     """The plan that compares two values of one axis over sizes, so many for each doubling."""
-    listed = {name: _listed(values) for name, values in axes.items() if values is not None}
     ends = (None if smallest is None else str(smallest), None if largest is None else str(largest))
-    return plans.sweep(workload, listed, over, ends, per_doubling, settings, cache(_device_names))
+    return plans.sweep(workload, _listed(axes), over, ends, per_doubling, settings, cache(_device_names))
 
 
-def _listed(values: Sequence[Any] | Any) -> list[str]:
-    given = values if isinstance(values, list | tuple) else [values]
-    return [str(value) for value in given]
+def _listed(axes: Axes) -> dict[str, list[str]]:
+    """The axes by their names, each with a list of what a user would type; those without a value are left out."""
+    given = {axis_named(name): values for name, values in axes.items() if values is not None}
+    return {name: [str(value) for value in (values if isinstance(values, list | tuple) else [values])]
+            for name, values in given.items()}  # fmt: skip
 
 
 def probe(frameworks: Sequence[str]) -> dict[str, Any]:
@@ -111,8 +116,7 @@ def run(
     """Measure workloads or suites; axes are keywords with a value or a list: device=["cpu", "mps"]."""
     settings = {"steps": steps, "budget": budget, "target": target, "repeats": repeats, "timeout": timeout,
                 "limit": limit, "data": data, "by": axis_named(by) if by else None}  # fmt: skip
-    named = {axis_named(name): values for name, values in axes.items()}
-    return run_plan(make_plan(targets, named, settings), opened(store), listener)
+    return run_plan(make_plan(targets, axes, settings), opened(store), listener)
 
 
 def crossover(
@@ -126,8 +130,7 @@ def crossover(
     **axes: Any,
 ) -> list[Crossover]:
     """From which size on one of two beats the other, in each mode; one axis has two values: device=["cpu", "mps"]."""
-    named = {axis_named(name): values for name, values in axes.items()}
-    plan = crossover_plan(workload, named, over, smallest, largest, per_doubling, settings)
+    plan = crossover_plan(workload, axes, over, smallest, largest, per_doubling, settings)
     return list(run_plan(plan, opened(store)).answers.crossovers)
 
 
@@ -192,8 +195,7 @@ def max_batch(
 ) -> dict[str, Search]:
     """The largest batch that fits, for each mode asked for, with all that was tried; `axes` take one value each."""
     plugins.check("workloads", workload)
-    named = {axis_named(name): value for name, value in axes.items() if value is not None}
-    plan = make_plan([workload], {**named, "mode": modes}, {"timeout": timeout})
+    plan = make_plan([workload], {**axes, "mode": modes}, {"timeout": timeout})
     cases = {str(case.mode): case for case in plan.cases}
     if len(cases) < len(plan.cases):
         raise UsageError("max-batch takes one value for each axis but mode.")
@@ -469,48 +471,3 @@ def measure(
     from mldyno.runner.in_process import timed
 
     return Measurement(timed(step, sync, name or str(getattr(step, "__name__", "step")), target, budget))
-
-
-__all__ = [
-    "Answers",
-    "Attempt",
-    "Checkup",
-    "Chosen",
-    "Comparison",
-    "Comparisons",
-    "Crossover",
-    "Forecast",
-    "Measurement",
-    "ResultTable",
-    "Results",
-    "Search",
-    "Verdicts",
-    "card",
-    "command_plan",
-    "compare",
-    "compare_along",
-    "crossover",
-    "crossover_plan",
-    "doctor",
-    "dry_run",
-    "export",
-    "findings",
-    "forecast",
-    "history",
-    "import_",
-    "make_plan",
-    "max_batch",
-    "measure",
-    "opened",
-    "placed",
-    "probe",
-    "quick_plan",
-    "report",
-    "run",
-    "run_plan",
-    "selftest",
-    "show",
-    "table",
-    "this_machine",
-    "verdicts",
-]  # fmt: skip
