@@ -79,7 +79,7 @@ def probe(frameworks: Sequence[str]) -> dict[str, Any]:
     """What each framework is and sees here, found out in a process of its own, with what vendors say of its devices."""
     from mldyno.runner import probing
 
-    return probing.probe(_python(), frameworks)
+    return probing.probe(frameworks)
 
 
 def _device_names(framework: str) -> list[str]:
@@ -87,16 +87,10 @@ def _device_names(framework: str) -> list[str]:
     from mldyno.runner import probing
 
     plugins.check("frameworks", framework)
-    answer = probing.seen(_python(), [framework])["frameworks"][framework]
+    answer = probing.seen([framework])["frameworks"][framework]
     if "error" in answer:
         raise MldynoError(f"{framework}: {answer['error']}.")
     return [str(device["name"]) for device in answer["devices"]]
-
-
-def _python() -> str:
-    import sys
-
-    return sys.executable
 
 
 def run(
@@ -155,7 +149,7 @@ def run_plan(
     """Run a plan, or what is missing of the run to resume; `forecasts` say how long a case may take."""
     from mldyno.runner.run import Runner, new_run_id
 
-    runner = Runner(plan, store, resume or new_run_id(), _python(), forecasts)
+    runner = Runner(plan, store, resume or new_run_id(), forecasts)
     runner.execute(listener or Listener())
     if not resume:
         return Results(runner.run, runner.records, runner.left_out)
@@ -182,7 +176,7 @@ def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
 
 def dry_run(plan: Plan, store: Store, tell: Callable[[int, int], None] = lambda done, total: None) -> list[Forecast]:
     """The expected time and memory of each case, for a dry run: what is not known from before is looked into."""
-    return forecast(plan, store, _python(), tell)
+    return forecast(plan, store, tell)
 
 
 def max_batch(
@@ -200,7 +194,7 @@ def max_batch(
     if len(cases) < len(plan.cases):
         raise UsageError("max-batch takes one value for each axis but mode.")
     longest = plan.timeout or SHORTEST_TIMEOUT_S
-    return {mode: largest(case, _python(), longest, most, partial(tell, mode)) for mode, case in cases.items()}
+    return {mode: largest(case, longest, most, partial(tell, mode)) for mode, case in cases.items()}
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -443,7 +437,7 @@ def doctor(
     """All that a check-up sees, so many s of it for noise (60, none if quick); `findings(it)` says what it means."""
     from mldyno.doctor import checkup
 
-    wanted = checkup.wanted(_python(), quick, noise, framework, store)
+    wanted = checkup.wanted(quick, noise, framework, store)
     return checkup.check_up(wanted, progress or (lambda part, left: None))
 
 
@@ -452,7 +446,7 @@ def quick_plan(
 ) -> Chosen:
     """The plan of `mldyno quick`: of its suite what tells something on this machine, and fits into its time."""
     plugins.check("frameworks", framework)
-    rates = look(_python(), framework)
+    rates = look(framework)
     axes = {"device": ["all"], "framework": [framework]}
     return choose(plans.expand(["quick"], axes, settings, lambda name: rates.devices), opened(store), rates)
 

@@ -38,6 +38,7 @@ RATE_SHARE = 0.8  # of the rate in matmuls, that a model is guessed to reach
 LOADED_BYTES_PER_S = 3e6  # of a data set, that an end-to-end training is guessed to work through
 FORECAST_TIMEOUT_S = 60.0  # for one case
 PRIOR_S = 10.0  # for which the forecast is believed, before what was seen weighs more
+Tell = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,8 @@ class Past:
             self.peak, self.status = (round(max(peaks)) if peaks else self.peak), record.status
 
 
-def forecast(
-    plan: Plan,
-    store: Store,
-    python: str | None = None,
-    tell: Callable[[int, int], None] = lambda done, total: None,
-    rates: Rates | None = None,
-) -> list[Forecast]:
-    """The expected time and memory of each case; with an interpreter, a worker estimates what is not known.
+def forecast(plan: Plan, store: Store, tell: Tell | None = None, rates: Rates | None = None) -> list[Forecast]:
+    """The expected time and memory of each case; with `tell`, a worker estimates what is not known.
 
     `tell` hears how many cases have been looked into, of how many. With `rates`, only time is estimated, from them.
     """
@@ -107,7 +102,7 @@ def forecast(
         query = Query({"workload": workload, "machine": here}, provenances=("measured",))
         past |= _last_runs(store.stream(query))
     unknown = [case for case in plan.cases if case.id not in past or past[case.id].peak is None]
-    looks = _look_into(unknown, python, tell) if python else {}
+    looks = _look_into(unknown, tell) if tell else {}
     if rates is not None:
         looks = {case: CaseForecasted(None, rates.of(case), None) for case in unknown}
     start = GUESSED_START_S if rates is None else rates.start
@@ -187,7 +182,7 @@ def _room(case: Case, look: CaseForecasted) -> int | None:
     return None if left is None else left - reserve()
 
 
-def _look_into(cases: Sequence[Case], python: str, tell: Callable[[int, int], None]) -> Mapping[Case, CaseForecasted]:
+def _look_into(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecasted]:
     """What workers say of cases, one for each framework; a case that they can't estimate has no entry."""
     looks: dict[Case, CaseForecasted] = {}
     for framework in dict.fromkeys(case.framework for case in cases):
@@ -196,7 +191,7 @@ def _look_into(cases: Sequence[Case], python: str, tell: Callable[[int, int], No
         worker: WorkerProcess | None = None
         for case in (case for case in cases if case.framework == framework):
             if worker is None:
-                worker = WorkerProcess(python)
+                worker = WorkerProcess()
                 worker.start()
             try:
                 looks[case] = worker.ask(ForecastCase(case), FORECAST_TIMEOUT_S)

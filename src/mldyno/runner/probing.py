@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from mldyno.client.worker_process import Ended, started
+from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.machine import Vendors
 from mldyno.messages import FrameworkFacts, FrameworksProbed, ProbeFrameworks
 from mldyno.records import Device
@@ -14,12 +14,10 @@ from mldyno.records import Device
 PROBE_TIMEOUT_S = 120.0
 
 
-def frameworks_seen(
-    python: str, frameworks: Sequence[str], check_interrupt: Callable[[], None] = lambda: None
-) -> FrameworksProbed:
+def frameworks_seen(frameworks: Sequence[str], check_interrupt: Callable[[], None] = lambda: None) -> FrameworksProbed:
     """What each framework says of itself; nobody else is asked."""
     try:
-        with started(python, check_interrupt) as worker:
+        with WorkerProcess(check_interrupt) as worker:
             return worker.ask(ProbeFrameworks(tuple(frameworks)), PROBE_TIMEOUT_S)
     except Ended as end:
         return FrameworksProbed("unknown", {name: FrameworkFacts(end.reason) for name in frameworks})
@@ -30,9 +28,9 @@ def with_vendors(facts: FrameworkFacts, vendors: Vendors) -> FrameworkFacts:
     return replace(facts, devices=tuple(vendors.describe(facts.devices)))
 
 
-def probe(python: str, frameworks: Sequence[str]) -> dict[str, Any]:
+def probe(frameworks: Sequence[str]) -> dict[str, Any]:
     """Versions, threads, devices and support of each framework by name, with what vendors say; or its `error`."""
-    vendors, answer = Vendors(), seen(python, frameworks)
+    vendors, answer = Vendors(), seen(frameworks)
     for framework in answer["frameworks"].values():
         if "devices" in framework:
             described = vendors.describe(Device(**device) for device in framework["devices"])
@@ -40,9 +38,9 @@ def probe(python: str, frameworks: Sequence[str]) -> dict[str, Any]:
     return answer
 
 
-def seen(python: str, frameworks: Sequence[str]) -> dict[str, Any]:
+def seen(frameworks: Sequence[str]) -> dict[str, Any]:
     """What each framework says of itself, as plain data."""
-    answer = frameworks_seen(python, frameworks)
+    answer = frameworks_seen(frameworks)
     return {
         "python": answer.python,
         "frameworks": {
