@@ -25,8 +25,9 @@ from mldyno.analysis.outcomes import Outcome, known_value, outcomes
 from mldyno.analysis.symptoms import Checkup
 from mldyno.axes import AXIS, axis_named
 from mldyno.errors import MldynoError, UsageError
+from mldyno.messages import FrameworksProbed
 from mldyno.plan import Plan
-from mldyno.records import Device, Machine, Record
+from mldyno.records import Machine, Record
 from mldyno.results import Comparisons, Measurement, ResultTable
 from mldyno.results import Results as Results
 from mldyno.runner.events import Listener
@@ -35,6 +36,7 @@ from mldyno.runner.forecast import forecast as forecast
 from mldyno.runner.max_batch import SHORTEST_TIMEOUT_S, largest
 from mldyno.runner.max_batch import Attempt as Attempt
 from mldyno.runner.max_batch import Search as Search
+from mldyno.runner.probing import frameworks_seen, with_vendors
 from mldyno.runner.quick import Chosen as Chosen
 from mldyno.runner.quick import choose
 from mldyno.runner.rates import look
@@ -75,22 +77,18 @@ def _listed(axes: Axes) -> dict[str, list[str]]:
             for name, values in given.items()}  # fmt: skip
 
 
-def probe(frameworks: Sequence[str]) -> dict[str, Any]:
+def probe(frameworks: Sequence[str]) -> FrameworksProbed:
     """What each framework is and sees here, found out in a process of its own, with what vendors say of its devices."""
-    from mldyno.runner import probing
-
-    return probing.probe(frameworks)
+    return with_vendors(frameworks_seen(frameworks), machines.Vendors())
 
 
 def _device_names(framework: str) -> list[str]:
     """The devices that a framework can use here; for names nobody else need be asked."""
-    from mldyno.runner import probing
-
     plugins.check("frameworks", framework)
-    answer = probing.seen([framework])["frameworks"][framework]
-    if "error" in answer:
-        raise MldynoError(f"{framework}: {answer['error']}.")
-    return [str(device["name"]) for device in answer["devices"]]
+    facts = frameworks_seen([framework]).frameworks[framework]
+    if facts.error:
+        raise MldynoError(f"{framework}: {facts.error}.")
+    return [device.name for device in facts.devices]
 
 
 def run(
@@ -423,9 +421,9 @@ def _exported(measures: Iterator[Measure], path: str, device: str, framework: st
         ended.append(measure)
         yield measure
     probed = probe([framework])
-    facts = probed["frameworks"][framework]
-    machine = machines.describe([Device(**device) for device in facts.get("devices", ())])
-    software = {"python": probed.get("python"), "versions": facts.get("versions"), "threads": facts.get("threads")}
+    facts = probed.frameworks[framework]
+    machine = machines.describe(facts.devices)
+    software = {"python": probed.python, "versions": facts.versions or None, "threads": facts.threads}
     spent = time.monotonic() - began
     result_file.write(path, result_file.document(ended, device, framework, quick, spent, machine, software))
 

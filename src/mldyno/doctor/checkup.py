@@ -11,7 +11,6 @@ from mldyno import plugins
 from mldyno.analysis.symptoms import Checkup, Facts, Installed, Kept, Threads, Tried
 from mldyno.doctor import facts, features, noise, threads
 from mldyno.errors import MldynoError
-from mldyno.messages import FrameworkFacts
 from mldyno.meters import throttling
 from mldyno.runner.events import Interrupts
 from mldyno.runner.probing import frameworks_seen, with_vendors
@@ -111,13 +110,9 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
 def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tuple[Installed, ...]:
     """Each framework as its own process sees it."""
     began = time.monotonic()
-    probed = frameworks_seen(wanted.frameworks, parts.look).frameworks
+    probed = frameworks_seen(wanted.frameworks, parts.look)
     parts.start = time.monotonic() - began
-    return tuple(_installed(name, with_vendors(facts, vendors)) for name, facts in probed.items())
-
-
-def _installed(name: str, facts: FrameworkFacts) -> Installed:
-    return Installed(name, facts.error, facts.versions, facts.threads, facts.devices, facts.support)
+    return tuple(Installed(name, **vars(facts)) for name, facts in with_vendors(probed, vendors).frameworks.items())
 
 
 def _tried(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tuple[Tried, ...]:
