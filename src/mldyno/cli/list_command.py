@@ -85,8 +85,9 @@ def devices_json() -> list[dict[str, Any]]:
         if facts.error:
             rows.append({"name": framework, "about": facts.error, "framework": framework, "device": None})
         for device in facts.devices:
-            known = {**vars(device), "name": f"{framework} {device.name}"}
-            rows.append({"name": "", "about": device_line(device), "device": device.name} | known)
+            known = {name: value for name, value in vars(device).items() if name != "name"}
+            about = {"about": device_line(device), "device": device.name}
+            rows.append({"name": f"{framework} {device.name}", **about, **known})
     return rows
 
 
