@@ -75,7 +75,11 @@ class WorkerProcess:
 
     def __enter__(self) -> WorkerProcess:
         """It is started now, and ended with all that it started behind the block."""
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # a signal may come when the process is there already
+            self.kill()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
