@@ -14,13 +14,12 @@ from bench.results import Chapter, Figure
 from bench.work import Work, say
 
 from mldyno import plugins
-from mldyno.recipes import Recipe
 from mldyno.records import Case
 from mldyno.stats.intervals import median, paired
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, rounds
 from mldyno.units import show_seconds
-from mldyno.workloads import bert_base, gpt2
+from mldyno.workloads import Recipe, bert_base, gpt2
 
 SLOWER = 1.02  # our time over theirs, at most
 THREADS = 1

@@ -12,7 +12,7 @@ from bench.work import Work, say
 from mldyno import api
 from mldyno.cli.progress import PlainLines
 from mldyno.records import Case, Pairing, Record
-from mldyno.runner.time_left import TimeLeft
+from mldyno.runner.forecast import TimeLeft
 
 WHOLE = 180.0  # s
 RIGHT = (2 / 3, 4 / 3)  # the time left that is shown, over what it really was

@@ -13,7 +13,7 @@ from tests.grown import copied
 
 from mldyno import api, plugins
 from mldyno.metrics import METRIC, METRICS, metric_named
-from mldyno.records import Case, Device, Machine, Record, Run, Series, seal
+from mldyno.records import SCHEMA, Case, Device, Machine, Record, Run, Series, seal
 from mldyno.store import Store
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference.md"
@@ -24,7 +24,7 @@ ENTRY = '    Metric("joules", "J", "energy of all windows", ("window",), "sum", 
 def a_record(*series: Series, run: str = "r", process: int = 0) -> Record:
     case, machine = Case("mlp", batch=8), Machine("m")
     steps = Series("step_time", "s", (0.001,) * 20)
-    plain = Record(2, "", "2026-01-01T00:00:00Z", "measured", Run(run, process=process), case, "ok", "", machine)
+    plain = Record(SCHEMA, "", "2026-01-01T00:00:00Z", "measured", Run(run, process=process), case, "ok", "", machine)
     return seal(replace(plain, series=(steps, *series)))
 
 

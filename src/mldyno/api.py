@@ -20,24 +20,31 @@ from mldyno import plugins
 from mldyno.analysis import comparisons as comparing
 from mldyno.analysis import published as placing
 from mldyno.analysis import tables as laying
-from mldyno.analysis.answers import Answers, Verdicts, answers
+from mldyno.analysis.answers import Answers as Answers
+from mldyno.analysis.answers import Verdicts, answers
 from mldyno.analysis.answers import verdicts as judge
-from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.crossover import Crossover
-from mldyno.analysis.findings import of as findings
 from mldyno.analysis.outcomes import Outcome, known_value, outcomes
 from mldyno.analysis.symptoms import Checkup
 from mldyno.axes import AXIS, Case, axis_named
 from mldyno.errors import MldynoError, UsageError
+from mldyno.messages import FrameworksProbed
 from mldyno.plan import Plan
-from mldyno.records import Device, Machine, Record
-from mldyno.results import Comparisons, Measurement, Results, ResultTable
+from mldyno.records import Machine, Record
+from mldyno.results import Comparisons, Measurement, ResultTable
+from mldyno.results import Results as Results
 from mldyno.runner.events import Listener
-from mldyno.runner.forecast import Forecast, forecast
-from mldyno.runner.max_batch import SHORTEST_TIMEOUT_S, Attempt, Search, largest
-from mldyno.runner.quick import Chosen, choose
+from mldyno.runner.forecast import Forecast as Forecast
+from mldyno.runner.forecast import forecast as forecast
+from mldyno.runner.max_batch import SHORTEST_TIMEOUT_S, largest
+from mldyno.runner.max_batch import Attempt as Attempt
+from mldyno.runner.max_batch import Search as Search
+from mldyno.runner.probing import frameworks_seen, with_vendors
+from mldyno.runner.quick import Chosen as Chosen
+from mldyno.runner.quick import choose
 from mldyno.runner.rates import look
-from mldyno.selection import nothing_for, nothing_to_remove, of_several, of_two, opened, pinned_by, select, stored
+from mldyno.selection import nothing_for, nothing_to_remove, of_several, of_two, pinned_by, select, stored
+from mldyno.selection import opened as opened
 from mldyno.selftest.measures import Measure
 from mldyno.store import Query, Store, transfer
 from mldyno.store.codec import came_from
@@ -51,8 +58,7 @@ Axes = Mapping[str, Sequence[Any] | Any]
 
 def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | None = None) -> Plan:
     """The plan for targets on axes; `gpu` and `all` become the devices that are here."""
-    listed = {name: _listed(values) for name, values in axes.items() if values is not None}
-    return plans.expand(list(targets), listed, settings, cache(_device_names))
+    return plans.expand(list(targets), _listed(axes), settings, cache(_device_names))
 
 
 def crossover_plan(
@@ -65,38 +71,29 @@ def crossover_plan(
     settings: Mapping[str, Any] | None = None,
 ) -> Plan:
     """The plan that compares two values of one axis over sizes, so many for each doubling."""
-    listed = {name: _listed(values) for name, values in axes.items() if values is not None}
     ends = (None if smallest is None else str(smallest), None if largest is None else str(largest))
-    return plans.sweep(workload, listed, over, ends, per_doubling, settings, cache(_device_names))
+    return plans.sweep(workload, _listed(axes), over, ends, per_doubling, settings, cache(_device_names))
 
 
-def _listed(values: Sequence[Any] | Any) -> list[str]:
-    given = values if isinstance(values, list | tuple) else [values]
-    return [str(value) for value in given]
+def _listed(axes: Axes) -> dict[str, list[str]]:
+    """The axes by their names, each with a list of what a user would type; those without a value are left out."""
+    given = {axis_named(name): values for name, values in axes.items() if values is not None}
+    return {name: [str(value) for value in (values if isinstance(values, list | tuple) else [values])]
+            for name, values in given.items()}  # fmt: skip
 
 
-def probe(frameworks: Sequence[str]) -> dict[str, Any]:
+def probe(frameworks: Sequence[str]) -> FrameworksProbed:
     """What each framework is and sees here, found out in a process of its own, with what vendors say of its devices."""
-    from mldyno.runner import probing
-
-    return probing.probe(_python(), frameworks)
+    return with_vendors(frameworks_seen(frameworks), machines.Vendors())
 
 
 def _device_names(framework: str) -> list[str]:
     """The devices that a framework can use here; for names nobody else need be asked."""
-    from mldyno.runner import probing
-
     plugins.check("frameworks", framework)
-    answer = probing.seen(_python(), [framework])["frameworks"][framework]
-    if "error" in answer:
-        raise MldynoError(f"{framework}: {answer['error']}.")
-    return [str(device["name"]) for device in answer["devices"]]
-
-
-def _python() -> str:
-    import sys
-
-    return sys.executable
+    facts = frameworks_seen([framework]).frameworks[framework]
+    if facts.error:
+        raise MldynoError(f"{framework}: {facts.error}.")
+    return [device.name for device in facts.devices]
 
 
 def run(
@@ -116,8 +113,7 @@ def run(
     """Measure workloads or suites; axes are keywords with a value or a list: device=["cpu", "mps"]."""
     settings = {"steps": steps, "budget": budget, "target": target, "repeats": repeats, "timeout": timeout,
                 "limit": limit, "data": data, "by": axis_named(by) if by else None}  # fmt: skip
-    named = {axis_named(name): values for name, values in axes.items()}
-    return run_plan(make_plan(targets, named, settings), opened(store), listener)
+    return run_plan(make_plan(targets, axes, settings), opened(store), listener)
 
 
 def crossover(
@@ -131,8 +127,7 @@ def crossover(
     **axes: Any,
 ) -> list[Crossover]:
     """From which size on one of two beats the other, in each mode; one axis has two values: device=["cpu", "mps"]."""
-    named = {axis_named(name): values for name, values in axes.items()}
-    plan = crossover_plan(workload, named, over, smallest, largest, per_doubling, settings)
+    plan = crossover_plan(workload, axes, over, smallest, largest, per_doubling, settings)
     return list(run_plan(plan, opened(store)).answers.crossovers)
 
 
@@ -157,7 +152,7 @@ def run_plan(
     """Run a plan, or what is missing of the run to resume; `forecasts` say how long a case may take."""
     from mldyno.runner.run import Runner, new_run_id
 
-    runner = Runner(plan, store, resume or new_run_id(), _python(), forecasts)
+    runner = Runner(plan, store, resume or new_run_id(), forecasts)
     runner.execute(listener or Listener())
     if not resume:
         return Results(runner.run, runner.records, runner.left_out)
@@ -188,7 +183,7 @@ def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
 
 def dry_run(plan: Plan, store: Store, tell: Callable[[int, int], None] = lambda done, total: None) -> list[Forecast]:
     """The expected time and memory of each case, for a dry run: what is not known from before is looked into."""
-    return forecast(plan, store, _python(), tell)
+    return forecast(plan, store, tell)
 
 
 def max_batch(
@@ -201,13 +196,12 @@ def max_batch(
 ) -> dict[str, Search]:
     """The largest batch that fits, for each mode asked for, with all that was tried; `axes` take one value each."""
     plugins.check("workloads", workload)
-    named = {axis_named(name): value for name, value in axes.items() if value is not None}
-    plan = make_plan([workload], {**named, "mode": modes}, {"timeout": timeout})
+    plan = make_plan([workload], {**axes, "mode": modes}, {"timeout": timeout})
     cases = {str(case.mode): case for case in plan.cases}
     if len(cases) < len(plan.cases):
         raise UsageError("max-batch takes one value for each axis but mode.")
     longest = plan.timeout or SHORTEST_TIMEOUT_S
-    return {mode: largest(case, _python(), longest, most, partial(tell, mode)) for mode, case in cases.items()}
+    return {mode: largest(case, longest, most, partial(tell, mode)) for mode, case in cases.items()}
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -513,9 +507,9 @@ def _exported(measures: Iterator[Measure], path: str, device: str, framework: st
         ended.append(measure)
         yield measure
     probed = probe([framework])
-    facts = probed["frameworks"][framework]
-    machine = machines.describe([Device(**device) for device in facts.get("devices", ())])
-    software = {"python": probed.get("python"), "versions": facts.get("versions"), "threads": facts.get("threads")}
+    facts = probed.frameworks[framework]
+    machine = machines.describe(facts.devices)
+    software = {"python": probed.python, "versions": facts.versions or None, "threads": facts.threads}
     spent = time.monotonic() - began
     result_file.write(path, result_file.document(ended, device, framework, quick, spent, machine, software))
 
@@ -527,7 +521,7 @@ def doctor(
     """All that a check-up sees, so many s of it for noise (60, none if quick); `findings(it)` says what it means."""
     from mldyno.doctor import checkup
 
-    wanted = checkup.wanted(_python(), quick, noise, framework, store)
+    wanted = checkup.wanted(quick, noise, framework, store)
     return checkup.check_up(wanted, progress or (lambda part, left: None))
 
 
@@ -536,7 +530,7 @@ def quick_plan(
 ) -> Chosen:
     """The plan of `mldyno quick`: of its suite what tells something on this machine, and fits into its time."""
     plugins.check("frameworks", framework)
-    rates = look(_python(), framework)
+    rates = look(framework)
     axes = {"device": ["all"], "framework": [framework]}
     return choose(plans.expand(["quick"], axes, settings, lambda name: rates.devices), opened(store), rates)
 
@@ -555,50 +549,3 @@ def measure(
     from mldyno.runner.in_process import timed
 
     return Measurement(timed(step, sync, name or str(getattr(step, "__name__", "step")), target, budget))
-
-
-__all__ = [
-    "Answers",
-    "Attempt",
-    "Checkup",
-    "Chosen",
-    "Comparison",
-    "Comparisons",
-    "Crossover",
-    "Forecast",
-    "Measurement",
-    "Removal",
-    "ResultTable",
-    "Results",
-    "Search",
-    "Verdicts",
-    "card",
-    "command_plan",
-    "compare",
-    "compare_along",
-    "crossover",
-    "crossover_plan",
-    "doctor",
-    "dry_run",
-    "export",
-    "findings",
-    "forecast",
-    "history",
-    "import_",
-    "make_plan",
-    "max_batch",
-    "measure",
-    "opened",
-    "placed",
-    "probe",
-    "quick_plan",
-    "remove",
-    "report",
-    "run",
-    "run_plan",
-    "selftest",
-    "show",
-    "table",
-    "this_machine",
-    "verdicts",
-]  # fmt: skip

@@ -101,10 +101,10 @@ def expand(
     cases: list[Case] = []
     from_suites: dict[str, Any] = {}
     suite = None
-    for target in (suites.RENAMED.get(word, word) for word in targets):
-        if target in suites.names() or target.endswith(".toml"):
+    for target in targets:
+        if reader.is_suite(target):
             content = reader.read(target)
-            suite = printable(Path(target).stem)
+            suite = printable(Path(content.file).stem)
             from_suites |= content.settings
             cases += _of_suite(content, chosen, partial(_present, here))
         elif target in plugins.names("workloads"):

@@ -20,7 +20,7 @@ HEALTHY = Facts(
     memory=16 << 30, available=12 << 30, memory_waits=0.0, swap_used=0, power="mains", low_power=False,
     governor="schedutil", scaling="acpi-cpufreq", throttles=0.0,
 )  # fmt: skip
-QUIET = Noise(60.0, "quiet", 0.01, waiting=0.0, told_in_turns=0.001, told_apart=0.01)
+QUIET = Noise(60.0, "quiet", 0.01, waiting=0.0, detectable_paired=0.001, detectable_separate=0.01)
 FAST = Setting("OMP_WAIT_POLICY=PASSIVE", 0.001, 2.0, 1.6, 2.5)
 
 

@@ -60,14 +60,14 @@ def test_two_speeds_are_found() -> None:
 def test_the_noisier_the_larger_is_the_difference_that_can_be_told_and_turns_tell_smaller_ones() -> None:
     found = [judge(series(slow), 4.0) for slow in (0.003, 0.03, 0.2)]
     for one in found:
-        assert one.told_in_turns is not None
-        assert one.told_apart is not None
-        assert one.told_in_turns < one.told_apart
-    assert all((a.told_apart or 0) < (b.told_apart or 0) for a, b in pairwise(found))
+        assert one.detectable_paired is not None
+        assert one.detectable_separate is not None
+        assert one.detectable_paired < one.detectable_separate
+    assert all((a.detectable_separate or 0) < (b.detectable_separate or 0) for a, b in pairwise(found))
 
 
 def test_a_difference_of_that_size_is_told_nearly_always() -> None:
-    told = judge(series(0.03), 4.0).told_in_turns
+    told = judge(series(0.03), 4.0).detectable_paired
     assert told is not None
     hits = 0
     for seed in range(40):
@@ -80,5 +80,5 @@ def test_a_difference_of_that_size_is_told_nearly_always() -> None:
 
 def test_too_short_a_series_tells_no_difference() -> None:
     found = judge([1e-3, 1.1e-3, 1e-3], 0.01)
-    assert found.told_apart is None
+    assert found.detectable_separate is None
     assert found.verdict in ("quiet", "noisy", "very noisy")

@@ -15,6 +15,8 @@ import pytest
 from mldyno import cli
 from mldyno.axes import AXES
 from mldyno.cli import COMMANDS
+from mldyno.messages import FrameworkFacts, FrameworksProbed
+from mldyno.records import Device
 from mldyno.selftest.measures import Measure
 
 Script = Callable[..., None]
@@ -268,8 +270,8 @@ def test_selftest_prints_each_measure_with_its_target_and_the_peers(
 def test_selftest_writes_its_result_to_a_file_when_it_is_complete(
     mldyno: Mldyno, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    seen = {"versions": {"torch": "2"}, "threads": 4, "devices": [{"name": "cpu", "framework": "torch"}]}
-    monkeypatch.setattr("mldyno.api.probe", lambda names: {"python": "3.11", "frameworks": {"torch": seen}})
+    seen = FrameworkFacts(versions={"torch": "2"}, threads=4, devices=(Device("cpu", "torch"),))
+    monkeypatch.setattr("mldyno.api.probe", lambda names: FrameworksProbed("3.11", {"torch": seen}))
     monkeypatch.setattr("mldyno.selftest.table.run", lambda *arguments: iter([measured(False)]))
     path = tmp_path / "result.json"
     code, _, err = mldyno("selftest", "--export", str(path))

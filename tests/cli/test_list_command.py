@@ -11,6 +11,8 @@ from tests.machine.trees import recorded
 
 from mldyno.machine import _nvidia
 from mldyno.machine._facts import Description
+from mldyno.messages import FrameworkFacts, FrameworksProbed
+from mldyno.records import Device
 
 Mldyno = Callable[..., tuple[int, str, str]]
 T4: dict[str, Any] = {
@@ -23,8 +25,9 @@ CPU: dict[str, Any] = {"name": "cpu", "framework": "torch", "title": "unknown", 
 @pytest.fixture(autouse=True)
 def another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with a T4, of which one framework can't be started."""
-    seen = {"frameworks": {"jax": {"error": "it is not installed"}, "torch": {"devices": [dict(CPU), dict(T4)]}}}
-    monkeypatch.setattr("mldyno.runner.probing.seen", lambda *arguments: seen)
+    torch = FrameworkFacts(devices=(Device(**CPU), Device(**T4)))
+    seen = FrameworksProbed("3.11", {"jax": FrameworkFacts("it is not installed"), "torch": torch})
+    monkeypatch.setattr("mldyno.api.frameworks_seen", lambda *arguments: seen)
     monkeypatch.setattr(_nvidia, "cards", lambda: _nvidia.from_smi(recorded("nvidia-smi.csv")))
     monkeypatch.setattr(
         "mldyno.machine._linux.cpu", lambda: Description("AMD EPYC", facts={"cores": 4, "clock": 3.5e9})

@@ -10,7 +10,7 @@ import pytest
 
 from mldyno import api
 from mldyno.cli import progress
-from mldyno.runner.time_left import TimeLeft
+from mldyno.runner.forecast import TimeLeft
 from mldyno.store import Store
 
 Mldyno = Callable[..., tuple[int, str, str]]

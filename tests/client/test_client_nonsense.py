@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 
 from mldyno import api, messages
 from mldyno.client import worker_process
-from mldyno.client.worker_process import Ended, started
+from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import Malformed, ProbeFrameworks, TaskDone
 from mldyno.plan import Plan
 from mldyno.records import Case, Checks
@@ -177,7 +176,7 @@ def test_every_command_has_an_answer_and_every_kind_its_own_name() -> None:
 
 def test_a_worker_that_is_gone_is_no_error_of_ours(scripted: Scripted) -> None:
     scripted()
-    with started(sys.executable) as worker:
+    with WorkerProcess() as worker:
         worker.kill()
         with pytest.raises(Ended, match="not there any more"):
             worker.ask(ProbeFrameworks(("fake",)), 1.0)
@@ -239,7 +238,7 @@ def test_memory_of_what_a_worker_started_counts(
 ) -> None:
     monkeypatch.setenv("MLDYNO_MEMORY_LIMIT", "150MiB")
     hungry(tmp_path, monkeypatch, 200 << 20)
-    with started(sys.executable) as worker, pytest.raises(Ended) as ended:
+    with WorkerProcess() as worker, pytest.raises(Ended) as ended:
         worker.ask(ProbeFrameworks(("fake",)), 30.0)
     assert ended.value.status == "oom"
     assert "over MLDYNO_MEMORY_LIMIT" in ended.value.reason
@@ -250,7 +249,7 @@ def test_all_that_a_worker_started_is_ended_with_it_in_whatever_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_behind: LeftBehind
 ) -> None:
     hungry(tmp_path, monkeypatch, 1)
-    with started(sys.executable) as worker:
+    with WorkerProcess() as worker:
         with pytest.raises(Ended, match="no end after"):
             worker.ask(ProbeFrameworks(("fake",)), 1.5)
         assert left_behind() == set()
@@ -261,7 +260,7 @@ def test_a_task_may_talk_for_as_long_as_it_likes_but_not_be_silent(scripted: Scr
     rows: list[dict[str, Any]] = []
     scripted(run_task=[[row, 0.8, row, 0.8, row, 0.8, row, done], [row, 30.0]])
     task = messages.RunTask("module", "task", "fake")
-    with started(sys.executable) as worker:
+    with WorkerProcess() as worker:
         assert worker.ask(task, 2.0, rows.append, anew=True) == TaskDone()
         assert rows == [{"a": 1}] * 4
         with pytest.raises(Ended, match=r"no end after 2.00 s"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ from types import FrameType
 import pytest
 
 from mldyno.client import worker_process
-from mldyno.client.worker_process import WATCH_EVERY_S, started
+from mldyno.client.worker_process import WATCH_EVERY_S, WorkerProcess
 from mldyno.messages import ProbeFrameworks
 from mldyno.runner.events import Interrupted
 
@@ -37,7 +36,7 @@ def test_a_signal_that_outlasts_the_wait_for_an_answer_is_heard(
     before = signal.signal(signal.SIGUSR1, note)
     later = threading.Timer(2.5 * WATCH_EVERY_S, os.kill, (os.getpid(), signal.SIGUSR1))
     try:
-        with started(sys.executable, check) as worker:
+        with WorkerProcess(check) as worker:
             later.start()
             with pytest.raises(Interrupted):
                 worker.ask(ProbeFrameworks(("fake",)), 3600.0)

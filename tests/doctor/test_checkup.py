@@ -10,10 +10,10 @@ from mldyno.runner.events import Interrupts
 
 
 def test_all_frameworks_that_compute_are_looked_at_unless_one_is_named() -> None:
-    assert checkup.wanted("python", False, None, None, None).frameworks == ("torch",)
-    assert checkup.wanted("python", False, None, "fake", None).frameworks == ("fake",)
+    assert checkup.wanted(False, None, None, None).frameworks == ("torch",)
+    assert checkup.wanted(False, None, "fake", None).frameworks == ("fake",)
     with pytest.raises(UsageError, match="Did you mean 'torch'"):
-        checkup.wanted("python", False, None, "torhc", None)
+        checkup.wanted(False, None, "torhc", None)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_all_frameworks_that_compute_are_looked_at_unless_one_is_named() -> None
 def test_a_quick_look_listens_for_noise_only_if_asked_to(
     quick: bool, noise: float | None, seconds: float | None
 ) -> None:
-    assert checkup.wanted("python", quick, noise, None, None).noise == seconds
+    assert checkup.wanted(quick, noise, None, None).noise == seconds
 
 
 def test_a_store_of_another_kind_is_told_and_no_error() -> None:
@@ -33,7 +33,7 @@ def test_a_store_of_another_kind_is_told_and_no_error() -> None:
 
 def test_the_time_that_is_left_counts_all_parts_to_come_and_shrinks_with_what_is_done() -> None:
     told: list[tuple[str, float]] = []
-    wanted = checkup.wanted("python", False, 10.0, "fake", None)
+    wanted = checkup.wanted(False, 10.0, "fake", None)
     parts = checkup.Parts(wanted, Interrupts(), lambda part, left: told.append((part, left)))
     parts.start, parts.devices, parts.ways = 1.0, 2, 3
     parts.begin("features", "of gpu", 0.5)

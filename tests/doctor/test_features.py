@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,7 @@ QUICK = ["fp32", "fp16", "fp64", "svd"]
 
 
 def examined(*wanted: str, device: str = "gpu") -> dict[str, Tried]:
-    examiner = Examiner(sys.executable, lambda: None, "fake", device)
+    examiner = Examiner(lambda: None, "fake", device)
     return {one.feature: one for one in examiner.examine(wanted or QUICK)}
 
 

@@ -31,7 +31,7 @@ def test_steady_work_means_a_quiet_machine() -> None:
     assert clock.now / 1e9 == pytest.approx(10.0, rel=0.02)
     assert found.variation == pytest.approx(0.0, abs=1e-3)
     assert found.drift == 0.0
-    assert found.told_in_turns == pytest.approx(0.0, abs=1e-3)
+    assert found.detectable_paired == pytest.approx(0.0, abs=1e-3)
     assert len(looks) > 300
 
 
@@ -55,4 +55,4 @@ def test_on_this_machine_it_gives_its_figures() -> None:
     assert found.variation > 0
     assert found.waiting is not None
     assert 0 <= found.waiting <= 1
-    assert found.told_in_turns is not None
+    assert found.detectable_paired is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
@@ -35,7 +34,7 @@ def test_only_what_could_help_is_tried(
 def test_a_setting_that_doubles_the_speed_is_measured_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in steps(0.004, noise=0.02).items():
         monkeypatch.setenv(name, value)
-    found = measure(sys.executable, lambda: None, "fake", 4, [steps(0.002, noise=0.02)])
+    found = measure(lambda: None, "fake", 4, [steps(0.002, noise=0.02)])
     assert found is not None
     (faster,) = found.settings
     assert found.step == pytest.approx(0.004, rel=0.02)
@@ -47,4 +46,4 @@ def test_a_setting_that_doubles_the_speed_is_measured_as_that(monkeypatch: pytes
 
 def test_a_step_that_can_not_be_run_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "SETS", 1)
-    assert measure(sys.executable, lambda: None, "fake", 4, [{"MLDYNO_FAKE": '[{"fail": "kill"}]'}]) is None
+    assert measure(lambda: None, "fake", 4, [{"MLDYNO_FAKE": '[{"fail": "kill"}]'}]) is None

@@ -152,7 +152,7 @@ def test_a_framework_that_is_missing_says_how_to_install_it(dyno: Dyno, tmp_path
     for name, value in dyno.environment().items():
         monkeypatch.setenv(name, value)
     plan = api.make_plan(["mlp"], {"framework": ["torch", "fake"], "mode": "infer"}, {"steps": 10, "repeats": 1})
-    Runner(plan, Store(dyno.store), "run", str(tmp_path / "bare/bin/python")).execute(Listener())
+    Runner(plan, Store(dyno.store), "run", python=str(tmp_path / "bare/bin/python")).execute(Listener())
     missing, present = sorted(dyno.records(), key=lambda record: record.status)
     assert (missing.case.framework, missing.status) == ("torch", "failed")
     assert missing.reason == "torch is not installed for this Python; pip install 'mldyno[torch]'"
@@ -161,7 +161,7 @@ def test_a_framework_that_is_missing_says_how_to_install_it(dyno: Dyno, tmp_path
 
 def test_an_interpreter_that_is_missing_becomes_a_record(dyno: Dyno, tmp_path: Path) -> None:
     plan = api.make_plan(["mlp"], {"framework": "fake", "mode": "infer"}, {"steps": 10, "repeats": 1})
-    Runner(plan, Store(dyno.store), "run", str(tmp_path / "no-such-python")).execute(Listener())
+    Runner(plan, Store(dyno.store), "run", python=str(tmp_path / "no-such-python")).execute(Listener())
     (record,) = dyno.records()
     assert record.status == "failed"
     assert "no-such-python can't be started: No such file or directory" in record.reason

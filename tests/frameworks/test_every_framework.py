@@ -12,9 +12,9 @@ import torch
 from mldyno import plugins
 from mldyno.frameworks import Framework, Unsupported
 from mldyno.frameworks.fake import CLOCK
-from mldyno.recipes import Recipe
 from mldyno.records import Case
 from mldyno.timing.blocks import Blocks
+from mldyno.workloads import Recipe
 
 NAMES = plugins.names("frameworks")
 KNOWN = 0.02  # s that the known-long step takes

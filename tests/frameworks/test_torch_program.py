@@ -10,11 +10,11 @@ import torch
 
 from mldyno import datasets, plugins
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._torch_counts import count_operations
+from mldyno.frameworks._torch_operations import count_operations
 from mldyno.messages import DataSource, TrainEndToEnd
-from mldyno.recipes import Phase, Recipe
 from mldyno.records import Case
 from mldyno.worker.session import open_case
+from mldyno.workloads import Phase, Recipe
 
 CPU = torch.device("cpu")
 

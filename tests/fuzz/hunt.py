@@ -6,19 +6,21 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 from tests.fuzz.mutations import HERE, Content, mutated
 from tests.fuzz.readers import read_everything
 
 from mldyno.store.codec import BadRecord, decode
+from mldyno.store.transfer import check_foreign
 
 BATCH = 100  # records in one store
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Texts that the decoder took, and how many it refused."""
+    """Texts that an import takes, and how many it refuses."""
 
     taken: list[str]
     refused: int
@@ -42,7 +44,7 @@ def batch_of(seed: int, originals: list[Content], size: int = BATCH) -> Batch:
     for number in range(seed, seed + size):
         text = mutated(number, originals)
         try:
-            decode(text)
+            check_foreign(decode(text), datetime.now(timezone.utc))
             taken.append(text)
         except BadRecord:
             refused += 1

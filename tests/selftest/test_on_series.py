@@ -29,12 +29,12 @@ def test_the_measure_holds_and_ticks_once_for_every_cell(measure: object, series
     found = measure(series, SEED, lambda: ticks.append(1))  # type: ignore[operator]
     assert isinstance(found, Measure)
     assert found.ok, found
-    assert len(ticks) == on_series.TICKS[found.id]
+    assert len(ticks) == len(found.cells)
 
 
 def test_the_same_seed_gives_the_same_measure() -> None:
     assert on_series.coverage(10, 1) == on_series.coverage(10, 1)
-    assert on_series.coverage_cells(10, 1) != on_series.coverage_cells(10, 2)
+    assert on_series.coverage(10, 1).cells != on_series.coverage(10, 2).cells
 
 
 def test_coverage_fails_where_rounds_are_taken_for_independent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from mldyno import plugins
-from mldyno.recipes import Recipe
 from mldyno.records import Case
-from mldyno.workloads import Workload
+from mldyno.workloads import Recipe, Workload
 
 # Batch and sequence length that are quick to compute; the operations are counted for these and for larger ones.
 SMALL: dict[str, tuple[int, int | None]] = {

@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from bench import make_trajectories
 from mldyno import plugins
-from mldyno.recipes import Recipe
 from mldyno.records import Case
+from mldyno.workloads import Recipe
 from mldyno.workloads import _venv_ppo_learner as learner
 from mldyno.workloads._venv_ppo_data import FILE, Transitions, read
 

@@ -14,6 +14,7 @@ from typing import Any
 from mldyno.analysis.comparisons import Comparison, Mean, along, compared, geometric_mean
 from mldyno.analysis.copying import CopyCost, copy_costs
 from mldyno.analysis.crossover import Crossover, crossovers
+from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.precisions import PLAIN, PrecisionGain, gains
 from mldyno.analysis.published import same_work
@@ -138,12 +139,13 @@ def compared_along(outcomes: Sequence[Outcome], axis: str) -> list[Comparison]:
 
 def means_by_work(comparisons: Sequence[Comparison], axis: str) -> list[Mean]:
     """The means of comparisons along an axis for each workload, mode, machine, device and side."""
-    groups: dict[tuple[Any, ...], list[Comparison]] = {}
-    for comparison in comparisons:
+
+    def work(comparison: Comparison) -> tuple[Any, ...]:
         base, other = comparison.base, comparison.other
-        work = (other.case.workload, other.case.mode, other.machine, other.case.device)
-        groups.setdefault((*work, column(base, axis), column(other, axis)), []).append(comparison)
-    return [geometric_mean(group) for group in groups.values()]
+        sides = (column(base, axis), column(other, axis))
+        return (other.case.workload, other.case.mode, other.machine, other.case.device, *sides)
+
+    return [geometric_mean(group) for group in grouped(comparisons, work).values()]
 
 
 def typical(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -176,9 +178,8 @@ def _references(ours: Sequence[Outcome], published: Sequence[Outcome]) -> tuple[
     Those of the accelerators, if there are any. A CPU stands beside published CPUs and accelerators alike: the
     reader wants to know what there is to gain.
     """
-    groups: dict[str, list[Comparison]] = {}
     real = [outcome for outcome in ours if not outcome.records[0].fact("fake_time")]
     on_accelerators = [outcome for outcome in real if outcome.case.device != HOST]
-    for comparison in compared(same_work(on_accelerators or real, published)):
-        groups.setdefault(comparison.other.case.id, []).append(comparison)
+    comparisons = compared(same_work(on_accelerators or real, published))
+    groups = grouped(comparisons, lambda comparison: comparison.other.case.id)
     return tuple(tuple(sorted(group, key=lambda comparison: -comparison.ratio)) for group in groups.values())

@@ -13,6 +13,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column, in_order
 from mldyno.axes import NAMES
@@ -93,13 +94,13 @@ def geometric_mean(comparisons: Sequence[Comparison]) -> Mean:
 
 def between_machines(comparisons: Sequence[Comparison]) -> list[Mean]:
     """The mean of all cases that two machines share, where they are several; devices that differ are kept apart."""
-    sides: dict[tuple[object, ...], list[Comparison]] = {}
-    for comparison in comparisons:
+
+    def sides(comparison: Comparison) -> tuple[object, ...]:
         base, other = comparison.base, comparison.other
-        if base.machine != other.machine:
-            side = tuple((name, column(base, name), column(other, name)) for name in differing(base, other))
-            sides.setdefault(side, []).append(comparison)
-    return [geometric_mean(group) for group in sides.values() if len(group) > 1]
+        return tuple((name, column(base, name), column(other, name)) for name in differing(base, other))
+
+    between = [each for each in comparisons if each.base.machine != each.other.machine]
+    return [geometric_mean(group) for group in grouped(between, sides).values() if len(group) > 1]
 
 
 def compare(base: Outcome, other: Outcome) -> Comparison | None:
@@ -250,10 +251,7 @@ def differences(a: Outcome, b: Outcome) -> list[str]:
 def alike(outcomes: Sequence[Outcome], *axes: str) -> list[list[Outcome]]:
     """Outcomes in groups that differ in nothing but these axes."""
     names = [name for name in (*NAMES, "machine") if name not in axes]
-    groups: dict[tuple[object, ...], list[Outcome]] = {}
-    for outcome in outcomes:
-        groups.setdefault(tuple(column(outcome, name) for name in names), []).append(outcome)
-    return list(groups.values())
+    return list(grouped(outcomes, lambda outcome: tuple(column(outcome, name) for name in names)).values())
 
 
 def along(outcomes: Sequence[Outcome], axis: str) -> Pairs:

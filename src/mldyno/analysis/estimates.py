@@ -18,18 +18,11 @@ BATCHES = 10
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A number in its SI unit, and how far off it may be; no interval where nothing shows it."""
+class Interval:
+    """A number, and half of its 95 % interval; None where nothing shows how far off it may be."""
 
     value: float
     half_width: float | None
-    unit: str
-    processes: int = 1
-    samples: int = 1
-    steps: int = 1
-    mean: float | None = None
-    fast: float | None = None
-    """The mean between the 5 % and the 10 % quantile: the step when nothing was in its way."""
 
     @property
     def low(self) -> float | None:
@@ -40,6 +33,16 @@ class Estimate:
     def high(self) -> float | None:
         """Upper end of the 95 % interval."""
         return None if self.half_width is None else self.value + self.half_width
+
+
+@dataclass(frozen=True)
+class Estimate(Interval):
+    """A number in its SI unit, and what it comes from."""
+
+    unit: str
+    processes: int = 1
+    samples: int = 1
+    steps: int = 1
 
     def scaled(self, factor: float, unit: str) -> Estimate:
         """The same in another measure."""
@@ -61,17 +64,15 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
         groups = [[entry.number(values)] for values in groups]
     if unit is None or not groups:
         return None
-    everything = sorted(value for values in groups for value in values)
+    everything = [value for values in groups for value in values]
     steps = sum(record.fact("steps") or 1 for record in records)
-    details = {"samples": len(everything), "steps": steps, "mean": mean(everything)}
-    fast = uncontended(everything)
     if len(groups) > 1:
         medians = [median(values) for values in groups]
-        return Estimate(mean(medians), half_width(medians), unit, len(groups), **details, fast=fast)  # type: ignore[arg-type]
+        return Estimate(mean(medians), half_width(medians), unit, len(groups), len(everything), steps)
     width = None
     if len(everything) >= BATCHES:
         width = half_width([median(batch) for batch in batches(groups[0], BATCHES)])
-    return Estimate(median(everything), width, unit, 1, **details, fast=fast)  # type: ignore[arg-type]
+    return Estimate(median(everything), width, unit, 1, len(everything), steps)
 
 
 def _by_process(record: Record, values: list[float]) -> list[list[float]]:

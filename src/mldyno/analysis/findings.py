@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from mldyno.analysis import unused_gpu
 from mldyno.analysis.conditions import CONDITIONS, State
+from mldyno.analysis.grouping import grouped
 from mldyno.analysis.symptoms import Checkup, Setting, Tried
 from mldyno.analysis.unused_gpu import Causes
 from mldyno.units import digits, show_bytes, show_percent
@@ -54,10 +55,7 @@ def _framework_fails(checkup: Checkup) -> Causes:
 
 def by_device(tried: Iterable[Tried]) -> dict[tuple[str, str], list[Tried]]:
     """What was tried, for each framework and device, in order."""
-    groups: dict[tuple[str, str], list[Tried]] = {}
-    for feature in tried:
-        groups.setdefault((feature.framework, feature.device), []).append(feature)
-    return groups
+    return grouped(tried, lambda feature: (feature.framework, feature.device))
 
 
 def _device_broken(checkup: Checkup) -> Causes:
@@ -229,7 +227,8 @@ def _slow_governor(checkup: Checkup) -> Causes:
 def _noisy(checkup: Checkup) -> Causes:
     noise = checkup.noise
     if noise is not None and noise.verdict == "very noisy":
-        separate = "" if noise.told_apart is None else f"; two runs tell {show_percent(noise.told_apart)} at best"
+        least = noise.detectable_separate
+        separate = "" if least is None else f"; two runs tell {show_percent(least)} at best"
         yield (
             f"the machine is very noisy: the same work varied by {show_percent(noise.variation)}{separate}",
             "end other programs; compare cases within one run (--by, compare), with more --repeats, not across days",

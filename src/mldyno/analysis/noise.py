@@ -12,7 +12,7 @@ from mldyno.stats.intervals import autocorrelation, batch_half_width, batches, m
 
 SEGMENT_BLOCKS = 20  # whose median is one value of the variation
 RUN_BATCHES = 10
-SURE = 2.0  # half-widths: a difference of this size is told nearly always, one of a single half-width every other time
+SURE = 2.0  # half-widths: a difference of this size shows nearly always, one of a single half-width every other time
 
 # Up to the first a machine is quiet, over the second very noisy. A drift or a second speed is as bad as a variation.
 WAITING = (0.02, WAITING_LIMIT)
@@ -31,22 +31,21 @@ def judge(values: Sequence[float], seconds: float, waiting: float | None = None,
               (stolen, STOLEN)]  # fmt: skip
     worst = max(_grade(value, limits) for value, limits in judged if value is not None)
     verdicts: tuple[Verdict, ...] = ("quiet", "noisy", "very noisy")
-    return Noise(
-        seconds, verdicts[worst], variation, change, apart, waiting, stolen, _told_in_turns(values), _told_apart(values)
-    )
+    detectable = _detectable_paired(values), _detectable_separate(values)
+    return Noise(seconds, verdicts[worst], variation, change, apart, waiting, stolen, *detectable)
 
 
 def _grade(value: float, limits: tuple[float, float]) -> int:
     return sum(value > limit for limit in limits)
 
 
-def _told_in_turns(values: Sequence[float]) -> float | None:
+def _detectable_paired(values: Sequence[float]) -> float | None:
     """As if every other block were of another case."""
     _, width = paired([math.log(b / a) for a, b in zip(values[::2], values[1::2], strict=False)])
     return math.expm1(SURE * width) if math.isfinite(width) and width < 10 else None
 
 
-def _told_apart(values: Sequence[float]) -> float | None:
+def _detectable_separate(values: Sequence[float]) -> float | None:
     """As if there were two such runs, one after the other."""
     width = batch_half_width(values, RUN_BATCHES) * autocorrelation(values).inflation(RUN_BATCHES)
     return SURE * math.sqrt(2) * width / mean(values) if math.isfinite(width) else None

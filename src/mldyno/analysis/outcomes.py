@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
+from mldyno.analysis.grouping import grouped
 from mldyno.errors import UsageError, unknown
 from mldyno.metrics import METRIC, METRICS, metric_named
 from mldyno.records import Case, Record, Warning_
@@ -150,10 +151,8 @@ def known_value(word: str, metrics: Iterable[str]) -> str:
 
 def outcomes(records: Sequence[Record]) -> list[Outcome]:
     """Records put together by machine, case and run, in the order they came."""
-    groups: dict[tuple[str, str, str], list[Record]] = {}
-    for record in records:
-        if not record.interrupted:
-            groups.setdefault((record.shown_machine, record.case.id, record.run.id), []).append(record)
+    whole = (record for record in records if not record.interrupted)
+    groups = grouped(whole, lambda record: (record.shown_machine, record.case.id, record.run.id))
     merged = []
     for group in groups.values():
         alone = tuple(record for record in group if record.alone)

@@ -44,18 +44,18 @@ def rerun_command(outcomes: Sequence[Outcome]) -> str:
 def their_commands(outcomes: Sequence[Outcome]) -> list[str]:
     """The command lines that others have timed, to be read; of older ones the names, with colons for slashes."""
     theirs = [outcome for outcome in outcomes if outcome.case.own_command and not measured_here(outcome)]
-    facts = {outcome.case.workload: outcome.records[0].facts for outcome in theirs}
-    return [str(known.get("command") or name) for name, known in facts.items() if not known.get("private")]
+    records = {outcome.case.workload: outcome.records[0] for outcome in theirs}
+    return [record.fact("command") or name for name, record in records.items() if not record.fact("private")]
 
 
 def _own_command(outcome: Outcome) -> str:
     """The command that the user timed; nothing where its words are not known, as of older records with a colon."""
-    name, facts = outcome.case.workload, outcome.records[0].facts
-    line = facts.get("command")
-    if not measured_here(outcome) or facts.get("private") or (line is None and ":" in name):
+    name, record = outcome.case.workload, outcome.records[0]
+    line = record.fact("command")
+    if not measured_here(outcome) or record.fact("private") or (line is None and ":" in name):
         return ""
     try:
-        return shlex.join(["mldyno", "run", "--", *shlex.split(str(line or name))])
+        return shlex.join(["mldyno", "run", "--", *shlex.split(line or name)])
     except ValueError:  # a quote that is not closed was never a command of ours
         return ""
 

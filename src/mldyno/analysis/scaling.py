@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mldyno.analysis.comparisons import MIN_PROCESSES, OWN_SPEED, alike, compare
-from mldyno.analysis.estimates import BATCHES, Estimate
+from mldyno.analysis.estimates import BATCHES, Estimate, Interval
 from mldyno.analysis.outcomes import Outcome
 from mldyno.stats.intervals import mean, student_t
 
@@ -23,24 +23,12 @@ BEND = 0.05  # exponents that are no further apart count as one
 
 
 @dataclass(frozen=True)
-class Exponent:
-    """The power of the length that time grows with, from one length to another, with its 95 % interval."""
+class Exponent(Interval):
+    """The power of the length that time grows with, from one length to another."""
 
-    value: float
-    half_width: float | None
     shortest: int
     longest: int
     how: str
-
-    @property
-    def low(self) -> float | None:
-        """Lower end of the interval."""
-        return None if self.half_width is None else self.value - self.half_width
-
-    @property
-    def high(self) -> float | None:
-        """Upper end of the interval."""
-        return None if self.half_width is None else self.value + self.half_width
 
 
 @dataclass(frozen=True)

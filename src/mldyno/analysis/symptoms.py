@@ -138,9 +138,9 @@ class Noise:
     """Share of the time that the work waited for its core."""
     stolen: float | None = None
     """Share of the machine's time that its host took."""
-    told_in_turns: float | None = None
-    told_apart: float | None = None
-    """Smallest difference that a run of this length tells: of cases that take turns, and of two runs."""
+    detectable_paired: float | None = None
+    detectable_separate: float | None = None
+    """Smallest difference that a run of this length can show: of paired cases, and of separate runs."""
 
 
 @dataclass(frozen=True)

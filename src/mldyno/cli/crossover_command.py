@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from mldyno import api
-from mldyno.cli.axis_options import axes_of, axis_options
-from mldyno.cli.measuring import effort_options, preview, run_options, watched
+from mldyno.cli.measuring import axes_of, axis_options, effort_options, preview, run_options, watched
 from mldyno.cli.options import complete_targets, json_option, print_json, store_option
 from mldyno.errors import NOT_ALL_OK, OK
 from mldyno.plan import MOST_SIZES_PER_DOUBLING

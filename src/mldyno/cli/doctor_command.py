@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mldyno import api
-from mldyno.cli.axis_options import DURATION
+from mldyno.cli.measuring import DURATION
 from mldyno.cli.options import json_option, print_json, store_option
 from mldyno.cli.selftest_command import progress
 from mldyno.runner.events import Interrupted

@@ -78,17 +78,16 @@ def _devices() -> Rows:
 def devices_json() -> list[dict[str, Any]]:
     """The devices that each framework sees, with all that is known of them; one that can't be started says why."""
     from mldyno import api
-    from mldyno.records import Device
     from mldyno.views.devices import device_line
 
     rows: list[dict[str, Any]] = []
-    for framework, facts in api.probe(plugins.names("frameworks"))["frameworks"].items():
-        if "error" in facts:
-            rows.append({"name": framework, "about": facts["error"], "framework": framework, "device": None})
-        for device in facts.get("devices", ()):
-            known = {name: device[name] for name in ("framework", "title", "memory", "facts")}
-            line = device_line(Device(**device))
-            rows.append({"name": f"{framework} {device['name']}", "about": line, "device": device["name"], **known})
+    for framework, facts in api.probe(plugins.names("frameworks")).frameworks.items():
+        if facts.error:
+            rows.append({"name": framework, "about": facts.error, "framework": framework, "device": None})
+        for device in facts.devices:
+            known = {name: value for name, value in vars(device).items() if name != "name"}
+            about = {"about": device_line(device), "device": device.name}
+            rows.append({"name": f"{framework} {device.name}", **about, **known})
     return rows
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from mldyno import api
-from mldyno.cli.axis_options import axes_of, axis_options
-from mldyno.cli.measuring import timeout_option
+from mldyno.cli.measuring import axes_of, axis_options, timeout_option
 from mldyno.cli.options import complete_targets, json_option, print_json
 from mldyno.cli.output import new_bar, on_terminal
 from mldyno.units import show_bytes

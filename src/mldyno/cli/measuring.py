@@ -1,4 +1,4 @@
-"""What the commands that measure share: how much and how long, going on, looking ahead, a run that is watched."""
+"""What the commands that measure share: axes, how much and how long, going on, looking ahead, a run that is watched."""
 
 from __future__ import annotations
 
@@ -7,19 +7,73 @@ from typing import Any, TypeVar
 
 import click
 
-from mldyno import api
-from mldyno.cli.axis_options import DURATION, FRACTION
-from mldyno.cli.options import print_json
+from mldyno import api, plugins
+from mldyno.axes import AXES, Axis
+from mldyno.cli.options import Words, print_json
 from mldyno.cli.progress import CountedBar, kept_so_far, listener_for, resume_with
-from mldyno.errors import OK
+from mldyno.errors import OK, MldynoError
 from mldyno.plan import Plan
 from mldyno.runner.events import Interrupted
 from mldyno.store import Store
 from mldyno.suites.reader import DATA
-from mldyno.units import count, show_bytes, show_seconds
+from mldyno.units import count, parse_duration, parse_fraction, show_bytes, show_seconds
 from mldyno.views.tables import aligned
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+class Quantity(click.ParamType):  # type: ignore[type-arg]
+    """A number with a unit, read by the product's own parser."""
+
+    def __init__(self, name: str, parse: Callable[[str], float]) -> None:
+        self.name, self.parse = name, parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The value in its SI unit."""
+        try:
+            return value if isinstance(value, float) else self.parse(str(value))
+        except MldynoError as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION = Quantity("duration", parse_duration)
+FRACTION = Quantity("fraction", parse_fraction)
+OPTIONS = tuple(axis for axis in AXES if axis.name != "workload")
+
+
+def _together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Options as one, in this order."""
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def axis_options(*, without: Sequence[str] = ()) -> Callable[[F], F]:
+    """An option for each axis of a case but these; each takes a comma list that multiplies."""
+    return _together(*(_axis_option(axis) for axis in OPTIONS if axis.name not in without))
+
+
+def _axis_option(axis: Axis) -> Callable[[F], F]:
+    known = list(axis.values) or (plugins.names(axis.plugins) if axis.plugins else [])
+
+    def complete(ctx: click.Context, param: click.Parameter, start: str) -> list[str]:
+        before, comma, last = start.rpartition(",")
+        return [before + comma + value for value in known if value.startswith(last)]
+
+    words = [f"--{word}" for word in (axis.name, *axis.aliases)]
+    return click.option(*words, axis.name, type=Words(), metavar="LIST", help=axis.help, shell_complete=complete)
+
+
+def axes_of(options: dict[str, Any]) -> dict[str, list[str] | None]:
+    """The axes among the options of a command, which keeps the others."""
+    return {name: options.pop(name) for name in (axis.name for axis in OPTIONS) if name in options}
 
 
 def budget_option(usual: str) -> Callable[[F], F]:
@@ -37,7 +91,7 @@ def limit_option(usual: str) -> Callable[[F], F]:
 timeout_option = click.option(
     "--timeout", type=DURATION, metavar="TIME", help="End a case that takes longer in all (15m)."
 )
-_EFFORT = (
+effort_options = _together(  # how much of each case is measured, and how long that may take
     click.option(
         "--steps", type=click.IntRange(min=1), help="Run exactly so many steps instead of stopping at the target."
     ),
@@ -50,11 +104,12 @@ _EFFORT = (
         "--data", type=click.Choice(DATA), help="Data set for placement loader: real, synthetic, or what there is."
     ),
 )
-_LOUDNESS = (
+loudness_options = _together(  # how much a run says while it goes on
     click.option("-q", "--quiet", "loudness", flag_value="quiet", help="Say nothing while it runs."),
     click.option("-v", "--verbose", "loudness", flag_value="verbose", help="Say more of each case as it ends."),
 )
-_GOING_ON = (
+run_options = _together(  # and whether it goes on with an older one, or is only looked at
+    loudness_options,
     click.option("--resume", is_flag=True, help="Go on with the last run that did not end; runs only what is missing."),
     click.option(
         "--dry-run", is_flag=True, help="Show the cases, their time and memory, and what can't fit; run nothing."
@@ -62,25 +117,7 @@ _GOING_ON = (
 )
 
 
-def effort_options(command: F) -> F:
-    """How much of each case is measured, and how long that may take."""
-    return _with(command, _EFFORT)
-
-
-def run_options(command: F) -> F:
-    """Whether a run goes on with an older one, or is only looked at; and how much it says meanwhile."""
-    return loudness_options(_with(command, _GOING_ON))
-
-
-def loudness_options(command: F) -> F:
-    """How much a run says while it goes on."""
-    return _with(command, _LOUDNESS)
-
-
-def _with(command: F, options: Sequence[Callable[[F], F]]) -> F:
-    for option in reversed(options):
-        command = option(command)
-    return command
+# -- runs ------------------------------------------------------------------------------------------
 
 
 def watched(

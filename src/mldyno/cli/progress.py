@@ -11,12 +11,11 @@ from typing import Any
 
 import click
 
-from mldyno.api import Forecast
 from mldyno.cli.output import new_bar, on_terminal
 from mldyno.plan import Plan
 from mldyno.records import Case, Pairing, Record
 from mldyno.runner.events import Interrupted, Listener
-from mldyno.runner.time_left import TimeLeft
+from mldyno.runner.forecast import Forecast, TimeLeft
 from mldyno.units import show_bytes, show_half_width, show_seconds
 from mldyno.views.record_text import details
 from mldyno.views.sentences import PAIRING, headline

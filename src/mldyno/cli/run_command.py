@@ -8,8 +8,7 @@ import click
 
 from mldyno import api
 from mldyno.axes import axis_named
-from mldyno.cli.axis_options import axes_of, axis_options
-from mldyno.cli.measuring import effort_options, preview, run_options, watched
+from mldyno.cli.measuring import axes_of, axis_options, effort_options, preview, run_options, watched
 from mldyno.cli.options import complete_targets, store_option
 from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan

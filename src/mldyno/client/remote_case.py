@@ -7,22 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from mldyno import messages
 from mldyno.client.worker_process import Ended, WorkerProcess
-from mldyno.messages import (
-    A,
-    CaseClosed,
-    CaseOpened,
-    CloseCase,
-    Command,
-    DataSource,
-    MeasureRounds,
-    MeasureTurn,
-    OpenCase,
-    PhasesTimed,
-    TimePhases,
-    TurnMeasured,
-    WorkerSoftware,
-)
+from mldyno.messages import A, CaseClosed, CaseOpened, Command, DataSource, PhasesTimed, TurnMeasured, WorkerSoftware
 from mldyno.records import Case, Checks, Device, Fact, Run, Series
 from mldyno.timing.stopping import Stopping, relative_half_width
 from mldyno.units import show_seconds
@@ -134,7 +121,7 @@ class RemoteCase(Observed):
         budget = max(SHORTEST_WARMUP_S, WARMUP_SHARE * self.stopping.budget)
         if start:
             self.worker.start()
-        opened = self._take(self.ask(OpenCase(self.key, self.case, budget, self.data, self.command)))
+        opened = self._take(self.ask(messages.OpenCase(self.key, self.case, budget, self.data, self.command)))
         self.software, self.devices, self.unsteady = opened.software, opened.devices, opened.unsteady
 
     def measure(self, seconds: float) -> None:
@@ -143,7 +130,7 @@ class RemoteCase(Observed):
         if left is not None:
             due = round(seconds * self.steps / self.elapsed) if self.steps else 1
             left = min(left, max(due, self._block))
-        answer = self._take(self.ask(MeasureTurn(self.key, seconds, left)))
+        answer = self._take(self.ask(messages.MeasureTurn(self.key, seconds, left)))
         if not any(series.metric == "step_time" and series.values for series in answer.series):
             raise Ended("failed", "the worker's answer can't be used: a turn without a step")
         self.take_turn(answer.series)
@@ -158,11 +145,11 @@ class RemoteCase(Observed):
     def time_phases(self) -> None:
         """Time what can be timed apart from the step, for a share of the budget."""
         if self.facts.get("phases"):
-            self._take(self.ask(TimePhases(self.key, PHASES_SHARE * self.stopping.budget)))
+            self._take(self.ask(messages.TimePhases(self.key, PHASES_SHARE * self.stopping.budget)))
 
     def close(self) -> None:
         """Check that the work was done, and read the meters."""
-        self.checks = self._take(self.ask(CloseCase(self.key))).checks
+        self.checks = self._take(self.ask(messages.CloseCase(self.key))).checks
 
     @property
     def wall_time(self) -> float:
@@ -205,7 +192,7 @@ class RemoteCase(Observed):
 
 def measure_rounds(cases: Sequence[RemoteCase], seconds: float, fewest: int, seed: float) -> None:
     """Rounds of a block of each case, in the one worker that they share."""
-    answer = cases[0].ask(MeasureRounds(tuple(case.key for case in cases), seconds, fewest, seed))
+    answer = cases[0].ask(messages.MeasureRounds(tuple(case.key for case in cases), seconds, fewest, seed))
     shapes = {(series.metric, len(series.values)) for series in answer.series}
     if len(answer.series) != len(cases) or len(shapes) != 1 or ("step_time", 0) in shapes:
         raise Ended("failed", "the worker's answer can't be used: rounds without a block of each case")

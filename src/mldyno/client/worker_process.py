@@ -9,9 +9,10 @@ import os
 import queue
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +55,9 @@ class WorkerProcess:
 
     def __init__(
         self,
-        python: str,
         check_interrupt: Callable[[], None] = lambda: None,
         settings: Mapping[str, str | None] | None = None,
+        python: str = sys.executable,
     ) -> None:
         """`settings` are those of its environment that differ from ours; None stands for one that is not set."""
         self._python, self._check_interrupt = python, check_interrupt
@@ -71,6 +72,18 @@ class WorkerProcess:
         self._watched = self._heard = time.monotonic()
         self.spent = 0.0
         """Time in s that was spent waiting for this worker's answers."""
+
+    def __enter__(self) -> WorkerProcess:
+        """It is started now, and ended with all that it started behind the block."""
+        try:
+            self.start()
+        except BaseException:  # a signal may come when the process is there already
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
 
     def start(self) -> None:
         """Start the process and those that listen to it."""
@@ -247,19 +260,6 @@ class ProcessTree:
         for process in self._started.values():
             with contextlib.suppress(psutil.Error):
                 process.kill()
-
-
-@contextlib.contextmanager
-def started(
-    python: str, check_interrupt: Callable[[], None] = lambda: None, settings: Mapping[str, str | None] | None = None
-) -> Iterator[WorkerProcess]:
-    """A worker that is started now, and ended with all that it started behind the block."""
-    worker = WorkerProcess(python, check_interrupt, settings)
-    try:
-        worker.start()
-        yield worker
-    finally:
-        worker.kill()
 
 
 def memory_limit() -> int | None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from mldyno.datasets._folder import Progress, Tally, sync
 from mldyno.errors import MldynoError, UsageError
+from mldyno.printable import printable, shortened
 from mldyno.units import show_bytes
 
 if TYPE_CHECKING:
@@ -231,10 +232,10 @@ def _begin(answer: http.client.HTTPResponse, part: Part) -> bool:
     if answer.status == http.HTTPStatus.PARTIAL_CONTENT:
         stretch = answer.headers.get("Content-Range")
         if stretch != f"bytes {part.size}-{whole - 1}/{whole}":
-            raise MirrorFailed(_printable(f"gave {stretch}, not the rest from byte {part.size:,} on"))
+            raise MirrorFailed(_short(f"gave {stretch}, not the rest from byte {part.size:,} on"))
         return True
     if promised is not None and promised != str(whole):
-        raise MirrorFailed(_printable(f"has a file of {promised} B, not {whole} B"))
+        raise MirrorFailed(_short(f"has a file of {promised} B, not {whole} B"))
     part.restart()
     return promised is not None
 
@@ -262,16 +263,16 @@ def _reason(error: BaseException) -> str:
     """What went wrong with a mirror, in few words."""
     if isinstance(error, urllib.error.HTTPError):
         error.close()
-        return _printable(f"HTTP {error.code} {error.reason}")
+        return _short(f"HTTP {error.code} {error.reason}")
     if isinstance(error, urllib.error.URLError) and isinstance(error.reason, Exception):
         return _reason(error.reason)
     if isinstance(error, TimeoutError):
         return f"nothing in {MIRROR_TIMEOUT_S:g} s"
     if isinstance(error, ssl.SSLCertVerificationError):
         return "its certificate can't be verified"
-    return _printable(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+    return _short(getattr(error, "strerror", None) or str(error) or type(error).__name__)
 
 
-def _printable(text: str) -> str:
+def _short(text: str) -> str:
     """A short line that a terminal can show, whatever a mirror put into it."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:100])
+    return shortened(printable(text), 100)

@@ -11,7 +11,6 @@ from mldyno import plugins
 from mldyno.analysis.symptoms import Checkup, Facts, Installed, Kept, Threads, Tried
 from mldyno.doctor import facts, features, noise, threads
 from mldyno.errors import MldynoError
-from mldyno.messages import FrameworkFacts
 from mldyno.meters import throttling
 from mldyno.runner.events import Interrupts
 from mldyno.runner.probing import frameworks_seen, with_vendors
@@ -26,21 +25,20 @@ Tell = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is looked at: with which interpreter, which frameworks, how long for noise (s), and how thoroughly."""
+    """What is looked at: which frameworks, how long for noise (s), and how thoroughly."""
 
-    python: str
     frameworks: tuple[str, ...]
     noise: float | None
     quick: bool
     store: str | None = None
 
 
-def wanted(python: str, quick: bool, noise: float | None, framework: str | None, store: str | None) -> Wanted:
+def wanted(quick: bool, noise: float | None, framework: str | None, store: str | None) -> Wanted:
     """What a user means: every framework that computes if none is named, and noise unless it must be quick."""
     if framework is not None:
         plugins.check("frameworks", framework)
     frameworks = (framework,) if framework else _computing()
-    return Wanted(python, frameworks, noise if noise is not None or quick else NOISE_S, quick, store)
+    return Wanted(frameworks, noise if noise is not None or quick else NOISE_S, quick, store)
 
 
 def _computing() -> tuple[str, ...]:
@@ -112,13 +110,9 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
 def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tuple[Installed, ...]:
     """Each framework as its own process sees it."""
     began = time.monotonic()
-    probed = frameworks_seen(wanted.python, wanted.frameworks, parts.look).frameworks
+    probed = frameworks_seen(wanted.frameworks, parts.look)
     parts.start = time.monotonic() - began
-    return tuple(_installed(name, with_vendors(facts, vendors)) for name, facts in probed.items())
-
-
-def _installed(name: str, facts: FrameworkFacts) -> Installed:
-    return Installed(name, facts.error, facts.versions, facts.threads, facts.devices, facts.support)
+    return tuple(Installed(name, **vars(facts)) for name, facts in with_vendors(probed, vendors).frameworks.items())
 
 
 def _tried(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tuple[Tried, ...]:
@@ -127,7 +121,7 @@ def _tried(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tup
     parts.devices = len(places)
     for number, (framework, device) in enumerate(places):
         parts.begin("features", f"of {device}", number / len(places))
-        examiner = features.Examiner(wanted.python, parts.look, framework, device)
+        examiner = features.Examiner(parts.look, framework, device)
         tried += examiner.examine(features.names(framework, wanted.quick))
     return tuple(tried)
 
@@ -145,7 +139,7 @@ def _threads(
     def begin(number: int) -> None:
         parts.begin("threads", f"{number + 1} of {threads.SETS}", number / threads.SETS)
 
-    return threads.measure(wanted.python, parts.look, runs.name, runs.threads, settings, begin)
+    return threads.measure(parts.look, runs.name, runs.threads, settings, begin)
 
 
 def _kept(name: str | None) -> Kept:

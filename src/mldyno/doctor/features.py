@@ -38,8 +38,8 @@ def kinds(devices: Sequence[Device]) -> list[Device]:
 class Examiner:
     """Tries features of one framework on one device."""
 
-    def __init__(self, python: str, check: Check, framework: str, device: str) -> None:
-        self._python, self._check = python, check
+    def __init__(self, check: Check, framework: str, device: str) -> None:
+        self._check = check
         self._name, self._device = framework, device
         self._framework = plugins.framework(framework)
         self._worker: WorkerProcess | None = None
@@ -75,7 +75,7 @@ class Examiner:
         limit = self._framework.features[feature]
         try:
             if self._worker is None:
-                self._worker = WorkerProcess(self._python, self._check, settings)
+                self._worker = WorkerProcess(self._check, settings)
                 self._worker.start()
             tried = self._worker.ask(TryFeature(self._name, self._device, feature), limit)
         except Ended as end:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from mldyno.analysis.symptoms import Setting, Threads
-from mldyno.client.worker_process import Ended, WorkerProcess, started
+from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import MeasureTurn, OpenCase
 from mldyno.records import Case
 from mldyno.stats.intervals import half_width, mean, median
@@ -41,7 +41,6 @@ def worth_trying(threads: int | None, free: float | None, env: Env) -> list[Env]
 
 
 def measure(
-    python: str,
     check: Check,
     framework: str,
     threads: int | None,
@@ -58,7 +57,7 @@ def measure(
     try:
         for number in range(SETS):
             begin(number)
-            for steps, step in zip(times, _set_of_processes(python, check, framework, envs, chance), strict=True):
+            for steps, step in zip(times, _set_of_processes(check, framework, envs, chance), strict=True):
                 steps.append(step)
     except Ended:
         return None
@@ -66,13 +65,11 @@ def measure(
     return Threads(framework, threads, median(times[0]), tuple(tried))
 
 
-def _set_of_processes(
-    python: str, check: Check, framework: str, envs: Sequence[Env], chance: random.Random
-) -> list[float]:
+def _set_of_processes(check: Check, framework: str, envs: Sequence[Env], chance: random.Random) -> list[float]:
     """The median time of a step in s under each setting, from processes that live at the same time and take turns."""
     times: list[list[float]] = [[] for _ in envs]
     with ExitStack() as living:
-        workers = [living.enter_context(_opened(python, check, framework, env)) for env in envs]
+        workers = [living.enter_context(_opened(check, framework, env)) for env in envs]
         order = list(range(len(envs)))
         for _ in range(TURNS):
             chance.shuffle(order)
@@ -87,9 +84,9 @@ def _set_of_processes(
 
 
 @contextmanager
-def _opened(python: str, check: Check, framework: str, env: Env) -> Iterator[WorkerProcess]:
+def _opened(check: Check, framework: str, env: Env) -> Iterator[WorkerProcess]:
     """A worker with the step built and warm."""
-    with started(python, check, env) as worker:
+    with WorkerProcess(check, env) as worker:
         worker.ask(OpenCase(KEY, Case("mlp", framework=framework, batch=BATCH), WARM_UP_S), ANSWER_TIMEOUT_S)
         yield worker
 

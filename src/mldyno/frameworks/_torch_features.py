@@ -12,12 +12,10 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mldyno.frameworks import Trial, Unsupported
-
-if TYPE_CHECKING:
-    from mldyno.records import Fact
+from mldyno.records import Fact
 
 SEED = 20240229
 MATRIX_SIZE = 64  # rows and columns of a matrix: enough for kernels that want multiples of 8 and more than 16 rows

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks._torch_dispatch import mode_class
+from mldyno.frameworks._torch_operations import watch_operations
 from mldyno.frameworks._torch_precision import PrecisionPolicy
 
 if TYPE_CHECKING:
-    from mldyno.recipes import Build
     from mldyno.records import Case
+    from mldyno.workloads import Build
 
 STEPS = 2  # the second one finds the optimiser's state in place
 BATCH_POOL = 4  # batches drawn ahead, as in a real run
@@ -64,8 +64,6 @@ def _highest(torch: ModuleType, work: Callable[[], None], existing: Iterable[Any
 
     `existing`: tensors that were made before it.
     """
-    from torch.utils._pytree import tree_leaves
-
     sizes: dict[int, int] = {}
     alive = highest = 0
 
@@ -82,18 +80,12 @@ def _highest(torch: ModuleType, work: Callable[[], None], existing: Iterable[Any
         nonlocal alive
         alive -= sizes.pop(key, 0)
 
-    class Watch(mode_class()):  # type: ignore[misc]
-        """Sees every tensor that an operation makes."""
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = func(*args, **(kwargs or {}))
-            for leaf in tree_leaves(result):
-                if isinstance(leaf, torch.Tensor):
-                    allocate(leaf.untyped_storage())
-            return result
+    def see(operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
+        for tensor in outputs:
+            allocate(tensor.untyped_storage())
 
     for tensor in existing:
         allocate(tensor.untyped_storage())
-    with Watch():
+    with watch_operations(torch, see):
         work()
     return highest

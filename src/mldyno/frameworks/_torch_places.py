@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks._torch_matmuls import watch_matmuls
+from mldyno.frameworks._torch_operations import watch_matmuls
 
 if TYPE_CHECKING:
-    from mldyno.recipes import Batch
+    from mldyno.workloads import Batch
 
 
 def actual_device(network: Any, optimiser: Any, batch: Batch, output_on: Any, expected_on: Any = None) -> str:

@@ -14,13 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._torch_matmuls import watch_matmuls
-
-if TYPE_CHECKING:
-    from mldyno.records import Case
+from mldyno.frameworks._torch_operations import watch_matmuls
+from mldyno.records import Case
 
 CAST = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 AUTOCAST = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}

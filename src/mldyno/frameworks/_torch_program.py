@@ -9,14 +9,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Program, Unsupported, _torch_places
-from mldyno.frameworks._torch_counts import count_operations
 from mldyno.frameworks._torch_loader import Loader
+from mldyno.frameworks._torch_operations import count_operations
 from mldyno.frameworks._torch_precision import TOLERANCE, PrecisionPolicy, backward_and_step
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
-    from mldyno.recipes import Batch, Build, Recipe
     from mldyno.records import Case
+    from mldyno.workloads import Batch, Build, Recipe
 
 SEED = 20240229
 FETCHED_BATCHES = 20  # got from disk in a row, to time that

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mldyno.frameworks import Framework, Program, Unsupported
 from mldyno.masking import masked
+from mldyno.records import Case, Device
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
-    from mldyno.records import Case, Device
 
 STDERR_TAIL = 4096  # B at the end of what a command wrote to standard error that are looked at
 
@@ -80,8 +80,6 @@ class Command(Framework):
 
     def devices(self) -> list[Device]:
         """The machine's processor, on which every process starts."""
-        from mldyno.records import Device
-
         return [Device("cpu", "command")]
 
     def check(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> None:

@@ -32,10 +32,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Framework, Program, Trial, Unsupported
+from mldyno.records import Case, Device
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
-    from mldyno.records import Case, Device
 
 # Fake seconds per item and to issue a step, on the two devices of the fake framework.
 ITEM_COST = {"cpu": 1e-5, "gpu": 1e-6}
@@ -255,8 +255,6 @@ class Fake(Framework):
 
     def devices(self) -> list[Device]:
         """A slow processor, and a fast accelerator that must be waited for."""
-        from mldyno.records import Device
-
         return [Device("cpu", "fake", "fake CPU"), Device("gpu", "fake", "fake accelerator", DEVICE_MEMORY)]
 
     def open(self, case: Case, build: Callable[..., Any] | None, data: Opened | None = None) -> FakeProgram:

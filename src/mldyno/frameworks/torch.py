@@ -15,8 +15,8 @@ from mldyno.frameworks._torch_program import SEED, TorchProgram, waiting
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
-    from mldyno.recipes import Build
     from mldyno.records import Case, Device, Fact
+    from mldyno.workloads import Build
 
 
 # How PyTorch says that a device lacks an operation or a type, in errors of no type of their own.

@@ -3,10 +3,15 @@
 What has been measured here is known: what it took beside the measuring, and how long that went on. Of the
 rest a worker can estimate the memory, from a step that allocates nothing, and the time, from the case's
 operations and the device's rate in matmuls.
+
+How long a run still takes follows from that: a run is a row of parts that is known before it begins, in each repeat,
+for each group of comparable cases, every case alone and then their paired comparison. Where the run stands in this
+row is all that has to be known; how long the parts before really took corrects the rest.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -32,6 +37,8 @@ FEWEST_PAIRED_STEPS = 4.0  # and that it takes in a paired comparison
 RATE_SHARE = 0.8  # of the rate in matmuls, that a model is guessed to reach
 LOADED_BYTES_PER_S = 3e6  # of a data set, that an end-to-end training is guessed to work through
 FORECAST_TIMEOUT_S = 60.0  # for one case
+PRIOR_S = 10.0  # for which the forecast is believed, before what was seen weighs more
+Tell = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -84,14 +91,8 @@ class Past:
             self.peak, self.status = (round(max(peaks)) if peaks else self.peak), record.status
 
 
-def forecast(
-    plan: Plan,
-    store: Store,
-    python: str | None = None,
-    tell: Callable[[int, int], None] = lambda done, total: None,
-    rates: Rates | None = None,
-) -> list[Forecast]:
-    """The expected time and memory of each case; with an interpreter, a worker estimates what is not known.
+def forecast(plan: Plan, store: Store, tell: Tell | None = None, rates: Rates | None = None) -> list[Forecast]:
+    """The expected time and memory of each case; with `tell`, a worker estimates what is not known.
 
     `tell` hears how many cases have been looked into, of how many. With `rates`, only time is estimated, from them.
     """
@@ -101,7 +102,7 @@ def forecast(
         query = Query({"workload": workload, "machine": here}, provenances=("measured",))
         past |= _last_runs(store.stream(query))
     unknown = [case for case in plan.cases if case.id not in past or past[case.id].peak is None]
-    looks = _look_into(unknown, python, tell) if python else {}
+    looks = _look_into(unknown, tell) if tell else {}
     if rates is not None:
         looks = {case: CaseForecasted(None, rates.of(case), None) for case in unknown}
     start = GUESSED_START_S if rates is None else rates.start
@@ -181,7 +182,7 @@ def _room(case: Case, look: CaseForecasted) -> int | None:
     return None if left is None else left - reserve()
 
 
-def _look_into(cases: Sequence[Case], python: str, tell: Callable[[int, int], None]) -> Mapping[Case, CaseForecasted]:
+def _look_into(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecasted]:
     """What workers say of cases, one for each framework; a case that they can't estimate has no entry."""
     looks: dict[Case, CaseForecasted] = {}
     for framework in dict.fromkeys(case.framework for case in cases):
@@ -190,7 +191,7 @@ def _look_into(cases: Sequence[Case], python: str, tell: Callable[[int, int], No
         worker: WorkerProcess | None = None
         for case in (case for case in cases if case.framework == framework):
             if worker is None:
-                worker = WorkerProcess(python)
+                worker = WorkerProcess()
                 worker.start()
             try:
                 looks[case] = worker.ask(ForecastCase(case), FORECAST_TIMEOUT_S)
@@ -201,3 +202,90 @@ def _look_into(cases: Sequence[Case], python: str, tell: Callable[[int, int], No
         if worker is not None:
             worker.kill()
     return looks
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """A case alone in a repeat, or a group's paired comparison (then its first case); and its time in s."""
+
+    case: str
+    repeat: int
+    pairing: bool
+    seconds: float
+
+
+class TimeLeft:
+    """Where a run stands, and what it still takes; all times in s."""
+
+    def __init__(self, plan: Plan, forecasts: Sequence[Forecast], clock: Callable[[], float] = time.monotonic) -> None:
+        self._plan, self._clock = plan, clock
+        self._expected = {expected.case.id: expected for expected in forecasts}
+        self._groups = groups(plan.cases, plan.by)
+        self._first = {case.id: group[0].id for group in self._groups for case in group}
+        self._parts: list[RunPart] = []
+        self._at = 0
+        self._began = self._since = clock()
+
+    def begin(self, todo: Sequence[tuple[Case, int]]) -> None:
+        """The run begins, with these cases and repeats to do."""
+        due = {(case.id, repeat) for case, repeat in todo}
+        self._parts = [
+            part
+            for repeat in range(self._plan.repeats)
+            for group in self._groups
+            for part in self._of_group([case for case in group if (case.id, repeat) in due], repeat)
+        ]
+        self._at, self._began = 0, self._clock()
+        self._since = self._began
+
+    def _of_group(self, cases: Sequence[Case], repeat: int) -> list[RunPart]:
+        repeats = self._plan.repeats
+        known = [self._expected[case.id] for case in cases if case.id in self._expected]
+        alone = [RunPart(each.case.id, repeat, False, (each.seconds - each.pairing) / repeats) for each in known]
+        paired = sum(each.pairing for each in known) / repeats
+        return [*alone, RunPart(self._first[cases[0].id], repeat, True, paired)] if paired else alone
+
+    def reached(self, case: Case, repeat: int, pairing: bool = False) -> None:
+        """A case, or the paired comparison of its group, begins now; whatever stands before it is over."""
+        name = self._first.get(case.id) if pairing else case.id
+        for place in range(self._at, len(self._parts)):
+            part = self._parts[place]
+            if (part.case, part.repeat, part.pairing) == (name, repeat, pairing):
+                if place > self._at:
+                    self._at, self._since = place, self._clock()
+                return
+
+    @property
+    def elapsed(self) -> float:
+        """Since the run began."""
+        return self._clock() - self._began
+
+    @property
+    def pace(self) -> float:
+        """How many times as long as estimated the parts took that are over."""
+        before = sum(part.seconds for part in self._parts[: self._at])
+        return (self._since - self._began + PRIOR_S) / (before + PRIOR_S)
+
+    @property
+    def of_part(self) -> float:
+        """What the present part is expected to take in all."""
+        return self._parts[self._at].seconds * self.pace if self._parts else 0.0
+
+    @property
+    def part_share(self) -> float:
+        """How much of the present part is over, at most 0.99."""
+        return min(0.99, (self._clock() - self._since) / max(0.01, self.of_part))
+
+    @property
+    def seconds(self) -> float:
+        """Until the end of the run."""
+        after = self.pace * sum(part.seconds for part in self._parts[self._at + 1 :])
+        left = max(0.0, self.of_part - (self._clock() - self._since)) + after
+        if self._plan.limit is not None:
+            left = min(left, max(0.0, self._plan.limit - self.elapsed))
+        return left
+
+    @property
+    def share(self) -> float:
+        """How much of the run is over, at most 0.99."""
+        return min(0.99, self.elapsed / max(0.01, self.elapsed + self.seconds))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from mldyno import machine
 from mldyno.axes import LARGEST_WHOLE
-from mldyno.client.worker_process import Ended, memory_limit, reserve, started
+from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit, reserve
 from mldyno.errors import MldynoError
 from mldyno.messages import TrySteps
 from mldyno.records import Case
@@ -60,33 +60,24 @@ class Search:
         return (floor + high.batch) // 2
 
 
-def largest(
-    case: Case,
-    python: str,
-    timeout: float,
-    most: int | None,
-    tell: Callable[[Attempt], None],
-    check_interrupt: Callable[[], None] = lambda: None,
-) -> Search:
+def largest(case: Case, timeout: float, most: int | None, tell: Callable[[Attempt], None]) -> Search:
     """Search for the case's largest batch, from its own size up; `tell` hears of each attempt.
 
     A batch that is too slow to try in `timeout` s ends the search as one that runs out of memory does.
     """
     search = Search(case)
     while (batch := search.next(most or LARGEST_WHOLE)) is not None:
-        attempt = _attempt(replace(case, batch=batch), python, timeout, search.fits is not None, check_interrupt)
+        attempt = _attempt(replace(case, batch=batch), timeout, search.fits is not None)
         search.attempts.append(attempt)
         tell(attempt)
     return search
 
 
-def _attempt(
-    case: Case, python: str, timeout: float, smaller_fits: bool, check_interrupt: Callable[[], None]
-) -> Attempt:
+def _attempt(case: Case, timeout: float, smaller_fits: bool) -> Attempt:
     """Try a batch. Some frameworks crash where memory runs out: where a smaller one fits, that means the same."""
     batch = case.batch or 1
     try:
-        with started(python, check_interrupt) as worker:
+        with WorkerProcess() as worker:
             return Attempt(batch, True, worker.ask(TrySteps(case, STEPS_TRIED, _spare()), timeout).peak)
     except Ended as end:
         reason = f"{end.status}: {end.reason}"

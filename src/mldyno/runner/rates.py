@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mldyno.client.worker_process import Ended, WorkerProcess, started
+from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.errors import MldynoError
 from mldyno.messages import ForecastCase, ProbeFrameworks
 from mldyno.records import Case
@@ -45,10 +45,10 @@ def preferred(device: str) -> tuple[str, ...]:
     return HALVES[::-1] if device == "cpu" else HALVES
 
 
-def look(python: str, framework: str) -> Rates:
+def look(framework: str) -> Rates:
     """The devices that a framework finds here, and their rates in fp32 and in half precision."""
     try:
-        with started(python) as worker:
+        with WorkerProcess() as worker:
             facts = worker.ask(ProbeFrameworks((framework,)), RATE_TIMEOUT_S).frameworks[framework]
             if facts.error:
                 raise MldynoError(f"{framework}: {facts.error}.")

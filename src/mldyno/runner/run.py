@@ -82,13 +82,9 @@ class Runner:
     """Runs what is missing of a plan, and saves each record as its case ends."""
 
     def __init__(
-        self,
-        plan: Plan,
-        store: Store,
-        run: str,
+        self, plan: Plan, store: Store, run: str, forecasts: Sequence[Forecast] | None = None,
         python: str = sys.executable,
-        forecasts: Sequence[Forecast] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`forecasts` say how long a case may take where the plan does not; they are made where there are none."""
         self.plan, self.store, self.run, self.python = plan, store, run, python
         self.listener = Listener()
@@ -212,7 +208,7 @@ class Runner:
 
     def _worker(self) -> WorkerProcess:
         self.processes += 1
-        return WorkerProcess(self.python, self.interrupts.check)
+        return WorkerProcess(self.interrupts.check, python=self.python)
 
     def _alone(self, case: Case, repeat: int) -> None:
         """One case from its first step to its record."""

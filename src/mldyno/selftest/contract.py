@@ -7,7 +7,6 @@ a task has left the process with a device that computes no more.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,7 +60,7 @@ class Contract:
         tick()
         try:
             if self._worker is None:
-                self._worker = WorkerProcess(sys.executable)
+                self._worker = WorkerProcess()
                 self._worker.start()
             command = RunTask(MODULE, name, self._framework, arguments)
             fit = self._worker.ask(command, SILENCE_TIMEOUT_S, hear, anew=True).fit

@@ -20,8 +20,7 @@ from mldyno.records import Case
 from mldyno.stats.intervals import batches, median, paired
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, rounds, stretch
-from mldyno.worker.reference_kernel import STEPS_FIRST_NS, ReferenceKernel
-from mldyno.worker.session import Reporter, open_case
+from mldyno.worker.session import STEPS_FIRST_NS, ReferenceKernel, Reporter, open_case
 
 Row = dict[str, Any]
 CASE = Case("mlp", mode="infer", threads=1)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mldyno.analysis.comparisons import verdict
+from mldyno.analysis.grouping import grouped
 from mldyno.selftest.contract import Heard
 from mldyno.selftest.measures import Measure, allowed, upper_bound
 from mldyno.stats.intervals import median, paired
@@ -148,9 +149,7 @@ def _agreement(every: Heard, ended: Mapping[str, str]) -> Measure:
 
 def _alike(troubles: Mapping[str, str], between: str = " ") -> list[str]:
     """Troubles in words, each told once, behind all that it befell."""
-    befell: dict[str, list[str]] = {}
-    for what, trouble in troubles.items():
-        befell.setdefault(trouble, []).append(what)
+    befell = grouped(troubles, lambda what: troubles[what])
     return [f"{', '.join(names)}{between}{trouble}" for trouble, names in befell.items()]
 
 

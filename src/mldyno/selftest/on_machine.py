@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from mldyno.analysis.comparisons import verdict
-from mldyno.client.worker_process import Ended, started
+from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.errors import MldynoError
 from mldyno.messages import RunTask
 from mldyno.selftest.contract import SILENCE_TIMEOUT_S
@@ -32,7 +31,7 @@ def child(task: str, framework: str, tick: Tick, **arguments: Any) -> list[dict[
         tick()
 
     try:
-        with started(sys.executable) as worker:
+        with WorkerProcess() as worker:
             worker.ask(RunTask(MODULE, task, framework, arguments), SILENCE_TIMEOUT_S, hear, anew=True)
     except Ended as end:
         raise MldynoError(f"the self-test's process failed: {end.reason}") from None

@@ -1,15 +1,16 @@
 """The measures that can be taken on simulated series: coverage, drift, warm-up, false claims.
 
 They call the functions that judge real series, with the truth known. `series` is the number of
-series in each cell; `tick` is called after each cell, TICKS times for a measure.
+series in each cell; `tick` is called after each cell.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 from mldyno.selftest import synthetic
@@ -69,21 +70,20 @@ CLAIMS = (
 # Two speeds that last longer than a stretch between two looks can't be seen by any rule that stops within it:
 # such cells are reported and do not count.
 STAYS = ((0.0005, 50.0, True), (0.001, 50.0, False), (0.01, 50.0, False))
-TICKS = {
-    5: len(COVERAGE),
-    9: 6 * len(DRIFTING),
-    10: len(WARM_NOISE) * (1 + 2 * len(WARM_UPS) + len(NEVER)),
-    12: len(CLAIMS) + len(STAYS),
-}
-
-
-def _nothing() -> None:
-    pass
 
 
 def _chance(seed: int, cell: str) -> random.Random:
     """A source of its own for every cell, so that cells can be run alone."""
     return random.Random(f"{seed} {cell}")
+
+
+def _taken(cells: Iterable[SeriesKind], tick: Tick) -> tuple[SeriesKind, ...]:
+    """All cells; `tick` is called after each."""
+    taken = []
+    for cell in cells:
+        taken.append(cell)
+        tick()
+    return tuple(taken)
 
 
 def _worst(cells: Sequence[SeriesKind], badness: Callable[[SeriesKind], float]) -> SeriesKind:
@@ -94,27 +94,26 @@ def _all_ok(cells: Sequence[SeriesKind]) -> bool:
     return all(cell.ok for cell in cells if cell.counts)
 
 
-def coverage_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[SeriesKind, ...]:
+def coverage_cells(series: int, seed: int) -> Iterator[SeriesKind]:
     """How often the interval of paired rounds holds the true ratio, for each kind of noise."""
-    return tuple(_covered(series, seed, tick, *cell) for cell in COVERAGE)
+    return (_covered(series, seed, *cell) for cell in COVERAGE)
 
 
-def _covered(series: int, seed: int, tick: Tick, phi: float, two: bool, outliers: float, rounds: int) -> SeriesKind:
+def _covered(series: int, seed: int, phi: float, two: bool, outliers: float, rounds: int) -> SeriesKind:
     name = f"{rounds} rounds, phi {phi:g}{', two speeds' if two else ''}{', outliers' if outliers else ''}"
     chance, hits = _chance(seed, name), 0
     for _ in range(series):
         centre, width = intervals.paired(synthetic.log_ratios(chance, rounds, RATIO, phi, two, outliers))
         hits += abs(centre - math.log(RATIO)) <= width
-    tick()
     share, slack = hits / series, allowed(0.95, series)
     ok = COVERS[0] - slack <= share <= COVERS[1] + slack
     bound = lower_bound(hits, series) if share < 0.95 else upper_bound(hits, series)
     return SeriesKind(name, share, bound, ok, series)
 
 
-def coverage(series: int, seed: int, tick: Tick = _nothing) -> Measure:
+def coverage(series: int, seed: int, tick: Tick = lambda: None) -> Measure:
     """Measure 5: coverage of the 95 % interval of a ratio."""
-    cells = coverage_cells(series, seed, tick)
+    cells = _taken(coverage_cells(series, seed), tick)
     worst = _worst(cells, lambda cell: abs(cell.value - 0.95))
     name = "coverage of the 95 % interval of the ratio, known truth"
     return Measure(
@@ -123,9 +122,8 @@ def coverage(series: int, seed: int, tick: Tick = _nothing) -> Measure:
     )  # fmt: skip
 
 
-def drift_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[SeriesKind, ...]:
+def drift_cells(series: int, seed: int) -> Iterator[SeriesKind]:
     """How often a drift or a jump is found, and how often one is seen where there is none."""
-    kinds: list[SeriesKind] = []
     for spread, count in DRIFTING:
 
         def steady(chance: random.Random, phi: float, spread: float = spread, count: int = count) -> list[float]:
@@ -135,25 +133,18 @@ def drift_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[SeriesKi
             return list(islice(synthetic.modes(chance, 50, spread), count))
 
         of = f"{count} steps, noise {spread:.0%}"
-        kinds += [
-            _drifts(series, seed, tick, f"+5 % drift, {of}", lambda c: synthetic.drifting(steady(c, 0.0), DRIFT), True),
-            _drifts(series, seed, tick, f"none, {of}", lambda c: steady(c, 0.0), False),
-            _drifts(series, seed, tick, f"none, {of}, phi 0.8", lambda c: steady(c, 0.8), False, counts=False),
-            _drifts(series, seed, tick, f"none, {of}, two speeds", two, False, counts=False),
-            _jumps(
-                series, seed, tick, f"+5 % jump at 50 %, {of}", lambda c: synthetic.jumping(steady(c, 0.0), DRIFT, 0.5)
-            ),
-            _jumps(
-                series, seed, tick, f"+5 % jump at 80 %, {of}", lambda c: synthetic.jumping(steady(c, 0.0), DRIFT, 0.8)
-            ),
-        ]
-    return tuple(kinds)
+        drift, jump = partial(_drifts, series, seed), partial(_jumps, series, seed)
+        yield drift(f"+5 % drift, {of}", lambda c: synthetic.drifting(steady(c, 0.0), DRIFT), True)
+        yield drift(f"none, {of}", lambda c: steady(c, 0.0), False)
+        yield drift(f"none, {of}, phi 0.8", lambda c: steady(c, 0.8), False, counts=False)
+        yield drift(f"none, {of}, two speeds", two, False, counts=False)
+        yield jump(f"+5 % jump at 50 %, {of}", lambda c: synthetic.jumping(steady(c, 0.0), DRIFT, 0.5))
+        yield jump(f"+5 % jump at 80 %, {of}", lambda c: synthetic.jumping(steady(c, 0.0), DRIFT, 0.8))
 
 
-def _drifts(series: int, seed: int, tick: Tick, name: str, make: Make, there: bool, counts: bool = True) -> SeriesKind:
+def _drifts(series: int, seed: int, name: str, make: Make, there: bool, counts: bool = True) -> SeriesKind:
     chance = _chance(seed, name)
     drifts = [drift for _ in range(series) if (drift := shapes.drift(make(chance))) is not None]
-    tick()
     hits, share = len(drifts), len(drifts) / series
     if there:
         gradual = sum(drift.change_point is None for drift in drifts)
@@ -164,19 +155,18 @@ def _drifts(series: int, seed: int, tick: Tick, name: str, make: Make, there: bo
     return SeriesKind(name, share, upper_bound(hits, series), ok, series, "false alarms", counts)
 
 
-def _jumps(series: int, seed: int, tick: Tick, name: str, make: Make) -> SeriesKind:
+def _jumps(series: int, seed: int, name: str, make: Make) -> SeriesKind:
     chance = _chance(seed, name)
     drifts = [drift for _ in range(series) if (drift := shapes.drift(make(chance))) is not None]
-    tick()
     jumps = sum(drift.change_point is not None for drift in drifts)
     note = f"called a jump {jumps / len(drifts):.0%}" if drifts else ""
     hits = len(drifts)
     return SeriesKind(name, hits / series, lower_bound(hits, series), hits >= 0.85 * series, series, note, counts=False)
 
 
-def drift_found(series: int, seed: int, tick: Tick = _nothing) -> Measure:
+def drift_found(series: int, seed: int, tick: Tick = lambda: None) -> Measure:
     """Measure 9: an injected drift of 5 % is found, and steady series are left alone."""
-    cells = drift_cells(series, seed, tick)
+    cells = _taken(drift_cells(series, seed), tick)
     worst = _worst([cell for cell in cells if cell.name.startswith("+")], lambda cell: -cell.value)
     alarm = _worst([cell for cell in cells if cell.name.startswith("none")], lambda cell: cell.value)
     name = "injected +5 % drift found (phi = 0)"
@@ -185,24 +175,20 @@ def drift_found(series: int, seed: int, tick: Tick = _nothing) -> Measure:
     return Measure(9, name, worst.value, worst.bound, target, _all_ok(cells), series, "share", "none", note, cells)
 
 
-def warm_up_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[SeriesKind, ...]:
+def warm_up_cells(series: int, seed: int) -> Iterator[SeriesKind]:
     """The p95 bias that a warm-up leaves, and how often series are flagged that settle or never do."""
-    kinds = []
     for spread, phi in WARM_NOISE:
         of = f"noise {spread:.0%}, phi {phi:g}"
-        kinds.append(_flagged(series, seed, tick, f"steady, {of}", (spread, phi), list, False))
+        yield _flagged(series, seed, f"steady, {of}", (spread, phi), list, False)
         for warm in WARM_UPS:
-            kinds += [_bias(series, seed, tick, of, (spread, phi), warm, plateau) for plateau in (False, True)]
+            yield from (_bias(series, seed, of, (spread, phi), warm, plateau) for plateau in (False, True))
     for shape, plain, bend in NEVER:
         for spread, phi in WARM_NOISE:
             name, counts = f"{shape}, noise {spread:.0%}, phi {phi:g}", plain or (spread, phi) != WARM_NOISE[-1]
-            kinds.append(_flagged(series, seed, tick, name, (spread, phi), bend, True, counts))
-    return tuple(kinds)
+            yield _flagged(series, seed, name, (spread, phi), bend, True, counts)
 
 
-def _bias(
-    series: int, seed: int, tick: Tick, of: str, noise: tuple[float, float], warm: int, plateau: bool
-) -> SeriesKind:
+def _bias(series: int, seed: int, of: str, noise: tuple[float, float], warm: int, plateau: bool) -> SeriesKind:
     name = f"warm-up of {warm} steps, {'plateau' if plateau else 'decay'}, {of}"
     chance, biases, flagged = _chance(seed, name), [], 0
     for _ in range(series):
@@ -213,7 +199,6 @@ def _bias(
             flagged += 1
         else:
             biases.append(abs(intervals.median(values[start:]) / intervals.median(steady[warm:]) - 1))
-    tick()
     value, bound = quantile_with_bound(biases, 0.95) if biases else (math.inf, math.inf)
     return SeriesKind(name, value, bound, value <= WARM_BIAS, series, f"flagged {flagged / series:.1%}")
 
@@ -221,7 +206,6 @@ def _bias(
 def _flagged(
     series: int,
     seed: int,
-    tick: Tick,
     name: str,
     noise: tuple[float, float],
     bend: Callable[[list[float]], list[float]],
@@ -231,7 +215,6 @@ def _flagged(
     chance = _chance(seed, name)
     made = (bend(synthetic.steps(chance, WARM_STEPS, noise[1], noise[0])) for _ in range(series))
     hits = sum(warmup.settled_from(values) is None for values in made)
-    tick()
     share = hits / series
     if never:
         return SeriesKind(name, share, lower_bound(hits, series), hits == series, series, "flagged", counts)
@@ -239,9 +222,9 @@ def _flagged(
     return SeriesKind(name, share, upper_bound(hits, series), ok, series, "flagged wrongly")
 
 
-def warm_up_bias(series: int, seed: int, tick: Tick = _nothing) -> Measure:
+def warm_up_bias(series: int, seed: int, tick: Tick = lambda: None) -> Measure:
     """Measure 10: what a warm-up leaves in the number, and whether series that never settle are flagged."""
-    cells = warm_up_cells(series, seed, tick)
+    cells = _taken(warm_up_cells(series, seed), tick)
     worst = _worst([cell for cell in cells if cell.name.startswith("warm-up")], lambda cell: cell.value)
     missed = _worst([cell for cell in cells if cell.note == "flagged"], lambda cell: -cell.value)
     steady = _worst([cell for cell in cells if cell.note == "flagged wrongly"], lambda cell: cell.value)
@@ -256,28 +239,26 @@ def warm_up_bias(series: int, seed: int, tick: Tick = _nothing) -> Measure:
     )
 
 
-def claim_cells(series: int, seed: int, tick: Tick = _nothing) -> tuple[SeriesKind, ...]:
+def claim_cells(series: int, seed: int) -> Iterator[SeriesKind]:
     """How often the target is claimed while the mean is further off, as a share of the claims."""
-    kinds = []
     for block, phi, spread in CLAIMS:
         name = f"blocks of {block * 1e3:g} ms, noise {spread:.0%}, phi {phi:g}"
 
         def around_one(chance: random.Random, phi: float = phi, spread: float = spread) -> Iterator[float]:
             return (1.0 + v for v in synthetic.noise(chance, phi, spread))
 
-        kinds.append(_claims(series, seed, tick, name, block, around_one))
+        yield _claims(series, seed, name, block, around_one)
     for block, stay, counts in STAYS:
         name = f"blocks of {block * 1e3:g} ms, two speeds that last {stay:g} blocks"
 
         def two(chance: random.Random, stay: float = stay) -> Iterator[float]:
             return synthetic.modes(chance, stay, 0.03)
 
-        kinds.append(replace(_claims(series, seed, tick, name, block, two), counts=counts))
-    return tuple(kinds)
+        yield replace(_claims(series, seed, name, block, two), counts=counts)
 
 
 def _claims(
-    series: int, seed: int, tick: Tick, name: str, block: float, source: Callable[[random.Random], Iterator[float]]
+    series: int, seed: int, name: str, block: float, source: Callable[[random.Random], Iterator[float]]
 ) -> SeriesKind:
     chance, claims, false = _chance(seed, name), 0, 0
     rule = stopping.Stopping()
@@ -286,7 +267,6 @@ def _claims(
         if mean is not None:
             claims += 1
             false += abs(mean - 1.0) > rule.target
-    tick()
     share = false / claims if claims else 0.0
     bound = upper_bound(false, claims) if claims else None
     by_chance = claims < ENOUGH and (not claims or lower_bound(false, claims, CERTAIN) <= FALSE_CLAIMS)
@@ -306,9 +286,9 @@ def _claimed(rule: stopping.Stopping, source: Iterator[float], block: float) -> 
             return intervals.mean(values) if rule.reached(width) else None
 
 
-def false_reached(series: int, seed: int, tick: Tick = _nothing) -> Measure:
+def false_reached(series: int, seed: int, tick: Tick = lambda: None) -> Measure:
     """Measure 12: claims that +-2 % is reached, of a mean that is further off."""
-    cells = claim_cells(series, seed, tick)
+    cells = _taken(claim_cells(series, seed), tick)
     telling = [cell for cell in cells if cell.n >= SEVERAL_CLAIMS] or cells
     worst = _worst(telling, lambda cell: cell.value)
     name = 'false "+-2 % reached"'

@@ -20,7 +20,7 @@ _BARE = re.compile(r"""(?<![\w/.~])(?:~[\w.-]*/|\.{0,2}/|[A-Za-z]:\\)[^\s'"`,;:(
 
 def private_copy(record: Record) -> Record:
     """A record without command lines and paths; the same command has the same name in every copy."""
-    if record.facts.get("private"):
+    if record.fact("private"):
         return record
     case, facts, reason = record.case, dict(record.facts), record.reason
     if case.own_command:

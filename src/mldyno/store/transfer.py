@@ -38,10 +38,10 @@ def read(path: str) -> Iterator[Record]:
     try:
         with _source(path) as source:
             empty = True
-            latest = datetime.now(timezone.utc) + CLOCK_SKEW
+            now = datetime.now(timezone.utc)
             for record in _records(source):
                 empty = False
-                _check_foreign(record, latest)
+                check_foreign(record, now)
                 yield record
             if empty:
                 raise BadRecord("it holds no records")
@@ -51,15 +51,15 @@ def read(path: str) -> Iterator[Record]:
         raise ImportFileError(f"{path}: {error.strerror or error}") from None
 
 
-def _check_foreign(record: Record, latest: datetime) -> None:
+def check_foreign(record: Record, now: datetime) -> None:
     """Raise where a record says of itself what only this mldyno, or the future, could know."""
     if record.provenance == "published":
         raise BadRecord(f"record {record.id[:10]} calls itself published, which only figures are that ship with mldyno")
     created = datetime.fromisoformat(record.created.replace("Z", "+00:00"))
-    if (created if created.tzinfo else created.replace(tzinfo=timezone.utc)) > latest:
+    if (created if created.tzinfo else created.replace(tzinfo=timezone.utc)) > now + CLOCK_SKEW:
         raise BadRecord(
             f"record {record.id[:10]} was created at {record.created}, and here it is only "
-            f"{latest - CLOCK_SKEW:%Y-%m-%dT%H:%MZ}; set this machine's clock, or leave the record out"
+            f"{now:%Y-%m-%dT%H:%MZ}; set this machine's clock, or leave the record out"
         )
 
 

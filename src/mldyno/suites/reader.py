@@ -48,9 +48,21 @@ class Suite:
         return 1 + len(tables) + values + sum(suite.entries for suite in self.included)
 
 
+def is_suite(word: str) -> bool:
+    """Whether a word is the name of a shipped suite, of today or before, or the path of any."""
+    return word.endswith(".toml") or RENAMED.get(word, word) in names()
+
+
 def read(target: str) -> Suite:
     """A shipped suite by its name, or any by the path of its file."""
-    return _read(Path(target) if target.endswith(".toml") else Path(FOLDER, f"{target}.toml"), ())
+    return _read(_file(target, Path(), "suite"), ())
+
+
+def _file(word: str, folder: Path, kind: str) -> Path:
+    """The file of a suite, whose path is as seen from a folder."""
+    if not is_suite(word):
+        raise unknown(kind, word, names())
+    return folder / word if word.endswith(".toml") else Path(FOLDER, f"{RENAMED.get(word, word)}.toml")
 
 
 def value_of(axis: str, text: str) -> Any:
@@ -125,12 +137,7 @@ def _files(words: Any, path: Path) -> list[Path]:
     """The files to include: shipped suites by name, others by their path as seen from this file."""
     if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
         raise UsageError('include must be a list of suites, such as ["quick", "other.toml"].')
-    paths = []
-    for word in (RENAMED.get(str(word), str(word)) for word in words):
-        if not word.endswith(".toml") and word not in names():
-            raise unknown("suite to include", word, names())
-        paths.append(path.parent / word if word.endswith(".toml") else Path(FOLDER, f"{word}.toml"))
-    return paths
+    return [_file(word, path.parent, "suite to include") for word in words]
 
 
 def _tables(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:

@@ -178,8 +178,8 @@ def _noise(noise: Noise) -> Rows:
     two = f"had two speeds {show_percent(noise.two_speeds)} apart" if noise.two_speeds is not None else ""
     counts = _listed(f"varied by {show_percent(noise.variation)}", waited, drift, two, stolen)
     yield noise.verdict, f"for {show_seconds(noise.seconds)} one core did the same work: it {counts}"
-    if noise.told_in_turns is not None and noise.told_apart is not None:
-        turns, apart = show_percent(noise.told_in_turns), show_percent(noise.told_apart)
+    if noise.detectable_paired is not None and noise.detectable_separate is not None:
+        turns, apart = show_percent(noise.detectable_paired), show_percent(noise.detectable_separate)
         yield "tells", f"differences from {turns} on between cases that take turns, from {apart} on between two runs"
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from mldyno.analysis.comparisons import DELTA, Comparison, Mean, differing
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
+from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column
-from mldyno.records import Case, Machine, Record, Warning_
+from mldyno.records import Case, Machine, Record
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_bytes, show_error, show_half_width, show_percent, show_seconds
 
@@ -157,7 +158,7 @@ def _steadiness(outcome: Outcome) -> str:
     judged = [record.fact("warmup_steady") for record in outcome.good]
     if all(steady is True for steady in judged):
         return "steady"
-    return "too few steps to judge if steady" if None in judged else "steady at last"
+    return "too few steps to judge if steady" if None in judged else "steady only after its warm-up"
 
 
 def sharing(counts: Mapping[tuple[Case, str], int], private: bool) -> str:
@@ -198,9 +199,8 @@ def _between(least: float, most: float) -> str:
 
 def _meanings(outcomes: Sequence[Outcome]) -> list[str]:
     """What the warnings of outcomes mean, and what to do, once each."""
-    by_code: dict[str, list[Warning_]] = {}
-    for warning in dict.fromkeys(warning for outcome in outcomes for warning in outcome.warnings):
-        by_code.setdefault(warning.code, []).append(warning)
+    warnings = dict.fromkeys(warning for outcome in outcomes for warning in outcome.warnings)
+    by_code = grouped(warnings, lambda warning: warning.code)
     return [
         f"  {code}: {' / '.join(warning.message for warning in warnings)}. Next: {warnings[0].hint}."
         for code, warnings in by_code.items()

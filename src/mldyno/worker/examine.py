@@ -1,13 +1,34 @@
-"""Tries one feature on a device, in this process: whatever becomes of the process is the answer."""
+"""What a framework offers here, and what becomes of one feature on a device, found out in this process."""
 
 from __future__ import annotations
 
 import math
+import platform
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mldyno import plugins
 from mldyno.frameworks import Framework
-from mldyno.messages import FeatureTried
+from mldyno.messages import FeatureTried, FrameworkFacts, FrameworksProbed
+
+
+def probe(names: Sequence[str]) -> FrameworksProbed:
+    """Versions and devices of each framework; one that can't be started says why."""
+    return FrameworksProbed(platform.python_version(), {name: _facts(name) for name in names})
+
+
+def _facts(name: str) -> FrameworkFacts:
+    framework = plugins.framework(name)
+    try:
+        framework.start()
+        return FrameworkFacts(
+            versions=framework.versions(),
+            threads=framework.threads(),
+            devices=tuple(framework.devices()),
+            support=framework.support(),
+        )
+    except Exception as error:
+        return FrameworkFacts(error=framework.explain(error)[1])
 
 
 def examine(name: str, device: str, feature: str) -> FeatureTried:

@@ -8,31 +8,28 @@ import platform
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from mldyno import plugins, system_queries
+from mldyno import messages, plugins, system_queries
 from mldyno.datasets import open_set
-from mldyno.frameworks import Framework, Program
-from mldyno.messages import (
-    CaseClosed,
-    CaseOpened,
-    DataSource,
-    PhasesTimed,
-    RoundsMeasured,
-    TurnMeasured,
-    WorkerSoftware,
-)
+from mldyno.frameworks import Framework, Program, Unsupported
+from mldyno.messages import DataSource
 from mldyno.meters import Windows
 from mldyno.records import Case, Device, Series
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, rounds, stretch, time_phases
 from mldyno.timing.warmup import warm_up
-from mldyno.worker import checks, commands, peaks, reference_kernel
+from mldyno.worker import checks, commands, peaks
 from mldyno.worker.checks import Wrong
 
 LONG_STEP_S = 5.0  # a step of this length is not run once more just to count its kernels
 REPORT_EVERY_NS = 500_000_000
+KERNEL_SIZE = 64  # of the reference kernel's matrices
+KERNEL_BLOCKS = 3  # one after the other; their median counts
+LARGEST_KERNEL_SHARE = 0.2  # of the time of the steps
+STEPS_FIRST_NS = 20_000_000  # that steps run for before anything else is done: other code makes theirs cold
 ENV_THAT_MATTERS = (
     "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "KMP_BLOCKTIME", "GOMP_SPINCOUNT",
     "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "PYTORCH_ENABLE_MPS_FALLBACK",
@@ -86,13 +83,14 @@ class CaseSession:
         self.first_counters: tuple[int, ...] = ()
         self.late_changes = 0
         self.values: list[float] = []
-        self.kernel: reference_kernel.ReferenceKernel | None = None
+        self.kernel: ReferenceKernel | None = None
 
-    def warm_up(self, budget: float, progress: Tell) -> CaseOpened:
+    def warm_up(self, budget: float, progress: Tell) -> messages.CaseOpened:
         """First step, warm-up and drain test; gives facts, software and the series so far."""
         report = Reporter(self.clock, progress, scale=1e-9)
         warm = warm_up(self.blocks, self.program.steady_counters, budget, report, self._note_loss)
-        self.kernel = reference_kernel.for_case(self.framework, self.case, self.clock)
+        with suppress(Unsupported):  # a framework need not have a matmul
+            self.kernel = ReferenceKernel(self.framework, self.case, self.clock)
         drained = checks.drained_share(self.case, self.blocks, warm.steady is not None)
         events = checks.events_share(self.program, self.blocks)
         self.facts |= {
@@ -121,10 +119,10 @@ class CaseSession:
             Series("step_time", "s", _rounded([v / 1e9 for v in warm.values]), stage="warmup", block=self.blocks.size),
         )
         unsteady = warm.reason if warm.steady is False else ""
-        return CaseOpened(self.facts, self._software(), tuple(devices), series, unsteady)
+        return messages.CaseOpened(self.facts, self._software(), tuple(devices), series, unsteady)
 
-    def _software(self) -> WorkerSoftware:
-        return WorkerSoftware(
+    def _software(self) -> messages.WorkerSoftware:
+        return messages.WorkerSoftware(
             python=platform.python_version(),
             framework=self.framework.name,
             versions=self.framework.versions(),
@@ -144,7 +142,7 @@ class CaseSession:
             self.steady_counters = now
             self.late_changes += 1
 
-    def turn(self, seconds: float, steps: int | None, progress: Tell) -> TurnMeasured:
+    def turn(self, seconds: float, steps: int | None, progress: Tell) -> messages.TurnMeasured:
         """Measure blocks for so many s, or exactly so many steps; a block of the reference kernel stands among them."""
         kernel, report = self.kernel, Reporter(self.clock, progress)
         if kernel is not None:
@@ -154,7 +152,7 @@ class CaseSession:
             later = now if kernel is None else kernel.run()
             report(values, now)
             self.windows.look(now)
-            return reference_kernel.next_run(now, later)
+            return next_run(now, later)
 
         self.windows.begin()
         values, left = stretch(self.blocks, seconds, steps, between)
@@ -167,16 +165,16 @@ class CaseSession:
             series.append(Series("step_time", "s", _rounded([last]), block=left))
             values.append(last)
         self.values += values
-        return TurnMeasured(tuple(series), {"late_changes": self.late_changes})
+        return messages.TurnMeasured(tuple(series), {"late_changes": self.late_changes})
 
-    def phases(self, seconds: float, progress: Tell) -> PhasesTimed:
+    def phases(self, seconds: float, progress: Tell) -> messages.PhasesTimed:
         """Time the phases of a step, or what else there is beside it, each by itself."""
         items = self.program.phases
         times = time_phases(self.program, items, seconds, self.clock, Reporter(self.clock, progress))
         series = tuple(Series(f"{name}_time", "s", _rounded(values)) for name, values in times.items())
-        return PhasesTimed(series, {f"{name}_items": items[name] for name in items})
+        return messages.PhasesTimed(series, {f"{name}_items": items[name] for name in items})
 
-    def close(self) -> CaseClosed:
+    def close(self) -> messages.CaseClosed:
         """Check that the work was done, stop the meters, and give what they saw."""
         series = [series for meter in self.meters for series in meter.stop()]
         peak = self.program.device_peak()
@@ -192,7 +190,7 @@ class CaseSession:
         checks.check_device(self.case, self.program)  # after a step was counted, which shows where its matmuls ran
         self.facts |= dict(self.program.facts)
         self.facts |= checks.unchecked(self.case, self.framework, self.program, self.facts, results)
-        return CaseClosed(tuple(series), results, self.facts)
+        return messages.CaseClosed(tuple(series), results, self.facts)
 
     def _measure_copies(self) -> None:
         """The peaks in B/s that a step's bytes are held against, where it has some; in fake time there are none."""
@@ -205,17 +203,39 @@ class CaseSession:
 
 def measure_rounds(
     cases: Sequence[CaseSession], seconds: float, fewest: int, seed: float, progress: Tell
-) -> RoundsMeasured:
+) -> messages.RoundsMeasured:
     """Rounds of all these cases; gives a series for each, with one value a round."""
     blocks = [case.blocks for case in cases]
     report = Reporter(cases[0].clock, progress)
     times = rounds(blocks, seconds, fewest, random.Random(seed), report)
-    return RoundsMeasured(
+    return messages.RoundsMeasured(
         tuple(
             Series("step_time", "s", _rounded(values), stage="paired", block=of_case.size)
             for of_case, values in zip(blocks, times, strict=True)
         )
     )
+
+
+class ReferenceKernel:
+    """A fixed matmul, run between the steps, and its times in s: what slows it down slows the steps down too."""
+
+    def __init__(self, framework: Framework, case: Case, take_time: clock.Clock, trials: int = 4) -> None:
+        """Raises Unsupported where the framework has no matmuls."""
+        self.blocks = Blocks(framework.matmul(case, KERNEL_SIZE), take_time)
+        self.blocks.time(2 * trials)
+        self.blocks.fit(min(self.blocks.time(trials) for _ in range(trials)) / trials)
+        self.times: list[float] = []
+
+    def run(self) -> int:
+        """Note what it takes now; gives the clock after it, in ns."""
+        times, now = self.blocks.run(KERNEL_BLOCKS, sys.maxsize)
+        self.times.append(median(times) / self.blocks.size / 1e9)
+        return now
+
+
+def next_run(began: int, ended: int) -> int:
+    """When it may run again, after a time that took from `began` to `ended`; in ns of the clock."""
+    return ended + max(STEPS_FIRST_NS, round((ended - began) / LARGEST_KERNEL_SHARE))
 
 
 def translated() -> bool:

@@ -1,20 +1,63 @@
-"""The catalogue: one file per workload, each holding one `WORKLOAD`.
+"""The catalogue: one file per workload, each holding one `WORKLOAD`; and `Recipe`: what it tells a framework to build.
 
 The docstring of a file begins with what the workload is; a list shows that line.
 Rules: a workload is frozen; whatever changes what is computed raises its version. A file imports
-no framework: it has a build function for each, which is handed the framework's module and gives back a
-`Recipe`, from which the framework makes the steps. So a workload can neither take time nor forget a sync.
+no framework: it has a build function for each, which is handed what the framework's `module` is (torch, for instance)
+and the case, and gives back a `Recipe`, from which the framework makes the steps. So a workload can neither take time
+nor forget a sync. What a network, a batch, an output or an optimiser is, is agreed between a framework and its build
+functions: in PyTorch a Module, tensors and an Optimizer; elsewhere it may be a Keras model, or parameters beside the
+function that applies them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import Any
 
-if TYPE_CHECKING:
-    from mldyno.recipes import Build
-    from mldyno.records import Case
+from mldyno.records import Case
+
+Batch = tuple[Any, Any]
+"""Inputs and targets."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One of the phases that a step is made of, which is also timed apart from the others."""
+
+    run: Callable[[Any, Any, Any], Any]
+    """Does the phase: gets the network, a batch's inputs and what the phase before it gave (None at first);
+    what the last phase gives is the step's output."""
+    items: int
+    """Items that it works through."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a framework needs to make steps of a workload.
+
+    A step is a forward pass; in training also the loss, the backward pass and the optimiser's step.
+    Where it is more than that it is made of `phases`; network, loss and optimiser then serve the checks.
+    """
+
+    network: Any
+    """The model, on the CPU, in fp32, freshly initialised from the seed that the framework set."""
+    draw: Callable[[], Batch]
+    """Draws one learnable batch on the CPU."""
+    loss: Callable[[Any, Any], Any]
+    """Loss of the network's output against the targets; never negative."""
+    optimiser: Callable[[Any], Any]
+    """Makes the optimiser of the parameters that it is given."""
+    updates: bool = True
+    """Whether a training step ends with the optimiser's; else it is forward and backward only."""
+    phases: Mapping[str, Phase] = field(default_factory=dict)
+    """The phases of a step by name and in order, where it has some."""
+    checks: Callable[[Any], Mapping[str, float]] | None = None
+    """Training: what must fall, of the network given, where that is not the loss on a batch; never negative."""
+
+
+Build = Callable[[Any, Case], Recipe]
+"""A workload's build function for a framework: from the framework's module and the case."""
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,10 @@ tokens. Where it must show that it learns: SGD 0.001, which finds the targets' m
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mldyno.recipes import Recipe
-from mldyno.workloads import Workload
-
-if TYPE_CHECKING:
-    from mldyno.records import Case
+from mldyno.records import Case
+from mldyno.workloads import Recipe, Workload
 
 WIDTH, BATCH, SEQ = 512, 32, 512
 TARGET_MEAN, LEARNING_RATE = 1.0, 1e-3  # targets are random but for their mean

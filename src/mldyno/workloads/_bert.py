@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mldyno.recipes import Recipe
-from mldyno.workloads import Workload
-
-if TYPE_CHECKING:
-    from mldyno.records import Case
+from mldyno.records import Case
+from mldyno.workloads import Recipe, Workload
 
 POSITIONS, TOKEN_TYPES, LABELS = 512, 2, 2
 DROPOUT, EPSILON, INITIAL_STD = 0.1, 1e-12, 0.02  # INITIAL_STD: standard deviation of fresh weights

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import math
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mldyno.recipes import Recipe
-from mldyno.workloads import Workload, _attention
-
-if TYPE_CHECKING:
-    from mldyno.records import Case
+from mldyno.records import Case
+from mldyno.workloads import Recipe, Workload, _attention
 
 VOCABULARY, WIDTH, LAYERS, HEADS, INNER, LABELS = 10_000, 512, 6, 8, 2048, 10
 DROPOUT, LEARNING_RATE = 0.1, 1e-4

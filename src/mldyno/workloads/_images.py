@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mldyno.recipes import Recipe
-from mldyno.workloads import Workload
-
-if TYPE_CHECKING:
-    from mldyno.records import Case
+from mldyno.records import Case
+from mldyno.workloads import Recipe, Workload
 
 
 def workload(
@@ -45,4 +42,21 @@ def workload(
         name=name, version=version, item="image", batch=batch, params=params, data=data,
         flops=lambda case: float((case.batch or batch) * operations[case.mode or "train"]),
         build={"torch": build},
+    )  # fmt: skip
+
+
+def two_layers(
+    name: str, *, version: int, hidden: int, params: int, optimiser: Callable[[ModuleType, Any], Any]
+) -> Workload:
+    """The workload of an MLP with one hidden layer and ReLU on MNIST's digits, which are flattened first."""
+    pixels, classes = 784, 10
+    first, second = 2 * pixels * hidden, 2 * hidden * classes  # operations of the layers
+
+    def network(torch: ModuleType) -> Any:
+        nn = torch.nn
+        return nn.Sequential(nn.Flatten(), nn.Linear(pixels, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+
+    return workload(
+        name, version=version, batch=64, image=(pixels,), classes=classes, params=params, data="mnist",
+        operations={"infer": first + second, "train": 2 * first + 3 * second}, network=network, optimiser=optimiser,
     )  # fmt: skip

@@ -8,13 +8,10 @@ device is all the work, with `roundtrip` that and the transfer back. Infer only.
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mldyno.recipes import Recipe
-from mldyno.workloads import Workload
-
-if TYPE_CHECKING:
-    from mldyno.records import Case
+from mldyno.records import Case
+from mldyno.workloads import Recipe, Workload
 
 MEBIBYTES, MEBIBYTE = 64, 2**20
 WORD = 8  # bytes copied as one number: single ones take twice the time on a CPU

@@ -9,13 +9,10 @@ state-dict keys are those of GPT2LMHeadModel in transformers, but for its copy o
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mldyno.recipes import Phase, Recipe
-from mldyno.workloads import Workload, _gpt2
-
-if TYPE_CHECKING:
-    from mldyno.records import Case
+from mldyno.records import Case
+from mldyno.workloads import Phase, Recipe, Workload, _gpt2
 
 SHAPE = _gpt2.Shape(layers=12, width=768, heads=12, vocabulary=50_257, positions=1024)
 BATCH, SEQ = 4, 512

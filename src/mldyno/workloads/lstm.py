@@ -7,13 +7,10 @@ classes. Train: SGD 0.1, cross-entropy.
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mldyno.recipes import Recipe
-from mldyno.workloads import Workload
-
-if TYPE_CHECKING:
-    from mldyno.records import Case
+from mldyno.records import Case
+from mldyno.workloads import Recipe, Workload
 
 LAYERS, FEATURES, HIDDEN = 4, 1024, 512
 GATES = 4 * HIDDEN

@@ -6,13 +6,9 @@ Train: SGD, cross-entropy. As in the published m1-chips comparison.
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING
 
-from mldyno.recipes import Recipe
-from mldyno.workloads import Workload
-
-if TYPE_CHECKING:
-    from mldyno.records import Case
+from mldyno.records import Case
+from mldyno.workloads import Recipe, Workload
 
 FEATURES, HIDDEN, CLASSES = 1024, 512, 2
 

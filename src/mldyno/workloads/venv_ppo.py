@@ -31,16 +31,13 @@ from __future__ import annotations
 import copy
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mldyno.recipes import Phase, Recipe
-from mldyno.workloads import Workload
+from mldyno.records import Case
+from mldyno.workloads import Phase, Recipe, Workload
 from mldyno.workloads import _venv_ppo_learner as learner
 from mldyno.workloads._venv_ppo_data import ACTED, OBSERVED, STEPS, Transitions, read
 from mldyno.workloads._venv_ppo_nets import forward_flops, network, training_flops
-
-if TYPE_CHECKING:
-    from mldyno.records import Case
 
 ENVIRONMENT_EPOCHS, POLICY_EPOCHS = 5, 2  # in a step
 CHECK_SEED, CHECK_ROLLOUTS = 7, 128  # with which a policy's cost is found

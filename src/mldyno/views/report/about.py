@@ -9,6 +9,7 @@ from mldyno.analysis.answers import Headline, compared_along
 from mldyno.analysis.answers import verdicts as verdicts_of
 from mldyno.analysis.comparisons import DELTA, between_machines
 from mldyno.analysis.crossover import Crossover
+from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Machine, Record
 from mldyno.units import count, show_percent
@@ -98,13 +99,10 @@ def figure_of(headline: Headline, subject: Subject) -> Figure:
 
 def _failures(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """What did not succeed, by kind."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for outcome in outcomes:
-        if outcome.status != "ok":
-            groups.setdefault((outcome.status, outcome.reason), []).append(outcome.case.id)
-    for (status, reason), cases in groups.items():
-        more = f" and {count(len(cases) - 1, 'other case')}" if len(cases) > 1 else ""
-        yield f"{cases[0]}{more}: {status}: {reason}"
+    failed = [outcome for outcome in outcomes if outcome.status != "ok"]
+    for (status, reason), group in grouped(failed, lambda outcome: (outcome.status, outcome.reason)).items():
+        more = f" and {count(len(group) - 1, 'other case')}" if len(group) > 1 else ""
+        yield f"{group[0].case.id}{more}: {status}: {reason}"
 
 
 def machine(subject: Subject) -> Section:

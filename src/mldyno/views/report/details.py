@@ -9,6 +9,7 @@ from mldyno.analysis import published as published_figures
 from mldyno.analysis.bounds import bound, shares
 from mldyno.analysis.comparisons import compare
 from mldyno.analysis.estimates import Estimate
+from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Cell
 from mldyno.analysis.traces import sample_count, trace
@@ -108,10 +109,8 @@ def published(subject: Subject) -> Section | None:
     table = published_figures.place(subject.outcomes, subject.published)
     if table is None:
         return None
-    works: dict[tuple[Any, ...], list[Cell]] = {}
-    for cell in table.cells.values():
-        case = cell.outcome.case
-        works.setdefault((case.workload, case.mode, *(getattr(case, name) for name in _PLACES)), []).append(cell)
+    axes = ("workload", "mode", *_PLACES)
+    works = grouped(table.cells.values(), lambda cell: tuple(getattr(cell.outcome.case, name) for name in axes))
     parts: list[SectionPart] = []
     lines: list[str] = []
     for number, cells in enumerate(list(works.values())[:MAX_CHARTS]):

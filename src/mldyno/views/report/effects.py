@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mldyno.analysis.answers import Answers, means_by_work
 from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.crossover import Crossover
+from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.scaling import Scaling
 from mldyno.analysis.tables import varying
@@ -81,9 +82,7 @@ def scaling(subject: Subject) -> Section | None:
     scalings = subject.answers.scalings
     if not scalings:
         return None
-    works: dict[str, list[Scaling]] = {}
-    for each in scalings:
-        works.setdefault(work_name(each.outcomes[0].case), []).append(each)
+    works = grouped(scalings, lambda each: work_name(each.outcomes[0].case))
     parts: list[SectionPart] = [
         _growth(subject, f"scaling-{number}", name, group[:MAX_CURVES])
         for number, (name, group) in enumerate(list(works.items())[:MAX_CHARTS])

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from mldyno.analysis.answers import means_by_work
 from mldyno.analysis.comparisons import Comparison, Mean, alike
+from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import OF_THE_MACHINE, Outcome
 from mldyno.analysis.tables import Cell, Key, Table, lay_out, varying
 from mldyno.units import count, show
@@ -41,10 +42,8 @@ def durations(subject: Subject) -> Section:
 def bar_charts(subject: Subject, most: int) -> Iterator[Chart]:
     """The speed-ups, and the times of each workload in each mode; with at most so many bars each."""
     yield from _speedups(subject, most)
-    works: dict[str, list[Outcome]] = {}
-    for outcome in subject.outcomes:
-        if outcome.step is not None:
-            works.setdefault(work_name(outcome.case), []).append(outcome)
+    timed = [outcome for outcome in subject.outcomes if outcome.step is not None]
+    works = grouped(timed, lambda outcome: work_name(outcome.case))
     for number, (name, group) in enumerate(list(works.items())[:MAX_CHARTS]):
         yield _times(subject, f"time-{number}", name, group, most)
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from mldyno.plan import Plan, expand
-from mldyno.runner.forecast import Forecast
+from mldyno.runner.forecast import Forecast, TimeLeft
 from mldyno.runner.pairing import groups
-from mldyno.runner.time_left import TimeLeft
 
 
 @dataclass
