@@ -144,3 +144,12 @@ def test_published_figures_can_not_be_removed(mine: Record, store: Store) -> Non
 def test_who_says_no_loses_nothing(mine: Record, store: Store) -> None:
     assert api.remove(mine.id, store=store, confirm=lambda removal: len(removal.records) != 1) == 0
     assert of_this_machine(store) == [mine.id]
+
+
+def test_two_machines_of_one_name_in_one_file_are_told_apart(mine: Record, store: Store, tmp_path: Path) -> None:
+    files = [
+        Path(as_if_from(replace(mine.machine, key=key), mine, tmp_path)).read_text() for key in (OWN_KEY, THEIR_KEY)
+    ]
+    (tmp_path / "both.jsonl").write_text("".join(files))
+    table = api.table(str(tmp_path / "both.jsonl"), cols=["machine"], store=store)
+    assert [col[0] for col in table.col_keys] == ["test bench [0123]", "test bench [a1a1]"]

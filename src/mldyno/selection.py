@@ -72,10 +72,7 @@ def select(text: str, store: Store, heads: bool = True) -> Selected:
     """The records that a word means (a file, an id, a machine, a filter), and what it pins."""
     if os.path.isfile(text):
         records = list(transfer.read(text))
-        names = told_apart({identity_of(record)._replace(imported=True) for record in records})
-        return list(with_names(records, {m._replace(imported=False): name for m, name in names.items()})), {
-            "file": text
-        }
+        return list(with_names(records, told_apart({*map(identity_of, records)}))), {"file": text}
     if _is_id(text):
         records = store.select(Query(ids=(text,), heads=False))
         if not records:

@@ -34,15 +34,21 @@ def told_apart(machines: Collection[Identity]) -> dict[Identity, str]:
     rivals: dict[tuple[str, bool], set[str]] = {}
     for name, key, imported in machines:
         rivals.setdefault((name, imported), set()).update([key] if key or imported else [])
+    digits = {alike: _digits(keys) for alike, keys in rivals.items() if len(keys) > 1}
     names = {}
     for machine in machines:
-        keys = rivals[machine.name, machine.imported]
-        digits = FEWEST_DIGITS
-        while len({key[:digits] for key in keys}) < len(keys):
-            digits += 1
-        tag = f" [{machine.key[:digits]}]" if machine.key and len(keys) > 1 else ""
+        alike = (machine.name, machine.imported)
+        tag = f" [{machine.key[: digits[alike]]}]" if machine.key and alike in digits else ""
         names[machine] = machine.name + tag
     return names
+
+
+def _digits(keys: Collection[str]) -> int:
+    """How many digits of these keys tell each from the others."""
+    digits = FEWEST_DIGITS
+    while len({key[:digits] for key in keys}) < len(keys):
+        digits += 1
+    return digits
 
 
 def shown(machine: Identity, names: Mapping[Identity, str]) -> str:
