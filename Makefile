@@ -5,6 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
+export PYTHONDONTWRITEBYTECODE =  # compiled modules are kept: tests and benches start a thousand processes
 
 .PHONY: bench test fuzz test-tools check bench-self bench-peers selfcheck docs-outputs docs-pictures schema setup clean
 

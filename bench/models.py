@@ -135,9 +135,13 @@ def _theirs(name: str, recipe: Recipe) -> Any:
         network = GPT2LMHeadModel(GPT2Config(attn_implementation="sdpa"))  # its defaults are GPT-2 small
         state["lm_head.weight"] = state["transformer.wte.weight"]
     else:
+        shape = bert_base.SHAPE
         network = BertForSequenceClassification(
-            BertConfig(vocab_size=bert_base.SHAPE.vocabulary, attn_implementation="sdpa")  # else BERT-base
-        )
+            BertConfig(
+                vocab_size=shape.vocabulary, hidden_size=shape.width, num_hidden_layers=shape.layers,
+                num_attention_heads=shape.heads, intermediate_size=shape.inner, attn_implementation="sdpa",
+            )
+        )  # fmt: skip
     network.load_state_dict(state, strict=True)
     return network
 

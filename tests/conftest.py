@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((places[name] for name in SLOWEST_FIRST if name in item.nodeid.partition("::")[0]), len(places))
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays: the collector of garbage need not walk through PyTorch again and again."""
+    gc.freeze()
 
 
 @pytest.fixture

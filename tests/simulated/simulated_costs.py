@@ -70,13 +70,14 @@ def is_product(func: Any) -> bool:
 
 def tensors(what: Any) -> list[Any]:
     """All tensors in arguments or results."""
-    if isinstance(what, torch.Tensor):
-        return [what]
-    if isinstance(what, dict):
-        what = what.values()
-    elif not isinstance(what, (list, tuple)):
-        return []
-    return [tensor for part in what for tensor in tensors(part)]
+    parts = what.values() if isinstance(what, dict) else what if isinstance(what, (list, tuple)) else (what,)
+    collected: list[Any] = []
+    for part in parts:
+        if isinstance(part, torch.Tensor):
+            collected.append(part)
+        elif isinstance(part, (list, tuple, dict)):
+            collected += tensors(part)
+    return collected
 
 
 def changed(change: Callable[[Any], Any], what: Any) -> Any:

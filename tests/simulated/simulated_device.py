@@ -32,7 +32,9 @@ streams, LSTM's fused cell or pinned memory.
 
 from __future__ import annotations
 
+import sys
 import time
+import types
 import weakref
 from collections.abc import Callable
 from math import prod
@@ -311,8 +313,18 @@ def _speak_for_the_accelerator() -> None:
     own._accelerator_getMemoryInfo = lambda index: (SIM.capacity - SIM.line(index).reserved, SIM.capacity)
 
 
+def _leave_out(name: str, **parts: Any) -> None:
+    """Put a module of a few parts in the place of one that PyTorch would import, for a second, to ask little of it."""
+    sys.modules[name] = types.ModuleType(name)
+    vars(sys.modules[name]).update(parts)
+    parent, _, own = name.rpartition(".")
+    setattr(sys.modules[parent], own, sys.modules[name])
+
+
 def install() -> list[Any]:
     """Make `sim` the accelerator of this process; keep what is returned alive."""
+    _leave_out("torch.distributed.tensor", DTensor=type("DTensor", (torch.Tensor,), {}))
+    _leave_out("torch._dynamo", disable=lambda function, *how, **more: function, graph_break=lambda: None)
     _setup_privateuseone_for_python_backend("sim", backend_module=Module)
     library = torch.library.Library("aten", "IMPL")
     library.impl("empty.memory_format", _empty, "PrivateUse1")

@@ -31,7 +31,7 @@ def error(record: Record, known: float) -> float:
 def test_a_run_reports_the_known_truth_and_tells_what_copies_cost(simulated: Simulated, store: Store) -> None:
     simulated({"kernel": 1e-3, "transfer": 5e5, "virtual": True})
     results = api.run(
-        "mlp", device="gpu", mode="infer", batch=2, placement=["device", "host", "roundtrip"], steps=100, repeats=1,
+        "mlp", device="gpu", mode="infer", batch=2, placement=["device", "host", "roundtrip"], steps=20, repeats=1,
         timeout=60.0, store=store,
     )  # fmt: skip
     inputs, outputs = 2 * 1024 * 4 / 5e5, 2 * 2 * 4 / 5e5  # s on their way
@@ -63,13 +63,14 @@ def test_a_device_that_runs_out_of_memory_gives_an_oom(simulated: Simulated, sto
 
 
 def test_the_largest_batch_on_a_device_is_the_one_that_its_memory_holds(simulated: Simulated) -> None:
-    simulated({"kernel": 1e-6, "virtual": True, "capacity": 64 << 20})
-    search = api.max_batch("mlp", modes=["train"], device="sim", batch=1024)["train"]
+    room = 2 << 20
+    simulated({"kernel": 1e-6, "virtual": True, "capacity": room})
+    search = api.max_batch("mnist-cnn", modes=["train"], device="sim", batch=16)["train"]
     assert search.fits is not None
     assert search.too_large is not None
     assert search.too_large.batch - search.fits.batch <= max(1, search.fits.batch // 64)
     assert search.fits.peak is not None
-    assert 0.95 * (64 << 20) < search.fits.peak <= 64 << 20
+    assert 0.95 * room < search.fits.peak <= room
     assert "out of memory" in search.too_large.reason
 
 
