@@ -135,7 +135,7 @@ def test_an_archive_comes_from_the_first_mirror_and_progress_is_told_to_the_end(
         (apologising_at_no_stated_length, "gave a file with fewer than"),
         (falsifying, "gave a file with another SHA-256"),
         (endless, "gave a file with more than"),
-        (swearing, "HTTP 500 Oh?[2J"),
+        (swearing, "HTTP 500 Oh\ufffd[2J"),
     ],
 )
 def test_a_mirror_that_has_not_the_archive_is_left_for_the_next(

@@ -144,7 +144,7 @@ def mutated_figures(draw: st.DrawFn, rows: list[list[str]]) -> bytes:
 def test_a_damaged_record_is_refused_or_shown(a_line: str, tmp_path: Path) -> None:
     records, counts = list[Record](), Counter[str]()
 
-    @settings(many_times, max_examples=300)
+    @settings(many_times, max_examples=350)
     @given(data=damaged_records(a_line))
     def each(data: bytes) -> None:
         records.extend(read_or_refused(tmp_path / "damaged.jsonl", data, counts))
