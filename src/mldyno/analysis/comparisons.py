@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column, in_order
@@ -248,10 +249,11 @@ def differences(a: Outcome, b: Outcome) -> list[str]:
 
 def alike(outcomes: Sequence[Outcome], *axes: str) -> list[list[Outcome]]:
     """Outcomes in groups that differ in nothing but these axes."""
-    names = [name for name in (*NAMES, "machine") if name not in axes]
+    shared = attrgetter(*(name for name in NAMES if name not in axes))
     groups: dict[tuple[object, ...], list[Outcome]] = {}
     for outcome in outcomes:
-        groups.setdefault(tuple(column(outcome, name) for name in names), []).append(outcome)
+        machine = None if "machine" in axes else outcome.machine
+        groups.setdefault((machine, shared(outcome.case)), []).append(outcome)
     return list(groups.values())
 
 
