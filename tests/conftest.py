@@ -19,9 +19,10 @@ from mldyno.store import Store
 
 OWN_KEY = "0123456789abcdef" * 2
 SLOWEST_FIRST = (
-    "test_simulated_device", "test_bench", "test_parent_faults", "browser/test_report", "test_abilities",
-    "test_venv_ppo", "transformers", "test_every_workload", "test_contract_on_device", "test_docs", "test_bad_input",
-    "test_hostile_imports", "test_max_batch", "test_torch_precision", "test_crossover_command", "test_forecast",
+    "browser/test_report", "test_parent_faults", "test_every_workload", "test_simulated_device", "test_bench",
+    "test_venv_ppo", "test_docs", "test_bad_input", "test_abilities", "test_contract_on_device",
+    "test_hostile_imports", "test_mutated_records", "test_max_batch", "transformers", "test_forecast",
+    "test_crossover_command", "test_torch_precision", "test_axes", "test_quick_command", "test_pairing",
 )  # fmt: skip
 
 

@@ -252,7 +252,10 @@ def test_ten_thousand_records_open_fast_and_stay_under_10_mb(
     few = written(tmp_path_factory.mktemp("few"), list(made_records.many(100)))
     many = written(tmp_path_factory.mktemp("many"), list(made_records.many(10_000)))
     assert many.stat().st_size < 10_000_000
-    both = [(work_to_open(browser, few), work_to_open(browser, many)) for _ in range(2)]
-    assert min(b for _, b in both) < 5 * min(a for a, _ in both)  # measured 2.6: the parsing of the tables
+    little, much = [], []  # the least of each counts: a busy machine only adds to it
+    while len(much) < 2 or (len(much) < 6 and min(much) >= 3 * min(little)):
+        little.append(work_to_open(browser, few))
+        much.append(work_to_open(browser, many))
+    assert min(much) < 3 * min(little)  # measured 2.5: the parsing of the tables
     text = many.read_text(encoding="utf-8")
     assert "10,000 records" in text

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._inductor import config as inductor
 
 from mldyno.records import Case
 from mldyno.worker.session import CaseSession, open_case
@@ -21,6 +20,8 @@ COMPILED = Case("mnist-mlp", mode="infer", batch=4, compile=True)
 @pytest.fixture(autouse=True)
 def nothing_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Neither in this process nor in a cache on disk; plain C++, quick to compile: no probing of vector extensions."""
+    from torch._inductor import config as inductor  # takes long: only where these tests run
+
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
 from mldyno import plugins
 from mldyno.records import Case
@@ -20,6 +19,8 @@ GPT2 = _gpt2.Shape(layers=2, width=768, heads=12, vocabulary=50_257, positions=1
 
 def their_bert(shape: _bert.Shape) -> Any:
     """BertForSequenceClassification without dropout, with weights of which none is zero or one."""
+    from transformers import BertConfig, BertForSequenceClassification  # takes long: only where these tests run
+
     config = BertConfig(
         vocab_size=shape.vocabulary, hidden_size=shape.width, num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads, intermediate_size=shape.inner, num_labels=2,
@@ -30,6 +31,8 @@ def their_bert(shape: _bert.Shape) -> Any:
 
 def their_gpt2(shape: _gpt2.Shape) -> Any:
     """GPT2LMHeadModel without dropout, with weights of which none is zero or one."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     config = GPT2Config(
         vocab_size=shape.vocabulary, n_positions=shape.positions, n_embd=shape.width, n_layer=shape.layers,
         n_head=shape.heads, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=None,

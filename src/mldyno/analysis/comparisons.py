@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
@@ -250,8 +251,10 @@ def differences(a: Outcome, b: Outcome) -> list[str]:
 
 def alike(outcomes: Sequence[Outcome], *axes: str) -> list[list[Outcome]]:
     """Outcomes in groups that differ in nothing but these axes."""
-    names = [name for name in (*NAMES, "machine") if name not in axes]
-    return list(grouped(outcomes, lambda outcome: tuple(column(outcome, name) for name in names)).values())
+    shared = attrgetter(*(name for name in NAMES if name not in axes))
+    return list(
+        grouped(outcomes, lambda each: (None if "machine" in axes else each.machine, shared(each.case))).values()
+    )
 
 
 def along(outcomes: Sequence[Outcome], axis: str) -> Pairs:

@@ -60,16 +60,21 @@ class Crossing:
 def crossings(points: Sequence[Point]) -> list[Crossing]:
     """All crossings, the smallest first; the points are ordered by size."""
     clear = [place for place, point in enumerate(points) if point.winner]
-    return [_crossing(points, a, b) for a, b in pairwise(clear) if points[a].winner != points[b].winner]
+    bulges = _bulges(points)
+    return [
+        _crossing(points[a : b + 1], bulges[a:b]) for a, b in pairwise(clear) if points[a].winner != points[b].winner
+    ]
 
 
-def _crossing(points: Sequence[Point], first: int, last: int) -> Crossing:
-    """The crossing between two points, at each of which another side wins; those between tell neither."""
-    within, way = points[first : last + 1], points[last].winner
+def _crossing(within: Sequence[Point], bulges: Sequence[float]) -> Crossing:
+    """The crossing between the first and the last point, at each of which another side wins; the others tell neither.
+
+    `bulges` are those of the stretches between them.
+    """
+    way = within[-1].winner
     places = [math.log(point.size) for point in within]
     rises = [way * point.log_ratio for point in within]  # from under 0 to over 0
     widths = [point.half_width for point in within]
-    bulges = _bulges(points)[first:last]
     none = [0.0] * len(bulges)
     upper = [rise + width for rise, width in zip(rises, widths, strict=True)]
     lower = [width - rise for rise, width in zip(rises, widths, strict=True)]
