@@ -252,7 +252,7 @@ def test_ten_thousand_records_open_fast_and_stay_under_10_mb(
     few = written(tmp_path_factory.mktemp("few"), list(made_records.many(100)))
     many = written(tmp_path_factory.mktemp("many"), list(made_records.many(10_000)))
     assert many.stat().st_size < 10_000_000
-    little, much = [], []  # the least of each counts: a busy machine only adds to it
+    little, much = list[float](), list[float]()  # the least of each counts: a busy machine only adds to it
     while len(much) < 2 or (len(much) < 6 and min(much) >= 3 * min(little)):
         little.append(work_to_open(browser, few))
         much.append(work_to_open(browser, many))
