@@ -143,7 +143,8 @@ def test_vendors_are_asked_once_in_a_run_and_never_while_a_case_is_measured(
     monkeypatch.setattr("mldyno.machine._linux.cpu", looked)
     plan = api.command_plan(["true"], {"steps": 2, "repeats": 3, "budget": 0.1})
     records = api.run_plan(plan, store).records
-    assert [record.status for record in records] == ["ok"] * 3
+    assert len(records) == 3
+    assert {record.status for record in records} <= {"ok", "unsteady"}  # `true` takes real time, which may vary
     assert alive == [set()]
     for record in records:
         (device,) = record.machine.devices
