@@ -116,3 +116,10 @@ def test_what_can_not_be_measured_is_said_and_errors_are_the_callers() -> None:
         mldyno.measure(lambda: None, budget=0.0)
     with pytest.raises(ZeroDivisionError):
         mldyno.measure(lambda: 1 / 0)
+
+
+def test_what_did_not_succeed_is_not_called_the_same_records(store: Store, script: Script) -> None:
+    script({"match": "*/bf16/*", "fail": "oom"}, {"step": 0.002})
+    mldyno.run("mlp", framework="fake", device=["cpu"], precision=["fp32", "bf16"], mode="infer", store=store)
+    with pytest.raises(MldynoError, match=r"'mlp/bf16' has no time to compare: oom \(.+\); measure it again"):
+        mldyno.compare("mlp/bf16", "mlp/fp32", store=store)

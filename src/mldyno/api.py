@@ -258,7 +258,11 @@ def _with_time(records: list[Record], text: str) -> list[Outcome]:
     known = outcomes(records)
     if not known:
         raise MldynoError(f"nothing recorded for '{text}' yet; measure it with `mldyno run`.")
-    return [outcome for outcome in known if outcome.status == "ok"]
+    timed = [outcome for outcome in known if outcome.status == "ok"]
+    if not timed:
+        status, reason = known[0].status, known[0].reason
+        raise MldynoError(f"'{text}' has no time to compare: {status}{reason and f' ({reason})'}; measure it again.")
+    return timed
 
 
 def table(

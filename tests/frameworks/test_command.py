@@ -34,7 +34,7 @@ def timed(store: Store, words: str, *seconds: float) -> None:
     others = tuple(series for series in record.series if (series.metric, series.stage) != ("step_time", "steady"))
     exact = Series("step_time", "s", seconds)
     facts = {**record.facts, "steps": len(seconds)}
-    store.append([seal(replace(record, series=(*others, exact), facts=facts))])
+    store.append([seal(replace(record, status="ok", reason="", series=(*others, exact), facts=facts))])
 
 
 def test_its_first_run_is_apart(monkeypatch: pytest.MonkeyPatch) -> None:
