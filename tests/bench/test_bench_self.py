@@ -54,7 +54,7 @@ def test_steps_loops_memory_and_the_suite_are_measured(tmp_path: Path) -> None:
 
 def test_the_time_left_of_a_run_is_held_against_what_it_was(tmp_path: Path) -> None:
     chapter = watching.measure(Work(tmp_path, quick=True))
-    assert [one.name for one in chapter.figures[:2]] == ["whole time", "at 0% of the run"]
+    assert [figure.name for figure in chapter.figures[:2]] == ["whole time", "at 0% of the run"]
     assert chapter.figures[0].met
     assert "really left in brackets: 0 s: " in chapter.notes[1]
 
@@ -63,16 +63,16 @@ def test_the_time_left_of_a_run_is_held_against_what_it_was(tmp_path: Path) -> N
 
 
 def test_the_page_says_what_is_kept() -> None:
-    kept = read(bench_self.DATA)
-    assert set(kept) <= set(bench_self.FIGURES)
-    assert bench_self.RESULTS.read_text(encoding="utf-8") == page(kept)
+    chapters = read(bench_self.DATA)
+    assert set(chapters) <= set(bench_self.FIGURES)
+    assert bench_self.RESULTS.read_text(encoding="utf-8") == page(chapters)
 
 
 def test_a_chapter_measured_anew_leaves_the_others_as_they_were(tmp_path: Path) -> None:
     data, shown = tmp_path / "results.json", tmp_path / "RESULTS.md"
     old = {n: Measured(Chapter(f"{n}. Old", [Figure("a", 1.0, "s", 2.0, "so")], ["note"]), THEN) for n in (2, 10, 1)}
-    for number, one in old.items():
-        keep(number, one, data, shown)
+    for number, measured in old.items():
+        keep(number, measured, data, shown)
     new = Measured(Chapter("2. New", [Figure("b", 3.0, "", None, "thus", least=4.0, half_width=0.25)]), NOW)
     keep(2, new, data, shown)
     assert read(data) == {1: old[1], 2: new, 10: old[10]}
@@ -103,7 +103,7 @@ def test_a_figure_without_a_target_is_not_met_or_missed() -> None:
 
 def test_every_workload_with_a_torch_version_is_held_against_a_loop_in_every_mode() -> None:
     catalogue = [plugins.workload(name) for name in plugins.names("workloads")]
-    expected = {(one.name, mode) for one in catalogue if "torch" in one.build for mode in one.modes}
+    expected = {(workload.name, mode) for workload in catalogue if "torch" in workload.build for mode in workload.modes}
     assert {(case.workload, case.mode) for case in loops.cases(tuple(loops.SIZES))} == expected
 
 
@@ -111,18 +111,18 @@ def test_every_workload_with_a_torch_version_is_held_against_a_loop_in_every_mod
 def test_a_loop_by_hand_does_as_many_steps_as_it_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from torch import nn
 
-    seen: list[Any] = []
+    called: list[Any] = []
     inner = nn.Module.__call__
 
     def watched(module: Any, *given: Any) -> Any:
-        seen.append(module)
+        called.append(module)
         return inner(module, *given)
 
     case = replace(next(loops.cases((name,))), threads=None)
     loop = loops.by_hand(open_case(case).program)
     monkeypatch.setattr(nn.Module, "__call__", watched)
     loop(3)
-    assert len([module for module in seen if module is seen[0]]) == 3
+    assert len([module for module in called if module is called[0]]) == 3
 
 
 def test_tokens_decoded_with_transformers_are_those_that_it_generates_itself() -> None:
@@ -135,9 +135,9 @@ def test_tokens_decoded_with_transformers_are_those_that_it_generates_itself() -
     )
     network, ids = GPT2LMHeadModel(config).eval(), torch.randint(1, 50, (2, 4))
     with torch.inference_mode():
-        found = models._generated(network, ids)
-        told = network.generate(ids, do_sample=False, max_new_tokens=gpt2.DECODED + 1, pad_token_id=0)
-    assert torch.equal(found, told[:, ids.shape[1] + 1 :])
+        ours = models._generated(network, ids)
+        theirs = network.generate(ids, do_sample=False, max_new_tokens=gpt2.DECODED + 1, pad_token_id=0)
+    assert torch.equal(ours, theirs[:, ids.shape[1] + 1 :])
 
 
 def test_the_suite_is_held_against_100_steps_of_each_case(
@@ -158,6 +158,6 @@ def test_the_suite_is_held_against_100_steps_of_each_case(
 
 def test_the_steps_of_a_record_are_those_of_all_its_phases(fake_run: Callable[..., Any]) -> None:
     (record,) = fake_run("mlp", mode="train", steps=7).records
-    early = [one for one in record.series if one.metric == "step_time" and one.stage != "steady"]
-    assert memory.trained(record) == 7 + sum(one.block * len(one.values) for one in early)
-    assert {one.stage for one in early} == {"first", "warmup"}
+    early = [series for series in record.series if series.metric == "step_time" and series.stage != "steady"]
+    assert memory.trained(record) == 7 + sum(series.block * len(series.values) for series in early)
+    assert {series.stage for series in early} == {"first", "warmup"}

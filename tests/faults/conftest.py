@@ -64,8 +64,8 @@ class Dyno:
     def environment(self, rules: tuple[Rule, ...] = (), **more: str) -> dict[str, str]:
         """This process's environment with the mark, the store and the script of the fake framework."""
         own = {MARK: self.mark, "MLDYNO_STORE": str(self.store), "MLDYNO_FAKE": json.dumps(rules)}
-        kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-        return {**kept, "TMPDIR": str(self.folder), **own, **more}
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        return {**inherited, "TMPDIR": str(self.folder), **own, **more}
 
     def start(
         self, *arguments: str, rules: tuple[Rule, ...] = (), before: Callable[[], None] | None = None, **more: str
@@ -112,14 +112,14 @@ class Dyno:
         """
         known = {record.id for record in self.records()}
         done = self("run", *arguments, "--framework", "fake", "--repeats", "1", rules=rules, **more)
-        found = [record for record in self.records() if record.id not in known]
-        assert len(done.lines) == len(found), done.lines
-        for record in found:
+        new = [record for record in self.records() if record.id not in known]
+        assert len(done.lines) == len(new), done.lines
+        for record in new:
             line = next(line for line in done.lines if line.startswith(f"{record.case.id}: "))
             assert record.status == "ok" or f"{record.status}: {record.reason}" in line
             assert bool(record.reason) == (record.status != "ok")
-        by_case = {record.case.id: record for record in found}
-        assert len(by_case) == len(found), "a case has two records"
+        by_case = {record.case.id: record for record in new}
+        assert len(by_case) == len(new), "a case has two records"
         return done.code, by_case
 
     def refusal(self, *arguments: str, code: int, rules: tuple[Rule, ...] = (), **more: str) -> str:
@@ -158,18 +158,18 @@ class Dyno:
 
     def living(self) -> list[psutil.Process]:
         """All processes that carry the mark of this test."""
-        found = []
+        marked = []
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
                 if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                    marked.append(process)
+        return marked
 
     def wait_until_stuck(self, process: Process, records: int, workers: int) -> None:
         """Wait until so many records are stored, so many workers live, and nothing works any more."""
 
         def stands() -> bool:
-            living = [one for one in self.living() if one.pid != process.pid]
+            living = [other for other in self.living() if other.pid != process.pid]
             return len(living) == workers and len(self.records()) == records and self._idle()
 
         wait_for(stands, COMMAND_DEADLINE_S, f"{records} records and {workers} workers at a standstill")
@@ -242,9 +242,9 @@ def integrity(store: Path) -> str:
 @pytest.fixture
 def dyno(tmp_path: Path) -> Iterator[Dyno]:
     """The command line, with an empty store."""
-    found = Dyno(tmp_path, tmp_path / "records.sqlite")
-    yield found
-    found.check()
+    command_line = Dyno(tmp_path, tmp_path / "records.sqlite")
+    yield command_line
+    command_line.check()
 
 
 @pytest.fixture(scope="session")

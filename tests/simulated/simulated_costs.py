@@ -38,10 +38,10 @@ class Costs:
         """Time in s of an operation on these arguments that gave this."""
         arithmetic = memory = 0.0
         if self.rate and (operations := operations_of(func, args, kwargs, made)):
-            halved = any(one.dtype in HALF for one in tensors((args, kwargs)))
+            halved = any(tensor.dtype in HALF for tensor in tensors((args, kwargs)))
             arithmetic = operations / (self.rate * (self.half if halved else 1.0))
         if self.bandwidth:
-            memory = sum(size(one) for one in tensors((args, kwargs, made))) / self.bandwidth
+            memory = sum(size(tensor) for tensor in tensors((args, kwargs, made))) / self.bandwidth
         return self.kernel + max(arithmetic, memory)
 
 
@@ -59,7 +59,7 @@ def operations_of(func: Any, args: Any, kwargs: Any, made: Any) -> float:
 def _shapes(what: Any) -> Any:
     """Arguments or results with a shape in each tensor's place: what a count depends on."""
     if isinstance(what, (list, tuple)):
-        return tuple(_shapes(one) for one in what)
+        return tuple(_shapes(part) for part in what)
     return what.shape if isinstance(what, torch.Tensor) else what
 
 
@@ -84,11 +84,11 @@ def changed(change: Callable[[Any], Any], what: Any) -> Any:
     """Arguments or results with every single one changed; PyTorch's own functions for that take most of the time."""
     kind = type(what)
     if kind is list or kind is tuple:
-        return kind([changed(change, one) if isinstance(one, (list, tuple, dict)) else change(one) for one in what])
+        return kind([changed(change, part) if isinstance(part, (list, tuple, dict)) else change(part) for part in what])
     if isinstance(what, dict):
-        return {name: changed(change, one) for name, one in what.items()} if what else what
+        return {name: changed(change, part) for name, part in what.items()} if what else what
     if isinstance(what, (list, tuple)):
-        return tuple(changed(change, one) for one in what)
+        return tuple(changed(change, part) for part in what)
     return change(what)
 
 

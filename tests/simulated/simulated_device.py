@@ -111,7 +111,7 @@ def _wrapped(x: Any, index: int, fresh: bool, known: dict[int, Any]) -> SimTenso
     """A result on the device; a view of a tensor that may be changed is one too, even in inference mode."""
     if fresh or not torch.is_inference_mode_enabled():
         return SimTensor(x, index)
-    with torch.inference_mode(all(one.is_inference() for one in known.values())):
+    with torch.inference_mode(all(tensor.is_inference() for tensor in known.values())):
         return SimTensor(x, index)
 
 
@@ -130,14 +130,14 @@ def _index(device: Any) -> int:
 def _place(func: Any, args: Any, kwargs: Any) -> int:
     """On which device an operation runs; one whose tensors lie on several is refused, as PyTorch does."""
     given = tensors((args, kwargs))
-    on_device = [one for one in given if isinstance(one, SimTensor)]
-    homes = dict.fromkeys(str(one.device) for one in on_device)
+    on_device = [tensor for tensor in given if isinstance(tensor, SimTensor)]
+    homes = dict.fromkeys(str(tensor.device) for tensor in on_device)
     if not SIM.astray and func not in MIXES:
-        homes |= dict.fromkeys("cpu" for one in given if not isinstance(one, SimTensor) and one.dim())
+        homes |= dict.fromkeys("cpu" for tensor in given if not isinstance(tensor, SimTensor) and tensor.dim())
     if len(homes) > 1:
-        told = " and ".join([*homes][:2])
+        both = " and ".join([*homes][:2])
         SIM.fail(
-            RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {told}!")
+            RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {both}!")
         )
     asked = kwargs.get("device")
     return _index(asked if asked is not None and asked.type == "sim" else on_device[0].device)
@@ -191,7 +191,7 @@ class HostCosts(TorchDispatchMode):  # type: ignore[misc]
             with self:
                 return func.decompose(*args, **kwargs)
         made = func(*args, **kwargs)
-        if computes(func) and {one.device.type for one in tensors((args, kwargs, made))} == {"cpu"}:
+        if computes(func) and {tensor.device.type for tensor in tensors((args, kwargs, made))} == {"cpu"}:
             SIM.virtual_now += SIM.cpu_costs.of(func, args, kwargs, made)
         return made
 
@@ -333,9 +333,9 @@ def install() -> list[Any]:
     torch.autograd._engine_run_backward = _told_after(torch.autograd._engine_run_backward)
     # PyTorch takes a device made in Python for the only one of its kind, and has no thread for another's gradients.
     torch._C._set_multithreading_enabled(SIM.devices <= 1)
-    kept: list[Any] = [library, simulated_autocast.register(library)]
+    alive: list[Any] = [library, simulated_autocast.register(library)]
     if SIM.virtual:
         time.perf_counter_ns = SIM.now_ns
         if SIM.cpu is not None:
-            kept.append(HostCosts().__enter__())
-    return kept
+            alive.append(HostCosts().__enter__())
+    return alive

@@ -38,9 +38,9 @@ def test_a_run_reports_the_known_truth_and_tells_what_copies_cost(simulated: Sim
     there = KERNELS * 1e-3
     known = {"device": there, "host": there + 1e-3 + inputs + 2 * ISSUE}
     known["roundtrip"] = known["host"] + 1e-3 + outputs
-    found = {str(record.case.placement): record for record in results.records}
+    by_placement = {str(record.case.placement): record for record in results.records}
     for placement, truth in known.items():
-        record = found[placement]
+        record = by_placement[placement]
         assert error(record, truth) <= 0.005
         assert (record.case.device, record.facts["device_seen"], record.checks.agrees) == ("sim", "sim:0", True)
     costs = {cost.way: cost.share for cost in results.answers.copies}
@@ -48,10 +48,10 @@ def test_a_run_reports_the_known_truth_and_tells_what_copies_cost(simulated: Sim
         {"in": 1 - known["device"] / known["host"], "back": 1 - known["host"] / known["roundtrip"],
          "in and back": 1 - known["device"] / known["roundtrip"]}, abs=0.005,
     )  # fmt: skip
-    told = record_text(found["host"])
-    assert "copy-bound: 67 % of a step is copying between host and device" in told
-    (peak,) = found["host"].values("peak_device_memory", "process")
-    assert f"peak device memory  {show_bytes(peak)} of 16.0 MiB, {show_percent(peak / ROOM)}" in told
+    text = record_text(by_placement["host"])
+    assert "copy-bound: 67 % of a step is copying between host and device" in text
+    (peak,) = by_placement["host"].values("peak_device_memory", "process")
+    assert f"peak device memory  {show_bytes(peak)} of 16.0 MiB, {show_percent(peak / ROOM)}" in text
     assert peak > 4 * 1024 * 1024
 
 
@@ -113,16 +113,16 @@ def test_where_an_accelerator_begins_to_win_is_found_within_one_step_of_a_sweep(
     )
     assert 8 < truth < 16
     simulated({**ACCELERATOR, "cpu": CPU, "virtual": True})
-    (found,) = api.crossover(
+    (crossover,) = api.crossover(
         "mlp", smallest=8, largest=16, device=["cpu", "sim"], mode="infer", store=store,
         settings={"steps": 20, "repeats": 1},
     )  # fmt: skip
-    for outcome in found.tried:
+    for outcome in crossover.tried:
         (record,) = outcome.records
         costs = ACCELERATOR if record.case.device == "sim" else CPU
         assert error(record, step_on(costs, record.case.batch or 0)) <= 0.005
-    assert (found.base, found.other, found.verdict) == ("cpu", "sim", "crosses")
-    (crossing,) = found.crossings
+    assert (crossover.base, crossover.other, crossover.verdict) == ("cpu", "sim", "crosses")
+    (crossing,) = crossover.crossings
     assert (crossing.below, crossing.above, crossing.winner) == (8, 16, 1)
     assert crossing.size == pytest.approx(truth, rel=0.02)
 
@@ -132,13 +132,13 @@ def test_a_device_that_disappears_is_told_and_nothing_is_measured_in_its_place(
 ) -> None:
     simulated({"virtual": True, "lost_after": 200, "gone": str(tmp_path / "gone")})
     settings: dict[str, Any] = {"steps": 20, "repeats": 1, "store": store, "timeout": 60.0}
-    found = api.run("mlp", device="sim", mode=["train", "infer"], batch=2, **settings).records
-    assert [(record.status, record.reason) for record in found] == [
+    records = api.run("mlp", device="sim", mode=["train", "infer"], batch=2, **settings).records
+    assert [(record.status, record.reason) for record in records] == [
         ("failed", "RuntimeError: SIM error: the device was lost"),
         ("unsupported", "no device 'sim' here; torch sees cpu"),
     ]
-    assert [record.values("step_time") for record in found] == [[], []]
-    assert [record.facts.get("device_seen") for record in found] in (["sim:0", None], [None, None])
+    assert [record.values("step_time") for record in records] == [[], []]
+    assert [record.facts.get("device_seen") for record in records] in (["sim:0", None], [None, None])
 
 
 def test_all_and_gpu_stand_for_the_devices_that_are_here(simulated: Simulated) -> None:
