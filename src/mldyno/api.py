@@ -448,7 +448,7 @@ def _reported(what: str | None, store: Store | str | None, private: bool, tell: 
         raise MldynoError(
             f"{status} for '{what}'; measure it with `mldyno run`, and see what there is with `mldyno history`."
         )
-    _tell_sharing(tell, Counter((record.case, record.machine.name) for record in measured), private)
+    _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in measured), private)
     return [private_copy(record) for record in measured] if private else measured
 
 
