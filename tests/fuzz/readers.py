@@ -55,7 +55,7 @@ def read_store(path: Path, folder: Path) -> None:
 def said(*arguments: str, store: Path) -> str:
     """What a command prints; all of it can be shown, and no error but the user's own comes out of it."""
     out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
         main([*arguments, "--store", str(store)])
     shows(out.getvalue())
     return out.getvalue()
