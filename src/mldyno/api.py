@@ -322,16 +322,17 @@ def export(
     """Write stored records to a file, without command lines and paths if `private`; gives how many."""
     opened_store = opened(store)
     query = Query(pinned_by(text, opened_store) if text else {}, heads=False)
-    _tell_sharing(tell, opened_store.counts(query), private)
+    if tell is not None:
+        _tell_sharing(tell, opened_store.counts(query), private)
     texts = opened_store.texts(query)
     return transfer.write(map(private_text, texts) if private else texts, path, form)
 
 
-def _tell_sharing(tell: Tell | None, counts: Mapping[tuple[Case, str], int], private: bool) -> None:
-    """Say what is about to be shared, where somebody hears it and there is something."""
+def _tell_sharing(tell: Tell, counts: Mapping[tuple[Case, str], int], private: bool) -> None:
+    """Say what is about to be shared, where there is something."""
     from mldyno.views.sentences import sharing
 
-    if tell is not None and counts:
+    if counts:
         tell(sharing(counts, private))
 
 
@@ -448,7 +449,8 @@ def _reported(what: str | None, store: Store | str | None, private: bool, tell: 
         raise MldynoError(
             f"{status} for '{what}'; measure it with `mldyno run`, and see what there is with `mldyno history`."
         )
-    _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in measured), private)
+    if tell is not None:
+        _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in measured), private)
     return [private_copy(record) for record in measured] if private else measured
 
 

@@ -50,16 +50,16 @@ def pinned_by(text: str, store: Store) -> dict[str, Any]:
     if not text.isprintable():
         raise UsageError(f"'{text}' can't be the name of anything; `mldyno history` lists what there is.")
     workloads = list(dict.fromkeys([*plugins.names("workloads"), *stored]))
-    names = store.machines()
     try:
         pinned = parse_filter(text, {"workloads": workloads, "frameworks": plugins.names("frameworks")})
         if "machine" in pinned:
-            pinned["machine"] = the_one_meant(pinned["machine"], names) or pinned["machine"]
+            pinned["machine"] = the_one_meant(pinned["machine"], store.machines()) or pinned["machine"]
         return pinned
     except UsageError as error:
         for column in ("run", "imported_from"):
             if store.holds(column, text):
                 return {column: text}
+        names = store.machines()
         machine = the_one_meant(text, names)
         if machine is not None:
             return {"machine": machine}
@@ -68,7 +68,7 @@ def pinned_by(text: str, store: Store) -> dict[str, Any]:
         raise unknown("workload, machine, case or file", text, [*workloads, THIS_MACHINE, *names]) from error
 
 
-def select(text: str, store: Store, heads: bool = True) -> Selected:
+def select(text: str, store: Store) -> Selected:
     """The records that a word means (a file, an id, a machine, a filter), and what it pins."""
     if os.path.isfile(text):
         records = list(transfer.read(text))
@@ -79,7 +79,7 @@ def select(text: str, store: Store, heads: bool = True) -> Selected:
             raise MldynoError(f"no record's id begins with {text}; `mldyno history` lists ids.")
         return records, {"id": text}
     pinned = pinned_by(text, store)
-    return store.select(Query(pinned, heads=heads)), pinned
+    return store.select(Query(pinned)), pinned
 
 
 def stored(text: str, store: Store) -> list[Record]:

@@ -67,12 +67,12 @@ def test_the_noisier_the_larger_is_the_difference_that_can_be_told_and_turns_tel
 
 
 def test_a_difference_of_that_size_is_told_nearly_always() -> None:
-    told = judge(series(0.03), 4.0).detectable_paired
-    assert told is not None
+    detectable = judge(series(0.03), 4.0).detectable_paired
+    assert detectable is not None
     hits = 0
     for seed in range(40):
         chance = random.Random(seed)
-        logs = [chance.gauss(told, 0.002 * 2**0.5) for _ in range(BLOCKS // 2)]
+        logs = [chance.gauss(detectable, 0.002 * 2**0.5) for _ in range(BLOCKS // 2)]
         centre, width = paired(logs)
         hits += centre - width > 0
     assert hits >= 38

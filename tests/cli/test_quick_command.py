@@ -106,8 +106,7 @@ def test_on_a_slow_machine_what_takes_too_long_is_left_out_and_named(store: Stor
 
 
 def test_devices_and_rates_come_from_one_process() -> None:
-
-    found = rates.look("fake")
-    assert found.devices == ("cpu", "gpu")
-    assert (found.half("cpu"), found.half("gpu")) == ("amp-bf16", "amp-fp16")
-    assert found.gain("gpu", "amp-fp16") == pytest.approx(1.0, rel=0.01)
+    rates_here = rates.look("fake")
+    assert rates_here.devices == ("cpu", "gpu")
+    assert (rates_here.half("cpu"), rates_here.half("gpu")) == ("amp-bf16", "amp-fp16")
+    assert rates_here.gain("gpu", "amp-fp16") == pytest.approx(1.0, rel=0.01)

@@ -82,7 +82,8 @@ def _fitting(
     series: Sequence[Series], facts: Mapping[str, Fact], machine: Machine
 ) -> tuple[list[Series], dict[str, Fact], Machine, list[Warning_]]:
     """What of these may stand in a record, and a warning that names the rest."""
-    strange = list(filter(None, map(flaw_of_series, series)))
+    judged = [(part, flaw_of_series(part)) for part in series]
+    strange = [flaw for _, flaw in judged if flaw]
     devices = []
     for device in machine.devices:
         wrong = flaws(DEVICE_FACTS, device.facts)
@@ -92,7 +93,7 @@ def _fitting(
     strange += [f"fact {name} {words}" for name, words in wrong.items()]
     left_out = Warning_(LEFT_OUT, shortened("; ".join(strange), LONGEST_NAME), "report it where the framework is from")
     return (
-        [part for part in series if not flaw_of_series(part)],
+        [part for part, flaw in judged if not flaw],
         _without(facts, wrong),
         replace(machine, devices=tuple(devices)),
         [left_out] if strange else [],
