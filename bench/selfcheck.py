@@ -1,4 +1,4 @@
-"""All twelve measures of mldyno's own errors, on an idle machine and under load, into bench/SELFCHECK.md.
+"""All measures of mldyno's own errors, on an idle machine and under load, into bench/SELFCHECK.md.
 
 What only real time can show, and a busy machine would spoil, is measured here too, idle, and in no test.
 The measures on simulated series are the same under any load, and are taken once. Every target of
@@ -8,18 +8,23 @@ the method is held against the value itself; nothing is allowed for chance.
 from __future__ import annotations
 
 import argparse
+import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from mldyno import api, machine
+from mldyno.analysis.processes import Process, processes_of
 from mldyno.records import Case
 from mldyno.runner.events import Listener
 from mldyno.selftest.measures import Measure, SeriesKind
+from mldyno.selftest.on_processes import coverage, judged, width
 from mldyno.selftest.table import FULL, Effort, run
 from mldyno.store import Store
 from mldyno.units import show_seconds
@@ -29,6 +34,16 @@ TARGET = Path(__file__).parent / "SELFCHECK.md"
 ON_SERIES = (5, 9, 10, 12)
 ON_MACHINE = (1, 2, 3, 4, 6, 7, 8, 11)
 LOAD = "while True: pass"
+SPELL_S = 30.0  # that a changing load lasts, and does not, on average
+CASES: tuple[tuple[str, dict[str, Any]], ...] = (  # with one thread and two, of short steps and long ones
+    ("mlp", {"mode": "infer", "threads": 1}), ("mlp", {"mode": "infer", "threads": 2}),
+    ("mlp", {"mode": "infer", "threads": 1, "batch": 1}),
+    ("bert-tiny", {"mode": "train", "threads": 1}), ("bert-tiny", {"mode": "train", "threads": 2}),
+    ("mnist-cnn", {"mode": "train", "threads": 1}), ("mnist-cnn", {"mode": "train", "threads": 2}),
+    ("resnet18-cifar", {"mode": "infer", "threads": 2}),
+    ("attention", {"mode": "infer", "threads": 1}), ("resnet18", {"mode": "train", "threads": 2}),
+)  # fmt: skip
+PROCESS_S = 2.0  # that each process is measured for
 PARENT_SHARE = 0.01  # of a core at most that the parent takes while it measures
 PARENT_WATCHED_S = 2.0  # at least
 
@@ -46,6 +61,42 @@ def loaded(processes: int) -> Iterator[None]:
             one.wait()
 
 
+@contextmanager
+def changing_load(processes: int, seed: int = 1) -> Iterator[None]:
+    """So many processes that do nothing but run, each for a while, and then not for a while."""
+    over, chance = threading.Event(), random.Random(seed)
+
+    def come_and_go(own: random.Random) -> None:
+        while not over.wait(own.expovariate(1 / SPELL_S)):
+            with subprocess.Popen([sys.executable, "-c", LOAD]) as burning:
+                over.wait(own.expovariate(1 / SPELL_S))
+                burning.kill()
+
+    threads = [threading.Thread(target=come_and_go, args=(random.Random(chance.random()),)) for _ in range(processes)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def of_processes(minutes: float, seed: int = 1) -> list[Measure]:
+    """Measures 13 and 14: fresh processes of all cases in random order for so long, each a run of its own."""
+    chance, ends, processes = random.Random(seed), time.monotonic() + 60 * minutes, list[Process]()
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "records.sqlite")
+        while (left := ends - time.monotonic()) > 0:
+            for workload, axes in chance.sample(CASES, len(CASES)):
+                say("processes", left)
+                results = api.run(workload, store=store, repeats=1, budget=PROCESS_S, **axes)
+                processes += [process for record in results.records for process in processes_of(record)]
+    rows = list(judged(processes))
+    return [coverage(13, rows), width(14, rows)]
+
+
 class Watch(Listener):
     """Notes the parent's CPU time and wall time while cases are measured."""
 
@@ -59,7 +110,7 @@ class Watch(Listener):
 
 def real_time() -> Iterator[Measure]:
     """The parent's share of a core while a worker measures one case, and two."""
-    for number, places in ((13, ["device"]), (14, ["device", "roundtrip"])):
+    for number, places in ((15, ["device"]), (16, ["device", "roundtrip"])):
         watch = Watch()
         with tempfile.TemporaryDirectory() as folder:
             api.run(
@@ -108,16 +159,20 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--comparisons", type=int, default=200)
     options.add_argument("--series", type=int, default=2000, help="simulated series a cell")
+    options.add_argument("--minutes", type=float, default=60.0, help="of fresh processes, idle and under load")
     options.add_argument("--out", type=Path, default=TARGET)
     chosen = options.parse_args()
     effort = Effort(chosen.comparisons, chosen.series, FULL.processes, FULL.seconds, FULL.pairs)
     here = machine.describe()
     began = time.monotonic()
-    idle = [*run(effort, "torch", ON_MACHINE, say), *real_time()]
+    idle = [*run(effort, "torch", ON_MACHINE, say), *of_processes(chosen.minutes), *real_time()]
     with loaded(here.cores or 2):
         busy = list(run(effort, "torch", ON_MACHINE, say))
+    with changing_load(here.cores or 2):
+        changing = of_processes(chosen.minutes)
     simulated = list(run(effort, "torch", ON_SERIES, say))
     everything = sorted([*idle, *simulated], key=lambda one: one.id)
+    busy += changing
     met, busy_met = (sum(one.ok for one in found) for found in (everything, busy))
     lines = [
         "# mldyno's own errors", "",
@@ -127,9 +182,13 @@ def main() -> int:
         "", f"**Idle: {met} of {len(everything)} targets met. Under load: {busy_met} of {len(busy)}.**",
         "", "## Idle", "", *table(everything), "",
         f"## With {here.cores or 2} other processes that keep all cores busy", "",
-        "The measures on simulated series (5, 9, 10, 12) do not depend on load.", "", *table(busy), "",
+        "The measures on simulated series (5, 9, 10, 12) do not depend on load. Fresh processes (13, 14) ran "
+        f"beside a load that comes and goes, each process of it for {SPELL_S:.0f} s on average.", "", *table(busy), "",
         "## Every kind of simulated series",
-        *(line for one in simulated for line in cells_table(f"{one.id}: {one.name}", one.cells)),
+        *(line for one in simulated for line in cells_table(f"{one.id}: {one.name}", one.cells)), "",
+        "## Fresh processes",
+        *(line for when, found in (("idle", idle), ("changing load", changing)) for one in found if one.id == 13
+          for line in cells_table(f"{one.name}, {when}", one.cells)),
     ]  # fmt: skip
     chosen.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     sys.stdout.write("\n".join(lines) + "\n")

@@ -16,20 +16,20 @@ from mldyno.plan import expand
 from mldyno.store.query import parse_filter
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference.md"
-ENTRY = """    allocator: str | None = field(default="system", metadata=_axis(
-        "which allocator serves memory", values=("system", "pooled"), words={"pool": "pooled"}, prefix="alloc-",
-        aliases=("malloc",), own_process=True))
+ENTRY = """    arena: str | None = field(default="system", metadata=_axis(
+        "which arena serves memory", values=("system", "pooled"), words={"pool": "pooled"}, prefix="arena-",
+        aliases=("heap",), own_process=True))
 """
 SUITE = """[[cases]]
 workload = 'mlp'
 framework = 'fake'
 mode = 'infer'
-allocator = ['system', 'pooled']
+arena = ['system', 'pooled']
 [[exclude]]
-malloc = 'system'
+heap = 'system'
 """
 FAKE = ("--framework", "fake", "--repeats", "1", "--mode", "infer")
-PLAIN, POOLED = "mlp/infer/fake/cpu/fp32/b128/device", "mlp/infer/fake/cpu/fp32/b128/device/alloc-pooled"
+PLAIN, POOLED = "mlp/infer/fake/cpu/fp32/b128/device", "mlp/infer/fake/cpu/fp32/b128/device/arena-pooled"
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +43,9 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
 @pytest.fixture
 def measured(grown: Grown, monkeypatch: pytest.MonkeyPatch) -> Grown:
     """The same, after a run over the values of the new axis; the second is twice as fast."""
-    rules = [{"match": "*/alloc-pooled", "step": 0.001}, {"step": 0.002}]
+    rules = [{"match": "*/arena-pooled", "step": 0.001}, {"step": 0.002}]
     monkeypatch.setenv("MLDYNO_FAKE", json.dumps(rules))
-    told = grown.run("run", "mlp", *FAKE, "--allocator", "system,pooled", "--by", "malloc")
+    told = grown.run("run", "mlp", *FAKE, "--arena", "system,pooled", "--by", "heap")
     assert f"{POOLED}: pooled is 2.00x (2.00-2.00) faster than system" in told
     return grown
 
@@ -53,22 +53,22 @@ def measured(grown: Grown, monkeypatch: pytest.MonkeyPatch) -> Grown:
 def test_a_new_axis_is_an_option_and_can_be_planned(grown: Grown) -> None:
     for command in ("run", "crossover", "max-batch"):
         words = " ".join(grown.run(command, "--help").split())
-        assert "--allocator, --malloc LIST which allocator serves memory" in words
-    plan = grown.run("run", "mlp", *FAKE, "--malloc", "system,pool", "--dry-run", "--json")
+        assert "--arena, --heap LIST which arena serves memory" in words
+    plan = grown.run("run", "mlp", *FAKE, "--heap", "system,pool", "--dry-run", "--json")
     assert [case["id"] for case in json.loads(plan)["cases"]] == [PLAIN, POOLED]
-    grown.run("run", "mlp", *FAKE, "--allocator", "none", expect=2)
+    grown.run("run", "mlp", *FAKE, "--arena", "none", expect=2)
     (grown.folder / "own.toml").write_text(SUITE)
     plan = grown.run("run", "own.toml", "--dry-run", "--json")
     assert [case["id"] for case in json.loads(plan)["cases"]] == [POOLED]
 
 
 def test_a_new_axis_is_filtered_tabled_and_compared(measured: Grown) -> None:
-    for what in ("allocator=pooled", "mlp/alloc-pooled", POOLED, "malloc=pool"):
+    for what in ("arena=pooled", "mlp/arena-pooled", POOLED, "heap=pool"):
         rows = json.loads(measured.run("history", what, "--json"))["records"]
         assert {row["case"] for row in rows} == {POOLED}
-    cells = json.loads(measured.run("table", "mlp/fake", "--rows", "allocator", "--json"))["cells"]
-    assert [(cell["allocator"], round(cell["value"], 6)) for cell in cells] == [("system", 0.002), ("pooled", 0.001)]
-    told = json.loads(measured.run("compare", "mlp/fake", "--by", "allocator", "--json"))["comparisons"]
+    cells = json.loads(measured.run("table", "mlp/fake", "--rows", "arena", "--json"))["cells"]
+    assert [(cell["arena"], round(cell["value"], 6)) for cell in cells] == [("system", 0.002), ("pooled", 0.001)]
+    told = json.loads(measured.run("compare", "mlp/fake", "--by", "arena", "--json"))["comparisons"]
     assert [(one["verdict"], round(one["ratio"], 1)) for one in told] == [("faster", 2.0)]
     # Its values can't share a process.
     pairs = [json.loads(line)["run"]["pairing"] for line in measured.run("export", "-").splitlines()]
@@ -77,22 +77,22 @@ def test_a_new_axis_is_filtered_tabled_and_compared(measured: Grown) -> None:
 
 def test_a_new_axis_goes_through_files(measured: Grown, tmp_path: Path) -> None:
     text = measured.run("export", "-", "--format", "csv")
-    rows = {(row["quantity"], row["allocator"]) for row in csv.DictReader(io.StringIO(text))}
+    rows = {(row["quantity"], row["arena"]) for row in csv.DictReader(io.StringIO(text))}
     assert {("step_time", "system"), ("step_time", "pooled")} <= rows
     (tmp_path / "figures.csv").write_text(text)
     other = ("--store", str(tmp_path / "other.sqlite"))
     measured.run("import", str(tmp_path / "figures.csv"), *other)
-    records = json.loads(measured.run("show", "allocator=pooled/fake", "--json", *other))["records"]
-    assert {record["case"]["allocator"] for record in records} == {"pooled"}
+    records = json.loads(measured.run("show", "arena=pooled/fake", "--json", *other))["records"]
+    assert {record["case"]["arena"] for record in records} == {"pooled"}
     schema = "import json; from mldyno.store.codec import json_schema; print(json.dumps(json_schema()))"
-    assert "allocator" in json.loads(measured.evaluate(schema))["$defs"]["Case"]["properties"]
+    assert "arena" in json.loads(measured.evaluate(schema))["$defs"]["Case"]["properties"]
 
 
 def test_a_new_axis_is_in_the_report_and_in_its_command(measured: Grown, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     measured.run("report", "mlp/fake", "--out", str(page))
     text = page.read_text()
-    assert "mldyno run mlp --framework fake --mode infer --batch 128 --allocator system,pooled" in text
+    assert "mldyno run mlp --framework fake --mode infer --batch 128 --arena system,pooled" in text
     headline = text.partition("<strong>2.00x</strong>")
     assert "pooled" in headline[0].rpartition("<li>")[2]
     assert f"{POOLED}; paired" in headline[2].partition("</li>")[0]
@@ -102,9 +102,9 @@ def test_a_file_from_before_the_axis_is_read_with_its_default(grown: Grown, tmp_
     history = Path(__file__).parent / "history" / "0.1"
     store = ("--store", str(tmp_path / "old.sqlite"))
     grown.run("import", str(history / "records.jsonl"), str(history / "figures.csv"), *store)
-    cells = json.loads(grown.run("table", "mlp/fake", "--rows", "workload,mode,allocator", "--json", *store))["cells"]
-    assert {cell["allocator"] for cell in cells} == {"system"}
-    assert grown.run("history", "mlp/allocator=system", *store) != ""
+    cells = json.loads(grown.run("table", "mlp/fake", "--rows", "workload,mode,arena", "--json", *store))["cells"]
+    assert {cell["arena"] for cell in cells} == {"system"}
+    assert grown.run("history", "mlp/arena=system", *store) != ""
 
 
 # -- the axes that there are ---------------------------------------------------------------------
@@ -113,7 +113,7 @@ def test_a_file_from_before_the_axis_is_read_with_its_default(grown: Grown, tmp_
 def test_the_kinds_of_axes_are_what_is_computed_how_much_and_how() -> None:
     assert WORK == ("workload", "mode", "batch", "seq")
     assert SIZES == ("batch", "seq")
-    assert WAYS == ("framework", "device", "precision", "placement", "ranks", "compile", "threads")
+    assert WAYS == ("framework", "device", "precision", "placement", "ranks", "compile", "threads", "allocator")
 
 
 @pytest.mark.parametrize("axis", [axis for axis in AXES if axis.name != "workload"], ids=lambda axis: axis.name)

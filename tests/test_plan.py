@@ -94,7 +94,7 @@ def test_included_cases_come_first_each_once_and_their_settings_do_not_count(tmp
     outer = "include = ['inner.toml']\ntarget = '5%'\n[[cases]]\nworkload = 'mlp'\nmode = 'infer'\nbatch = [2, 3]\n"
     plan = expand([own(tmp_path, outer)], {})
     assert [case.batch for case in plan.cases] == [1, 2, 3]
-    assert (plan.suite, plan.target, plan.budget) == ("own", 0.05, 20.0)
+    assert (plan.suite, plan.target, plan.budget) == ("own", 0.05, 60.0)
 
 
 def test_an_exclude_drops_the_cases_that_have_all_its_values(tmp_path: Path) -> None:

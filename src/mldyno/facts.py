@@ -45,6 +45,7 @@ class Entry:
 
 _COUNT, _SOME = Entry("count"), Entry("count", least=1)
 _TIME, _NUMBER = Entry("number", "s", most=LONGEST_TIME_S), Entry("number", "1")
+_SHARE, _FREEDOM = Entry("number", "1", most=10), Entry("number", "1", least=0.1, most=1000)
 _RATE, _TEXT, _FLAG = Entry("number", "1/s"), Entry("text"), Entry("flag")
 
 FACTS: Mapping[str, Entry] = {
@@ -56,7 +57,11 @@ FACTS: Mapping[str, Entry] = {
     "import_time": _TIME, "build_time": _TIME, "first_step": _TIME, "wall_time": _TIME, "steps": _COUNT,
     "block_steps": _SOME, "target": _NUMBER, "warmup_steady": _FLAG, "overhead_share": _NUMBER,
     "drained_share": _NUMBER, "events_share": _NUMBER, "late_changes": _COUNT, "fake_time": _FLAG,
-    "translated": _FLAG, "step_per_reference": _NUMBER,
+    "translated": _FLAG, "step_per_reference": _NUMBER, "reference_size": _SOME,
+    # what was usual on its machine
+    "process_spread": _SHARE, "process_freedom": _FREEDOM, "reference_slope": Entry("number", "1", most=3),
+    "reference_slope_error": _SHARE,
+    "reference_usual": _TIME, "reference_error": _SHARE, "reference_freedom": _FREEDOM,
     "compile_time": _TIME, "graphs": _COUNT, "graph_breaks": _COUNT, "compile_cached": _FLAG, "recompiles": _COUNT,
     # what proves it
     "device_seen": _TEXT, "products_in": _TEXT, "not_checked": _TEXT, "device_peak_by": _TEXT,

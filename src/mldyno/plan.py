@@ -26,6 +26,8 @@ from mldyno.suites.reader import ALL, DATA, Suite, Values
 
 MOST_SIZES_PER_DOUBLING = 16
 MOST_REPEATS = 1000
+FEWEST_REPEATS, MOST_CHOSEN_REPEATS = 3, 30  # where nobody says how many
+PLAN_FORMAT = 2  # of the text of a plan; in the first one the budget was for each process
 MOST_CASES = 10_000  # of a plan; three repeats of a second each take a working day
 GPU = "gpu"  # the accelerator, whatever the framework calls it
 Devices = Callable[[str, str], Sequence[str]]  # of a framework, behind a word
@@ -38,8 +40,11 @@ class Plan:
     cases: tuple[Case, ...]
     suite: str | None = None
     target: float = 0.02
-    budget: float = 20.0
-    repeats: int = 3
+    """How well the time is to be known, as a share of it."""
+    budget: float = 60.0
+    """For a case over all its processes."""
+    repeats: int | None = None
+    """Processes of each case; None where as many as it takes, but three at least."""
     steps: int | None = None
     timeout: float | None = None
     """For a case in one process; None where it follows from what the case is estimated to take."""
@@ -52,9 +57,19 @@ class Plan:
     by: str | None = None
     """An axis along which cases are compared in any case; those that do the same work always are."""
 
+    @property
+    def fewest(self) -> int:
+        """Processes that each case has at least."""
+        return self.repeats or FEWEST_REPEATS
+
+    @property
+    def most(self) -> int:
+        """Processes that each case has at most."""
+        return self.fewest if self.steps is not None else self.repeats or MOST_CHOSEN_REPEATS
+
     def text(self) -> str:
         """The plan as JSON, with the schema that its cases are written in, and without the secrets of its command."""
-        content = {"schema": SCHEMA, **asdict(self), "command": masked_words(self.command)}
+        content = {"schema": SCHEMA, "format": PLAN_FORMAT, **asdict(self), "command": masked_words(self.command)}
         return json.dumps(content, sort_keys=True)
 
     @property
@@ -66,7 +81,9 @@ class Plan:
 def from_text(text: str) -> Plan:
     """The plan that `text` gave, in this version or an older one."""
     content = json.loads(text)
-    schema = content.pop("schema", 1)
+    schema, text_format = content.pop("schema", 1), content.pop("format", 1)
+    if text_format == 1:
+        content["budget"] *= content["repeats"]
     cases = tuple(upgraded_case(schema, case) for case in content["cases"])
     suite = suites.RENAMED.get(content["suite"], content["suite"])
     return Plan(**{**content, "cases": cases, "suite": suite, "command": tuple(content["command"])})
@@ -193,7 +210,7 @@ def _checked(plan: Plan) -> Plan:
     """The plan, if its settings make sense."""
     if plan.data not in DATA:
         raise unknown("data", plan.data, DATA)
-    if not 0 < plan.repeats <= MOST_REPEATS:
+    if plan.repeats is not None and not 0 < plan.repeats <= MOST_REPEATS:
         raise UsageError(f"--repeats must lie between 1 and {MOST_REPEATS}.")
     if plan.steps is not None and not 0 < plan.steps < LARGEST_WHOLE:
         raise UsageError("--steps must be a whole number over 0.")

@@ -20,6 +20,7 @@ def outcome(
     error: float | None = None,
     status: Status = "ok",
     reason: str = "",
+    real: bool = False,
     **axes: Any,
 ) -> Outcome:
     """A case alone: the medians of its processes lie evenly around a step time in s, so far apart relative to it."""
@@ -31,6 +32,7 @@ def outcome(
         record = Record(
             SCHEMA, "", "2026-01-01T00:00:00Z", "measured", Run("r", repeat=number), case, status, reason, Machine("m"),
             software=Software(versions={"torch": "2"}, threads=2), series=series, checks=Checks(error=error),
+            facts={"wall_time": 3.0} if real else {},
         )  # fmt: skip
         records.append(seal(record))
     return Outcome(tuple(records))

@@ -117,7 +117,7 @@ def test_slower_is_said_as_such() -> None:
 
 def test_cases_that_were_never_paired_are_separate_runs_and_say_so() -> None:
     def alone(level: float, seed: int, device: str, run: str) -> Outcome:
-        return Outcome((a_record(level, seed, device, run=run),))
+        return Outcome((a_record(level, seed, device, run=run, facts={"wall_time": 3.0}),))
 
     found = compared(alone(1.0, 1, "cpu", "a"), alone(0.5, 2, "mps", "b"))
     assert found.how == "separate runs"

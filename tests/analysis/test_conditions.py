@@ -12,9 +12,8 @@ from mldyno.analysis.findings import of as findings
 from mldyno.analysis.symptoms import Checkup, Facts
 from mldyno.records import Case, Machine, Series
 from mldyno.runner.warnings import Evidence, of_measurement
-from mldyno.timing.stopping import Stopping
 
-PLAIN = Evidence(Case("mlp", batch=8), [], {}, Machine("m", cores=4, power="mains"), 1, Stopping(steps=1), None)
+PLAIN = Evidence(Case("mlp", batch=8), [], {}, Machine("m", cores=4, power="mains"), 1)
 BOTH: list[tuple[str, Evidence, dict[str, Any]]] = [
     ("on-battery", replace(PLAIN, machine=Machine("m", power="battery")), {"power": "battery"}),
     ("low-power", replace(PLAIN, machine=Machine("m", low_power=True)), {"low_power": True}),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mldyno.analysis.findings import CODES, best_setting, of
-from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, Setting, Threads, Tried
+from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, Setting, Trial, Tried
 from mldyno.records import Device
 
 CPU, CUDA = Device("cpu", "torch"), Device("cuda:0", "torch")
@@ -38,8 +38,8 @@ def tried(feature: str, outcome: Any = "works", reason: str = "", device: str = 
     return Tried("torch", device, feature, outcome, reason, 0.5 if outcome == "wrong" else 0.0, 1e-4)
 
 
-def threads(*settings: Setting) -> Threads:
-    return Threads("torch", 4, 0.002, settings)
+def threads(*settings: Setting) -> Trial:
+    return Trial("torch", "mlp", 4, 0.002, settings)
 
 
 MAC = {"system": "Darwin", "arch": "arm64", "gpus": (Gpu("apple", "GPU of Apple M2"),)}
@@ -68,6 +68,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "cores-busy": {"free": 2.0},
     "cpu-quota": {"quota": 1.5, "free": 1.5},
     "threads-hurt": {"threads": threads(FAST)},
+    "allocator-slow": {"allocators": threads(FAST)},
     "on-battery": {"power": "battery"},
     "low-power": {"low_power": True},
     "memory-short": {"available": 1 << 30},
@@ -121,9 +122,9 @@ def test_a_setting_of_threads_is_named_only_where_it_clearly_helps(low: float, c
 
 
 def test_of_several_settings_the_best_is_named_with_its_ratio_and_interval() -> None:
-    better = Setting("OMP_NUM_THREADS=2", 0.0007, 3.0, 2.5, 3.6)
+    better = Setting("OMP_NUM_THREADS=2", 0.0007, 3.0, 2.5, 3.6, "--threads 2")
     checkup = seen(threads=threads(FAST, better))
-    assert best_setting(checkup) is better
+    assert best_setting(checkup.threads) is better
     (found,) = of(checkup)
     assert "3.00x (2.50-3.60) as fast" in found.message
     assert found.cure == "export OMP_NUM_THREADS=2 (mldyno: --threads 2)"
@@ -131,7 +132,16 @@ def test_of_several_settings_the_best_is_named_with_its_ratio_and_interval() -> 
 
 def test_the_milder_setting_is_named_where_another_is_not_clearly_better() -> None:
     other = Setting("OMP_NUM_THREADS=1", 0.0009, 2.2, 1.5, 3.2)
-    assert best_setting(seen(threads=threads(FAST, other))) is FAST
+    assert best_setting(threads(FAST, other)) is FAST
+
+
+def test_an_allocator_that_clearly_helps_is_named_with_its_option() -> None:
+    keeps = Setting("MALLOC_MMAP_MAX_=0", 0.06, 1.2, 1.1, 1.3, "--allocator steady")
+    (found,) = of(seen(allocators=Trial("torch", "bert-tiny", 2, 0.07, (keeps,))))
+    assert found.code == "allocator-slow"
+    assert "a training step of bert-tiny was 1.20x (1.10-1.30) as fast" in found.message
+    assert found.cure == "export MALLOC_MMAP_MAX_=0 (mldyno: --allocator steady)"
+    assert of(seen(allocators=Trial("torch", "bert-tiny", 2, 0.07, (replace(keeps, low=0.98),)))) == []
 
 
 def test_cores_are_busy_only_beyond_what_a_quota_takes() -> None:

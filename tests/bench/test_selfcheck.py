@@ -48,13 +48,15 @@ def test_the_page_counts_what_is_met_idle_and_under_load(
 
     page = tmp_path / "page.md"
     monkeypatch.setattr(selfcheck, "run", made_up)
-    monkeypatch.setattr(selfcheck, "real_time", lambda: made_up(None, "torch", (13, 14), None))
+    monkeypatch.setattr(selfcheck, "real_time", lambda: made_up(None, "torch", (15, 16), None))
+    monkeypatch.setattr(selfcheck, "of_processes", lambda minutes: list(made_up(None, "torch", (13, 14), None)))
+    monkeypatch.setattr(selfcheck, "changing_load", Load)
     monkeypatch.setattr(selfcheck, "loaded", Load)
     monkeypatch.setattr(sys, "argv", ["selfcheck", "--out", str(page)])
     assert selfcheck.main() == (0 if missed is None else 3)
     text = page.read_text(encoding="utf-8")
-    met = 14 if missed is None else 13
-    assert f"Idle: {met} of 14 targets met. Under load: {met - 6} of 8." in text
+    met = 16 if missed is None else 15
+    assert f"Idle: {met} of 16 targets met. Under load: {met - 6} of 10." in text
     assert ("**missed**" in text) == (missed is not None)
     assert text.count("| phi 0.8 | 95 % |") == 4
-    assert len(loads) == 1
+    assert len(loads) == 2

@@ -34,7 +34,7 @@ def watched(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr(progress, "REDRAW_INTERVAL", 0.0)
-    plan = api.make_plan(["mlp"], {"framework": "fake", "mode": "infer", "device": ["cpu", "gpu"]}, {"repeats": 1})
+    plan = api.make_plan(["mlp"], {"framework": "fake", "mode": "infer", "device": ["cpu", "gpu"]}, {"repeats": 2})
     api.run_plan(plan, store, progress.listener_for(plan, api.forecast(plan, store), False, loudness))
     return screen.getvalue()
 
@@ -50,7 +50,7 @@ def test_a_terminal_has_a_bar_for_the_run_and_one_for_the_case(monkeypatch: pyte
     shown = frames(written)
     assert any(re.match(r"0 of 2 cases .*about .* left", line) for line in shown)
     assert any(re.match(r"1 of 2 cases .*about .* left", line) for line in shown)
-    assert any(re.match(r"mlp/infer/fake/cpu/fp32/b128/device .* a step ±", line) for line in shown)
+    assert any(re.match(r"mlp/infer/fake/cpu/fp32/b128/device .* a step, ±0.01 % so far", line) for line in shown)
     assert any(line.startswith("2 head-to-head: mlp/infer") for line in shown)
     assert "mlp/infer/fake/cpu/fp32/b128/device: 1.28 ms a step ±0.01 %" in written
     assert COLOUR.search(written)
@@ -66,7 +66,7 @@ def test_a_narrow_window_keeps_estimate_and_time_left(monkeypatch: pytest.Monkey
     assert bars
     assert max(map(len, bars)) <= 40
     assert any("of 2" in line and line.rstrip().endswith("left") for line in bars)
-    assert any("ms ±0.01 %" in line for line in bars)
+    assert any(line.rstrip().endswith(" ms") for line in bars)
 
 
 def test_quiet_says_nothing_and_verbose_says_more(mldyno: Mldyno) -> None:

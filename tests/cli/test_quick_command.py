@@ -94,7 +94,7 @@ def test_beside_an_accelerator_the_cpu_gets_no_half_precision_but_small_batches(
 def test_what_is_chosen_is_foreseen_to_fit_into_the_limit(found: Rates, store: Store) -> None:
     picked = chosen(found, store)
     assert picked.plan.limit is not None
-    assert 40 < sum(one.seconds for one in picked.forecasts) <= picked.plan.limit
+    assert 40 < sum(one.least for one in picked.forecasts) <= picked.plan.limit
     assert [one.case for one in picked.forecasts] == list(picked.plan.cases)
 
 

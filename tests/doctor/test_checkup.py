@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mldyno.doctor import checkup, threads
+from mldyno.doctor import checkup, settings
 from mldyno.errors import UsageError
 from mldyno.runner.events import Interrupts
 
@@ -35,13 +35,13 @@ def test_the_time_that_is_left_counts_all_parts_to_come_and_shrinks_with_what_is
     told: list[tuple[str, float]] = []
     wanted = checkup.wanted(False, 10.0, "fake", None)
     parts = checkup.Parts(wanted, Interrupts(), lambda part, left: told.append((part, left)))
-    parts.start, parts.devices, parts.ways = 1.0, 2, 3
+    parts.start, parts.devices, parts.ways = 1.0, 2, {"threads": 3, "allocators": 2}
     parts.begin("features", "of gpu", 0.5)
-    parts.begin("threads", "the last of its sets", 1 - 1 / threads.SETS)
+    parts.begin("threads", "the last of its sets", 1 - 1 / settings.SETS)
     parts.begin("noise")
     names, (most, some, least) = zip(*told, strict=True)
     assert names == ("features of gpu", "threads the last of its sets", "noise")
-    one = 1.0 + threads.WARM_UP_S + threads.TURNS * threads.TURN_S  # a process of a set
+    one = 1.0 + settings.WARM_UP_S + settings.TURNS * settings.TURN_S  # a process of a set
     assert least == 10.0
-    assert some == pytest.approx(10.0 + 3 * one)
-    assert most == pytest.approx(10.0 + 3 * threads.SETS * one + checkup.SPIN_S + 1.0 + checkup.COMPILE_S)
+    assert some == pytest.approx(10.0 + 3 * one + 2 * settings.SETS * one)
+    assert most == pytest.approx(10.0 + 5 * settings.SETS * one + checkup.SPIN_S + 1.0 + checkup.COMPILE_S)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Three cases that differ in more than one axis each, so that they run one after the other, in two rounds.
 SUITE = """
-budget = "8s"
+budget = "16s"
 target = "0.1%"
 repeats = 2
 [[cases]]
@@ -53,7 +53,7 @@ FIRST, SECOND, THIRD = CASES = (
 )
 ALL = Counter({(case, number): 1 for case in CASES for number in (0, 1)})
 
-# Noise that uses up the budget: 8,000 steps, of which the warm-up takes 2,000 at most.
+# Noise that uses up the budget: 8,000 steps in each process, of which the warm-up takes 2,000 at most.
 NOISY: Rule = {"match": "*", "step": 0.001, "noise": 0.1}
 HANGS: Rule = {**NOISY, "match": SECOND, "fail": "hang", "after": 5_000}
 

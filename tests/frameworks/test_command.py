@@ -20,7 +20,6 @@ from mldyno.frameworks.fake import CLOCK
 from mldyno.records import Case, Machine, Series, seal
 from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.store import Store
-from mldyno.timing.stopping import Stopping
 from mldyno.worker.session import open_case
 
 
@@ -98,10 +97,10 @@ def test_a_process_that_waits_for_its_command_is_not_called_contended(store: Sto
     waited = {"window_time": 0.8, "cpu_time": 0.001, "run_delay": 0.5}
     series = [Series(name, "s", (value,), stage="window") for name, value in waited.items()]
     quiet = Machine("m", cores=4)
-    warnings = of_measurement(Evidence(record.case, series, dict(record.facts), quiet, None, Stopping(), 0.01))
+    warnings = of_measurement(Evidence(record.case, series, dict(record.facts), quiet, None))
     assert "contended" not in [warning.code for warning in warnings]
     own = {name: value for name, value in record.facts.items() if name != "end_to_end"}
-    warnings = of_measurement(Evidence(record.case, series, own, quiet, None, Stopping(), 0.01))
+    warnings = of_measurement(Evidence(record.case, series, own, quiet, None))
     assert "contended" in [warning.code for warning in warnings]
 
 

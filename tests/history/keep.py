@@ -1,7 +1,8 @@
 """Keeps what this version of mldyno writes, for all later ones to read: `python tests/history/keep.py STORE FOLDER`.
 
 Beside the files of the store go the answers that this version gives from it. `test_history.py` holds every
-later version against them.
+later version against them. Where a later one works times and intervals out in another way on purpose, as those about
+the next process, just these figures of the answers are replaced.
 """
 
 from __future__ import annotations

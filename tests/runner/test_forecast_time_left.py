@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -30,11 +30,12 @@ def plan_of(workloads: list[str], repeats: int = 1, limit: float | None = None) 
 def shown_and_true(plan: Plan, alone: float, paired: float, real: dict[str, float]) -> list[tuple[float, float]]:
     """At the begin of each part of a run: the time left that is shown, and what it really was."""
     clock = Clock()
-    total = plan.repeats * (alone + paired)
-    left = TimeLeft(plan, [Forecast(case, total, pairing=plan.repeats * paired) for case in plan.cases], clock)
-    left.begin([(case, number) for number in range(plan.repeats) for case in plan.cases])
+    repeats = plan.fewest
+    expected = Forecast(plan.cases[0], repeats * (alone + paired), pairing=repeats * paired, processes=repeats)
+    left = TimeLeft(plan, [replace(expected, case=case) for case in plan.cases], clock)
+    left.begin([(case, number) for number in range(repeats) for case in plan.cases])
     seen: list[tuple[float, float]] = []
-    for number in range(plan.repeats):
+    for number in range(repeats):
         for group in groups(plan.cases, plan.by):
             for case in group:
                 left.reached(case, number)

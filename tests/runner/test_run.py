@@ -40,9 +40,11 @@ def test_a_quiet_case_stops_early_and_a_noisy_one_takes_longer(fake_run: FakeRun
 
 def test_a_target_that_was_not_reached_is_said(fake_run: FakeRun, script: Script) -> None:
     script({"step": 0.05, "noise": 0.5})
-    record = fake_run(mode="infer", budget=1.0, target=0.01).records[0]
-    assert [warning.code for warning in record.warnings] == ["target-not-reached"]
-    assert "--budget" in record.warnings[0].hint
+    (outcome,) = fake_run(mode="infer", budget=1.0, target=0.01).outcomes
+    assert [warning.code for warning in outcome.warnings] == ["target-not-reached"]
+    assert "--budget" in outcome.warnings[0].hint
+    (outcome,) = fake_run(mode="infer", steps=40, target=0.01).outcomes
+    assert outcome.warnings == [], "a number of steps was asked for, and no target"
 
 
 def test_steps_are_run_to_the_last_one(fake_run: FakeRun) -> None:

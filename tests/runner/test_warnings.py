@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from mldyno.analysis.outcomes import TARGET_NOT_REACHED
 from mldyno.records import Case, Machine, Series
 from mldyno.runner.warnings import CODES, INTERRUPTED, LEFT_OUT, Evidence, of_measurement
-from mldyno.timing.stopping import Stopping
 
 
 def steps(level: Any = lambda place: 1.0) -> Series:
@@ -32,13 +32,12 @@ def process(**values: float) -> list[Series]:
 QUIET = Evidence(
     Case("mlp", batch=8), [steps(), *windows(run_delay=0.0, stolen_time=0.0)],
     {"late_changes": 0, "drained_share": 1.0},
-    Machine("m", cores=4, power="mains", virtualised=False), 1, Stopping(), 0.01,
+    Machine("m", cores=4, power="mains", virtualised=False), 1,
 )  # fmt: skip
 GPU = replace(QUIET, case=Case("mlp", batch=8, device="mps"), facts={"drained_share": 0.2, "events_share": 1.0})
 GROWING = Series("resident_memory", "B", tuple(1e9 + 2e7 * n for n in range(40)), stage="window")
 
 CAUSES: dict[str, Evidence] = {
-    "target-not-reached": replace(QUIET, half_width=0.05),
     "late-change": replace(QUIET, facts={"late_changes": 2}),
     "recompiled": replace(QUIET, facts={"recompiles": 2}),
     "drifting": replace(QUIET, series=[steps(lambda place: 1 + 0.1 * place)]),
@@ -66,7 +65,7 @@ def test_a_quiet_case_has_no_warning() -> None:
 
 
 def test_every_warning_of_the_list_is_tried_here() -> None:
-    assert {*CAUSES, INTERRUPTED.code, LEFT_OUT} == set(CODES)
+    assert {*CAUSES, INTERRUPTED.code, LEFT_OUT, TARGET_NOT_REACHED} == set(CODES)
 
 
 @pytest.mark.parametrize("code", CAUSES)

@@ -17,7 +17,6 @@ from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series
 from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.selftest import on_device
 from mldyno.selftest.contract import Heard
-from mldyno.timing.stopping import Stopping
 
 KERNEL = 1e-3
 ROOM, RATE = 64 << 20, 2e10
@@ -96,7 +95,7 @@ def record_of(found: dict[str, Any]) -> Record:
     case = Case("mlp", device="sim", mode="infer", batch=2)
     series = (Series("step_time", "s", (found["step"],) * 20),)
     facts = {name: value for name, value in found.items() if name != "checks"}
-    warnings = of_measurement(Evidence(case, series, facts, Machine("m"), 1, Stopping(steps=20), None))
+    warnings = of_measurement(Evidence(case, series, facts, Machine("m"), 1))
     return Record(
         SCHEMA, "", "2026-01-01T00:00:00Z", "measured",
         Run("r"), case, "ok", "", Machine("m"), series=series, facts=facts,

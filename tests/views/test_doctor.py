@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, Setting, Threads, Tried
+from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, Setting, Trial, Tried
 from mldyno.records import Device, Machine
 from mldyno.views.doctor import WIDTH, as_json, report, short
 
@@ -36,8 +36,9 @@ WHOLE = Checkup(
                {"cuda": "12.6", "mps": False, "reason": ""}),),
     TRIED,
     2.4,
-    Threads("torch", 8, 0.0031, (Setting("OMP_WAIT_POLICY=PASSIVE", 0.0014, 2.2, 1.9, 2.6),
-                                 Setting("OMP_NUM_THREADS=2", 0.003, 1.03, 0.95, 1.1))),
+    Trial("torch", "mlp", 8, 0.0031, (Setting("OMP_WAIT_POLICY=PASSIVE", 0.0014, 2.2, 1.9, 2.6),
+                                      Setting("OMP_NUM_THREADS=2", 0.003, 1.03, 0.95, 1.1, "--threads 2"))),
+    Trial("torch", "bert-tiny", 8, 0.07, (Setting("MALLOC_MMAP_MAX_=0", 0.06, 1.2, 1.1, 1.3, "--allocator steady"),)),
     Noise(60.0, "very noisy", 0.21, 0.12, 0.5, 0.15, 0.02, 0.004, 0.19),
     Kept("records.sqlite", "store records.sqlite: file is not a database"),
 )  # fmt: skip
@@ -54,7 +55,7 @@ def test_facts_come_first_and_findings_last_each_with_its_code_and_cure() -> Non
     lines = text.splitlines()
     assert lines[0] == "AMD EPYC, 8 cores, 31 GB"
     titles = [line for line in lines if line and not line.startswith(" ")]
-    assert titles[1:-1] == ["machine", "frameworks", "torch on cuda:0", "threads", "noise"]
+    assert titles[1:-1] == ["machine", "frameworks", "torch on cuda:0", "threads", "allocators", "noise"]
     assert titles[-1].endswith(" findings")
     told = as_json(WHOLE)["findings"]
     assert titles[-1] == f"{len(told)} findings"
@@ -84,7 +85,8 @@ def test_noise_and_threads_are_told_in_words_with_figures() -> None:
     assert "very noisy for 60.0 s one core did the same work: it varied by 21 %" in text
     assert "differences from 0.40 % on between cases that take turns, from 19 % on between two runs" in text
     assert "OMP_WAIT_POLICY=PASSIVE 2.20x (1.90-2.60) as fast: clearly faster, the one to set" in text
-    assert "OMP_NUM_THREADS=2 1.03x (0.950-1.10) as fast: not clear" in text
+    assert "--threads 2 1.03x (0.950-1.10) as fast: not clear" in text
+    assert "--allocator steady 1.20x (1.10-1.30) as fast: clearly faster" in text
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_noise_and_threads_are_told_in_words_with_figures() -> None:
      (0.2, 90.0, "not clear"), (1.0, 1.06, "not clear")],
 )  # fmt: skip
 def test_a_setting_of_threads_is_judged_by_its_interval(low: float, high: float, words: str) -> None:
-    tried = Threads("torch", 2, 0.002, (Setting("OMP_NUM_THREADS=1", 0.001, (low * high) ** 0.5, low, high),))
+    tried = Trial("torch", "mlp", 2, 0.002, (Setting("OMP_NUM_THREADS=1", 0.001, (low * high) ** 0.5, low, high),))
     assert f"as fast: {words}" in report(replace(WHOLE, threads=tried))
 
 

@@ -24,7 +24,6 @@ from mldyno.stats.intervals import half_width, mean, median, paired
 from mldyno.stats.shapes import drift
 
 DELTA = 0.02  # closer than this counts as equivalent
-OWN_SPEED = 0.05  # what one process may be off by itself; several repeats measure it instead
 LARGEST_LOG = 700.0  # of which the exponential is still a number, and its inverse is over 0
 MIN_PROCESSES = 3  # from which on their spread is measured, not assumed
 MAX_ADVISED_FACTOR = 100  # times as long: nobody would wait
@@ -119,7 +118,6 @@ def compare(base: Outcome, other: Outcome) -> Comparison | None:
         return Comparison(base, other, ratio, None, None, SEPARATE, why)
     width = math.hypot(first.half_width / first.value, second.half_width / second.value)
     processes = min(first.processes, second.processes)
-    width = math.hypot(width, 0.0 if processes >= MIN_PROCESSES else OWN_SPEED)
     comparison = _with_interval(base, other, math.log(ratio), width, SEPARATE, "--repeats", processes)
     if comparison.verdict == "inconclusive" and base.machine == other.machine:
         return replace(comparison, advice=_how_to_pair(base, other))

@@ -1,20 +1,24 @@
 """From raw samples to a number with its interval.
 
-One process: the median, with a t-interval over ten batch medians, which holds for correlated
-series too. Several processes: the mean of their medians, with a t-interval over the processes,
-since a process has a speed of its own that no amount of measuring within it shows.
+The number is the mean of the medians of fresh processes. Its interval is about the next ones: each process has a
+speed of its own that no amount of measuring within it shows, and `usual` knows how much they differ. How well the
+median of one process is known, from ten batch medians, stands beside it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from mldyno.analysis.processes import by_process, contended, processes_of
+from mldyno.analysis.usual import headline, stated
 from mldyno.metrics import metric_named
 from mldyno.records import Record
 from mldyno.stats.intervals import batches, half_width, mean, median
 
 BATCHES = 10
+WIDEST = 50.0  # log half-width: more than any, and still a number
 
 
 @dataclass(frozen=True)
@@ -43,41 +47,53 @@ class Estimate(Interval):
     processes: int = 1
     samples: int = 1
     steps: int = 1
+    within: float | None = None
+    """Half of the 95 % interval of the one process there is, which says nothing of the next."""
+    freedom: int = BATCHES - 1
+    """Degrees of freedom of the interval."""
 
     def scaled(self, factor: float, unit: str) -> Estimate:
         """The same in another measure."""
-        width = None if self.half_width is None else self.half_width * factor
-        return Estimate(self.value * factor, width, unit, self.processes, self.samples, self.steps)
+        widths = (None if width is None else width * factor for width in (self.half_width, self.within))
+        half_width, within = widths
+        return replace(self, value=self.value * factor, half_width=half_width, unit=unit, within=within)
 
     def inverse(self, factor: float, unit: str) -> Estimate:
         """`factor` per this quantity: throughput from time."""
-        width = None if self.half_width is None else factor / self.value * (self.half_width / self.value)
-        return Estimate(factor / self.value, width, unit, self.processes, self.samples, self.steps)
+        inverted = self.scaled(factor / self.value**2, unit)
+        return replace(inverted, value=factor / self.value)
 
 
 def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
     """The headline of a metric over the processes of one case in one run."""
     unit = next((s.unit for r in records for s in r.series if s.metric == metric), None)
     entry = metric_named(metric)
-    groups = [values for record in records for values in _by_process(record, counted(record, metric)) if values]
+    groups = [values for record in records for values in by_process(record, metric)]
     if entry.reduce != "median":  # of which the spread of the values gives the interval
         groups = [[entry.number(values)] for values in groups]
     if unit is None or not groups:
         return None
-    everything = [value for values in groups for value in values]
+    samples = sum(map(len, groups))
     steps = sum(record.fact("steps") or 1 for record in records)
+    medians = [median(values) for values in groups]
+    known = Estimate(mean(medians), None, unit, len(groups), samples, steps)
     if len(groups) > 1:
-        medians = [median(values) for values in groups]
-        return Estimate(mean(medians), half_width(medians), unit, len(groups), len(everything), steps)
-    width = None
-    if len(everything) >= BATCHES:
-        width = half_width([median(batch) for batch in batches(groups[0], BATCHES)])
-    return Estimate(median(everything), width, unit, 1, len(everything), steps)
+        known = replace(known, half_width=half_width(medians), freedom=len(groups) - 1)
+    elif samples >= BATCHES:
+        within = half_width([median(batch) for batch in batches(groups[0], BATCHES)])
+        known = replace(known, half_width=within, within=within)
+    timed = counting(records) if entry.reduce == "median" and unit == "s" else []
+    processes = [process for record in timed for process in processes_of(record, metric)]
+    if not processes:
+        return known
+    value, error = headline(processes, stated(timed[-1]))
+    width = value * math.expm1(min(error.half_width, WIDEST))
+    return replace(known, value=value, half_width=width, processes=len(processes), freedom=error.whole_freedom)
 
 
-def _by_process(record: Record, values: list[float]) -> list[list[float]]:
-    """The values of each process apart: of a command every run was one."""
-    return [[value] for value in values] if record.fact("end_to_end") else [values]
+def counting(records: Sequence[Record]) -> list[Record]:
+    """The records that a time comes from: those whose threads did not wait for a core, where there are such."""
+    return [record for record in records if not contended(record)] or list(records)
 
 
 def uncontended(ordered: Sequence[float]) -> float | None:
@@ -85,15 +101,6 @@ def uncontended(ordered: Sequence[float]) -> float | None:
     if len(ordered) < 20:
         return None
     return mean(ordered[len(ordered) // 20 : max(len(ordered) // 10, len(ordered) // 20 + 1)])
-
-
-def counted(record: Record, metric: str) -> list[float]:
-    """The metric's values that count: those of the first of its stages that has some.
-
-    A figure from a CSV is `steady`, whatever it is.
-    """
-    stages = (*metric_named(metric).stages, "steady")
-    return next((values for stage in stages if (values := record.values(metric, stage))), [])
 
 
 def step_time(records: Sequence[Record]) -> Estimate | None:

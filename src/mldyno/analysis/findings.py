@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mldyno.analysis import unused_gpu
 from mldyno.analysis.conditions import CONDITIONS, State
 from mldyno.analysis.grouping import grouped
-from mldyno.analysis.symptoms import Checkup, Setting, Tried
+from mldyno.analysis.symptoms import Checkup, Setting, Trial, Tried
 from mldyno.analysis.unused_gpu import Causes
 from mldyno.units import digits, show_bytes, show_percent
 
@@ -152,30 +152,38 @@ def _cpu_quota(checkup: Checkup) -> Causes:
         )
 
 
-def best_setting(checkup: Checkup) -> Setting | None:
-    """The setting of threads that clearly helps, and most; None where none does.
+def best_setting(trial: Trial | None) -> Setting | None:
+    """The setting that clearly helps, and most; None where none does.
 
-    They come with the mildest first, which leaves the number of threads as it is: that one is taken
-    where another is not clearly better.
+    They come with the mildest first, which leaves most as it is: that one is taken where another is not clearly better.
     """
-    settings = checkup.threads.settings if checkup.threads else ()
+    settings = trial.settings if trial else ()
     clear = [setting for setting in settings if setting.low is not None and setting.low > CLEAR_SPEEDUP]
     best = max(clear, key=lambda setting: setting.ratio or 0.0, default=None)
     return next((setting for setting in clear if best and (setting.ratio or 0.0) >= (best.low or 0.0)), None)
 
 
-def _threads_hurt(checkup: Checkup) -> Causes:
-    best, threads = best_setting(checkup), checkup.threads
-    if best is None or threads is None or best.ratio is None or best.low is None or best.high is None:
-        return
+def _better_setting(trial: Trial | None) -> tuple[str, str] | None:
+    """How much faster a training step is with the best setting, and how to set it."""
+    best = best_setting(trial)
+    if trial is None or best is None or best.ratio is None or best.low is None or best.high is None:
+        return None
     shown = f"{digits(best.ratio, most=3)}x ({digits(best.low)}-{digits(best.high)})"
-    name, _, value = best.name.partition("=")
-    more = f" (mldyno: --threads {value})" if name == "OMP_NUM_THREADS" else ""
-    yield (
-        f"{threads.threads or 'the'} threads of {threads.framework} hold each other up: with {best.name} "
-        f"a training step was {shown} as fast",
-        f"export {best.name}{more}",
-    )
+    more = f" (mldyno: {best.option})" if best.option else ""
+    return f"with {best.name} a training step of {trial.workload} was {shown} as fast", f"export {best.name}{more}"
+
+
+def _threads_hurt(checkup: Checkup) -> Causes:
+    threads, better = checkup.threads, _better_setting(checkup.threads)
+    if threads is not None and better is not None:
+        which = f"{threads.threads or 'the'} threads of {threads.framework} hold each other up"
+        yield f"{which}: {better[0]}", better[1]
+
+
+def _allocator_slow(checkup: Checkup) -> Causes:
+    better = _better_setting(checkup.allocators)
+    if better is not None:
+        yield f"memory is given back and touched anew in every step: {better[0]}", better[1]
 
 
 def _of_state(code: str) -> Rule:
@@ -247,6 +255,7 @@ RULES: dict[str, Rule] = {
     "device-broken": _device_broken, "wrong-numbers": _wrong_numbers,
     "crashes": _crashes, "cpu-fallback": _cpu_fallback, "fallback-on": _fallback_on, "no-compiler": _no_compiler,
     "cores-busy": _cores_busy, "cpu-quota": _cpu_quota, "threads-hurt": _threads_hurt,
+    "allocator-slow": _allocator_slow,
     "on-battery": _of_state("on-battery"), "low-power": _of_state("low-power"), "memory-short": _memory_short,
     "swapped": _of_state("swapped"), "throttled": _of_state("throttled"),
     "slow-governor": _slow_governor, "noisy": _noisy, "store-unreadable": _store_unreadable,

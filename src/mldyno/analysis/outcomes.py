@@ -12,9 +12,11 @@ from mldyno.analysis.grouping import grouped
 from mldyno.errors import UsageError, unknown
 from mldyno.metrics import METRIC, METRICS, metric_named
 from mldyno.records import Case, Record, Warning_
+from mldyno.units import show_percent
 
 VALUES = (*(metric.name for metric in METRICS if metric.of_every_case), "time:100steps")
 DERIVED = tuple(metric.name for metric in METRICS if metric.derived)
+TARGET_NOT_REACHED = "target-not-reached"
 OF_THE_MACHINE = ("virtualised", "on-battery", "low-power", "rosetta")
 _TIME = re.compile(r"^time:([0-9]{1,12})steps$")
 _RATE = re.compile(r"^throughput:([a-z]+)$")
@@ -66,8 +68,17 @@ class Outcome:
 
     @property
     def warnings(self) -> list[Warning_]:
-        """What is to be said of any of its processes, once each."""
-        return list(dict.fromkeys(warning for record in self.records for warning in record.warnings))
+        """What is to be said of any of its processes, once each, and of all of them together."""
+        warnings = list(dict.fromkeys(warning for record in self.records for warning in record.warnings))
+        known = any(warning.code == TARGET_NOT_REACHED for warning in warnings)
+        return warnings if known else [*self._target_not_reached(), *warnings]
+
+    def _target_not_reached(self) -> list[Warning_]:
+        target, step = self.records[-1].fact("target"), self.step
+        if not target or step is None or step.half_width is None or step.half_width <= target * step.value:
+            return []
+        message = f"its time is not known to the ±{show_percent(target)} asked for"
+        return [Warning_(TARGET_NOT_REACHED, message, "give it more time with --budget, or a quieter machine")]
 
     @property
     def notes(self) -> list[str]:

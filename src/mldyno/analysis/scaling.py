@@ -14,8 +14,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mldyno.analysis.comparisons import MIN_PROCESSES, OWN_SPEED, alike, compare
-from mldyno.analysis.estimates import BATCHES, Estimate, Interval
+from mldyno.analysis.comparisons import alike, compare
+from mldyno.analysis.estimates import Estimate, Interval
 from mldyno.analysis.outcomes import Outcome
 from mldyno.stats.intervals import mean, student_t
 
@@ -89,20 +89,18 @@ def fitted(points: Sequence[tuple[int, Estimate]]) -> Exponent:
 
 def _width(shares: Sequence[float], times: Sequence[Estimate]) -> float | None:
     """Half of the interval of a sum of such shares of the logarithms of times."""
-    variances, freedoms, alone = [], [], 0.0
+    variances, freedoms = [], []
     for share, time in zip(shares, times, strict=True):
         if time.half_width is None:
             return None
-        freedoms.append(time.processes - 1 if time.processes > 1 else BATCHES - 1)
-        variances.append((share * time.half_width / time.value / student_t(freedoms[-1])) ** 2)
-        if time.processes < MIN_PROCESSES:  # how fast other processes would be is not known
-            alone += (share * OWN_SPEED) ** 2 / 2
+        freedoms.append(time.freedom)
+        variances.append((share * time.half_width / time.value / student_t(time.freedom)) ** 2)
     most = max(variances)
     if most == 0:
-        return math.sqrt(alone)
+        return 0.0
     parts = [variance / most for variance in variances]
     freedom = sum(parts) ** 2 / sum(part**2 / own for part, own in zip(parts, freedoms, strict=True))
-    return math.hypot(student_t(max(1, math.floor(freedom))) * math.sqrt(sum(variances)), math.sqrt(alone))
+    return student_t(max(1, math.floor(freedom))) * math.sqrt(sum(variances))
 
 
 def _between(shorter: Outcome, longer: Outcome) -> Exponent:

@@ -104,20 +104,24 @@ class Tried:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of threads that was tried: time of a step in s, and how many times as fast it was as without it."""
+    """A setting of the environment that was tried: time of a step in s, and how many times as fast as without it."""
 
     name: str
+    """As it is exported: OMP_WAIT_POLICY=PASSIVE."""
     step: float
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
+    option: str = ""
+    """What it is behind an option of mldyno: --allocator steady."""
 
 
 @dataclass(frozen=True)
-class Threads:
-    """A step with the threads as they are, and with other settings, in processes that took turns."""
+class Trial:
+    """A training step as it is, and with other settings, in processes that took turns."""
 
     framework: str
+    workload: str
     threads: int | None
     step: float
     settings: tuple[Setting, ...] = ()
@@ -161,6 +165,9 @@ class Checkup:
     tried: tuple[Tried, ...] = ()
     free: float | None = None
     """Cores' worth of time that a thread on each core really got."""
-    threads: Threads | None = None
+    threads: Trial | None = None
+    """With settings of threads."""
+    allocators: Trial | None = None
+    """With other allocators of memory."""
     noise: Noise | None = None
     store: Kept = field(default_factory=Kept)

@@ -78,7 +78,7 @@ def axes_of(options: dict[str, Any]) -> dict[str, list[str] | None]:
 
 def budget_option(usual: str) -> Callable[[F], F]:
     """How long each case is measured; so long if nothing is said."""
-    text = f"Measure each case for at most so long ({usual})."
+    text = f"Measure each case for at most so long, over all its processes ({usual})."
     return click.option("--budget", type=DURATION, metavar="TIME", help=text)
 
 
@@ -95,9 +95,11 @@ effort_options = _together(  # how much of each case is measured, and how long t
     click.option(
         "--steps", type=click.IntRange(min=1), help="Run exactly so many steps instead of stopping at the target."
     ),
-    budget_option("20s"),
+    budget_option("60s"),
     click.option("--target", type=FRACTION, metavar="SHARE", help="Stop when the time is known this well (2%)."),
-    click.option("--repeats", type=click.IntRange(1, 1000), help="Measure each case in so many fresh processes (3)."),
+    click.option(
+        "--repeats", type=click.IntRange(1, 1000), help="Measure each case in so many fresh processes (3 or more)."
+    ),
     timeout_option,
     limit_option(""),
     click.option(
@@ -155,7 +157,8 @@ def preview(plan: Plan, store: Store, as_json: bool) -> int:
     click.echo(aligned(["case", "time", "memory", ""], body, 1))
     running = [forecast for forecast in forecasts if forecast.fits is not False]
     total = show_seconds(sum(forecast.seconds for forecast in running))
-    repeats = f", {plan.repeats} repeats" if plan.repeats > 1 else ""
+    repeats = f", {plan.fewest} repeats" if plan.fewest > 1 else ""
+    repeats += " or more" if plan.most > plan.fewest else ""
     left = len(forecasts) - len(running)
     without = f", without {count(left, 'case')} that can't fit" if left else ""
     click.echo(f"{count(len(plan.cases), 'case')}{repeats}, about {total} in all{without}. Nothing was run.")

@@ -11,12 +11,13 @@ from typing import Any
 
 import click
 
+from mldyno.analysis.estimates import step_time
 from mldyno.cli.output import new_bar, on_terminal
 from mldyno.plan import Plan
 from mldyno.records import Case, Pairing, Record
 from mldyno.runner.events import Interrupted, Listener
 from mldyno.runner.forecast import Forecast, TimeLeft
-from mldyno.units import show_bytes, show_half_width, show_seconds
+from mldyno.units import show_bytes, show_error, show_seconds
 from mldyno.views.record_text import details
 from mldyno.views.sentences import PAIRING, headline
 
@@ -63,7 +64,8 @@ class PlainLines(Listener):
     def __init__(self, left: TimeLeft, verbose: bool) -> None:
         self.left, self.verbose = left, verbose
         self.last_line = ""
-        self.todo: set[tuple[str, int]] = set()
+        self.todo: set[str] = set()
+        self.so_far: dict[str, list[Record]] = {}
 
     def say(self, line: str) -> None:
         """A line that stays."""
@@ -71,7 +73,7 @@ class PlainLines(Listener):
 
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
         """Know what is to do."""
-        self.todo = {(case.id, number) for case, number in todo}
+        self.todo = {case.id for case, _ in todo}
         self.left.begin(todo)
 
     def fetching(self, what: str, done: int, total: int | None) -> None:
@@ -93,12 +95,20 @@ class PlainLines(Listener):
             self.say(line)
 
     def case_ended(self, record: Record) -> None:
-        """Say what came of it, and how long the rest takes."""
-        self.todo.discard((record.case.id, record.run.repeat))
+        """Say what came of its first process, of its last one and of those that failed, and how long the rest takes."""
         if record.alone or record.status != "ok":
-            self.say(f"{record.case.id}: {headline(record)}{self._time_left()}")
+            so_far = self.so_far.setdefault(record.case.id, [])
+            so_far.append(record)
+            tells = len(so_far) == 1 or record.case.id not in self.todo or record.status != "ok"
+            if tells or self.verbose:
+                self.say(f"{record.case.id}: {headline(*so_far)}{self._time_left()}")
             for line in details(record) if self.verbose and record.alone else ():
                 self.say(f"  {line}")
+
+    def case_settled(self, case: Case) -> None:
+        """Know that nothing is left to do for it."""
+        self.todo.discard(case.id)
+        self.left.settled(case)
 
     def _time_left(self) -> str:
         """To stand behind a line; nothing when all cases are done."""
@@ -115,6 +125,7 @@ class Bars(PlainLines):
         self._run = self._bar.add_task("starting", total=1.0, detail="")
         self._case = self._bar.add_task("", total=1.0, detail="", visible=False)
         self._all = 0
+        self._known: dict[str, str] = {}
 
     def say(self, line: str) -> None:
         """A line that stays above the bars."""
@@ -123,7 +134,7 @@ class Bars(PlainLines):
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
         """Show the bars."""
         super().begin(plan, todo)
-        self._all = len(todo)
+        self._all = len(self.todo)
         self._bar.start()
 
     def fetching(self, what: str, done: int, total: int | None) -> None:
@@ -137,6 +148,13 @@ class Bars(PlainLines):
             self._bar.update(self._run, description=what, completed=share, detail=f"{show_bytes(done)}{of_all}")
             self._bar.refresh()
 
+    def case_ended(self, record: Record) -> None:
+        """Note how well the case is known by now."""
+        super().case_ended(record)
+        known = step_time([each for each in self.so_far.get(record.case.id, ()) if each.status == "ok"])
+        width = "" if known is None else show_error(known.value, known.half_width)
+        self._known[record.case.id] = f",{width} so far" if width else ""
+
     def case_started(self, case: Case, number: int) -> None:
         """Name the case that is being set up."""
         super().case_started(case, number)
@@ -148,9 +166,9 @@ class Bars(PlainLines):
         self._draw(f"{len(cases)} head-to-head: {cases[0].id}", "setting up", force=True)
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
-        """Show the present estimate."""
-        width = f" ±{show_half_width(half_width)}" if half_width is not None else ""
-        self._draw(case.id, f"{show_seconds(step)}{'' if narrow(self._bar) else ' a step'}{width}")
+        """Show what a step takes now, and how well the case is known from its processes so far."""
+        known = "" if narrow(self._bar) else f" a step{self._known.get(case.id, '')}"
+        self._draw(case.id, f"{show_seconds(step)}{known}")
 
     def _due(self, force: bool) -> bool:
         now = time.monotonic()
@@ -185,6 +203,7 @@ class JsonLines(Listener):
         self._beside = beside
         self.begin, self.fetching = beside.begin, beside.fetching  # type: ignore[method-assign]
         self.case_started, self.pairing_started = beside.case_started, beside.pairing_started  # type: ignore[method-assign]
+        self.case_settled = beside.case_settled  # type: ignore[method-assign]
 
     def case_ended(self, record: Record) -> None:
         """Print the record."""

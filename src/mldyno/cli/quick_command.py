@@ -18,7 +18,7 @@ from mldyno.views.tables import render
 
 
 @click.command("quick")
-@budget_option("2s")
+@budget_option("6s")
 @limit_option(" (160s)")
 @click.option("--framework", default="torch", show_default=True, help="torch, or fake for the fake framework.")
 @loudness_options

@@ -14,7 +14,6 @@ from mldyno.records import Case, Checks, Device, Fact, Run, Series
 from mldyno.timing.stopping import Stopping, relative_half_width
 from mldyno.units import show_seconds
 
-WARMUP_SHARE, SHORTEST_WARMUP_S = 0.25, 1.0  # of the budget
 PHASES_SHARE = 0.25  # of the budget
 CHECKS_S, CHECKS_SHARE = 3.0, 0.2  # that closing a case takes beside its steps; no more than that share of its timeout
 CHECK_STEPS = {"train": 4.0, "infer": 1.5}  # steps that the checks take
@@ -118,10 +117,10 @@ class RemoteCase(Observed):
 
     def open(self, start: bool = True) -> None:
         """Build the case, take its first step, warm it up; in a worker that is started, or that others use too."""
-        budget = max(SHORTEST_WARMUP_S, WARMUP_SHARE * self.stopping.budget)
         if start:
             self.worker.start()
-        opened = self._take(self.ask(messages.OpenCase(self.key, self.case, budget, self.data, self.command)))
+        command = messages.OpenCase(self.key, self.case, self.stopping.warm_up, self.data, self.command)
+        opened = self._take(self.ask(command))
         self.software, self.devices, self.unsteady = opened.software, opened.devices, opened.unsteady
 
     def measure(self, seconds: float) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mldyno import machine, messages
+from mldyno.client import allocators
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
 from mldyno.units import parse_bytes, show_bytes, show_seconds
 from mldyno.worker import start as worker_start
@@ -58,9 +59,10 @@ class WorkerProcess:
         check_interrupt: Callable[[], None] = lambda: None,
         settings: Mapping[str, str | None] | None = None,
         python: str = sys.executable,
+        allocator: str | None = None,
     ) -> None:
         """`settings` are those of its environment that differ from ours; None stands for one that is not set."""
-        self._python, self._check_interrupt = python, check_interrupt
+        self._python, self._check_interrupt, self._allocator = python, check_interrupt, allocator
         self._settings = settings or {}
         self._limit, self._kills_before = memory_limit(), _kernel_kills()
         self._process: subprocess.Popen[bytes] | None = None
@@ -87,7 +89,11 @@ class WorkerProcess:
 
     def start(self) -> None:
         """Start the process and those that listen to it."""
-        wanted: dict[str, str | None] = {**os.environ, **self._settings}
+        try:
+            chosen = allocators.settings_for(self._allocator)
+        except allocators.NotHere as error:
+            raise Ended("unsupported", str(error)) from None
+        wanted: dict[str, str | None] = {**os.environ, **chosen, **self._settings}
         try:
             self._process = subprocess.Popen(
                 [self._python, SCRIPT],

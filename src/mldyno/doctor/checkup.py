@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mldyno import machine as machines
 from mldyno import plugins
-from mldyno.analysis.symptoms import Checkup, Facts, Installed, Kept, Threads, Tried
-from mldyno.doctor import facts, features, noise, threads
+from mldyno.analysis.symptoms import Checkup, Installed, Kept, Trial, Tried
+from mldyno.doctor import facts, features, noise, settings
 from mldyno.errors import MldynoError
 from mldyno.meters import throttling
+from mldyno.records import Case
 from mldyno.runner.events import Interrupts
 from mldyno.runner.probing import frameworks_seen, with_vendors
 from mldyno.store import Query, Store
 from mldyno.timing import spin
 
 NOISE_S = 60.0
+BATCH = 64  # of the step that settings of threads are tried on
 SPIN_S = 0.5  # that all cores are tried for
 START_S, COMPILE_S = 4.0, 25.0  # that a framework takes to start, and to compile for the first time, where that is slow
 Tell = Callable[[str, float], None]
@@ -55,8 +57,10 @@ class Parts:
         self._now = ("facts", 0.0)
         self.start = START_S
         """Time in s that a framework takes to start here."""
-        self.devices, self.ways = 1, 2
-        """Devices whose features are tried; settings of threads, with the one that is."""
+        self.devices = 1
+        """Devices whose features are tried."""
+        self.ways = {"threads": 3, "allocators": 2}
+        """Settings of each kind that are tried, with the one that is."""
 
     def _seconds(self) -> dict[str, float]:
         """How long each part takes, as far as is known now."""
@@ -64,8 +68,8 @@ class Parts:
         seconds = {"facts": 1.0 + start, "features": self.devices * (start + (0.0 if wanted.quick else COMPILE_S)),
                    "cores": SPIN_S}  # fmt: skip
         if not wanted.quick:
-            per_process = start + threads.WARM_UP_S + threads.TURNS * threads.TURN_S
-            seconds["threads"] = threads.SETS * self.ways * per_process
+            per_process = start + settings.WARM_UP_S + settings.TURNS * settings.TURN_S
+            seconds |= {kind: settings.SETS * ways * per_process for kind, ways in self.ways.items()}
         if wanted.noise:
             seconds["noise"] = wanted.noise
         return seconds
@@ -96,7 +100,13 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
         tried = _tried(wanted, frameworks, parts)
         parts.begin("cores")
         free = sum(spin.shares(gathered.cores, SPIN_S)) if gathered.cores else None
-        hurt = None if wanted.quick else _threads(wanted, frameworks, gathered, free, parts)
+        runs = next((framework for framework in frameworks if not framework.error), None)
+        threads = allocators = None
+        if runs is not None and not wanted.quick:
+            of_threads = settings.of_threads(runs.threads, free, gathered.env)
+            threads = _trial(runs, Case("mlp", framework=runs.name, batch=BATCH), of_threads, "threads", parts)
+            of_allocators = settings.of_allocators()
+            allocators = _trial(runs, Case("bert-tiny", framework=runs.name), of_allocators, "allocators", parts)
         noises = None
         if wanted.noise:
             parts.begin("noise")
@@ -104,7 +114,7 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
     after = throttling.core_throttles()
     if throttled is not None and after is not None:
         gathered = replace(gathered, throttles=max(0.0, after - throttled))
-    return Checkup(machine, gathered, frameworks, tried, free, hurt, noises, _kept(wanted.store))
+    return Checkup(machine, gathered, frameworks, tried, free, threads, allocators, noises, _kept(wanted.store))
 
 
 def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tuple[Installed, ...]:
@@ -126,20 +136,16 @@ def _tried(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tup
     return tuple(tried)
 
 
-def _threads(
-    wanted: Wanted, frameworks: Sequence[Installed], gathered: Facts, free: float | None, parts: Parts
-) -> Threads | None:
-    """The first framework that runs, under several settings of its threads; None where there is nothing to try."""
-    runs = next((framework for framework in frameworks if not framework.error), None)
-    settings = threads.worth_trying(runs.threads, free, gathered.env) if runs else []
-    if runs is None or not settings:
+def _trial(runs: Installed, case: Case, envs: Mapping[str, settings.Env], kind: str, parts: Parts) -> Trial | None:
+    """A case with several settings of one kind; None where there is nothing to try."""
+    parts.ways[kind] = 1 + len(envs) if envs else 0
+    if not envs:
         return None
-    parts.ways = 1 + len(settings)
 
     def begin(number: int) -> None:
-        parts.begin("threads", f"{number + 1} of {threads.SETS}", number / threads.SETS)
+        parts.begin(kind, f"{number + 1} of {settings.SETS}", number / settings.SETS)
 
-    return threads.measure(parts.look, runs.name, runs.threads, settings, begin)
+    return settings.measure(parts.look, case, runs.threads, envs, begin)
 
 
 def _kept(name: str | None) -> Kept:

@@ -34,6 +34,9 @@ class Listener:
     def case_ended(self, record: Record) -> None:
         """A record is in the store."""
 
+    def case_settled(self, case: Case) -> None:
+        """A case needs no more processes."""
+
     def end(self) -> None:
         """The run is over, in whatever way."""
 

@@ -11,19 +11,20 @@ row is all that has to be known; how long the parts before really took corrects 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mldyno import datasets, plugins
 from mldyno import machine as machines
-from mldyno.client.remote_case import SHORTEST_WARMUP_S, WARMUP_SHARE
 from mldyno.client.worker_process import Ended, WorkerProcess, reserve
 from mldyno.messages import CaseForecasted, ForecastCase
 from mldyno.plan import Plan
 from mldyno.records import Case, Record
 from mldyno.runner.pairing import PAIRED_SHARE, groups
 from mldyno.runner.rates import Rates
+from mldyno.runner.repeats import longest_warm_up, measured, shortest_budget
 from mldyno.store import Query, Store
 
 GUESSED_START_S = 2.0  # until a framework is imported, where nothing is known
@@ -32,7 +33,8 @@ CHECKS_S = 2.0  # for peaks and checks
 CHECK_STEPS = {"train": 4.0, "infer": 1.5}  # steps that checks take
 FAKE_CASE_S = 0.15  # of the fake framework, in which no time passes
 MEASURING_SHARE = 0.9  # of what a case or a paired comparison may take, where nothing is known
-FEWEST_STEPS = 3.0  # that a case takes at least: first, second, measured
+UNMEASURED_STEPS = 2.0  # that a case takes at least: the first and the second
+SHORT_WARMUP_S = 1.0  # that most cases take to be steady, where nothing is known
 FEWEST_PAIRED_STEPS = 4.0  # and that it takes in a paired comparison
 RATE_SHARE = 0.8  # of the rate in matmuls, that a model is guessed to reach
 LOADED_BYTES_PER_S = 3e6  # of a data set, that an end-to-end training is guessed to work through
@@ -54,6 +56,15 @@ class Forecast:
     note: str = ""
     pairing: float = 0.0
     """What of its time goes into paired comparisons, in s."""
+    processes: int = 1
+    """In which it is expected to be measured alone."""
+    repeats: int = 1
+    """In which it is compared."""
+
+    @property
+    def least(self) -> float:
+        """Time in s until it has been measured and compared once."""
+        return (self.seconds - self.pairing) / self.processes + self.pairing / self.repeats
 
 
 NOTHING = CaseForecasted(None, None, None)
@@ -68,25 +79,23 @@ class Past:
     alone_measured: float = 0.0
     paired: float = 0.0
     paired_measured: float = 0.0
-    repeats: int = 1
+    processes: int = 0
+    paired_repeats: int = 1
     peak: int | None = None
     status: str = ""
-    unsure: bool = False
-    """Whether its budget was over before it was known well enough."""
 
     def add(self, record: Record) -> None:
         """A record of that run."""
         spent = record.fact("wall_time") or 0.0
-        steps = [part for part in record.series if part.metric == "step_time" and part.stage in ("steady", "paired")]
-        measured = 0.0 if record.fact("fake_time") else sum(part.block * sum(part.values) for part in steps)
-        self.repeats = max(self.repeats, record.run.repeat + 1)
+        within = 0.0 if record.fact("fake_time") else min(spent, measured(record))
         if not record.alone:
             self.paired += spent
-            self.paired_measured += min(measured, spent)
+            self.paired_measured += within
+            self.paired_repeats = max(self.paired_repeats, record.run.repeat + 1)
         else:
             self.alone += spent
-            self.alone_measured += min(measured, spent)
-            self.unsure |= any(warning.code == "target-not-reached" for warning in record.warnings)
+            self.alone_measured += within
+            self.processes += 1
             peaks = record.values("peak_device_memory", "process") or record.values("peak_memory", "process")
             self.peak, self.status = (round(max(peaks)) if peaks else self.peak), record.status
 
@@ -124,13 +133,18 @@ def _last_runs(records: Iterable[Record]) -> dict[str, Past]:
 
 def _of_case(plan: Plan, case: Case, past: Past | None, look: CaseForecasted, start: float, together: int) -> Forecast:
     """What a case will take, of so many that are compared with each other."""
-    known = past is not None and plan.steps is None
+    known = past is not None and past.processes > 0 and plan.steps is None
     if past is not None and known:
-        alone, paired = _as_last_time(plan, past, together)
+        start, measuring, paired = _as_last_time(plan, past, together)
     else:
-        alone, paired = _guess(plan, case, look.rate, start, together)
+        start, measuring, paired = _guess(plan, case, look.rate, start, together)
+    processes = _expected(plan, start, measuring)
+    if past is not None and plan.fewest <= past.processes < processes:
+        processes = past.processes
     memory = past.peak if past is not None and past.peak else look.memory
-    expected = Forecast(case, plan.repeats * (alone + paired), known, memory, pairing=plan.repeats * paired)
+    paired *= plan.fewest
+    seconds = processes * (start + measuring) + paired
+    expected = Forecast(case, seconds, known, memory, pairing=paired, processes=processes, repeats=plan.fewest)
     if past is not None and past.status == "oom":
         return replace(expected, fits=False, note="ran out of memory last time")
     room = _room(case, look)
@@ -139,29 +153,38 @@ def _of_case(plan: Plan, case: Case, past: Past | None, look: CaseForecasted, st
     return replace(expected, fits=memory <= room, note="" if memory <= room else "won't fit")
 
 
-def _as_last_time(plan: Plan, past: Past, together: int) -> tuple[float, float]:
-    """Time in s of a repeat, alone and paired: measuring goes on as long as last time, or as the budget lets it."""
-    measured, paired = past.alone_measured / past.repeats, past.paired_measured / past.repeats
-    alone = past.alone / past.repeats - measured + (plan.budget if past.unsure else min(measured, plan.budget))
-    if together == 1:
-        return alone, 0.0
-    return alone, past.paired / past.repeats - paired + min(paired, PAIRED_SHARE * plan.budget)
+def _expected(plan: Plan, start: float, measuring: float) -> int:
+    """Processes of a case, each of which takes so long to start and to measure: as many as the budget lets it have."""
+    if not measuring:
+        return plan.fewest
+    more = (plan.budget - plan.fewest * measuring) / max(0.01, start + measuring)
+    return max(plan.fewest, min(plan.most, plan.fewest + math.floor(more)))
 
 
-def _guess(plan: Plan, case: Case, rate: float | None, start: float, together: int) -> tuple[float, float]:
-    """Time in s of a repeat, alone and paired, of a case that was never measured here."""
+def _as_last_time(plan: Plan, past: Past, together: int) -> tuple[float, float, float]:
+    """Time in s to start and to measure a process, and of a paired comparison: as last time, if the budget lets it."""
+    measuring, paired = past.alone_measured / past.processes, past.paired_measured / past.paired_repeats
+    start, longest = past.alone / past.processes - measuring, plan.budget / plan.fewest
+    pairing = past.paired / past.paired_repeats - paired + min(paired, PAIRED_SHARE * longest)
+    return start, min(measuring, longest), pairing if together > 1 else 0.0
+
+
+def _guess(plan: Plan, case: Case, rate: float | None, start: float, together: int) -> tuple[float, float, float]:
+    """The same of a case that was never measured here."""
     if case.framework == "fake":
-        return FAKE_CASE_S, 0.0 if together == 1 else FAKE_CASE_S
+        return FAKE_CASE_S, 0.0, 0.0 if together == 1 else FAKE_CASE_S
     start, step = LOADED * start, _step(plan, case, rate)
-    warm = MEASURING_SHARE * max(SHORTEST_WARMUP_S, WARMUP_SHARE * plan.budget)
-    measuring = max(warm + MEASURING_SHARE * plan.budget, FEWEST_STEPS * step)
+    warm = MEASURING_SHARE * longest_warm_up(plan)
+    measuring = max(MEASURING_SHARE * shortest_budget(plan), step)
     if plan.steps is not None and step:
-        measuring = (2 + plan.steps) * step
-    alone = start + measuring + CHECKS_S
+        measuring = plan.steps * step
+    paired = start / together + max(
+        warm + MEASURING_SHARE * PAIRED_SHARE * plan.budget / plan.fewest, FEWEST_PAIRED_STEPS * step
+    )
+    start += max(min(warm, SHORT_WARMUP_S), UNMEASURED_STEPS * step) + CHECKS_S
     if case.framework != "command":
-        alone += CHECK_STEPS.get(str(case.mode), 0.0) * step
-    paired = start / together + max(warm + MEASURING_SHARE * PAIRED_SHARE * plan.budget, FEWEST_PAIRED_STEPS * step)
-    return alone, 0.0 if together == 1 else paired
+        start += CHECK_STEPS.get(str(case.mode), 0.0) * step
+    return start, measuring, 0.0 if together == 1 else paired
 
 
 def _step(plan: Plan, case: Case, rate: float | None) -> float:
@@ -231,7 +254,7 @@ class TimeLeft:
         due = {(case.id, repeat) for case, repeat in todo}
         self._parts = [
             part
-            for repeat in range(self._plan.repeats)
+            for repeat in range(self._plan.most)
             for group in self._groups
             for part in self._of_group([case for case in group if (case.id, repeat) in due], repeat)
         ]
@@ -239,11 +262,18 @@ class TimeLeft:
         self._since = self._began
 
     def _of_group(self, cases: Sequence[Case], repeat: int) -> list[RunPart]:
-        repeats = self._plan.repeats
         known = [self._expected[case.id] for case in cases if case.id in self._expected]
-        alone = [RunPart(each.case.id, repeat, False, (each.seconds - each.pairing) / repeats) for each in known]
-        paired = sum(each.pairing for each in known) / repeats
+        alone = [
+            RunPart(each.case.id, repeat, False, (each.seconds - each.pairing) / each.processes)
+            for each in known if repeat < each.processes
+        ]  # fmt: skip
+        paired = sum(each.pairing for each in known) / self._plan.fewest if repeat < self._plan.fewest else 0.0
         return [*alone, RunPart(self._first[cases[0].id], repeat, True, paired)] if paired else alone
+
+    def settled(self, case: Case) -> None:
+        """A case needs no more processes."""
+        after = self._at + 1
+        self._parts[after:] = [part for part in self._parts[after:] if part.pairing or part.case != case.id]
 
     def reached(self, case: Case, repeat: int, pairing: bool = False) -> None:
         """A case, or the paired comparison of its group, begins now; whatever stands before it is over."""

@@ -12,20 +12,20 @@ from collections.abc import Callable
 from typing import Any
 
 from mldyno import machine as machines
+from mldyno.analysis.processes import THIS_PROCESS
 from mldyno.axes import unstated
-from mldyno.client.remote_case import SHORTEST_WARMUP_S, WARMUP_SHARE, Observed
+from mldyno.client.remote_case import Observed
 from mldyno.errors import UsageError
 from mldyno.messages import WorkerSoftware
 from mldyno.printable import name_from, printable
 from mldyno.records import Record, Run, Series
 from mldyno.runner.recording import record_of
+from mldyno.runner.repeats import SHORTEST_WARMUP_S, WARMUP_SHARE
 from mldyno.runner.run import new_run_id
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, stretch
 from mldyno.timing.stopping import Stopping
 from mldyno.timing.warmup import warm_up
-
-FRAMEWORK = "python"  # what computes is the caller's own code
 
 
 class Calls:
@@ -50,7 +50,7 @@ def timed(step: Callable[[], Any], sync: Callable[[], Any] | None, name: str, ta
         raise UsageError("target is a fraction such as 0.02, budget a number of seconds over 0.")
     began, blocks = time.monotonic(), Blocks(Calls(step, sync), clock.now)
     rule = Stopping(target=target, budget=budget)
-    observed = Observed(unstated(name_from(name), FRAMEWORK), Run(new_run_id()), rule)
+    observed = Observed(unstated(name_from(name), THIS_PROCESS), Run(new_run_id()), rule)
     gc.collect()
     warm = warm_up(blocks, tuple, max(SHORTEST_WARMUP_S, WARMUP_SHARE * budget), lambda values, now: None)
     observed.unsteady = warm.reason if warm.steady is False else ""
@@ -63,5 +63,5 @@ def timed(step: Callable[[], Any], sync: Callable[[], Any] | None, name: str, ta
         values, _ = stretch(blocks, rule.next_turn(observed.elapsed), None, lambda values, now: sys.maxsize)
         observed.take_turn([Series("step_time", "s", tuple(values), block=blocks.size)])
     env = {name: printable(os.environ[name]) for name in ("OMP_NUM_THREADS",) if name in os.environ}
-    observed.software = WorkerSoftware(platform.python_version(), FRAMEWORK, {}, None, env)
+    observed.software = WorkerSoftware(platform.python_version(), THIS_PROCESS, {}, None, env)
     return record_of(observed, machines.describe(), time.monotonic() - began, "ok", "")

@@ -77,7 +77,7 @@ def _attempt(case: Case, timeout: float, smaller_fits: bool) -> Attempt:
     """Try a batch. Some frameworks crash where memory runs out: where a smaller one fits, that means the same."""
     batch = case.batch or 1
     try:
-        with WorkerProcess() as worker:
+        with WorkerProcess(allocator=case.allocator) as worker:
             return Attempt(batch, True, worker.ask(TrySteps(case, STEPS_TRIED, _spare()), timeout).peak)
     except Ended as end:
         reason = f"{end.status}: {end.reason}"

@@ -18,14 +18,14 @@ from mldyno.axes import AXES, NAMES, WORK, Case
 from mldyno.client.remote_case import RemoteCase, measure_rounds
 from mldyno.records import Pairing, Record
 from mldyno.stats.intervals import paired
-from mldyno.timing.stopping import FIRST_LOOK, GROWTH, Stopping
+from mldyno.timing.stopping import FIRST_LOOK, GROWTH
 
 MOST_TOGETHER = 8  # cases
 FRESH_PAIRS = 5  # of processes, over all repeats of a run, where cases can't share one
 ROOM_SHARE = 0.9  # of a device's memory, that cases may fill together
 TURN_S = 0.05  # that a live process works before it hands over
 FEWEST_ROUNDS = 12  # as many pairs as an interval has batches
-PAIRED_SHARE = 0.5  # of a case's budget, that its paired comparisons may take
+PAIRED_SHARE = 0.5  # of a case's budget, that its paired comparisons may take in all
 _OWN_PROCESS = tuple(axis.name for axis in AXES if axis.own_process)
 
 
@@ -93,24 +93,18 @@ def _peak(record: Record, metric: str) -> float:
 # -- how -------------------------------------------------------------------------------------------
 
 
-def run_paired(
-    pairing: Pairing, cases: Sequence[RemoteCase], stopping: Stopping, chance: random.Random, times: int
-) -> None:
-    """One of so many `times` that these cases are compared, in the way that `pairing` names."""
-    if pairing == "interleaved":
-        interleaved(cases, stopping, chance)
-    elif pairing == "live-processes":
-        live_processes(cases, stopping, chance, times)
-    else:
-        alternating_processes(cases, stopping, chance, times)
+def run_paired(pairing: Pairing, cases: Sequence[RemoteCase], chance: random.Random) -> None:
+    """These cases head-to-head, in the way that `pairing` names, for about the budget that each of them has."""
+    {"interleaved": interleaved, "live-processes": live_processes}.get(pairing, alternating_processes)(cases, chance)
 
 
-def interleaved(cases: Sequence[RemoteCase], stopping: Stopping, chance: random.Random) -> None:
+def interleaved(cases: Sequence[RemoteCase], chance: random.Random) -> None:
     """All cases in one process; rounds of one block each until their ratios are known well enough."""
     cases[0].worker.start()
     for case in cases:
         case.open(start=False)
-    budget = PAIRED_SHARE * stopping.budget * len(cases)
+    stopping = cases[0].stopping
+    budget = stopping.budget * len(cases)
     seconds = FIRST_LOOK * len(cases)
     while True:
         measure_rounds(cases, seconds, 2, chance.random())
@@ -128,11 +122,11 @@ def ratios_known(times: Sequence[Sequence[float]], target: float) -> bool:
     return max(widths) <= target / 2
 
 
-def live_processes(cases: Sequence[RemoteCase], stopping: Stopping, chance: random.Random, times: int) -> None:
+def live_processes(cases: Sequence[RemoteCase], chance: random.Random) -> None:
     """A fresh, live process for each case; they take turns in random order, one of them at a time."""
     for case in cases:
         case.open()
-    budget = PAIRED_SHARE * stopping.budget * len(cases) / times
+    budget = cases[0].stopping.budget * len(cases)
     for number in range(FEWEST_ROUNDS):
         for case in chance.sample(cases, len(cases)):
             case.measure(TURN_S)
@@ -140,12 +134,11 @@ def live_processes(cases: Sequence[RemoteCase], stopping: Stopping, chance: rand
             return
 
 
-def alternating_processes(cases: Sequence[RemoteCase], stopping: Stopping, chance: random.Random, times: int) -> None:
+def alternating_processes(cases: Sequence[RemoteCase], chance: random.Random) -> None:
     """One whole process after the other, in random order."""
-    share = PAIRED_SHARE * stopping.budget / times
     for case in chance.sample(cases, len(cases)):
         try:
             case.open()
-            case.measure(max(share, TURN_S))
+            case.measure(max(case.stopping.budget, TURN_S))
         finally:
             case.worker.kill()

@@ -46,9 +46,9 @@ def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
     taken, left_out, left = [], [], math.inf if whole.limit is None else whole.limit
     for expected in forecast(replace(whole, cases=tuple(worth)), store, rates=rates):
         beside = expected.case.device == "cpu" and len(rates.devices) > 1
-        if expected.seconds <= min(LONGEST_BESIDE_S if beside else LONGEST_CASE_S, left):
+        if expected.least <= min(LONGEST_BESIDE_S if beside else LONGEST_CASE_S, left):
             taken.append(expected)
-            left -= expected.seconds
+            left -= expected.least
         else:
             left_out.append(expected.case)
     notes = [*_of_halves(rates, halves, slow, smallest), *_of_time(left_out)]

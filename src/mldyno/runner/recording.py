@@ -16,10 +16,9 @@ from mldyno.masking import masked
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable, shortened
 from mldyno.records import SCHEMA, Fact, Machine, Record, Series, Software, Warning_, seal
 from mldyno.runner.warnings import LEFT_OUT, Evidence, of_measurement
-from mldyno.stats.intervals import batches, median
+from mldyno.stats.intervals import median
 from mldyno.stats.shapes import drift
 from mldyno.store.codec import decode, flaw_of_series
-from mldyno.timing.stopping import relative_half_width
 from mldyno.timing.warmup import MIN_BLOCKS, settled_from
 
 EARLY = 0.5  # share of the series, in which a slow start may end
@@ -38,7 +37,8 @@ def record_of(
 
     `warnings` are those that the measurement itself does not show; each stands in the place of one of its kind.
     """
-    facts = observed.facts | {"steps": observed.steps, "wall_time": wall_time, "target": observed.stopping.target}
+    target = observed.stopping.target if observed.stopping.steps is None else None
+    facts = observed.facts | {"steps": observed.steps, "wall_time": wall_time, "target": target}
     series, facts, machine, left_out = _fitting(observed.series, facts, machine)
     noted = [*warnings, *left_out]
     if not observed.alone:  # times for ratios only
@@ -51,9 +51,8 @@ def record_of(
             status, reason = "unsteady", f"{observed.unsteady}; there is a series, but no one number for it"
         else:
             series = _cut(series, start)
-            half_width = relative_half_width(observed.values[start:])
             threads, env = (observed.software.threads, observed.software.env) if observed.software else (None, {})
-            shown = Evidence(observed.case, series, facts, machine, threads, observed.stopping, half_width, env)
+            shown = Evidence(observed.case, series, facts, machine, threads, env)
             known = {warning.code for warning in warnings}
             noted += [warning for warning in of_measurement(shown) if warning.code not in known]
     software = Software(mldyno=__version__, **(asdict(observed.software) if observed.software else {}))
@@ -76,6 +75,11 @@ def record_of(
         )
     )
     return decode(record.text)
+
+
+def with_facts(record: Record, facts: Mapping[str, Fact]) -> Record:
+    """The record with facts that came to be known when it was made."""
+    return decode(seal(replace(record, facts={**record.facts, **facts})).text)
 
 
 def _fitting(
@@ -107,12 +111,19 @@ def _without(facts: Mapping[str, Fact], names: Mapping[str, str]) -> dict[str, F
 def _steady_from(observed: Observed) -> int | None:
     """From which measured block on the case is steady; None where it never was.
 
-    The warm-up has judged that; what it could not settle, or a slow start that outlasted it, is judged here.
+    The warm-up has judged that; what it could not settle, or a slow start that outlasted it, is judged here. A case
+    that only moved with its machine, as the reference kernel shows, is steady.
     """
     values = observed.values
-    if observed.unsteady:
-        return settled_from(values) if len(values) >= MIN_BLOCKS else None
-    return (settled_from(values) or 0) if slow_start(values) else 0
+    if not observed.unsteady:
+        return (settled_from(values) or 0) if slow_start(values) else 0
+    if len(values) < MIN_BLOCKS:
+        return None
+    start = settled_from(values)
+    if start is not None:
+        return start
+    scaled = in_references(observed.series)
+    return settled_from(scaled) if len(scaled) == len(values) else None
 
 
 def slow_start(values: list[float]) -> bool:
@@ -122,20 +133,20 @@ def slow_start(values: list[float]) -> bool:
 
 
 def ratio_to_reference(series: Sequence[Series]) -> dict[str, float]:
-    """How many reference kernels a step takes, each against the blocks around it: what slows both down falls out."""
-    ratios = []
-    for steps in series:
-        if (steps.metric, steps.stage) != ("step_time", "steady"):
-            continue
-        near = [
-            part
-            for part in series
-            if (part.metric, part.stage, part.turn) == ("reference_time", steps.stage, steps.turn)
-        ]
-        if near and len(steps.values) >= len(near[0].values):
-            around = batches(steps.values, len(near[0].values))
-            ratios += [median(block) / reference for block, reference in zip(around, near[0].values, strict=True)]
+    """How many reference kernels a step takes: what slows both down falls out."""
+    ratios = in_references(series)
     return {"step_per_reference": float(f"{median(ratios):.6g}")} if ratios else {}
+
+
+def in_references(series: Sequence[Series]) -> list[float]:
+    """The steady blocks, each over the reference kernel that ran next to it; without those of turns that had none."""
+    kernels = {part.turn: part.values for part in series if (part.metric, part.stage) == ("reference_time", "steady")}
+    ratios = []
+    for part in series:
+        if (part.metric, part.stage) == ("step_time", "steady") and kernels.get(part.turn):
+            near, count = kernels[part.turn], len(part.values)
+            ratios += [value / near[place * len(near) // count] for place, value in enumerate(part.values)]
+    return ratios
 
 
 def _cut(series: Sequence[Series], start: int) -> list[Series]:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from mldyno import datasets, plugins
 from mldyno import machine as machines
+from mldyno.analysis.processes import Process, processes_of
+from mldyno.analysis.usual import usual_for
 from mldyno.client.remote_case import Observed, RemoteCase
 from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.errors import StoreError
@@ -26,8 +28,9 @@ from mldyno.plan import Plan
 from mldyno.records import Case, Machine, Pairing, Record, Run, Warning_
 from mldyno.runner.events import Interrupted, Interrupts, Listener
 from mldyno.runner.forecast import Forecast, forecast
-from mldyno.runner.pairing import groups, pairing_for, pairings, pairs_per_repeat, run_paired
-from mldyno.runner.recording import now, record_of
+from mldyno.runner.pairing import PAIRED_SHARE, groups, pairing_for, pairings, pairs_per_repeat, run_paired
+from mldyno.runner.recording import now, record_of, with_facts
+from mldyno.runner.repeats import budget_of_process, longest_warm_up, wants_another
 from mldyno.runner.warnings import INTERRUPTED
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord
@@ -37,7 +40,13 @@ from mldyno.units import show_seconds
 GRACE_S = 10.0  # beyond the limit of a run, for what had begun before it
 SHORTEST_TIMEOUT_S = 900.0  # of a case, where the user names none
 ABSURD = (BadRecord, ArithmeticError, LookupError, TypeError, ValueError)  # what answers of the right types may cause
+NEWEST = 300  # records of this machine that tell what is usual there
 TIMEOUT_FACTOR = 5.0  # times what a case is estimated to take, if that is longer
+
+
+def _counting(record: Record) -> list[Process]:
+    """The processes of a record that tell what is usual on its machine."""
+    return processes_of(record) if record.alone and record.status == "ok" else []
 
 
 class Crowded(Exception):
@@ -88,7 +97,8 @@ class Runner:
         """`forecasts` say how long a case may take where the plan does not; they are made where there are none."""
         self.plan, self.store, self.run, self.python = plan, store, run, python
         self.listener = Listener()
-        self.stopping = Stopping(target=plan.target, budget=plan.budget, steps=plan.steps)
+        self.before: list[Process] = []
+        self.settled: set[str] = set()
         self.random = random.Random(run)
         self.interrupts = Interrupts()
         self.machine: Machine = machines.describe()
@@ -105,9 +115,14 @@ class Runner:
 
     @property
     def left_out(self) -> list[Case]:
-        """Cases that were not begun in every repeat, since the limit of the run was reached."""
-        repeats = range(self.plan.repeats)
-        return [case for case in self.plan.cases if any((case.id, repeat) not in self.known for repeat in repeats)]
+        """Cases that have no process, or fewer than was asked for, since the limit of the run was reached."""
+        fewest = self.plan.repeats or 1
+        return [case for case in self.plan.cases if len(self._records_of(case)) < fewest]
+
+    def _records_of(self, case: Case) -> list[Record]:
+        """Its processes so far, in this run, in which it was alone."""
+        known = (self.known.get((case.id, repeat)) for repeat in range(self.plan.most))
+        return [record for record in known if record is not None]
 
     def execute(self, listener: Listener) -> list[Record]:
         """Run all that has no outcome yet; raises Interrupted when the user ends it."""
@@ -116,7 +131,7 @@ class Runner:
             self._begin()
             with self.interrupts:
                 together = groups(self.plan.cases, self.plan.by)
-                for repeat in range(self.plan.repeats):
+                for repeat in range(self.plan.most):
                     for group in together:
                         self._group(repeat, group)
             if not self.left_out:
@@ -137,7 +152,10 @@ class Runner:
         if self.plan.timeout is None:
             forecasts = forecast(self.plan, self.store) if self.forecasts is None else self.forecasts
             self.timeouts = usual_timeouts(self.plan, forecasts)
-        todo = [(c, r) for r in range(self.plan.repeats) for c in self.plan.cases if (c.id, r) not in self.known]
+        here = self.store.name_of(self.machine)
+        usual = self.store.history(Query({"machine": here}, heads=False, provenances=("measured",)), NEWEST)
+        self.before = [process for record in reversed(usual) for process in _counting(record)]
+        todo = [(c, r) for r in range(self.plan.most) for c in self.plan.cases if (c.id, r) not in self.known]
         self.store.begin_run(self.run, now(), owner(), self.plan.text())
         self.began = time.monotonic()
         self.listener.begin(self.plan, todo)
@@ -149,14 +167,18 @@ class Runner:
         if not record.interrupted:
             if record.alone:
                 self.known[record.case.id, record.run.repeat] = record
+                if not wants_another(self.plan, self._records_of(record.case)):
+                    self.settled.add(record.case.id)
             else:
                 self.paired[record.case.id, record.run.repeat, record.run.pairing] += 1
 
     def _group(self, repeat: int, cases: Sequence[Case]) -> None:
         """Measure each case alone, in a fresh process; then those that succeeded head-to-head."""
         for case in cases:
-            if (case.id, repeat) not in self.known and self._time_left > 0:
-                self._alone(case, repeat)
+            if (case.id, repeat) not in self.known and case.id not in self.settled and self._time_for(case):
+                self._alone(case, repeat, budget_of_process(self.plan, self._records_of(case)))
+        if repeat >= self.plan.fewest:
+            return
         known = [(case, self.known.get((case.id, repeat))) for case in cases]
         for members in pairings([case for case, record in known if record is not None and record.status == "ok"]):
             self._pair(repeat, members)
@@ -167,6 +189,12 @@ class Runner:
     def _time_left(self) -> float:
         """Time in s until the limit of the run."""
         return math.inf if self.plan.limit is None else self.plan.limit - (time.monotonic() - self.began)
+
+    def _time_for(self, case: Case) -> bool:
+        """Whether there is time for one more process of a case; the first one is begun in any case."""
+        before = self._records_of(case)
+        usual = (before[-1].fact("wall_time") or 0.0) if before and self.plan.repeats is None else 0.0
+        return self._time_left > usual
 
     def _timeout(self, cases: Sequence[Case]) -> float:
         """Time in s that these cases in one process may take in all."""
@@ -195,26 +223,28 @@ class Runner:
 
     # -- cases -------------------------------------------------------------------------------------
 
-    def _remote(self, case: Case, repeat: int, worker: WorkerProcess, pairing: Pairing, key: int = 0) -> RemoteCase:
-        name = data_set_of(case)
+    def _remote(
+        self, case: Case, repeat: int, worker: WorkerProcess, pairing: Pairing, budget: float, key: int = 0
+    ) -> RemoteCase:
+        name, steps = data_set_of(case), self.plan.steps if pairing == "alone" else None
         return RemoteCase(
             case,
             Run(self.run, self.plan.suite, repeat, self.processes, self.groups, pairing),
-            self.stopping if pairing == "alone" else replace(self.stopping, steps=None),
+            Stopping(self.plan.target, budget, steps, longest_warm_up(self.plan)),
             worker=worker, timeout=self._timeout([case]), hear=self.listener.progress, key=key,
             data=None if name is None else self.sources[name], command=self.plan.command,
             facts={"command": masked_line(self.plan.command)} if self.plan.command else {},
         )  # fmt: skip
 
-    def _worker(self) -> WorkerProcess:
+    def _worker(self, case: Case) -> WorkerProcess:
         self.processes += 1
-        return WorkerProcess(self.interrupts.check, python=self.python)
+        return WorkerProcess(self.interrupts.check, python=self.python, allocator=case.allocator)
 
-    def _alone(self, case: Case, repeat: int) -> None:
-        """One case from its first step to its record."""
+    def _alone(self, case: Case, repeat: int, budget: float) -> None:
+        """One case from its first step to its record, measured for so many s."""
         self.interrupts.check()
         self.listener.case_started(case, repeat)
-        remote = self._remote(case, repeat, self._worker(), "alone")
+        remote = self._remote(case, repeat, self._worker(case), "alone", budget)
         if reason := self._too_large(case):
             self._save([self._record(remote, "oom", reason)])
             return
@@ -256,7 +286,7 @@ class Runner:
             self._pairings(repeat, cases, "alternating-processes")
 
     def _pairings(self, repeat: int, cases: Sequence[Case], pairing: Pairing) -> None:
-        times = pairs_per_repeat(pairing, self.plan.repeats)
+        times = pairs_per_repeat(pairing, self.plan.fewest)
         done = min(self.paired[case.id, repeat, pairing] for case in cases)  # before a resumed run was ended
         for _ in range(times - done):
             self.interrupts.check()
@@ -267,16 +297,17 @@ class Runner:
             self._run_pairing(repeat, cases, pairing, times)
 
     def _run_pairing(self, repeat: int, cases: Sequence[Case], pairing: Pairing, times: int) -> None:
+        budget = PAIRED_SHARE * self.plan.budget / self.plan.fewest / times
         if pairing == "interleaved":
-            worker = self._worker()
-            members = [self._remote(case, repeat, worker, pairing, key) for key, case in enumerate(cases)]
+            worker = self._worker(cases[0])
+            members = [self._remote(case, repeat, worker, pairing, budget, key) for key, case in enumerate(cases)]
             for remote in members:
                 remote.sharing, remote.timeout = len(members), self._timeout(cases)
         else:
-            members = [self._remote(case, repeat, self._worker(), pairing) for case in cases]
+            members = [self._remote(case, repeat, self._worker(case), pairing, budget) for case in cases]
         status, reason, warnings = "ok", "", list[Warning_]()
         try:
-            run_paired(pairing, members, self.stopping, self.random, times)
+            run_paired(pairing, members, self.random)
         except Ended as end:
             if end.status == "oom" and pairing != "alternating-processes":
                 raise Crowded from end
@@ -301,7 +332,12 @@ class Runner:
         """What became of a case; nothing is measured now, so that vendors may be asked what its devices are."""
         machine = replace(self.machine, devices=self.vendors.describe(remote.devices))
         try:
-            return record_of(remote, machine, remote.wall_time, status, reason, warnings)
+            record = record_of(remote, machine, remote.wall_time, status, reason, warnings)
+            processes = _counting(record)
+            if processes:
+                record = with_facts(record, usual_for(processes[-1], [*self.before, *processes[:-1]]).facts)
+                self.before += processes
+            return record
         except ABSURD as error:
             said = f"the worker's answers make no record: {type(error).__name__}: {error}"
             bare = Observed(remote.case, remote.run, remote.stopping)
@@ -314,6 +350,8 @@ class Runner:
         for record in records:
             self._note(record)
             self.records.append(record)
+            if record.case.id in self.settled:
+                self.listener.case_settled(record.case)
             self.listener.case_ended(record)
 
     def _rescue(self) -> str:
@@ -338,7 +376,7 @@ class Runner:
 def usual_timeouts(plan: Plan, forecasts: Sequence[Forecast]) -> dict[str, float]:
     """Time in s that each case may take in one process, by its id, from what it is estimated to take."""
     return {
-        expected.case.id: max(SHORTEST_TIMEOUT_S, TIMEOUT_FACTOR * expected.seconds / plan.repeats)
+        expected.case.id: max(SHORTEST_TIMEOUT_S, TIMEOUT_FACTOR * expected.seconds / expected.processes)
         for expected in forecasts
     }
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mldyno.analysis.conditions import CONDITIONS, STOLEN_LIMIT, WAITING_LIMIT, Judged, State
+from mldyno.analysis.outcomes import TARGET_NOT_REACHED
 from mldyno.records import Case, Machine, Series, Warning_
 from mldyno.stats import shapes
 from mldyno.stats.intervals import median
-from mldyno.timing.stopping import Stopping
 from mldyno.units import show_bytes, show_percent
 
 DRAINED_SHARE = 0.9  # a device that is done when the loop returns has waited for the loop
@@ -37,9 +37,6 @@ class Evidence:
     facts: dict[str, Any]
     machine: Machine
     threads: int | None
-    stopping: Stopping
-    half_width: float | None
-    """Of the mean, relative to it: what the stopping rule goes by."""
     env: dict[str, str] = field(default_factory=dict)
 
     def values(self, metric: str, stage: str) -> list[float]:
@@ -63,16 +60,6 @@ class Evidence:
             slowed_down=bool(self.last("throttle_events") or held_back), speed_limit=self.last("speed_limit"),
             swapped_meanwhile=self.last("swapped_memory"), memory=self.machine.memory,
         )  # fmt: skip
-
-
-def _target_not_reached(evidence: Evidence) -> Judged:
-    if evidence.stopping.steps is not None or evidence.stopping.reached(evidence.half_width):
-        return None
-    target = show_percent(evidence.stopping.target)
-    message = f"its mean is not known to the ±{target} asked for (the time is the median, with a ± of its own)"
-    if evidence.half_width is None:
-        message = f"too few steps to know it to ±{target}"
-    return message, "give it more time with --budget, or a quieter machine"
 
 
 def _late_change(evidence: Evidence) -> Judged:
@@ -195,7 +182,7 @@ def _of_state(code: str) -> Rule:
 Rule = Callable[[Evidence], Judged]
 # Those that concern fake time, then those that need a real machine.
 _ALWAYS: dict[str, Rule] = {
-    "target-not-reached": _target_not_reached, "late-change": _late_change, "recompiled": _recompiled,
+    "late-change": _late_change, "recompiled": _recompiled,
     "drifting": _drifting, "two-modes": _two_modes, "host-bound": _host_bound,
 }  # fmt: skip
 _REAL: dict[str, Rule] = {
@@ -203,7 +190,7 @@ _REAL: dict[str, Rule] = {
     "swapping": _of_state("swapping"), "leaking": _leaking, "on-battery": _of_state("on-battery"),
     "low-power": _of_state("low-power"), "virtualised": _virtualised, "rosetta": _of_state("rosetta"),
 }  # fmt: skip
-CODES = (*_ALWAYS, *_REAL, INTERRUPTED.code, LEFT_OUT)
+CODES = (*_ALWAYS, *_REAL, INTERRUPTED.code, LEFT_OUT, TARGET_NOT_REACHED)
 
 
 def of_measurement(evidence: Evidence) -> list[Warning_]:

@@ -112,7 +112,7 @@ def estimate(framework: Framework, seconds: float) -> Iterator[Row]:
     around = batches(values, len(kernel.times))
     ratios = [median(near) / reference for near, reference in zip(around, kernel.times, strict=True)]
     yield {"median": median(values), "uncontended": uncontended(sorted(values)), "per_reference": median(ratios),
-           "seconds": time.perf_counter() - began}  # fmt: skip
+           "reference": median(kernel.times), "when": time.time(), "seconds": time.perf_counter() - began}  # fmt: skip
 
 
 def simulated(framework: Framework, kernels: list[float]) -> Iterator[Row]:

@@ -11,7 +11,7 @@ from mldyno.selftest.contract import CASES, Contract
 from mldyno.selftest.measures import Measure
 
 SEED = 20240229
-ON_ANY_MACHINE = (1, 2, 3, 5, 6, 8, 9, 10, 12)  # what `mldyno selftest` prints; all twelve are for development
+ON_ANY_MACHINE = (1, 2, 3, 5, 6, 8, 9, 10, 12, 13)  # what `mldyno selftest` prints; the rest is for development
 ON_A_DEVICE = tuple(range(21, 31))  # and with a device other than the CPU
 Tick = Callable[[], None]
 
@@ -54,7 +54,7 @@ def on_any_machine(effort: Effort, framework: str) -> list[Exercise]:
         Exercise("a true 3 %", (3, 4), start + each * effort.comparisons,
                  lambda tick: on_machine.power(framework, effort.comparisons, tick)),
         Exercise("coverage", (5,), 0.02 * effort.series, lambda tick: [on_series.coverage(effort.series, SEED, tick)]),
-        Exercise("fresh processes", (6, 7), (start + effort.seconds) * effort.processes,
+        Exercise("fresh processes", (6, 7, 13), (start + effort.seconds) * effort.processes,
                  lambda tick: on_machine.reproducibility(framework, effort.processes, effort.seconds, tick)),
         Exercise("simulated device", (8,), 2.0, on_machine.simulated_device),
         Exercise("drift", (9,), 0.03 * effort.series, lambda tick: [on_series.drift_found(effort.series, SEED, tick)]),

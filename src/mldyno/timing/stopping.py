@@ -47,6 +47,8 @@ class Stopping:
     target: float = 0.02
     budget: float = 20.0
     steps: int | None = None
+    warm_up: float = 1.0
+    """Time in s that the warm-up may take."""
     min_time: float = 0.5
     """Time in s that is measured in any case."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from mldyno import __version__
 from mldyno.analysis.findings import CLEAR_SPEEDUP, Finding, best_setting, by_device, error_text, of
-from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, Threads, Tried
+from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, Trial, Tried
 from mldyno.analysis.unused_gpu import CALLED
 from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
 from mldyno.views.devices import device_line
@@ -28,8 +28,9 @@ def report(checkup: Checkup) -> str:
     parts = [checkup.machine.name, _block("machine", _machine(checkup)), _block("frameworks", _frameworks(checkup))]
     parts += [_block(f"{name} on {device}", _features(tried))
               for (name, device), tried in by_device(checkup.tried).items()]  # fmt: skip
-    if checkup.threads:
-        parts.append(_block("threads", _threads(checkup, checkup.threads)))
+    for kind, trial in (("threads", checkup.threads), ("allocators", checkup.allocators)):
+        if trial:
+            parts.append(_block(kind, _trial(trial)))
     if checkup.noise:
         parts.append(_block("noise", _noise(checkup.noise)))
     return "\n\n".join([*parts, _findings(of(checkup))])
@@ -150,17 +151,17 @@ def short(reason: str) -> str:
     return first if len(first) <= 200 else f"{first[:199]}…"
 
 
-def _threads(checkup: Checkup, threads: Threads) -> Rows:
-    many = count(threads.threads, "thread") if threads.threads else "its threads"
-    yield "as it is", f"{show_seconds(threads.step)} a training step, {many} of {threads.framework}"
-    best = best_setting(checkup)
-    for setting in threads.settings:
+def _trial(trial: Trial) -> Rows:
+    many = f"{count(trial.threads, 'thread')} of {trial.framework}" if trial.threads else trial.framework
+    yield "as it is", f"{show_seconds(trial.step)} a training step of {trial.workload}, {many}"
+    best = best_setting(trial)
+    for setting in trial.settings:
         if setting.ratio is None or setting.low is None or setting.high is None:
             continue
         clear = _clear(setting.low, setting.high)
-        most = ", the one to set" if setting is best and len(threads.settings) > 1 else ""
+        most = ", the one to set" if setting is best and len(trial.settings) > 1 else ""
         interval = f"{digits(setting.low)}-{digits(setting.high)}"
-        yield setting.name, f"{digits(setting.ratio)}x ({interval}) as fast: {clear}{most}"
+        yield setting.option or setting.name, f"{digits(setting.ratio)}x ({interval}) as fast: {clear}{most}"
 
 
 def _clear(low: float, high: float) -> str:
@@ -210,6 +211,7 @@ def as_json(checkup: Checkup) -> dict[str, Any]:
         "devices": [asdict(device) for framework in checkup.frameworks for device in framework.devices],
         "features": [asdict(tried) for tried in checkup.tried],
         "threads": asdict(checkup.threads) if checkup.threads else None,
+        "allocators": asdict(checkup.allocators) if checkup.allocators else None,
         "noise": asdict(checkup.noise) if checkup.noise else None,
         "store": asdict(checkup.store),
         "findings": [asdict(finding) for finding in of(checkup)],

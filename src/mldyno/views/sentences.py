@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mldyno.analysis.comparisons import DELTA, Comparison, Mean, differing
-from mldyno.analysis.estimates import Estimate, of_metric, step_time
+from mldyno.analysis.estimates import Estimate, counting, of_metric, step_time
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column
@@ -138,8 +138,13 @@ def trust(outcome: Outcome) -> str:
     parts = [_steadiness(outcome)]
     if estimate is not None and estimate.half_width is not None:
         shown = show_error(estimate.value, estimate.half_width).strip()
-        parts.append(f"{shown} over {count(estimate.processes, 'process')}")
+        within = "" if estimate.within is None else f"{show_error(estimate.value, estimate.within).strip()} within it, "
+        parts.append(f"{within}{shown} over {count(estimate.processes, 'process')}")
     against = [code for code in _codes(outcome) if code not in NOT_STEADY]
+    waited = len(outcome.good) - len(counting(outcome.good))
+    if waited:
+        place = against.index("contended")
+        against[place] = f"contended ({waited} of {count(len(outcome.good), 'process')}, left out)"
     bad = [record for record in outcome.records if record.status != "ok"]
     if bad:
         against.insert(0, f"{len(bad)} of {count(len(outcome.records), 'process')} {bad[0].status} ({bad[0].reason})")
@@ -252,13 +257,14 @@ def machine_lines(machine: Machine) -> list[str]:
     ]
 
 
-def headline(record: Record) -> str:
-    """One line for one record: its time and how well it is known, or what became of it."""
+def headline(*records: Record) -> str:
+    """One line for the processes of a case: its time and how well it is known, or what became of the last one."""
+    record = records[-1]
     if record.status != "ok":
         return f"{record.status}: {record.reason}"
     if not record.alone:
         return f"measured head-to-head, {PAIRING[record.run.pairing]}"
-    estimate = step_time([record])
+    estimate = step_time([each for each in records if each.status == "ok"])
     if estimate is None:
         figures = [f"{s.metric.replace('_', ' ')} {show(s.values[0], s.unit)}" for s in record.series if s.values]
         return ", ".join(figures) or "ok, without a figure"

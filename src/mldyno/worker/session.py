@@ -26,14 +26,17 @@ from mldyno.worker.checks import Wrong
 
 LONG_STEP_S = 5.0  # a step of this length is not run once more just to count its kernels
 REPORT_EVERY_NS = 500_000_000
-KERNEL_SIZE = 64  # of the reference kernel's matrices
+KERNEL_SIZE = 256  # of the reference kernel's matrices: large enough for several threads
 KERNEL_BLOCKS = 3  # one after the other; their median counts
+KERNELS_AFTER_STEP = 10  # of a long one: they take a few ms each
 LARGEST_KERNEL_SHARE = 0.2  # of the time of the steps
 STEPS_FIRST_NS = 20_000_000  # that steps run for before anything else is done: other code makes theirs cold
 ENV_THAT_MATTERS = (
     "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "KMP_BLOCKTIME", "GOMP_SPINCOUNT",
     "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "PYTORCH_ENABLE_MPS_FALLBACK",
     "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "LD_PRELOAD", "MALLOC_CONF",
+    "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_ARENA_MAX",
+    "GLIBC_TUNABLES", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY",
 )  # fmt: skip
 Tell = Callable[[float], None]
 
@@ -91,6 +94,7 @@ class CaseSession:
         warm = warm_up(self.blocks, self.program.steady_counters, budget, report, self._note_loss)
         with suppress(Unsupported):  # a framework need not have a matmul
             self.kernel = ReferenceKernel(self.framework, self.case, self.clock)
+            self.facts["reference_size"] = KERNEL_SIZE
         drained = checks.drained_share(self.case, self.blocks, warm.steady is not None)
         events = checks.events_share(self.program, self.blocks)
         self.facts |= {
@@ -157,6 +161,9 @@ class CaseSession:
         self.windows.begin()
         values, left = stretch(self.blocks, seconds, steps, between)
         self.windows.end()
+        if kernel is not None and not kernel.times:  # as between steps that take longer than a turn
+            for _ in range(KERNELS_AFTER_STEP):
+                kernel.run()
         series = [Series("step_time", "s", _rounded(values), block=self.blocks.size)] if values else []
         if kernel is not None and kernel.times:
             series.append(Series("reference_time", "s", _rounded(kernel.times), block=kernel.blocks.size))

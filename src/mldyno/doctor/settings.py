@@ -1,0 +1,117 @@
+"""What settings of the environment bring: the same training step with each of them, in processes that take turns.
+
+OpenMP's threads spin while they wait. Where cores are few or busy, those that spin keep the others from working, and
+threads that move between cores start cold. An allocator that gives memory back has each step touch its pages anew.
+Each setting gets a process of its own, the processes take turns of a fraction of a second, and this is done with
+several sets of fresh processes: every process has a speed of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import get_args
+
+from mldyno.analysis.symptoms import Setting, Trial
+from mldyno.axes import Allocator
+from mldyno.client.allocators import NotHere, settings_for
+from mldyno.client.worker_process import Ended, WorkerProcess
+from mldyno.messages import MeasureTurn, OpenCase
+from mldyno.records import Case
+from mldyno.stats.intervals import half_width, mean, median
+
+SETS = 4  # of fresh processes
+TURNS = 4  # of each process
+TURN_S, WARM_UP_S = 0.3, 0.5
+ANSWER_TIMEOUT_S = 60.0  # for opening the step, or a turn of it
+KEY = 1  # of the case in its worker
+Check = Callable[[], None]
+Env = Mapping[str, str]
+
+
+def of_threads(threads: int | None, free: float | None, env: Env) -> dict[str, Env]:
+    """Settings of threads that could be better than what is, mildest first; none where there is one thread."""
+    if not threads or threads < 2:
+        return {}
+    settings: dict[str, Env] = {}
+    if env.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE":
+        settings["sleeping"] = {"OMP_WAIT_POLICY": "PASSIVE"}
+    if sys.platform.startswith("linux") and not env.get("OMP_PROC_BIND"):
+        settings["bound"] = {"OMP_PROC_BIND": "true"}
+    if free is not None and (cores := max(1, round(free))) < threads:
+        settings[f"--threads {cores}"] = {"OMP_NUM_THREADS": str(cores)}
+    return settings
+
+
+def of_allocators() -> dict[str, Env]:
+    """The allocators that a process can have here, beside the system's own: the settings, by the option for them."""
+    found: dict[str, Env] = {}
+    for name in get_args(Allocator):
+        with suppress(NotHere):
+            found[f"--allocator {name}"] = settings_for(name)
+    return {option: settings for option, settings in found.items() if settings}
+
+
+def measure(
+    check: Check,
+    case: Case,
+    threads: int | None,
+    settings: Mapping[str, Env],
+    begin: Callable[[int], None] = lambda number: None,
+) -> Trial | None:
+    """The step as it is and with each setting, by its word, and how many times as fast; None where it can't be run.
+
+    `threads` is how many the framework has, to be said; `begin` hears the number of each set of processes, from 0 on.
+    """
+    envs: list[Env] = [{}, *settings.values()]
+    times: list[list[float]] = [[] for _ in envs]
+    chance = random.Random(len(envs))
+    try:
+        for number in range(SETS):
+            begin(number)
+            for steps, step in zip(times, _set_of_processes(check, case, envs, chance), strict=True):
+                steps.append(step)
+    except Ended:
+        return None
+    tried = [
+        _compared(word, env, steps, times[0]) for (word, env), steps in zip(settings.items(), times[1:], strict=True)
+    ]
+    return Trial(case.framework, case.workload, threads, median(times[0]), tuple(tried))
+
+
+def _set_of_processes(check: Check, case: Case, envs: Sequence[Env], chance: random.Random) -> list[float]:
+    """The median time of a step in s under each setting, from processes that live at the same time and take turns."""
+    times: list[list[float]] = [[] for _ in envs]
+    with ExitStack() as living:
+        workers = [living.enter_context(_opened(check, case, env)) for env in envs]
+        order = list(range(len(envs)))
+        for _ in range(TURNS):
+            chance.shuffle(order)
+            for place in order:
+                turn = workers[place].ask(MeasureTurn(KEY, TURN_S), ANSWER_TIMEOUT_S)
+                times[place] += [
+                    value for series in turn.series if series.metric == "step_time" for value in series.values
+                ]
+    if not all(times):
+        raise Ended("failed", "a turn without a step")
+    return [median(values) for values in times]
+
+
+@contextmanager
+def _opened(check: Check, case: Case, env: Env) -> Iterator[WorkerProcess]:
+    """A worker with the step built and warm."""
+    with WorkerProcess(check, env) as worker:
+        worker.ask(OpenCase(KEY, case, WARM_UP_S), ANSWER_TIMEOUT_S)
+        yield worker
+
+
+def _compared(word: str, env: Env, times: Sequence[float], base: Sequence[float]) -> Setting:
+    """How many times as fast as the base, with its interval over the sets."""
+    name = " ".join(f"{variable}={value}" for variable, value in env.items())
+    logs = [math.log(slow / fast) for fast, slow in zip(times, base, strict=True)]
+    centre, width = mean(logs), half_width(logs)
+    option = word if word.startswith("--") else ""
+    return Setting(name, median(times), math.exp(centre), math.exp(centre - width), math.exp(centre + width), option)

@@ -1,0 +1,92 @@
+"""Whether intervals hold for the next processes: what a few told, against the mean of 30 others of the same case."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mldyno.analysis.grouping import grouped
+from mldyno.analysis.processes import Process
+from mldyno.analysis.usual import headline, usual_for
+from mldyno.selftest.measures import Measure, SeriesKind, allowed, lower_bound, upper_bound
+from mldyno.stats.intervals import half_width, mean, median
+from mldyno.stats.variation import OTHERS
+
+SIZES = (1, 2, 3, 5)  # processes that an interval comes from
+FEW, MANY = 3, 10  # processes of 20 s, and those of 2 s that start and run in the same time
+LEAST, MOST = 0.93, 0.97  # of the intervals, that are to hold
+NEWEST = 300  # processes before them that the intervals know of, as a run does
+NAME = "intervals of a time that hold the mean of 30 other processes"
+Row = dict[str, Any]
+
+
+def judged(processes: Sequence[Process], sizes: Sequence[int] = (*SIZES, MANY), seed: int = 0) -> Iterator[Row]:
+    """For runs of so many processes in a row: what they claim, as if they were one run, and whether it held."""
+    chance = random.Random(seed)
+    in_order = sorted(processes, key=lambda process: process.when)
+    for case, group in grouped(in_order, lambda process: process.case).items():
+        for size in sizes:
+            for start in range(0, len(group) - size + 1, size):
+                run = [replace(process, run="this") for process in group[start : start + size]]
+                before = [process for process in in_order if process.when < run[0].when][-NEWEST:]
+                beside = [
+                    replace(process, run="this")
+                    for process in in_order
+                    if run[0].when < process.when < run[-1].when and process.case != case
+                ]
+                others = [process for process in group if not run[0].when <= process.when <= run[-1].when]
+                chosen = counting(chance.sample(others, min(OTHERS, len(others))))
+                own = counting(run)
+                value, error = headline(own, usual_for(own[-1], [*before, *beside, *run[:-1]]))
+                truth = mean([math.exp(other.time) for other in chosen])
+                times = [math.exp(process.time) for process in run]
+                yield {
+                    "case": case.partition(" ")[0], "processes": size, "value": value, "truth": truth,
+                    "half_width": math.expm1(error.half_width),
+                    "held": abs(truth - value) <= math.expm1(error.half_width) * value,
+                    "plain_half_width": half_width(times) / mean(times),
+                }  # fmt: skip
+
+
+def counting(processes: Sequence[Process]) -> list[Process]:
+    """Those that did not have to wait for a core, where there are such: as in a headline."""
+    return [process for process in processes if not process.contended] or list(processes)
+
+
+def coverage(number: int, rows: Sequence[Row], peers: str = "none claims it; ours was 26 % from one") -> Measure:
+    """The measure: the share that held, of the number of processes for which it lies farthest from 95 %."""
+    sizes = sorted({row["processes"] for row in rows} & {*SIZES})
+    cells = [_cell(f"from {size}", [row for row in rows if row["processes"] == size]) for size in sizes]
+    worst = max(cells, key=lambda cell: abs(cell.value - (LEAST + MOST) / 2))
+    widths = ", ".join(
+        f"±{median([row['half_width'] for row in rows if row['processes'] == size]):.1%} from {size}" for size in sizes
+    )
+    ok = all(cell.ok for cell in cells)
+    return Measure(
+        number, NAME, worst.value, worst.bound, "93-97 %", ok, worst.n, "share", peers, f"worst {worst.name}; {widths}",
+        tuple(cells), tuple(rows),
+    )  # fmt: skip
+
+
+def width(number: int, rows: Sequence[Row]) -> Measure:
+    """How wide the interval from many short processes is, in the time of a few long ones."""
+    ratios = [
+        median([row["half_width"] for row in own if row["processes"] == MANY])
+        / median([row["plain_half_width"] for row in own if row["processes"] == FEW])
+        for own in grouped(rows, lambda row: row["case"]).values()
+    ]
+    value = median(ratios)
+    return Measure(
+        number, f"half-width from {MANY} short processes / by Student's t from {FEW}", value, None, "<= 0.33",
+        value <= 1 / 3, len(ratios), note=f"between {min(ratios):.2f} and {max(ratios):.2f}",
+    )  # fmt: skip
+
+
+def _cell(name: str, rows: Sequence[Row]) -> SeriesKind:
+    held, count = sum(row["held"] for row in rows), len(rows)
+    share, chance = held / count, allowed(0.05, count)
+    bound = lower_bound(held, count) if share < (LEAST + MOST) / 2 else upper_bound(held, count)
+    return SeriesKind(name, share, bound, LEAST - chance <= share <= MOST + chance, count)

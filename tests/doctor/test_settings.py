@@ -1,0 +1,77 @@
+"""Settings of threads and allocators, measured against each other in fresh processes that take turns."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mldyno.analysis.symptoms import Trial
+from mldyno.client import allocators
+from mldyno.doctor import settings
+from mldyno.doctor.settings import measure, of_allocators, of_threads
+from mldyno.records import Case
+
+STEP = Case("mlp", framework="fake", batch=64)
+
+
+def steps(seconds: float, **more: object) -> dict[str, str]:
+    """A setting under which the fake framework's step takes so many s."""
+    return {"MLDYNO_FAKE": json.dumps([{"step": seconds, **more}])}
+
+
+PASSIVE, BOUND = {"OMP_WAIT_POLICY": "PASSIVE"}, {"OMP_PROC_BIND": "true"}
+
+
+@pytest.mark.parametrize(
+    ("count", "free", "env", "tried"),
+    [(1, 2.0, {}, []), (None, 2.0, {}, []),
+     (2, 2.0, {}, [PASSIVE, BOUND]),
+     (2, 2.0, {"OMP_WAIT_POLICY": "passive", "OMP_PROC_BIND": "close"}, []),
+     (8, 2.2, {}, [PASSIVE, BOUND, {"OMP_NUM_THREADS": "2"}]),
+     (2, 0.3, {"OMP_WAIT_POLICY": "PASSIVE"}, [BOUND, {"OMP_NUM_THREADS": "1"}]),
+     (4, None, {}, [PASSIVE, BOUND])],
+    ids=str,
+)  # fmt: skip
+def test_only_what_could_help_is_tried(
+    count: int | None,
+    free: float | None,
+    env: dict[str, str],
+    tried: list[dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mldyno.doctor.settings.sys.platform", "linux")
+    assert list(of_threads(count, free, env).values()) == tried
+
+
+def test_threads_are_bound_to_cores_on_linux_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mldyno.doctor.settings.sys.platform", "darwin")
+    assert list(of_threads(2, 2.0, {}).values()) == [PASSIVE]
+
+
+def test_the_allocators_that_can_be_had_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mldyno.client.allocators.sys.platform", "linux")
+    monkeypatch.setattr("mldyno.client.allocators.platform.libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.setattr("mldyno.client.allocators.ctypes.util.find_library", {"jemalloc": "libjemalloc.so.2"}.get)
+    assert of_allocators() == {
+        "--allocator steady": allocators.KEEP, "--allocator jemalloc": {"LD_PRELOAD": "libjemalloc.so.2"}
+    }  # fmt: skip
+
+
+def test_a_setting_that_doubles_the_speed_is_measured_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in steps(0.004, noise=0.02).items():
+        monkeypatch.setenv(name, value)
+    trial = measure(lambda: None, STEP, 4, {"--allocator steady": steps(0.002, noise=0.02)})
+    assert isinstance(trial, Trial)
+    (faster,) = trial.settings
+    assert trial.step == pytest.approx(0.004, rel=0.02)
+    assert faster.ratio == pytest.approx(2.0, rel=0.03)
+    assert faster.ratio is not None
+    assert (faster.low or 0) <= faster.ratio <= (faster.high or 0)
+    assert faster.name.startswith("MLDYNO_FAKE=")
+    assert faster.option == "--allocator steady"
+
+
+def test_a_step_that_can_not_be_run_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "SETS", 1)
+    assert measure(lambda: None, STEP, 4, {"killed": {"MLDYNO_FAKE": '[{"fail": "kill"}]'}}) is None

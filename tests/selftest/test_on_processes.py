@@ -1,0 +1,38 @@
+"""The measures of the headline: whether its intervals hold, and how wide they are."""
+
+from __future__ import annotations
+
+import pytest
+from tests.analysis.test_usual import processes
+
+from mldyno.analysis.usual import headline
+from mldyno.selftest import on_processes
+from mldyno.selftest.on_processes import MANY, SIZES, coverage, judged, width
+from mldyno.stats.variation import Variation
+
+
+def test_every_case_is_judged_for_each_number_of_processes() -> None:
+    rows = list(judged(processes(1, count=20, cases=3)))
+    counts = {size: sum(row["processes"] == size for row in rows) for size in (*SIZES, MANY)}
+    assert counts == {1: 60, 2: 30, 3: 18, 5: 12, 10: 6}
+    assert all(row["half_width"] > 0 for row in rows)
+
+
+def test_intervals_that_claim_too_much_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = headline
+
+    def too_sure(*arguments: object) -> tuple[float, Variation]:
+        value, error = honest(*arguments)  # type: ignore[arg-type]
+        return value, Variation(error.variance / 16, error.freedom)
+
+    monkeypatch.setattr(on_processes, "headline", too_sure)
+    measure = coverage(13, list(judged(processes(2, count=45))))
+    assert not measure.ok
+    assert measure.value < 0.8
+
+
+def test_many_short_processes_know_more_than_three() -> None:
+    rows = list(judged(processes(3, count=60)))
+    measure = width(14, rows)
+    assert measure.value < 0.6
+    assert measure.n == 6
