@@ -25,6 +25,7 @@ NOTHING = Variation(0.0, 1.0)
 LEVEL_NEVER_SEEN = Variation(0.07**2, 2.0)  # of its reference kernel, from one part of an hour to the next
 PERIOD_S = 120.0  # within which the minutes of a machine are alike
 PERIODS = 6  # of an hour
+FEW_PERIODS = 3  # fewer do not show how much they differ
 PRESENT_S = 7200.0  # before that the machine may have been hotter, or busier
 FAR_OFF = 0.5  # from its usual speed: then it is another machine
 STEEPEST = 3.0  # slope that is believed
@@ -106,7 +107,8 @@ def _level(processes: Sequence[Process]) -> tuple[float, Variation]:
     length = max(PERIOD_S, (max(each.when for each in processes) - first) / PERIODS)
     periods = grouped(processes, lambda each: (each.when - first) // length)
     levels = [mean([each.reference for each in period]) for period in periods.values()]
-    known = LEVEL_NEVER_SEEN.with_(of_values(levels))
+    few = len(levels) < FEW_PERIODS  # then the processes tell by how much it varies, from one to the next
+    known = LEVEL_NEVER_SEEN.with_(of_values([each.reference for each in processes] if few else levels))
     return mean(levels), Variation(known.variance * (1 / len(levels) + 1 / PERIODS), known.freedom)
 
 
