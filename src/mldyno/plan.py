@@ -27,6 +27,7 @@ from mldyno.suites.reader import ALL, DATA, Suite, Values
 MOST_SIZES_PER_DOUBLING = 16
 MOST_REPEATS = 1000
 FEWEST_REPEATS, MOST_CHOSEN_REPEATS = 3, 30  # where nobody says how many
+PROCESS_S = 20.0  # of the budget, for each of the fewest processes of a case
 PLAN_FORMAT = 2  # of the text of a plan; in the first one the budget was for each process
 MOST_CASES = 10_000  # of a plan; three repeats of a second each take a working day
 GPU = "gpu"  # the accelerator, whatever the framework calls it
@@ -93,7 +94,7 @@ def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None)
     """The plan that times your command as a whole: every run is a process of its own already."""
     case = unstated(name_of(words), "command")
     given = {key: value for key, value in (settings or {}).items() if value is not None}
-    return _checked(Plan((case,), command=tuple(words), **{"repeats": 1, **given}))
+    return _checked(Plan((case,), command=tuple(words), **_budgeted({"repeats": 1, **given})))
 
 
 def name_of(words: Sequence[str]) -> str:
@@ -132,7 +133,7 @@ def expand(
             raise unknown("workload or suite", target, [*suites.names(), *plugins.names("workloads")])
         _check_count(len(cases))
     given = {key: value for key, value in (settings or {}).items() if value is not None}
-    return _checked(Plan(tuple(dict.fromkeys(cases)), suite=suite, **{**from_suites, **given}))
+    return _checked(Plan(tuple(dict.fromkeys(cases)), suite=suite, **_budgeted({**from_suites, **given})))
 
 
 def sweep(
@@ -204,6 +205,11 @@ def _compared(cases: Sequence[Case], over: str) -> str:
         listed = ", ".join(map(str, values[varied[0]]))
         raise UsageError(f"a crossover is between two; {varied[0]} has {len(values[varied[0]])} values: {listed}.")
     return varied[0]
+
+
+def _budgeted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with a budget: if none is given, so many s for each process that a case has at least."""
+    return {"budget": PROCESS_S * (settings.get("repeats") or FEWEST_REPEATS), **settings}
 
 
 def _checked(plan: Plan) -> Plan:

@@ -60,7 +60,7 @@ def test_the_framework_of_the_page_measures_a_training_that_learned_and_agrees(t
     command = [sys.executable, "-m", "mldyno", *words, "--steps", "2", "--repeats", "1"]
     subprocess.run(command, env=environment, capture_output=True, check=False)
     (record,) = Store(store).select(Query(provenances=("measured",)))
-    assert (record.status, record.reason) == ("ok", "")
+    assert record.status in ("ok", "unsteady"), record.reason  # two steps in real time may be anything
     assert len(record.values("step_time", "steady")) == 2
     assert record.software.framework == "plain"
     assert record.checks.learned is True
