@@ -209,7 +209,8 @@ def _compared(cases: Sequence[Case], over: str) -> str:
 
 def _budgeted(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with a budget: if none is given, so many s for each process that a case has at least."""
-    return {"budget": PROCESS_S * (settings.get("repeats") or FEWEST_REPEATS), **settings}
+    processes = min(settings.get("repeats") or FEWEST_REPEATS, MOST_REPEATS)
+    return {"budget": PROCESS_S * processes, **settings}
 
 
 def _checked(plan: Plan) -> Plan:
