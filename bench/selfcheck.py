@@ -187,8 +187,8 @@ def main() -> int:
         "## Every kind of simulated series",
         *(line for one in simulated for line in cells_table(f"{one.id}: {one.name}", one.cells)), "",
         "## Fresh processes",
-        *(line for when, found in (("idle", idle), ("changing load", changing)) for one in found if one.id == 13
-          for line in cells_table(f"{one.name}, {when}", one.cells)),
+        *(line for when, measures in (("idle", idle), ("changing load", changing)) for each in measures if each.id == 13
+          for line in cells_table(f"{each.name}, {when}", each.cells)),
     ]  # fmt: skip
     chosen.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     sys.stdout.write("\n".join(lines) + "\n")

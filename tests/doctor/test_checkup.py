@@ -41,7 +41,7 @@ def test_the_time_that_is_left_counts_all_parts_to_come_and_shrinks_with_what_is
     parts.begin("noise")
     names, (most, some, least) = zip(*told, strict=True)
     assert names == ("features of gpu", "threads the last of its sets", "noise")
-    one = 1.0 + settings.WARM_UP_S + settings.TURNS * settings.TURN_S  # a process of a set
+    process_s = 1.0 + settings.WARM_UP_S + settings.TURNS * settings.TURN_S  # a process of a set
     assert least == 10.0
-    assert some == pytest.approx(10.0 + 3 * one + 2 * settings.SETS * one)
-    assert most == pytest.approx(10.0 + 5 * settings.SETS * one + checkup.SPIN_S + 1.0 + checkup.COMPILE_S)
+    assert some == pytest.approx(10.0 + 3 * process_s + 2 * settings.SETS * process_s)
+    assert most == pytest.approx(10.0 + 5 * settings.SETS * process_s + checkup.SPIN_S + 1.0 + checkup.COMPILE_S)

@@ -54,8 +54,7 @@ class Estimate(Interval):
 
     def scaled(self, factor: float, unit: str) -> Estimate:
         """The same in another measure."""
-        widths = (None if width is None else width * factor for width in (self.half_width, self.within))
-        half_width, within = widths
+        half_width, within = (None if width is None else width * factor for width in (self.half_width, self.within))
         return replace(self, value=self.value * factor, half_width=half_width, unit=unit, within=within)
 
     def inverse(self, factor: float, unit: str) -> Estimate:

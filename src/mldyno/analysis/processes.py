@@ -40,8 +40,10 @@ class Process:
 
 
 def processes_of(record: Record, metric: str = "step_time") -> list[Process]:
-    """The processes of a record that was measured here in real time: one, or of a command every run of it."""
-    if record.fact("wall_time") is None or record.fact("fake_time") or record.case.framework == THIS_PROCESS:
+    """The processes of a case that was measured alone, well and in real time: one, or every run of a command."""
+    if record.status != "ok" or not record.alone or record.case.framework == THIS_PROCESS:
+        return []
+    if record.fact("wall_time") is None or record.fact("fake_time"):  # a figure, or nothing that varies
         return []
     case, software, size = record.case, record.software, record.fact("reference_size")
     references = record.values("reference_time") if size else []  # earlier versions had another kernel

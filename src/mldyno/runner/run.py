@@ -44,11 +44,6 @@ NEWEST = 300  # records of this machine that tell what is usual there
 TIMEOUT_FACTOR = 5.0  # times what a case is estimated to take, if that is longer
 
 
-def _counting(record: Record) -> list[Process]:
-    """The processes of a record that tell what is usual on its machine."""
-    return processes_of(record) if record.alone and record.status == "ok" else []
-
-
 class Crowded(Exception):
     """Cases ran out of memory beside each other, which says nothing of each alone."""
 
@@ -154,7 +149,7 @@ class Runner:
             self.timeouts = usual_timeouts(self.plan, forecasts)
         here = self.store.name_of(self.machine)
         usual = self.store.history(Query({"machine": here}, heads=False, provenances=("measured",)), NEWEST)
-        self.before = [process for record in reversed(usual) for process in _counting(record)]
+        self.before = [process for record in reversed(usual) for process in processes_of(record)]
         todo = [(c, r) for r in range(self.plan.most) for c in self.plan.cases if (c.id, r) not in self.known]
         self.store.begin_run(self.run, now(), owner(), self.plan.text())
         self.began = time.monotonic()
@@ -333,7 +328,7 @@ class Runner:
         machine = replace(self.machine, devices=self.vendors.describe(remote.devices))
         try:
             record = record_of(remote, machine, remote.wall_time, status, reason, warnings)
-            processes = _counting(record)
+            processes = processes_of(record)
             if processes:
                 record = with_facts(record, usual_for(processes[-1], [*self.before, *processes[:-1]]).facts)
                 self.before += processes

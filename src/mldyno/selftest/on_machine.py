@@ -98,11 +98,11 @@ def reproducibility(framework: str, processes: int, seconds: float, tick: Tick) 
     """Measures 6, 7 and 13: how far fresh processes differ, what the reference kernel explains, what they claim."""
     rows = [child("estimate", framework, tick, seconds=seconds)[0] for _ in range(processes)]
     plain, scaled = ([row[name] for row in rows] for name in ("median", "per_reference"))
-    seen = [
+    fresh = [
         Process("", str(number), (), None, row["when"], math.log(row["median"]), math.log(row["reference"]))
         for number, row in enumerate(rows)
     ]
-    headlines = [headline([each], usual_for(each, [other for other in seen if other != each]))[0] for each in seen]
+    headlines = [headline([each], usual_for(each, [other for other in fresh if other != each]))[0] for each in fresh]
     ratio, longest = max(headlines) / min(headlines), max(row["seconds"] for row in rows)
     gain = _variation(scaled) / _variation(plain)
     return [
@@ -117,7 +117,7 @@ def reproducibility(framework: str, processes: int, seconds: float, tick: Tick) 
             processes,
             "1", "none has one", f"{_variation(scaled):.2%} against {_variation(plain):.2%}",
         ),
-        coverage(13, list(judged(seen, (1,)))),
+        coverage(13, list(judged(fresh, (1,)))),
     ]  # fmt: skip
 
 
