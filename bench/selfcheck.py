@@ -1,5 +1,6 @@
 """All measures of mldyno's own errors, on an idle machine and under load, into bench/SELFCHECK.md.
 
+It takes over two hours, in parts; what was measured is kept, and a check that was ended goes on where it was.
 What only real time can show, and a busy machine would spoil, is measured here too, idle, and in no test.
 The measures on simulated series are the same under any load, and are taken once. Every target of
 the method is held against the value itself; nothing is allowed for chance.
@@ -8,29 +9,32 @@ the method is held against the value itself; nothing is allowed for chance.
 from __future__ import annotations
 
 import argparse
+import pickle
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mldyno import api, machine
-from mldyno.analysis.processes import Process, processes_of
+from mldyno.analysis.processes import processes_of
 from mldyno.records import Case
 from mldyno.runner.events import Listener
 from mldyno.selftest.measures import Measure, SeriesKind
 from mldyno.selftest.on_processes import coverage, judged, width
 from mldyno.selftest.table import FULL, Effort, run
-from mldyno.store import Store
+from mldyno.store import Query, Store
 from mldyno.units import show_seconds
 from mldyno.views.measures import amount
 
 TARGET = Path(__file__).parent / "SELFCHECK.md"
+FOLDER = Path(__file__).parent / ".selfcheck"  # of what was measured, until all is
 ON_SERIES = (5, 9, 10, 12)
 ON_MACHINE = (1, 2, 3, 4, 6, 7, 8, 11)
 LOAD = "while True: pass"
@@ -42,6 +46,7 @@ CASES: tuple[tuple[str, dict[str, Any]], ...] = (  # with one thread and two, of
     ("mnist-cnn", {"mode": "train", "threads": 1}), ("mnist-cnn", {"mode": "train", "threads": 2}),
     ("resnet18-cifar", {"mode": "infer", "threads": 2}),
     ("attention", {"mode": "infer", "threads": 1}), ("resnet18", {"mode": "train", "threads": 2}),
+    ("bert-base", {"mode": "infer", "batch": 16, "seq": 128, "threads": 2}),
 )  # fmt: skip
 PROCESS_S = 2.0  # that each process is measured for
 PARENT_SHARE = 0.01  # of a core at most that the parent takes while it measures
@@ -50,8 +55,8 @@ PARENT_WATCHED_S = 2.0  # at least
 
 @contextmanager
 def loaded(processes: int) -> Iterator[None]:
-    """So many processes that do nothing but run."""
-    burning = [subprocess.Popen([sys.executable, "-c", LOAD]) for _ in range(processes)]
+    """So many processes that do nothing but run, each in a session of its own: then Linux gives none of them less."""
+    burning = [subprocess.Popen([sys.executable, "-c", LOAD], start_new_session=True) for _ in range(processes)]
     try:
         time.sleep(1.0)
         yield
@@ -68,7 +73,7 @@ def changing_load(processes: int, seed: int = 1) -> Iterator[None]:
 
     def come_and_go(own: random.Random) -> None:
         while not over.wait(own.expovariate(1 / SPELL_S)):
-            with subprocess.Popen([sys.executable, "-c", LOAD]) as burning:
+            with subprocess.Popen([sys.executable, "-c", LOAD], start_new_session=True) as burning:
                 over.wait(own.expovariate(1 / SPELL_S))
                 burning.kill()
 
@@ -83,18 +88,27 @@ def changing_load(processes: int, seed: int = 1) -> Iterator[None]:
             thread.join()
 
 
-def of_processes(minutes: float, seed: int = 1) -> list[Measure]:
+def of_processes(minutes: float, at: Path, seed: int = 1) -> list[Measure]:
     """Measures 13 and 14: fresh processes of all cases in random order for so long, each a run of its own."""
-    chance, ends, processes = random.Random(seed), time.monotonic() + 60 * minutes, list[Process]()
-    with tempfile.TemporaryDirectory() as folder:
-        store = Store(Path(folder) / "records.sqlite")
-        while (left := ends - time.monotonic()) > 0:
-            for workload, axes in chance.sample(CASES, len(CASES)):
-                say("processes", left)
-                results = api.run(workload, store=store, repeats=1, budget=PROCESS_S, **axes)
-                processes += [process for record in results.records for process in processes_of(record)]
-    rows = list(judged(processes))
+    store = Store(at)
+    records = list(store.stream(Query(heads=False)))
+    chance = random.Random(seed + len(records))
+    while (left := 60 * minutes - sum(record.fact("wall_time") or 0.0 for record in records)) > 0:
+        for workload, axes in chance.sample(CASES, len(CASES)):
+            say("processes", left)
+            records += api.run(workload, store=store, repeats=1, budget=PROCESS_S, **axes).records
+    rows = list(judged([process for record in records for process in processes_of(record)]))
     return [coverage(13, rows), width(14, rows)]
+
+
+def kept(at: Path, take: Callable[[], Iterable[Measure]]) -> tuple[list[Measure], float]:
+    """The measures of a part, and the time in s that they took: from its file, or measured now and kept there."""
+    if not at.exists():
+        began = time.monotonic()
+        measures = list(take())
+        at.write_bytes(pickle.dumps((measures, time.monotonic() - began)))
+    measures, seconds = pickle.loads(at.read_bytes())
+    return measures, seconds
 
 
 class Watch(Listener):
@@ -161,27 +175,43 @@ def main() -> int:
     options.add_argument("--series", type=int, default=2000, help="simulated series a cell")
     options.add_argument("--minutes", type=float, default=60.0, help="of fresh processes, idle and under load")
     options.add_argument("--out", type=Path, default=TARGET)
+    options.add_argument("--folder", type=Path, default=FOLDER, help="of what was measured, until all is")
     chosen = options.parse_args()
     effort = Effort(chosen.comparisons, chosen.series, FULL.processes, FULL.seconds, FULL.pairs)
     here = machine.describe()
-    began = time.monotonic()
-    idle = [*run(effort, "torch", ON_MACHINE, say), *of_processes(chosen.minutes), *real_time()]
-    with loaded(here.cores or 2):
-        busy = list(run(effort, "torch", ON_MACHINE, say))
-    with changing_load(here.cores or 2):
-        changing = of_processes(chosen.minutes)
-    simulated = list(run(effort, "torch", ON_SERIES, say))
+    cores = here.cores or 2
+    chosen.folder.mkdir(exist_ok=True)
+
+    def under_load() -> list[Measure]:
+        with loaded(cores):
+            return list(run(effort, "torch", ON_MACHINE, say))
+
+    def beside_changing_load() -> list[Measure]:
+        with changing_load(cores):
+            return of_processes(chosen.minutes, chosen.folder / "changing.sqlite")
+
+    parts: dict[str, Callable[[], Iterable[Measure]]] = {
+        "idle": lambda: [*run(effort, "torch", ON_MACHINE, say), *real_time()],
+        "processes": lambda: of_processes(chosen.minutes, chosen.folder / "processes.sqlite"),
+        "busy": under_load,
+        "changing": beside_changing_load,
+        "simulated": lambda: run(effort, "torch", ON_SERIES, say),
+    }
+    found = {name: kept(chosen.folder / f"{name}.pickle", take) for name, take in parts.items()}
+    (idle, _), (fresh, _), (busy, _), (changing, _), (simulated, _) = found.values()
+    idle += fresh
+    seconds = sum(spent for _, spent in found.values())
     everything = sorted([*idle, *simulated], key=lambda one: one.id)
     busy += changing
     met, busy_met = (sum(one.ok for one in found) for found in (everything, busy))
     lines = [
         "# mldyno's own errors", "",
         f"Made by `make selfcheck` on {here.name} ({'a virtual machine' if here.virtualised else 'real hardware'}), "
-        f"in {show_seconds(time.monotonic() - began)}. Other machines give other figures; "
+        f"in {show_seconds(seconds)}. Other machines give other figures; "
         "`mldyno selftest` measures most of them on yours.",
         "", f"**Idle: {met} of {len(everything)} targets met. Under load: {busy_met} of {len(busy)}.**",
         "", "## Idle", "", *table(everything), "",
-        f"## With {here.cores or 2} other processes that keep all cores busy", "",
+        f"## With {cores} other processes that keep all cores busy", "",
         "The measures on simulated series (5, 9, 10, 12) do not depend on load. Fresh processes (13, 14) ran "
         f"beside a load that comes and goes, each process of it for {SPELL_S:.0f} s on average.", "", *table(busy), "",
         "## Every kind of simulated series",
@@ -192,6 +222,7 @@ def main() -> int:
     ]  # fmt: skip
     chosen.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     sys.stdout.write("\n".join(lines) + "\n")
+    shutil.rmtree(chosen.folder)
     return 0 if met == len(everything) else 3
 
 

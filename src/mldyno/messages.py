@@ -148,7 +148,7 @@ class PhasesTimed(Answer):
 
 @dataclass(frozen=True)
 class RoundsMeasured(Answer):
-    """A series for each case, one value a round."""
+    """A series for each case, one value a round; then, where that is known, one of its run delay for each."""
 
     series: tuple[Series, ...]
 

@@ -49,10 +49,10 @@ def test_the_page_counts_what_is_met_idle_and_under_load(
     page = tmp_path / "page.md"
     monkeypatch.setattr(selfcheck, "run", made_up)
     monkeypatch.setattr(selfcheck, "real_time", lambda: made_up(None, "torch", (15, 16), None))
-    monkeypatch.setattr(selfcheck, "of_processes", lambda minutes: list(made_up(None, "torch", (13, 14), None)))
+    monkeypatch.setattr(selfcheck, "of_processes", lambda minutes, at: list(made_up(None, "torch", (13, 14), None)))
     monkeypatch.setattr(selfcheck, "changing_load", Load)
     monkeypatch.setattr(selfcheck, "loaded", Load)
-    monkeypatch.setattr(sys, "argv", ["selfcheck", "--out", str(page)])
+    monkeypatch.setattr(sys, "argv", ["selfcheck", "--out", str(page), "--folder", str(tmp_path / "kept")])
     assert selfcheck.main() == (0 if missed is None else 3)
     text = page.read_text(encoding="utf-8")
     met = 16 if missed is None else 15
@@ -60,3 +60,16 @@ def test_the_page_counts_what_is_met_idle_and_under_load(
     assert ("**missed**" in text) == (missed is not None)
     assert text.count("| phi 0.8 | 95 % |") == 4
     assert len(loads) == 2
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_part_that_was_measured_is_not_measured_again(selfcheck: Any, tmp_path: Path) -> None:
+    taken: list[int] = []
+
+    def take() -> Iterator[Measure]:
+        taken.append(1)
+        yield Measure(1, "measure 1", 0.02, 0.04, "<= 5 %", True, 200)
+
+    first, again = (selfcheck.kept(tmp_path / "idle.pickle", take) for _ in range(2))
+    assert first == again
+    assert taken == [1]

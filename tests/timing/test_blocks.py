@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
+import time
 from typing import Any
 
 import pytest
 
 from mldyno.frameworks.fake import CLOCK, FakeProgram
 from mldyno.records import Case
-from mldyno.timing.blocks import MAX_OVERHEAD, MIN_BLOCK, Blocks, rounds, stretch, time_phases
+from mldyno.timing.blocks import MAX_OVERHEAD, MIN_BLOCK, Blocks, BlocksOfOneThread, rounds, stretch, time_phases
+from mldyno.timing.clock import run_delay
 
 
 def a_program(device: str = "cpu", **rule: Any) -> FakeProgram:
@@ -40,6 +45,44 @@ def test_a_short_step_gets_the_smallest_block_that_lasts_950_microseconds_on_the
     blocks.fit(30e3)
     assert blocks.size == 32  # 960 µs; 31 steps would last 930 µs
     assert (blocks.size - 1) * 30e3 < MIN_BLOCK <= blocks.time(blocks.size) < 1e6
+
+
+def test_blocks_of_one_thread_also_say_how_long_it_had_no_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([1_000_000, 5_000_000, 5_000_000, 5_000_000])
+    monkeypatch.setattr("mldyno.timing.blocks.run_delay", lambda: next(readings))
+    blocks = BlocksOfOneThread(a_program(step=30e-6), CLOCK, size=4)
+    assert [blocks.time(4) / 4e9 for _ in range(2)] == pytest.approx([30e-6] * 2, rel=0.01)
+    assert blocks.delays == pytest.approx([1e-3, 0.0])
+
+
+def test_where_that_is_not_counted_there_are_only_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mldyno.timing.blocks.run_delay", lambda: None)
+    blocks = BlocksOfOneThread(a_program(step=30e-6), CLOCK)
+    assert blocks.time(4) > 0
+    assert blocks.delays == []
+
+
+@pytest.mark.skipif(run_delay() is None, reason="this system does not count it")
+def test_a_thread_that_sleeps_is_not_delayed_and_one_beside_others_on_its_core_is() -> None:
+    before = run_delay()
+    time.sleep(0.2)
+    slept = run_delay()
+    assert before is not None
+    assert slept is not None
+    assert slept - before < 0.15e9
+    cores = os.sched_getaffinity(0)
+    spin = "import time; end = time.monotonic() + 20\nwhile time.monotonic() < end: pass"
+    os.sched_setaffinity(0, {min(cores)})
+    other = subprocess.Popen([sys.executable, "-c", spin])
+    try:
+        deadline = time.monotonic() + 15
+        while (run_delay() or 0) - slept < 20e6 and time.monotonic() < deadline:
+            pass
+        assert (run_delay() or 0) - slept >= 20e6
+    finally:
+        os.sched_setaffinity(0, cores)
+        other.kill()
+        other.wait()
 
 
 def test_a_long_step_is_a_block_by_itself() -> None:

@@ -14,13 +14,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from mldyno.analysis import rounds
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column, in_order
 from mldyno.axes import NAMES
 from mldyno.errors import MldynoError
 from mldyno.records import Pairing, Record
-from mldyno.stats.intervals import half_width, mean, median, paired
+from mldyno.stats.intervals import half_width, mean, paired
 from mldyno.stats.shapes import drift
 
 DELTA = 0.02  # closer than this counts as equivalent
@@ -204,8 +205,7 @@ def _pairings(base: Outcome, other: Outcome) -> list[tuple[Pairing, list[float]]
         partner = theirs.get(_place(record))
         if partner is None or record.status != "ok" or partner.status != "ok":
             continue
-        mine, yours = _rounds(record), _rounds(partner)
-        logs = [math.log(mine[number] / yours[number]) for number in mine if number in yours]
+        logs = rounds.log_ratios(rounds.of_record(record), rounds.of_record(partner))
         if logs:
             pairings.append((record.run.pairing, logs))
     return pairings
@@ -213,16 +213,6 @@ def _pairings(base: Outcome, other: Outcome) -> list[tuple[Pairing, list[float]]
 
 def _place(record: Record) -> tuple[str, int, int, str]:
     return record.run.id, record.run.repeat, record.run.group, record.shown_machine
-
-
-def _rounds(record: Record) -> dict[int, float]:
-    """The time of a step in each round: one block of a round within a process, the median of a turn between them."""
-    rounds = [s for s in record.series if (s.metric, s.stage) == ("step_time", "paired") and s.values]
-    if record.run.pairing == "interleaved":
-        return dict(enumerate(value for series in rounds for value in series.values))
-    if record.run.pairing == "alternating-processes":
-        return {0: median([value for series in rounds for value in series.values])} if rounds else {}
-    return {series.turn: median(series.values) for series in rounds if series.turn is not None}
 
 
 def differing(a: Outcome, b: Outcome) -> list[str]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mldyno.analysis.processes import by_process, contended, processes_of
+from mldyno.analysis.processes import by_process, contended, processes_of, undisturbed
 from mldyno.analysis.usual import headline, stated
 from mldyno.metrics import metric_named
 from mldyno.records import Record
@@ -92,7 +92,7 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
 
 def counting(records: Sequence[Record]) -> list[Record]:
     """The records that a time comes from: those whose threads did not wait for a core, where there are such."""
-    return [record for record in records if not contended(record)] or list(records)
+    return undisturbed(records, contended)
 
 
 def uncontended(ordered: Sequence[float]) -> float | None:

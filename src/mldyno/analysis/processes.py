@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from mldyno.metrics import metric_named
 from mldyno.records import Record
 from mldyno.stats.intervals import median
 
+T = TypeVar("T")
 THIS_PROCESS = "python"  # the framework of a function that was timed where it was called
 
 
@@ -63,6 +66,11 @@ def processes_of(record: Record, metric: str = "step_time") -> list[Process]:
         for values in by_process(record, metric)
         if median(values) > 0
     ]
+
+
+def undisturbed(items: Sequence[T], waited: Callable[[T], bool]) -> list[T]:
+    """Those that did not have to wait for a core, where there are such."""
+    return [item for item in items if not waited(item)] or list(items)
 
 
 def contended(record: Record) -> bool:

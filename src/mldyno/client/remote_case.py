@@ -192,8 +192,10 @@ class RemoteCase(Observed):
 def measure_rounds(cases: Sequence[RemoteCase], seconds: float, fewest: int, seed: float) -> None:
     """Rounds of a block of each case, in the one worker that they share."""
     answer = cases[0].ask(messages.MeasureRounds(tuple(case.key for case in cases), seconds, fewest, seed))
-    shapes = {(series.metric, len(series.values)) for series in answer.series}
-    if len(answer.series) != len(cases) or len(shapes) != 1 or ("step_time", 0) in shapes:
+    metrics = [series.metric for series in answer.series]
+    times, delays = (len(cases) * [metric] for metric in ("step_time", "run_delay"))
+    lengths = {len(series.values) for series in answer.series}
+    if metrics not in (times, times + delays) or len(lengths) != 1 or 0 in lengths:
         raise Ended("failed", "the worker's answer can't be used: rounds without a block of each case")
-    for case, series in zip(cases, answer.series, strict=True):
-        case.take(series)
+    for place, series in enumerate(answer.series):
+        cases[place % len(cases)].take(series)

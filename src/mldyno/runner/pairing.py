@@ -14,9 +14,10 @@ import random
 from collections.abc import Sequence
 
 from mldyno import machine
+from mldyno.analysis import rounds
 from mldyno.axes import AXES, NAMES, WORK, Case
 from mldyno.client.remote_case import RemoteCase, measure_rounds
-from mldyno.records import Pairing, Record
+from mldyno.records import Pairing, Record, Series
 from mldyno.stats.intervals import paired
 from mldyno.timing.stopping import FIRST_LOOK, GROWTH
 
@@ -108,18 +109,17 @@ def interleaved(cases: Sequence[RemoteCase], chance: random.Random) -> None:
     seconds = FIRST_LOOK * len(cases)
     while True:
         measure_rounds(cases, seconds, 2, chance.random())
-        times = [case.values for case in cases]
         elapsed = sum(case.elapsed for case in cases)
-        if elapsed >= budget or (len(times[0]) >= FEWEST_ROUNDS and ratios_known(times, stopping.target)):
+        known = len(cases[0].values) >= FEWEST_ROUNDS and ratios_known([case.series for case in cases], stopping.target)
+        if elapsed >= budget or known:
             return
         seconds = max(FIRST_LOOK, min((GROWTH - 1) * elapsed, budget - elapsed))
 
 
-def ratios_known(times: Sequence[Sequence[float]], target: float) -> bool:
+def ratios_known(cases: Sequence[Sequence[Series]], target: float) -> bool:
     """Whether the ratio of every case to the first is known to half the target: close ones can then be told equal."""
-    base = times[0]
-    widths = [paired([math.log(a / b) for a, b in zip(base, other, strict=True)])[1] for other in times[1:]]
-    return max(widths) <= target / 2
+    base, *others = (rounds.in_process(series) for series in cases)
+    return all(paired(rounds.log_ratios(base, other))[1] <= target / 2 for other in others)
 
 
 def live_processes(cases: Sequence[RemoteCase], chance: random.Random) -> None:

@@ -6,7 +6,6 @@ A worker carries out one of `TASKS`, and passes on what it yields, row by row.
 from __future__ import annotations
 
 import json
-import math
 import os
 import random
 import time
@@ -15,11 +14,12 @@ from typing import Any
 
 from mldyno import plugins
 from mldyno.analysis.estimates import uncontended
+from mldyno.analysis.rounds import log_ratios, undelayed
 from mldyno.frameworks import Framework, Kernel
 from mldyno.records import Case
 from mldyno.stats.intervals import batches, median, paired
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks, rounds, stretch
+from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, stretch
 from mldyno.worker.session import STEPS_FIRST_NS, ReferenceKernel, Reporter, open_case
 
 Row = dict[str, Any]
@@ -84,17 +84,14 @@ def verdicts(framework: Framework, first: int, second: int, comparisons: int, pa
     chance = random.Random(first * 1000 + second)
     for _ in range(comparisons):
         began = time.perf_counter()
-        arms = [Blocks(Repeated(framework.matmul(CASE, TINY_SIZE), count), clock.now) for count in (first, second)]
-        for arm in arms:
-            arm.time(3)
+        steps = [Repeated(framework.matmul(CASE, TINY_SIZE), count) for count in (first, second)]
+        for each in steps:
+            each.run(3)
+        arms = [BlocksOfOneThread(each, clock.now) for each in steps]
         times = rounds(arms, 0.0, pairs, chance, lambda values, now: None)
-        centre, width = paired(log_ratios(*times))
+        ours, theirs = (undelayed(of_arm, arm.delays) for of_arm, arm in zip(times, arms, strict=True))
+        centre, width = paired(log_ratios(theirs, ours))
         yield {"log_ratio": centre, "half_width": width, "seconds": time.perf_counter() - began}
-
-
-def log_ratios(ours: list[float], theirs: list[float]) -> list[float]:
-    """How much slower the second is, round by round, as logarithms."""
-    return [math.log(b / a) for a, b in zip(ours, theirs, strict=True)]
 
 
 def estimate(framework: Framework, seconds: float) -> Iterator[Row]:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mldyno import plugins
+from mldyno.analysis.rounds import log_ratios
 from mldyno.frameworks import Framework, Kernel, Unsupported
 from mldyno.records import Case
-from mldyno.selftest.in_child import Repeated, log_ratios
+from mldyno.selftest.in_child import Repeated
 from mldyno.stats.intervals import paired
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, rounds
@@ -186,7 +187,7 @@ def identical(wish: Wish, detail: str) -> Iterator[Row]:
     for _ in range(wish.comparisons):
         arms = [fitted(Repeated(wish.framework.matmul(wish.case, size), count)) for _ in range(2)]
         ours, theirs = rounds(arms, 0.0, ROUNDS, chance, lambda values, now: None)
-        centre, width = paired(log_ratios(ours, theirs))
+        centre, width = paired(log_ratios(dict(enumerate(theirs)), dict(enumerate(ours))))
         yield {"log_ratio": centre, "half_width": width}
 
 

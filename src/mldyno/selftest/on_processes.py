@@ -6,10 +6,11 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from mldyno.analysis.grouping import grouped
-from mldyno.analysis.processes import Process
+from mldyno.analysis.processes import Process, undisturbed
 from mldyno.analysis.usual import headline, usual_for
 from mldyno.selftest.measures import Measure, SeriesKind, allowed, lower_bound, upper_bound
 from mldyno.stats.intervals import half_width, mean, median
@@ -25,7 +26,7 @@ Row = dict[str, Any]
 
 def judged(processes: Sequence[Process], sizes: Sequence[int] = (*SIZES, MANY), seed: int = 0) -> Iterator[Row]:
     """For runs of so many processes in a row: what they claim, as if they were one run, and whether it held."""
-    chance = random.Random(seed)
+    chance, waited = random.Random(seed), attrgetter("contended")
     in_order = sorted(processes, key=lambda process: process.when)
     for case, group in grouped(in_order, lambda process: process.case).items():
         for size in sizes:
@@ -38,8 +39,10 @@ def judged(processes: Sequence[Process], sizes: Sequence[int] = (*SIZES, MANY), 
                     if run[0].when < process.when < run[-1].when and process.case != case
                 ]
                 others = [process for process in group if not run[0].when <= process.when <= run[-1].when]
-                chosen = counting(chance.sample(others, min(OTHERS, len(others))))
-                own = counting(run)
+                if not others:
+                    continue
+                chosen = undisturbed(chance.sample(others, min(OTHERS, len(others))), waited)
+                own = undisturbed(run, waited)
                 value, error = headline(own, usual_for(own[-1], [*before, *beside, *run[:-1]]))
                 truth = mean([math.exp(other.time) for other in chosen])
                 times = [math.exp(process.time) for process in run]
@@ -49,11 +52,6 @@ def judged(processes: Sequence[Process], sizes: Sequence[int] = (*SIZES, MANY), 
                     "held": abs(truth - value) <= math.expm1(error.half_width) * value,
                     "plain_half_width": half_width(times) / mean(times),
                 }  # fmt: skip
-
-
-def counting(processes: Sequence[Process]) -> list[Process]:
-    """Those that did not have to wait for a core, where there are such: as in a headline."""
-    return [process for process in processes if not process.contended] or list(processes)
 
 
 def coverage(number: int, rows: Sequence[Row], peers: str = "none claims it; ours was 26 % from one") -> Measure:

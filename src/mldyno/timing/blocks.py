@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from mldyno.stats.intervals import median, spread
-from mldyno.timing.clock import Clock
+from mldyno.timing.clock import Clock, run_delay
 
 MAX_OVERHEAD = 0.004  # share of a block that clock, sync and latency may cost: under the 0.5 % that is promised
 WAITED_SHARE = 0.9  # a loop that takes this share of the whole has waited for its work itself
@@ -96,6 +96,25 @@ class Blocks:
         step = max(step, 1.0)
         cost = self.overhead() + (self.latency() if step < LONG_STEP else 0.0)
         self.size = max(1, math.ceil(max(MIN_BLOCK, cost / MAX_OVERHEAD) / step))
+
+
+class BlocksOfOneThread(Blocks):
+    """Blocks that one thread works through, and for how long of each block it was ready but had no core."""
+
+    def __init__(self, program: Steps, clock: Clock, size: int = 1) -> None:
+        super().__init__(program, clock)
+        self.size = size
+        self.delays: list[float] = []
+        """Time in s of a step, one for each block; none where that is not counted."""
+
+    def time(self, steps: int) -> int:
+        """Time in ns of that many steps, the delays among it."""
+        before = run_delay()
+        time = super().time(steps)
+        after = run_delay()
+        if before is not None and after is not None:
+            self.delays.append((after - before) / steps / 1e9)
+        return time
 
 
 def stretch(blocks: Blocks, seconds: float, steps: int | None, between: Between) -> tuple[list[float], int]:

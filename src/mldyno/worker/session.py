@@ -19,7 +19,7 @@ from mldyno.meters import Windows
 from mldyno.records import Case, Device, Series
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks, rounds, stretch, time_phases
+from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, stretch, time_phases
 from mldyno.timing.warmup import warm_up
 from mldyno.worker import checks, commands, peaks
 from mldyno.worker.checks import Wrong
@@ -211,16 +211,27 @@ class CaseSession:
 def measure_rounds(
     cases: Sequence[CaseSession], seconds: float, fewest: int, seed: float, progress: Tell
 ) -> messages.RoundsMeasured:
-    """Rounds of all these cases; gives a series for each, with one value a round."""
-    blocks = [case.blocks for case in cases]
+    """Rounds of all these cases; gives a series for each, with one value a round, and then one of delays for each."""
+    blocks = [_blocks_for_rounds(case) for case in cases]
     report = Reporter(cases[0].clock, progress)
     times = rounds(blocks, seconds, fewest, random.Random(seed), report)
+    measured = [("step_time", values) for values in times]
+    delays = [each.delays for each in blocks if isinstance(each, BlocksOfOneThread)]
+    if len(delays) == len(cases) and all(delays):
+        measured += [("run_delay", values) for values in delays]
     return messages.RoundsMeasured(
         tuple(
-            Series("step_time", "s", _rounded(values), stage="paired", block=of_case.size)
-            for of_case, values in zip(blocks, times, strict=True)
+            Series(metric, "s", _rounded(values), stage="paired", block=blocks[place % len(blocks)].size)
+            for place, (metric, values) in enumerate(measured)
         )
     )
+
+
+def _blocks_for_rounds(case: CaseSession) -> Blocks:
+    """The case's blocks; where one thread does all of the work, it is seen how long that had no core."""
+    if case.case.device == "cpu" and case.framework.clock is None and case.framework.threads() == 1:
+        return BlocksOfOneThread(case.program, case.clock, case.blocks.size)
+    return case.blocks
 
 
 class ReferenceKernel:
