@@ -40,7 +40,7 @@ bench-self: setup  ## the product's own speed, as ratios, into bench/RESULTS.md
 bench-peers: setup  ## beside other tools, each in an environment of its own, into bench/PEERS.md; takes an hour
 	$(BIN)/python -m bench.peers
 
-selfcheck: setup  ## mldyno's own errors, all twelve measures, idle and under load, and what takes real time, into bench/SELFCHECK.md
+selfcheck: setup  ## mldyno's own errors, all measures, idle and under load, into bench/SELFCHECK.md; over two hours, and it can be ended and goes on
 	$(BIN)/python bench/selfcheck.py
 
 docs-outputs: setup  ## run the examples of the docs, and write down what they print
