@@ -113,7 +113,8 @@ def test_a_file_from_before_the_axis_is_read_with_its_default(grown: Grown, tmp_
 def test_the_kinds_of_axes_are_what_is_computed_how_much_and_how() -> None:
     assert WORK == ("workload", "mode", "batch", "seq")
     assert SIZES == ("batch", "seq")
-    assert WAYS == ("framework", "device", "precision", "placement", "ranks", "compile", "threads", "allocator")
+    ways = ("framework", "device", "precision", "placement", "ranks", "compile", "threads", "layout", "allocator")
+    assert ways == WAYS
 
 
 @pytest.mark.parametrize("axis", [axis for axis in AXES if axis.name != "workload"], ids=lambda axis: axis.name)

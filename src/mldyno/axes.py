@@ -19,6 +19,7 @@ from mldyno.errors import UsageError, unknown
 Mode = Literal["train", "infer"]
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16", "fp64"]
 Placement = Literal["device", "host", "roundtrip", "loader"]
+Layout = Literal["contiguous", "channels-last"]
 Allocator = Literal["system", "steady", "jemalloc", "tcmalloc"]
 Kind = Literal["work", "size", "way"]
 
@@ -165,6 +166,8 @@ class Case:
         "yes, no: compile the model first", read=yes_or_no, prefix="compile"))  # fmt: skip
     threads: int | None = field(default=None, metadata=_axis(
         "CPU threads of the framework", read=whole_number, prefix="t", own_process=True))  # fmt: skip
+    layout: Layout = field(default="contiguous", metadata=_axis(
+        "contiguous, channels-last: how images lie in memory", values=get_args(Layout)))  # fmt: skip
     allocator: Allocator = field(default="system", metadata=_axis(
         "system, steady (glibc's, told to keep what it has), jemalloc, tcmalloc", values=get_args(Allocator),
         own_process=True))  # fmt: skip

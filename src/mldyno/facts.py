@@ -56,7 +56,8 @@ FACTS: Mapping[str, Entry] = {
     # how it was measured
     "import_time": _TIME, "build_time": _TIME, "first_step": _TIME, "wall_time": _TIME, "steps": _COUNT,
     "block_steps": _SOME, "target": _NUMBER, "warmup_steady": _FLAG, "overhead_share": _NUMBER,
-    "drained_share": _NUMBER, "events_share": _NUMBER, "late_changes": _COUNT, "fake_time": _FLAG,
+    "load_time": _TIME, "issued_share": _NUMBER, "drained_share": _NUMBER, "events_share": _NUMBER,
+    "fallbacks_per_step": _COUNT, "emulated": _FLAG, "convolutions": _FLAG, "late_changes": _COUNT, "fake_time": _FLAG,
     "translated": _FLAG, "step_per_reference": _NUMBER, "reference_size": _SOME,
     # what was usual on its machine
     "process_spread": _SHARE, "process_freedom": _FREEDOM, "reference_slope": Entry("number", "1", most=3),

@@ -223,13 +223,17 @@ class DataSource:
 
 @dataclass(frozen=True)
 class OpenCase(Command[CaseOpened]):
-    """Build a case, take its first step, warm it up for at most `warmup` s; it is known by its key from now on."""
+    """Build a case, take its first step, let it work for `load` s, warm it up for at most `warmup` s.
+
+    It is known by its key from now on.
+    """
 
     key: int
     case: Case
     warmup: float
     data: DataSource | None = None
     command: tuple[str, ...] = ()
+    load: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("load", "1", "load of the system at the start", _PROCESS, "last"),
     Metric("throttle_events", "1", "times that cores were slowed down for heat", _PROCESS, "sum"),
     Metric("speed_limit", "1", "share of its full speed that the CPU was allowed", _PROCESS, "last"),
-    Metric("gpu_held_back", "1", "whether the driver held a clock down", _PROCESS, "last"),
+    Metric("thermal_pressure", "1", "highest level of thermal pressure", _PROCESS, "max"),
+    Metric("gpu_held_back", "1", "share of the looks at which the driver held a clock down", _PROCESS, "last"),
+    Metric("thermal_limit_time", "s", "time that heat held the GPU's clock down", _PROCESS, "sum"),
+    Metric("power_limit_time", "s", "time that power held the GPU's clock down", _PROCESS, "sum"),
+    Metric("gpu_clock", "1/s", "clock of the GPU at the end of a window", _WINDOWS, "median"),
     Metric("swapped_memory", "B", "memory swapped meanwhile", _PROCESS, "sum"),
 )  # fmt: skip
 METRIC: dict[str, Metric] = {name: metric for metric in METRICS for name in (metric.name, *metric.aliases)}

@@ -6,10 +6,12 @@ nothing, and costs no more than its time. Standard library only: the worker asks
 
 from __future__ import annotations
 
+import ctypes
 import os
 import selectors
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +22,7 @@ from typing import TypeVar
 TOOL_TIMEOUT_S = 5.0  # for a tool to answer
 LONGEST_ANSWER_B = 4 << 20  # of a tool, or a file: the longest that is asked for has some KiB
 KILL_TIMEOUT_S = 1.0  # for a tool that was killed to be gone; one that hangs in its driver is left behind
+RUSAGE_VERSION, RUSAGE_BYTES, PHYS_FOOTPRINT = 2, 1024, 72  # of macOS: its place behind a UUID and seven numbers
 T = TypeVar("T")
 
 
@@ -87,6 +90,28 @@ def read(path: Path | str) -> str:
             return file.read(LONGEST_ANSWER_B).strip()
     except (OSError, ValueError):
         return ""
+
+
+def kernel_number(name: str) -> int | None:
+    """A number that macOS's kernel keeps under a name, read at once; None elsewhere, and where it keeps none."""
+    if sys.platform != "darwin":
+        return None
+    value, size = ctypes.c_int(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
+    with suppress(OSError, AttributeError):
+        if ctypes.CDLL(None).sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0) == 0:
+            return value.value
+    return None
+
+
+def footprint(pid: int) -> int | None:
+    """Memory in B that macOS charges a process for, compressed and given to the GPU included; None elsewhere."""
+    if sys.platform != "darwin":
+        return None
+    usage = (ctypes.c_uint8 * RUSAGE_BYTES)()
+    with suppress(OSError, AttributeError):
+        if ctypes.CDLL(None).proc_pid_rusage(pid, RUSAGE_VERSION, ctypes.byref(usage)) == 0:
+            return int.from_bytes(bytes(usage[PHYS_FOOTPRINT : PHYS_FOOTPRINT + 8]), sys.byteorder)
+    return None
 
 
 def attempt(find: Callable[[], T], otherwise: T) -> T:

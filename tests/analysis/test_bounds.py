@@ -55,10 +55,12 @@ def test_the_largest_share_names_the_bound(facts: dict[str, Any], expected: str)
     assert kind(record(**facts)) == expected
 
 
-def test_a_device_that_waits_for_the_host_is_host_bound_whatever_it_computes() -> None:
-    facts: dict[str, Any] = {"flops_per_step": 2e9, "peak_flops": 4e12}
-    assert kind(record(**facts)) == "compute"
-    assert kind(record(codes=("host-bound",), **facts)) == "host"
+def test_a_device_that_waits_for_the_host_is_host_bound_unless_it_is_near_a_peak() -> None:
+    busy: dict[str, Any] = {"flops_per_step": 2e9, "peak_flops": 4e12}
+    idle: dict[str, Any] = {"flops_per_step": 2e8, "peak_flops": 4e12}
+    for code in ("host-bound", "step-waits"):
+        assert kind(record(codes=(code,), **idle)) == "host"
+        assert kind(record(codes=(code,), **busy)) == "compute"
 
 
 def test_a_step_that_mostly_waits_for_its_batch_is_host_bound() -> None:

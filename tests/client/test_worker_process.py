@@ -12,8 +12,9 @@ from types import FrameType
 import pytest
 
 from mldyno.client import worker_process
-from mldyno.client.worker_process import WATCH_EVERY_S, WorkerProcess
+from mldyno.client.worker_process import WATCH_EVERY_S, Ended, WorkerProcess
 from mldyno.messages import ProbeFrameworks
+from mldyno.records import Case
 from mldyno.runner.events import Interrupted
 
 
@@ -43,3 +44,41 @@ def test_a_signal_that_outlasts_the_wait_for_an_answer_is_heard(
     finally:
         later.join()
         signal.signal(signal.SIGUSR1, before)
+
+
+TALKS = """
+import json, sys
+for line in sys.stdin:
+    sys.stderr.write("noise " * 20000 + "%s more noise")
+    sys.stderr.flush()
+    answer = {"is": "frameworks_probed", "number": json.loads(line)["number"], "python": "3", "frameworks": {}}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("words", "status"), [
+    ("Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "oom"),
+    ("Error: command buffer exited with error status.", "wrong"),
+])  # fmt: skip
+def test_work_that_metal_dropped_is_known_by_what_it_says_on_standard_error(
+    words: str, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "talks.py").write_text(TALKS % words)
+    monkeypatch.setattr(worker_process, "SCRIPT", str(tmp_path / "talks.py"))
+
+    def ask_on(worker: WorkerProcess) -> None:
+        for _ in range(200):  # its words and its answers take different ways
+            worker.ask(ProbeFrameworks(()), 60.0)
+            time.sleep(0.02)
+
+    with WorkerProcess() as worker, pytest.raises(Ended, match="Metal dropped work") as ended:
+        ask_on(worker)
+    assert ended.value.status == status
+
+
+def test_accelerate_is_told_its_threads_before_the_worker_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case("mlp", threads=2)
+    assert "VECLIB_MAXIMUM_THREADS" not in worker_process._settings_of(case)
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert worker_process._settings_of(case) == {"VECLIB_MAXIMUM_THREADS": "2"}
+    assert worker_process._settings_of(Case("mlp")) == {}

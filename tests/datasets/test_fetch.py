@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.datasets.mirrors import Handler, Mirror, honest, rest, send, wanted_file
@@ -262,6 +263,20 @@ def test_a_mirror_whose_certificate_nobody_vouches_for_is_refused(tmp_path: Path
     folder.mkdir()
     assert "its certificate can't be verified" in refused(folder, one)
     assert one.asked == []
+
+
+def test_a_python_that_came_without_certificates_uses_the_systems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+    monkeypatch.setattr(ssl, "create_default_context", lambda cafile=None: asked.append(cafile))
+    (tmp_path / "bundle.pem").touch()
+    monkeypatch.setattr(_fetch, "BUNDLES", ("/there/is/none.pem", str(tmp_path / "bundle.pem")))
+    _fetch.verifying()
+    nothing = SimpleNamespace(cafile=None, capath=None)
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: nothing)
+    _fetch.verifying()
+    assert asked == [None, str(tmp_path / "bundle.pem")]
 
 
 def test_the_users_own_mirror_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:

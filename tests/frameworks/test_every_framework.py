@@ -131,6 +131,18 @@ def test_torch_knows_a_memory_error_by_its_words_where_it_has_no_type() -> None:
     assert framework.explain(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"))[0] == "oom"
     assert framework.explain(torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB"))[0] == "oom"
     assert framework.explain(RuntimeError("Invalid buffer size: 58.07 GiB"))[0] == "oom"
+    for library in ("CUBLAS", "CUDNN", "HIPBLAS"):
+        trouble = f"CUDA error: {library}_STATUS_ALLOC_FAILED when calling `{library.lower()}Create(handle)`"
+        assert framework.explain(RuntimeError(trouble))[0] == "oom"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("TritonMissing", "pip install triton"), ("GPUTooOldForTriton", "too old")]
+)
+def test_a_device_that_torch_can_not_compile_for_is_unsupported_with_words(name: str, words: str) -> None:
+    status, reason = started("torch").explain(type(name, (RuntimeError,), {})("trouble"))
+    assert status == "unsupported"
+    assert words in reason
 
 
 def test_what_torch_can_not_measure_yet_is_unsupported_with_a_reason() -> None:

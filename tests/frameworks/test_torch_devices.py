@@ -10,9 +10,9 @@ import torch
 
 from mldyno.axes import AXIS
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._torch_devices import list_devices
+from mldyno.frameworks._torch_devices import counted_memory, list_devices
 from mldyno.frameworks.torch import Torch
-from mldyno.records import Device, Fact
+from mldyno.records import Case, Device, Fact
 
 T4 = {"name": "Tesla T4", "total_memory": 15_634_661_376, "major": 7, "minor": 5, "multi_processor_count": 40,
       "clock_rate": 1_590_000, "memory_clock_rate": 5_001_000,
@@ -73,6 +73,60 @@ def test_the_first_of_intels_gpus_has_the_same_name_however_many_there_are(count
 def test_metal_names_no_device_but_says_how_much_memory_it_recommends() -> None:
     metal = SimpleNamespace(recommended_max_memory=lambda: 103_079_215_104)
     assert list_devices(torch_with("mps", 1, metal))[1:] == [Device("mps", "torch", memory=103_079_215_104)]
+
+
+def test_a_newer_pytorch_passes_on_what_metal_calls_its_device() -> None:
+    made = torch_with("mps", 1, SimpleNamespace(recommended_max_memory=lambda: 1 << 34))
+    made.backends = SimpleNamespace(mps=SimpleNamespace(get_name=lambda: "Apple M3 Max"))
+    assert list_devices(made)[1].title == "Apple M3 Max"
+
+
+def test_before_2_9_the_memory_of_a_device_is_counted_by_its_own_module() -> None:
+    counters = SimpleNamespace(memory_reserved=lambda device: 7 << 20)
+    old = SimpleNamespace(accelerator=SimpleNamespace(), cuda=counters, mps=SimpleNamespace())
+    card, metal = SimpleNamespace(type="cuda"), SimpleNamespace(type="mps")
+    assert counted_memory(old, card, "memory_reserved") == 7 << 20
+    assert counted_memory(old, card, "max_memory_allocated") is None
+    assert counted_memory(old, metal, "memory_reserved") is None
+    newer = SimpleNamespace(accelerator=SimpleNamespace(memory_reserved=lambda device: 9 << 20), cuda=counters)
+    assert counted_memory(newer, card, "memory_reserved") == 9 << 20
+    assert counted_memory(newer, SimpleNamespace(type="cpu"), "memory_reserved") is None
+
+
+def built(version: str = "2.13.0", **with_: str) -> Torch:
+    """PyTorch as it says of itself that it was built, on a machine with an NVIDIA card of 2018 and Metal."""
+    framework = Torch()
+    names = dict.fromkeys(("cuda", "hip", "xpu")) | with_
+    framework.torch = SimpleNamespace(
+        __version__=version, version=SimpleNamespace(**names),
+        cuda=SimpleNamespace(get_device_capability=lambda _: (7, 5)),
+        backends=SimpleNamespace(cudnn=SimpleNamespace(version=lambda: 91002)),
+    )  # fmt: skip
+    framework.devices = lambda: [Device("cpu", "torch"), Device("cuda:0", "torch"), Device("mps", "torch")]  # type: ignore[method-assign]
+    return framework
+
+
+def test_a_record_names_the_libraries_that_pytorch_was_built_with() -> None:
+    assert built(cuda="12.8").versions() == {"torch": "2.13.0", "cuda": "12.8", "cudnn": "91002"}
+    assert built(hip="6.4").versions() == {"torch": "2.13.0", "hip": "6.4"}
+    assert built().versions() == {"torch": "2.13.0"}
+
+
+def check(framework: Torch, **axes: Any) -> None:
+    framework.check(Case("mlp", **axes), lambda torch, case: None, None)
+
+
+def test_tf32_is_unsupported_on_a_card_from_before_it() -> None:
+    with pytest.raises(Unsupported, match=r"tf32 needs a GPU of compute capability 8\.0; cuda:0 has 7\.5"):
+        check(built(cuda="12.8"), device="cuda:0", precision="tf32")
+    check(built(cuda="12.8"), device="cuda:0", precision="fp16")
+
+
+def test_autocast_on_metal_needs_a_pytorch_that_does_not_crash_in_it() -> None:
+    with pytest.raises(Unsupported, match=r"torch 2\.11\.0 crashes in batch norm under autocast on MPS; update it"):
+        check(built("2.11.0"), device="mps", precision="amp-fp16")
+    check(built("2.11.0"), device="mps", precision="fp16")
+    check(built("2.12.1"), device="mps", precision="amp-fp16")
 
 
 @pytest.mark.parametrize("error", [RuntimeError, AssertionError])

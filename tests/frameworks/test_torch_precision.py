@@ -174,3 +174,44 @@ def test_memory_is_foreseen_by_the_size_of_the_numbers() -> None:
     assert on_device["fp64"] == pytest.approx(2 * on_device["fp32"], rel=0.01)
     assert on_device["bf16"] == pytest.approx(on_device["fp32"] / 2, rel=0.02)  # a batch is drawn in fp32
     assert foreseen("bf16", "cpu") > on_device["fp32"]  # there it is built in fp32, and cast
+
+
+def test_recurrent_layers_are_unsupported_under_autocast_on_metal() -> None:
+    program = opened("lstm", "fp32", batch=2, seq=4).program
+    program._check_recurrent()  # type: ignore[attr-defined]
+    program.device = torch.device("mps")  # type: ignore[attr-defined]
+    program._check_recurrent()  # type: ignore[attr-defined]
+    program.policy.autocasts = True  # type: ignore[attr-defined]
+    with pytest.raises(Unsupported, match="recurrent layers can't run under autocast on MPS"):
+        program._check_recurrent()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("capable", "precision", "emulated"), [
+    (False, "bf16", True), (False, "amp-bf16", True), (False, "fp16", False), (True, "bf16", False),
+])  # fmt: skip
+def test_a_card_that_only_emulates_bf16_is_known(
+    capable: bool, precision: str, emulated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: capable)
+    case = Case("mlp", precision=precision)  # type: ignore[arg-type]
+    assert PrecisionPolicy(torch, case, torch.device("cuda:0")).emulated is emulated
+    assert PrecisionPolicy(torch, case, torch.device("cpu")).emulated is False
+
+
+@pytest.mark.parametrize("mode", ["train", "infer"])
+@pytest.mark.parametrize("precision", ["fp32", "amp-bf16"])
+def test_images_may_lie_channels_last_and_give_the_same_results(precision: str, mode: str) -> None:
+    case = opened("mnist-cnn", precision, mode, batch=4, layout="channels-last")
+    program: Any = case.program
+    assert program.fixed[0].is_contiguous(memory_format=torch.channels_last)
+    weights = [each for each in program.network.parameters() if each.dim() == 4]
+    assert weights
+    assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in weights)
+    answer = measured(case)
+    assert answer["checks"]["agrees"] is True
+    assert answer["checks"]["error"] <= TOLERANCE[precision]
+
+
+def test_what_has_no_images_has_no_other_layout() -> None:
+    with pytest.raises(Unsupported, match="no images, so that channels-last is no other case than contiguous"):
+        opened("mlp", "fp32", batch=2, layout="channels-last")

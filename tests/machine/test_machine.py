@@ -40,7 +40,17 @@ def test_what_can_not_be_found_out_is_unknown(monkeypatch: pytest.MonkeyPatch) -
     assert described.system == "unknown"
 
 
-@pytest.mark.parametrize(("said", "known"), [("lowpowermode 1", True), ("lowpowermode 0", False), ("sleep 1", None)])
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ("lowpowermode 1", True),
+        ("lowpowermode 0", False),
+        ("sleep 1", None),
+        ("powermode 1", True),
+        ("powermode 2", False),
+        ("powermode 0", False),
+    ],
+)
 def test_a_mac_says_whether_it_saves_power(said: str, known: bool | None, on_a_mac: None, tool: Tool) -> None:
     tool("pmset", f"echo 'System-wide power settings:'; echo ' {said}'")
     tool("sysctl", "echo 'Apple M3 Max'")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from mldyno import api
+from mldyno import api, plugins
 from mldyno.cli import cli
 from mldyno.errors import MldynoError, UsageError
+from mldyno.frameworks.fake import Fake, FakeProgram
 from mldyno.records import Case
 from mldyno.runner.max_batch import Attempt, Search
+from mldyno.worker import forecasts
 
 Script = Callable[..., None]
 
@@ -84,6 +88,35 @@ def test_a_batch_that_fails_for_another_reason_is_one_clear_line(script: Script)
     script({"match": "*", "fail": "exception"})
     with pytest.raises(MldynoError, match="failed: RuntimeError: fake failure"):
         api.max_batch("mlp", framework="fake")
+
+
+def test_a_library_that_fails_at_a_larger_batch_means_that_it_does_not_fit(script: Script) -> None:
+    script(*({"match": f"*/b{batch}/*", "fail": "exception"} for batch in range(5, 9)))
+    found = api.max_batch("mlp", modes=["infer"], framework="fake", device="gpu", batch=1, most=8)["infer"]
+    assert found.fits is not None
+    assert found.fits.batch == 4
+    assert found.too_large is not None
+    assert found.too_large.reason == "failed: RuntimeError: fake failure"
+
+
+def test_results_that_are_no_numbers_mean_that_it_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dropped(Fake):
+        """A device that drops work for which it has no memory."""
+
+        def build_program(self, case: Case, build: Any, data: Any) -> FakeProgram:
+            made = super().build_program(case, build, data)
+            made.losses = lambda: {"loss": math.nan}  # type: ignore[method-assign]
+            return made
+
+    monkeypatch.setattr(plugins, "framework", lambda name: Dropped())
+    with pytest.raises(MemoryError, match="its results are no numbers"):
+        forecasts.try_steps(Case("mlp", framework="fake", device="gpu", batch=2), 2, None)
+
+
+def test_the_memory_of_the_host_never_stands_for_that_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeProgram, "device_peak", lambda program: None)
+    assert forecasts.try_steps(Case("mlp", framework="fake", device="gpu", batch=2), 2, None).peak is None
+    assert forecasts.try_steps(Case("mlp", framework="fake", batch=2), 2, None).peak
 
 
 def test_on_the_cpu_a_process_may_only_take_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

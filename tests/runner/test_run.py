@@ -39,7 +39,7 @@ def test_a_quiet_case_stops_early_and_a_noisy_one_takes_longer(fake_run: FakeRun
 
 
 def test_a_target_that_was_not_reached_is_said(fake_run: FakeRun, script: Script) -> None:
-    script({"step": 0.05, "noise": 0.5})
+    script({"step": 0.05, "noise": 0.5, "seed": 2})
     (outcome,) = fake_run(mode="infer", budget=1.0, target=0.01).outcomes
     assert [warning.code for warning in outcome.warnings] == ["target-not-reached"]
     assert "--budget" in outcome.warnings[0].hint

@@ -11,6 +11,7 @@ import pytest
 from mldyno.analysis.outcomes import TARGET_NOT_REACHED
 from mldyno.records import Case, Machine, Series
 from mldyno.runner.warnings import CODES, INTERRUPTED, LEFT_OUT, Evidence, of_measurement
+from mldyno.stats.intervals import median
 
 
 def steps(level: Any = lambda place: 1.0) -> Series:
@@ -34,7 +35,12 @@ QUIET = Evidence(
     {"late_changes": 0, "drained_share": 1.0},
     Machine("m", cores=4, power="mains", virtualised=False), 1,
 )  # fmt: skip
-GPU = replace(QUIET, case=Case("mlp", batch=8, device="mps"), facts={"drained_share": 0.2, "events_share": 1.0})
+GPU = replace(
+    QUIET,
+    case=Case("mlp", batch=8, device="mps"),
+    facts={"issued_share": 0.1, "drained_share": 0.2, "events_share": 1.0},
+)
+LATE = {"issued_share": 0.97, "drained_share": 0.97, "events_share": 1.0}
 GROWING = Series("resident_memory", "B", tuple(1e9 + 2e7 * n for n in range(40)), stage="window")
 
 CAUSES: dict[str, Evidence] = {
@@ -42,9 +48,13 @@ CAUSES: dict[str, Evidence] = {
     "recompiled": replace(QUIET, facts={"recompiles": 2}),
     "drifting": replace(QUIET, series=[steps(lambda place: 1 + 0.1 * place)]),
     "two-modes": replace(QUIET, series=[steps(lambda place: 1.5 if int(place * 200) % 3 == 0 else 1.0)]),
-    "host-bound": replace(GPU, facts={"drained_share": 0.97, "events_share": 1.0}),
+    "host-bound": replace(GPU, facts=LATE),
+    "step-waits": replace(GPU, facts={**LATE, "host_syncs_per_step": 1}),
     "contended": replace(QUIET, series=[steps(), *windows(run_delay=0.01)]),
     "oversubscribed": replace(QUIET, series=[steps(), *windows(run_delay=0.01)], threads=2),
+    "falls-back": replace(GPU, facts={**GPU.facts, "fallbacks_per_step": 3}),
+    "emulated": replace(GPU, facts={**GPU.facts, "emulated": True}),
+    "burst": replace(GPU, facts={**GPU.facts, "load_time": 0.7}),
     "throttled": replace(QUIET, series=[steps(), *process(throttle_events=3.0)]),
     "swapping": replace(QUIET, series=[steps(), *process(swapped_memory=float(64 << 20))]),
     "leaking": replace(QUIET, series=[steps(), GROWING]),
@@ -105,6 +115,56 @@ def test_more_threads_than_cores_are_oversubscribed_on_a_quiet_machine_too() -> 
 
 def test_events_that_disagree_with_the_host_make_a_case_host_bound() -> None:
     assert codes(replace(GPU, facts={"drained_share": 0.2, "events_share": 0.5})) == ["host-bound"]
+
+
+def test_a_host_that_only_waits_for_a_full_queue_holds_nothing_up() -> None:
+    assert codes(replace(GPU, facts={"issued_share": 0.1, "drained_share": 0.97, "events_share": 1.0})) == []
+
+
+def test_a_wait_that_is_hidden_in_a_step_of_few_kernels_is_found() -> None:
+    hidden = {"issued_share": 0.5, "drained_share": 0.97, "events_share": 1.0, "kernels_per_step": 7}
+    (warning,) = of_measurement(replace(GPU, facts=hidden))
+    assert (warning.code, "something in it waits" in warning.message) == ("step-waits", True)
+    assert codes(replace(GPU, facts={**hidden, "kernels_per_step": 700})) == []
+
+
+def test_a_device_near_its_peak_is_not_held_up_by_the_host_however_long_issuing_takes() -> None:
+    step = median(GPU.values("step_time", "steady"))
+    for work, peak in (("flops_per_step", "peak_flops"), ("bytes_per_step", "peak_bandwidth")):
+        assert codes(replace(GPU, facts={**LATE, work: 0.4 * step * 1e12, peak: 1e12})) == []
+        assert codes(replace(GPU, facts={**LATE, work: 0.2 * step * 1e12, peak: 1e12})) == ["host-bound"]
+
+
+def test_a_step_that_copies_its_batch_is_said_to_wait_and_by_how_much() -> None:
+    (warning,) = of_measurement(replace(GPU, facts={**LATE, "copied_per_step": 1 << 20}))
+    assert warning.code == "step-waits"
+    assert "it copies 1.00 MiB, so that the host can't run ahead" in warning.message
+
+
+@pytest.mark.parametrize(
+    ("seen", "slowed_down"),
+    [
+        ({"thermal_pressure": 1.0}, False), ({"thermal_pressure": 2.0}, True),
+        ({"thermal_limit_time": 0.001}, False), ({"thermal_limit_time": 0.01}, True),
+        ({"power_limit_time": 0.01}, False), ({"power_limit_time": 0.1}, True),
+        ({"gpu_held_back": 0.05}, False), ({"gpu_held_back": 0.5}, True), ({"throttle_events": 0.0}, False),
+    ],
+)  # fmt: skip
+def test_a_gpu_is_throttled_where_it_was_held_back_for_more_than_a_moment(
+    seen: dict[str, float], slowed_down: bool
+) -> None:
+    found = codes(replace(GPU, series=[steps(), *windows(), *process(**seen)]))  # 0.2 s were measured
+    assert ("throttled" in found) == slowed_down
+
+
+def test_a_fallback_that_is_allowed_but_was_not_counted_is_said_too() -> None:
+    allowed = replace(GPU, env={"PYTORCH_ENABLE_MPS_FALLBACK": "1"})
+    assert codes(allowed) == ["falls-back"]
+    assert codes(replace(allowed, facts={**GPU.facts, "fallbacks_per_step": 0})) == []
+
+
+def test_a_device_that_worked_long_enough_is_no_burst() -> None:
+    assert codes(replace(GPU, facts={**GPU.facts, "load_time": 5.2})) == []
 
 
 def test_nobody_gets_in_the_way_of_virtual_time() -> None:

@@ -20,7 +20,8 @@ from mldyno import plugins
 from mldyno.axes import PRECISIONS
 from mldyno.doctor.features import names
 from mldyno.records import Case
-from mldyno.selftest.in_device_child import Wish, tidy, wait
+from mldyno.selftest.device_work import Wish, tidy
+from mldyno.selftest.in_device_child import wait
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks
@@ -71,7 +72,7 @@ def judged(workload: str = "mlp", **axes: Any) -> dict[str, Any]:
     torch.accelerator.reset_peak_memory_stats()
     try:
         case = open_case(Case(workload, **{"device": "sim", "mode": "infer", "batch": 2, **axes}))
-        case.warm_up(0.2, lambda step: None)
+        case.warm_up(0.5, lambda step: None)
         found |= case.facts
         case.turn(0.0, 20, lambda step: None)
         closed = case.close()
@@ -129,6 +130,17 @@ def bounds() -> dict[str, dict[str, Any]]:
         with settings(**{"kernel": 1e-6, **changed}):
             found[name] = judged(placement=placement)
     return found
+
+
+def queues() -> dict[str, Any]:
+    """Training that keeps the device busy and its queue full, and inference that reads its results back."""
+    with settings(kernel=20e-6, rate=2e10, issue=1e-6, queue=24):
+        return {"full": judged(mode="train"), "read_back": judged(placement="roundtrip")}
+
+
+def fallbacks() -> dict[str, Any]:
+    with settings(falls_back=("aten::addmm", "aten::relu")):
+        return judged()
 
 
 def waits() -> dict[str, Any]:
@@ -356,8 +368,9 @@ def waiting() -> dict[str, list[dict[str, Any]]]:
 
 
 TRIALS: tuple[Callable[[], Any], ...] = (
-    costs, transfer, truths, bounds, waits, casts, deaf_casts, backward_under_autocast, scaling, refusals, precisions,
-    precisions_that_fail, peaks, overflows, two_devices, losses_of_the_device, astray, probes, waiting,
+    costs, transfer, truths, bounds, queues, fallbacks, waits, casts, deaf_casts, backward_under_autocast, scaling,
+    refusals, precisions, precisions_that_fail, peaks, overflows, two_devices, losses_of_the_device, astray,
+    probes, waiting,
 )  # fmt: skip
 
 if __name__ == "__main__":

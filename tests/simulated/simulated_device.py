@@ -23,6 +23,8 @@ Settings are JSON in MLDYNO_SIM. A rate of 0 holds nothing up.
   lost_after  operations after which the device is lost: all that follow fail
   gone        a file that is made when the device is lost; a process that starts after that finds no device
   spoils      relative error of every product: 0.05 makes them 5 % too large
+  queue       operations in flight, from which on the host waits: 1,024 as on CUDA
+  falls_back  operations that the device lets the CPU do, and says so, as MPS may be allowed to
   astray      operations whose results come out on the CPU, such as ["aten::addmm"]; with "aten::empty_strided"
               nothing reaches the device, and everything is silently computed on the CPU
 
@@ -35,6 +37,7 @@ from __future__ import annotations
 import sys
 import time
 import types
+import warnings
 import weakref
 from collections.abc import Callable
 from math import prod
@@ -86,6 +89,11 @@ class SimTensor(torch.Tensor):  # type: ignore[misc]
         if func is aten.copy_.default:
             return _copy(func, *args, **kwargs)
         index = _place(func, args, kwargs)
+        if func._schema.name in SIM.falls_back:
+            warnings.warn(
+                f"The operator '{func._schema.name}' is not currently supported on the SIM backend and will fall back "
+                "to run on the CPU.", stacklevel=1,
+            )  # fmt: skip
         out = func(*changed(_inside, args), **changed(_inside, kwargs))
         if func in READS:
             SIM.launch(index, SIM.costs.of(func, args, kwargs, out))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ class Line:
     peak: int = 0
     reserved: int = 0
     reserved_peak: int = 0
+    ends: deque[float] = field(default_factory=deque)
+    """When each operation in flight will be done."""
     holders: dict[int, int] = field(default_factory=dict)
     """Tensors by storage."""
 
@@ -55,6 +58,8 @@ class Simulation:
     gone: str = ""
     spoils: float = 0.0
     astray: tuple[str, ...] = ()
+    falls_back: tuple[str, ...] = ()
+    queue: int = 1024
     virtual_now: float = 0.0
     launches: int = 0
     waits: int = 0
@@ -95,6 +100,9 @@ class Simulation:
             self.virtual_now += self.issue
         line = self.line(index)
         line.busy_until = max(self.now(), line.busy_until) + cost
+        line.ends.append(line.busy_until)
+        if len(line.ends) > self.queue:
+            self.wait_until(line.ends.popleft())
         if self.hidden and self.launches % self.hidden == 0:
             self.wait(index)
 
@@ -103,9 +111,14 @@ class Simulation:
         self.check_present()
         self.waits += 1
         line = self.line(index)
+        line.ends.clear()
+        self.wait_until(line.busy_until)
+
+    def wait_until(self, then: float) -> None:
+        """The host waits until a time."""
         if self.virtual:
-            self.virtual_now = max(self.virtual_now, line.busy_until)
-        while (left := line.busy_until - self.now()) > 0:
+            self.virtual_now = max(self.virtual_now, then)
+        while (left := then - self.now()) > 0:
             time.sleep(left - 1e-3 if left > 2e-3 else 0)
 
     # -- faults ----------------------------------------------------------------------------------

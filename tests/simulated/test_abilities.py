@@ -94,7 +94,7 @@ def record_of(found: dict[str, Any]) -> Record:
     assert (found["status"], found["reason"]) == ("ok", "")
     case = Case("mlp", device="sim", mode="infer", batch=2)
     series = (Series("step_time", "s", (found["step"],) * 20),)
-    facts = {name: value for name, value in found.items() if name != "checks"}
+    facts = {name: value for name, value in found.items() if name != "checks"} | {"load_time": 6.0}
     warnings = of_measurement(Evidence(case, series, facts, Machine("m"), 1))
     return Record(
         SCHEMA, "", "2026-01-01T00:00:00Z", "measured",
@@ -103,10 +103,29 @@ def record_of(found: dict[str, Any]) -> Record:
     )  # fmt: skip
 
 
+def test_a_full_queue_is_not_taken_for_a_host_that_holds_the_device_up(tried: dict[str, Any]) -> None:
+    found = tried["queues"]["full"]
+    assert found["drained_share"] > 0.9
+    assert found["issued_share"] < 0.9
+    assert [one.code for one in record_of(found).warnings] == []
+
+
+def test_a_step_that_reads_its_result_back_waits_within_itself(tried: dict[str, Any]) -> None:
+    found = tried["queues"]["read_back"]
+    assert [one.code for one in record_of(found).warnings] == ["step-waits"]
+    assert found["host_syncs_per_step"] == 1
+
+
+def test_operations_that_the_device_lets_the_cpu_do_are_counted_and_said(tried: dict[str, Any]) -> None:
+    found = tried["fallbacks"]
+    assert found["fallbacks_per_step"] > 0
+    assert "falls-back" in [one.code for one in record_of(found).warnings]
+
+
 def test_a_wait_hidden_in_the_step_is_part_of_the_truth_and_is_seen(tried: dict[str, Any]) -> None:
     found = tried["waits"]["hidden"]
     assert found["step"] == pytest.approx(7 * 0.2e-3 + ARITHMETIC + ISSUE, rel=0.005)
-    assert [one.code for one in record_of(found).warnings] == ["host-bound"]
+    assert [one.code for one in record_of(found).warnings] == ["step-waits"]
 
 
 def test_without_the_wait_the_harness_would_be_off_by_far_and_the_case_is_wrong(tried: dict[str, Any]) -> None:

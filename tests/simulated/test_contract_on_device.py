@@ -21,12 +21,13 @@ def test_the_contract_holds_on_the_simulated_device_and_is_written_to_a_file(
         cli.main(["selftest", "--quick", "--device", "gpu", "--export", str(path)])
     out, err = capsys.readouterr()
     assert end.value.code == 0, out
-    assert "10 of 10 targets met" in out
+    assert "17 of 17 targets met" in out
     assert "simulated accelerator, 64.0 MiB" in out
     assert f"written to {path}" in err
     parts = [line.partition("  (about")[0] for line in err.splitlines()]
     assert parts[:-1] == [
-        "the device", "its memory", "known work", "waiting", "precisions", "identical code", "copies",
+        "the device", "its memory", "known work", "waiting", "precisions", "identical code", "copies", "its queue",
+        "latency", "its peak", "sustained load", "the edge of its memory", "layouts",
     ]  # fmt: skip
 
     found = json.loads(path.read_text(encoding="utf-8"))
@@ -34,7 +35,7 @@ def test_the_contract_holds_on_the_simulated_device_and_is_written_to_a_file(
     assert [device["name"] for device in found["machine"]["devices"]] == ["cpu", "sim"]
     assert found["software"]["versions"]["torch"]
     measures = {measure["id"]: measure for measure in found["measures"]}
-    assert [*measures] == [*range(21, 31)]
+    assert [*measures] == [*range(21, 38)]
     assert all(measure["ok"] and measure["raw"] for measure in found["measures"])
     assert {row["precision"] for row in measures[28]["raw"]} == set(PRECISIONS)
     assert measures[24]["value"] < 0.01

@@ -24,10 +24,35 @@ def a_program(device: str = "cpu", **rule: Any) -> FakeProgram:
 @pytest.mark.parametrize("step", [30e-6, 0.2e-3, 5e-3, 1.0])
 @pytest.mark.parametrize("issue", [0.0, 20e-6])
 def test_a_block_gives_the_true_time_of_a_step_within_half_a_percent(step: float, issue: float) -> None:
-    blocks = Blocks(a_program(step=step, issue=issue), CLOCK)
+    blocks = Blocks(a_program(step=step, issue=issue), CLOCK, asynchronous=issue > 0)
     blocks.fit(step * 1e9)
     measured = blocks.time(blocks.size) / blocks.size / 1e9
     assert measured == pytest.approx(step, rel=1.05 * MAX_OVERHEAD)
+
+
+def fitted(**rule: Any) -> float:
+    """The time of a step in s that blocks of the fitted size give."""
+    blocks = Blocks(a_program("gpu", **rule), CLOCK, asynchronous=True)
+    blocks.time(1)
+    blocks.fit(blocks.time(1))
+    return blocks.time(blocks.size) / blocks.size / 1e9
+
+
+def test_the_tail_of_the_last_kernel_is_hidden_where_the_host_is_slower_than_the_device() -> None:
+    assert fitted(step=1e-5, issue=0.95e-3, tail=60e-6) == pytest.approx(0.95e-3, rel=1.05 * MAX_OVERHEAD)
+
+
+def test_a_device_that_gathers_operations_before_it_starts_is_given_longer_blocks() -> None:
+    assert fitted(step=1e-3, issue=0.4e-3, kernels=20, commit=40) == pytest.approx(1e-3, rel=1.05 * MAX_OVERHEAD)
+
+
+def test_a_queue_that_is_full_holds_the_host_up_and_not_the_device() -> None:
+    blocks = Blocks(a_program("gpu", step=2e-3, issue=1e-4, kernels=500), CLOCK)
+    issued, total = blocks.drain(1)
+    assert issued < 0.1 * total
+    issued, total = blocks.drain(40)
+    assert issued > 0.9 * total
+    assert total / 40e9 == pytest.approx(2e-3, rel=0.01)
 
 
 def test_without_the_sync_the_same_measurement_is_far_off() -> None:

@@ -90,3 +90,15 @@ def test_a_change_too_small_to_matter_leaves_the_series_settled() -> None:
     assert settled_from([1 + 0.015 * i / 299 for i in range(300)]) == 0
     assert settled_from([1.0] * 5) == 0
     assert settled_from([0.0] * 40) == 0
+
+
+def test_a_device_that_slows_down_when_it_is_warm_is_judged_after_that() -> None:
+    def warmed_after(load: float) -> WarmUp:
+        rule = {"step": 1e-3, "slow": (0, 1.0), "heat": [3, 1.4]}
+        program = FakeProgram(Case("mlp", framework="fake", device="gpu"), rule)
+        return warm_up(Blocks(program, CLOCK, asynchronous=True), tuple, 1.0, lambda values, now: None, load=load)
+
+    assert warmed_after(0.0).values[-1] == pytest.approx(1e6, rel=0.01)
+    sustained = warmed_after(5.0)
+    assert sustained.steady is True
+    assert sustained.values == pytest.approx([1.4e6] * len(sustained.values), rel=0.01)

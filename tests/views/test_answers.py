@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from typing import Any
 
 from tests.analysis.made import met, outcome
 
 from mldyno.analysis.answers import Answers, answers
 from mldyno.analysis.outcomes import Outcome
+from mldyno.records import seal
 from mldyno.views.answers import answer_lines
 from mldyno.views.as_json import answers_json
 from mldyno.views.tables import crossover_table
@@ -122,6 +125,19 @@ def test_a_precision_is_worth_it_or_not_and_how_far_its_results_are_off() -> Non
     assert "; its results are under 0.1 % off" in fp64
     assert "how far its results are off was not checked" in fp16
     assert tf32 == "mlp/infer/torch/cpu/b8/device: tf32 is unsupported: this device has no TF32"
+
+
+def test_convolutions_that_ran_in_a_layout_that_half_precision_does_not_like_are_named() -> None:
+    def convolutions(**axes: Any) -> Outcome:
+        plain = outcome(1e-3, error=0.001, device="cuda:0", **axes)
+        return Outcome(tuple(seal(replace(record, facts={"convolutions": True})) for record in plain.records))
+
+    said = "its convolutions ran contiguous, --layout channels-last may be faster]"
+    assert told(met(convolutions(precision="fp32"), convolutions(precision="amp-fp16"))).endswith(said)
+    laid_out = [convolutions(precision=one, layout="channels-last") for one in ("fp32", "amp-fp16")]
+    assert said not in told(met(*laid_out))
+    plain = [outcome(1e-3, error=0.001, device="cuda:0", precision=one) for one in ("fp32", "amp-fp16")]
+    assert said not in told(met(*plain))
 
 
 def test_of_training_the_loss_is_what_is_off_and_no_verdict_is_no_advice() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,6 +69,56 @@ def test_threads_that_get_in_each_others_way_do_not_lower_the_peak() -> None:
             return made
 
     framework = Spinning()
-    alone = 2 * 4096**3 / 2e-5
+    alone = 2 * peaks.LARGEST_ON_CPU**3 / 2e-5
     assert peaks.of(framework, CASE, CLOCK, 0.1) == pytest.approx(2 * alone, rel=0.01)
     assert framework.used == 2
+
+
+@pytest.mark.parametrize("rate", [1e12, 720e12, 1600e12])
+def test_the_peak_of_a_fast_device_is_not_lowered_by_launches_and_waits(rate: float) -> None:
+    class Product:
+        """Of so many operations, on a device that needs 10 µs for a launch and as long to be heard."""
+
+        def __init__(self, size: int) -> None:
+            self.work = 2.0 * size**3
+
+        def run(self, steps: int) -> None:
+            for _ in range(steps):
+                CLOCK.work(self.work / rate, 10e-6)
+
+        def synchronize(self) -> None:
+            CLOCK.wait()
+            CLOCK.now += 10_000
+
+    class Fast(Fake):
+        def matmul(self, case: Case, size: int, layout: str | None = None) -> Any:
+            return Product(size)
+
+    assert peaks.measure(Fast(), replace(CASE, device="gpu"), CLOCK, 0.1) == pytest.approx(rate, rel=0.005)
+
+
+def test_the_layout_is_chosen_among_large_matrices() -> None:
+    asked: list[tuple[int, str | None]] = []
+
+    class Choosy(Fake):
+        layouts = ("nn", "nt")
+
+        def matmul(self, case: Case, size: int, layout: str | None = None) -> Any:
+            asked.append((size, layout))
+            made = super().matmul(case, size, layout)
+            made.cost = 1e-4 * (size / 256) * (2 if (layout == "nn") == (size < 512) else 1)  # small ones mislead
+            return made
+
+    peaks.measure(Choosy(), CASE, CLOCK, 0.01)
+    assert {layout for size, layout in asked if size > 512} == {"nn"}
+
+
+def test_on_a_mac_what_one_thread_reaches_is_not_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Deaf(Fake):
+        def threads(self) -> int | None:
+            return 8
+
+    plain = peaks.measure(Deaf(), CASE, CLOCK, 0.1)
+    assert peaks.of(Deaf(), CASE, CLOCK, 0.1) == pytest.approx(8 * plain, rel=0.01)
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert peaks.of(Deaf(), CASE, CLOCK, 0.1) == pytest.approx(plain, rel=0.01)

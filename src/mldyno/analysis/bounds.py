@@ -61,25 +61,32 @@ def bound(record: Record) -> Bound | None:
     of_peaks = shares(record)
     if of_peaks is None or of_peaks == Shares(None, None, None, None):
         return None
-    return _waiting(record, of_peaks) or _working(record, of_peaks)
+    return _waiting(of_peaks) or _working(of_peaks) or _issuing(record, of_peaks)
 
 
-def _waiting(record: Record, of_peaks: Shares) -> Bound | None:
+def _waiting(of_peaks: Shares) -> Bound | None:
     """Where most of a step is not the device's work."""
     if of_peaks.data is not None and of_peaks.data >= WAITING_SHARE:
         return Bound("host", f"{show_percent(of_peaks.data)} of a step is getting its batch from disk")
     if of_peaks.copy is not None and of_peaks.copy >= WAITING_SHARE:
         return Bound("copy", f"{show_percent(of_peaks.copy)} of a step is copying between host and device")
-    if any(warning.code == "host-bound" for warning in record.warnings):
-        return Bound("host", "the device is done when its last kernel is issued: it waits for the host")
     return None
 
 
-def _working(record: Record, of_peaks: Shares) -> Bound:
+def _working(of_peaks: Shares) -> Bound | None:
+    """Where a peak is near, whatever the host does meanwhile."""
     compute, memory = of_peaks.compute or 0.0, of_peaks.memory or 0.0
-    why = _why(of_peaks)
-    if max(compute, memory) >= CLEAR_SHARE:
-        return Bound("compute" if compute >= memory else "memory", why)
+    if max(compute, memory) < CLEAR_SHARE:
+        return None
+    return Bound("compute" if compute >= memory else "memory", _why(of_peaks))
+
+
+def _issuing(record: Record, of_peaks: Shares) -> Bound:
+    why, codes = _why(of_peaks), {warning.code for warning in record.warnings}
+    if "host-bound" in codes:
+        return Bound("host", "the device is done when its last kernel is issued: it waits for the host")
+    if "step-waits" in codes:
+        return Bound("host", f"{why}; each step waits for the device within itself, and the host can't run ahead")
     kernel = _kernel_time(record)
     if kernel is not None and kernel < SHORT_KERNEL:
         return Bound("host", f"{why}; a kernel takes {show_seconds(kernel)} on average: issuing them is the work")

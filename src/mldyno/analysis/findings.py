@@ -123,7 +123,7 @@ def _no_compiler(checkup: Checkup) -> Causes:
     for framework, device, features in _with_outcome(checkup, "unsupported", "failed"):
         for tried in (tried for tried in features if tried.feature == "compile"):
             tool = "Xcode's command line tools (xcode-select --install)" if checkup.facts.system == "Darwin" else "g++"
-            need = f"install {tool}" if device == "cpu" else f"install {tool}, and Triton for the device"
+            need = f"install {tool}" if device in ("cpu", "mps") else f"install {tool}, and Triton for the device"
             yield f"{framework} can't compile models for {device}: {tried.reason}", need
 
 

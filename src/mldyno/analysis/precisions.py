@@ -23,6 +23,15 @@ class PrecisionGain:
         """How far its results are off."""
         return error_of(self.outcome)
 
+    @property
+    def held_back_by_layout(self) -> bool:
+        """Whether convolutions of 16 bits ran contiguous on CUDA, where tensor cores want their channels last."""
+        case, record = self.outcome.case, self.outcome.records[0]
+        halved = (case.precision or PLAIN).endswith(("fp16", "bf16"))
+        return bool(
+            halved and case.device.startswith("cuda") and case.layout == "contiguous" and record.fact("convolutions")
+        )
+
 
 def error_of(outcome: Outcome) -> float | None:
     """The largest relative difference from the results in fp32 on the CPU; None where that was not looked at."""

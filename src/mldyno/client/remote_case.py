@@ -119,7 +119,8 @@ class RemoteCase(Observed):
         """Build the case, take its first step, warm it up; in a worker that is started, or that others use too."""
         if start:
             self.worker.start()
-        command = messages.OpenCase(self.key, self.case, self.stopping.warm_up, self.data, self.command)
+        stopping = self.stopping
+        command = messages.OpenCase(self.key, self.case, stopping.warm_up, self.data, self.command, stopping.load)
         opened = self._take(self.ask(command))
         self.software, self.devices, self.unsteady = opened.software, opened.devices, opened.unsteady
 

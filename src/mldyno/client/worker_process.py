@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mldyno import machine, messages
 from mldyno.client import allocators
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
+from mldyno.records import Case
 from mldyno.units import parse_bytes, show_bytes, show_seconds
 from mldyno.worker import start as worker_start
 
@@ -32,6 +33,12 @@ LONGEST_ANSWER = 64 << 20  # B
 STDERR_TAIL = 8192  # B of a worker's last words that are shown
 RESERVE_SHARE, SMALLEST_RESERVE = 0.05, 512 << 20  # memory that a worker must leave free
 PIPE_CLOSES_S = 1.0  # that a thread may take to read the end of a dead worker's pipe
+# What Metal says, on standard error only, when it drops work: status and reason for the case.
+DROPPED = {
+    b"kIOGPUCommandBufferCallbackErrorOutOfMemory": ("oom", "Metal dropped work for which it had no memory"),
+    b"command buffer exited with error status": ("wrong", "Metal dropped work that it could not do"),
+}
+LONGEST_SIGN = max(map(len, DROPPED))
 Hear = Callable[[Any], None]
 
 
@@ -51,6 +58,15 @@ class Ended(Exception):
         """Time in s since its last word."""
 
 
+def _settings_of(case: Case) -> dict[str, str]:
+    """What the environment of a case's worker must hold when it starts: its allocator, and the threads of Accelerate.
+
+    macOS's library for matmuls does not hear what a framework is told. Raises NotHere where the allocator is missing.
+    """
+    threads = {"VECLIB_MAXIMUM_THREADS": str(case.threads)} if case.threads and sys.platform == "darwin" else {}
+    return {**allocators.settings_for(case.allocator), **threads}
+
+
 class WorkerProcess:
     """A worker in a session of its own, so that all it starts can be ended with it."""
 
@@ -59,10 +75,13 @@ class WorkerProcess:
         check_interrupt: Callable[[], None] = lambda: None,
         settings: Mapping[str, str | None] | None = None,
         python: str = sys.executable,
-        allocator: str | None = None,
+        case: Case | None = None,
     ) -> None:
-        """`settings` are those of its environment that differ from ours; None stands for one that is not set."""
-        self._python, self._check_interrupt, self._allocator = python, check_interrupt, allocator
+        """`settings` are those of its environment that differ from ours; None stands for one that is not set.
+
+        `case` is the one that it is for, where that has to be in its environment.
+        """
+        self._python, self._check_interrupt, self._case = python, check_interrupt, case
         self._settings = settings or {}
         self._limit, self._kills_before = memory_limit(), _kernel_kills()
         self._process: subprocess.Popen[bytes] | None = None
@@ -70,6 +89,7 @@ class WorkerProcess:
         self._lines: queue.Queue[bytes | None] = queue.Queue()  # a SimpleQueue can wait for ever after a signal
         self._last_words: collections.deque[bytes] = collections.deque(maxlen=8)
         self._threads: list[threading.Thread] = []
+        self._dropped: tuple[str, str] | None = None
         self._number = 0
         self._watched = self._heard = time.monotonic()
         self.spent = 0.0
@@ -90,7 +110,7 @@ class WorkerProcess:
     def start(self) -> None:
         """Start the process and those that listen to it."""
         try:
-            chosen = allocators.settings_for(self._allocator)
+            chosen = {} if self._case is None else _settings_of(self._case)
         except allocators.NotHere as error:
             raise Ended("unsupported", str(error)) from None
         wanted: dict[str, str | None] = {**os.environ, **chosen, **self._settings}
@@ -119,8 +139,11 @@ class WorkerProcess:
         """Drain what the worker prints, and keep the end of it."""
         assert process.stderr is not None
         with contextlib.suppress(OSError, ValueError):
+            tail = b""
             while words := os.read(process.stderr.fileno(), 65536):
                 self._last_words.append(words[-STDERR_TAIL:])
+                said, tail = tail + words, words[-LONGEST_SIGN:]
+                self._dropped = self._dropped or next((end for sign, end in DROPPED.items() if sign in said), None)
 
     def ask(self, command: Command[A], timeout: float, hear: Hear = lambda word: None, anew: bool = False) -> A:
         """Send a command and wait for its answer, for at most `timeout` s; with `anew`, so long after each word.
@@ -145,6 +168,8 @@ class WorkerProcess:
                 elif isinstance(answer, Failed):
                     raise Ended(answer.status, answer.reason, fit=answer.fit)
                 elif isinstance(answer, messages.answer_to(command)):
+                    if self._dropped is not None:
+                        raise Ended(*self._dropped)
                     return answer
                 else:
                     raise self._nonsense(f"{messages.wire_name(type(answer))} is none to {type(command).__name__}")

@@ -35,6 +35,11 @@ PACE_WINDOW_S = 15.0  # over which the pace is taken
 FIRST_PACE, LATER_PACE = 128 << 10, 4 << 10  # B/s that a mirror must keep up when it is asked first, and later
 MOST_ATTEMPTS = 10  # times that the mirrors are asked, as long as more keeps coming
 CHUNK_B = 1 << 18  # taken at a time at most
+# Where systems keep certificates: macOS, Debian, Fedora, SUSE.
+BUNDLES = (
+    "/etc/ssl/cert.pem", "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+)  # fmt: skip
 
 
 class MirrorFailed(Exception):
@@ -192,6 +197,13 @@ def _take(address: str, part: Part, pace: int, tally: Tally) -> None:
     _take(address, part, pace, tally)  # what was there before may have been wrong
 
 
+def verifying() -> ssl.SSLContext:
+    """What verifies certificates: with those that Python knows, or, where it came without any, the system's."""
+    known = ssl.get_default_verify_paths()
+    bundle = next((path for path in BUNDLES if os.path.exists(path)), None)
+    return ssl.create_default_context(cafile=None if known.cafile or known.capath else bundle)
+
+
 @contextmanager
 def _answer(address: str, begin: int) -> Iterator[http.client.HTTPResponse]:
     """What a mirror answers when it is asked for a file from one byte on.
@@ -204,7 +216,7 @@ def _answer(address: str, begin: int) -> Iterator[http.client.HTTPResponse]:
     def ask() -> None:
         try:
             wish = {"User-Agent": "mldyno", **({"Range": f"bytes={begin}-"} if begin else {})}
-            verified = urllib.request.HTTPSHandler(context=ssl.create_default_context())
+            verified = urllib.request.HTTPSHandler(context=verifying())
             request = urllib.request.Request(address, headers=wish)
             answer = urllib.request.build_opener(verified).open(request, timeout=MIRROR_TIMEOUT_S)
         except Exception as error:
@@ -269,7 +281,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return f"nothing in {MIRROR_TIMEOUT_S:g} s"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return "its certificate can't be verified"
+        return "its certificate can't be verified; on a Mac, run Install Certificates.command of your Python"
     return _short(getattr(error, "strerror", None) or str(error) or type(error).__name__)
 
 

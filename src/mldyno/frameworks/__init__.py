@@ -159,6 +159,8 @@ class Framework(ABC):
 
     precisions: tuple[str, ...] = ("fp32",)
     placements: tuple[str, ...] = ("device",)
+    memory_formats: tuple[str, ...] = ("contiguous",)
+    """Values of `--layout`."""
     compiles: bool = False
     """Whether it can compile a model (`--compile yes`)."""
 
@@ -186,6 +188,8 @@ class Framework(ABC):
             raise Unsupported(f"{self.name} has no precision {case.precision}; it has {', '.join(self.precisions)}")
         if (case.placement or "device") not in self.placements:
             raise Unsupported(f"{self.name} has no placement {case.placement}; it has {', '.join(self.placements)}")
+        if case.layout not in self.memory_formats:
+            raise Unsupported(f"{self.name} has no layout {case.layout}")
         if case.compile and not self.compiles:
             raise Unsupported(f"{self.name} has no compiler")
         if (case.ranks or 1) != 1:
@@ -230,6 +234,9 @@ class Framework(ABC):
         Raises the framework's own error where there is not so much.
         """
         raise Unsupported(f"{self.name} has no memory of its own to allocate")
+
+    def limit_memory(self, case: Case) -> None:  # noqa: B027 (most need not do anything)
+        """From now on, refuse what does not fit on the case's device, where more could be had of other memory."""
 
     def forecast_memory(self, case: Case, build: Callable[..., Any] | None) -> int | None:
         """Memory in B that the case will need on its device, without taking it; None where that is not known."""

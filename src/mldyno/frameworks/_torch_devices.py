@@ -47,7 +47,7 @@ def _accelerator(torch: Any, kind: str, index: int) -> Device:
         readers = {} if getattr(torch.version, "hip", None) else FACTS.get(kind, {})  # AMD's cards are called cuda too
         return Device(name, "torch", str(properties.name), int(properties.total_memory), _facts(properties, readers))
     except (AttributeError, RuntimeError, AssertionError):
-        return Device(name, "torch", memory=_recommended(module))
+        return Device(name, "torch", _metal_name(torch, kind), memory=_recommended(module))
 
 
 def _facts(properties: Any, readers: dict[str, Callable[[Any], Fact]]) -> dict[str, Fact]:
@@ -59,8 +59,29 @@ def _facts(properties: Any, readers: dict[str, Callable[[Any], Fact]]) -> dict[s
     return {name: value for name, value in facts.items() if value is not None}
 
 
+def _metal_name(torch: Any, kind: str) -> str:
+    """What Metal calls its device; newer versions of PyTorch pass it on."""
+    with suppress(AttributeError, RuntimeError):
+        if kind == "mps":
+            return str(torch.backends.mps.get_name())
+    return Device.title
+
+
 def _recommended(module: Any) -> int | None:
     """What Metal lets a process take of the memory that GPU and CPU share, in B; None for other devices."""
     with suppress(AttributeError, RuntimeError, AssertionError):
         return int(module.recommended_max_memory())
+    return None
+
+
+def counted_memory(torch: Any, device: Any, counter: str) -> int | None:
+    """What a counter of a device's memory says, in B: torch.accelerator's, or, before 2.9, that of the device's module.
+
+    None on the CPU, and where neither counts.
+    """
+    if device.type == "cpu":
+        return None
+    for module in (torch.accelerator, getattr(torch, device.type, None)):
+        with suppress(AttributeError, RuntimeError, ValueError, TypeError):
+            return int(getattr(module, counter)(device))
     return None

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -187,25 +188,20 @@ def try_feature(torch: ModuleType, name: str, device: str) -> Trial:
     feature, target = FEATURES[name], torch.device(device)
     dtype = getattr(torch, feature.dtype)
     inputs = feature.draw(torch, dtype)
-    always = torch.is_warn_always_enabled()
-    torch.set_warn_always(True)  # else only the first operator of a process that falls back is named
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with every_warning(torch) as caught:
         try:
             results = feature.compute(torch, *(tensor.to(target) for tensor in inputs))
             actual = tuple(result.cpu() for result in results)
         except Unsupported as refusal:
             messages = [str(warning.message).partition("\n")[0] for warning in caught]
             raise Unsupported(f"{refusal}; torch says: {messages[-1]}" if messages else str(refusal)) from None
-        finally:
-            torch.set_warn_always(always)
     wide = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
     expected = (feature.plain or feature.compute)(torch, *(tensor.to(wide) for tensor in inputs))
     error = max(_relative(value.to(wide), truth) for value, truth in zip(actual, expected, strict=True))
     elsewhere = [str(result.device) for result in results if result.device.type != target.type]
     if elsewhere:
         return Trial(error, feature.tolerance, f"the result lies on {elsewhere[0]}")
-    return Trial(error, feature.tolerance, _fallbacks([str(warning.message) for warning in caught]))
+    return Trial(error, feature.tolerance, ", ".join(dict.fromkeys(fallen_back(caught))))
 
 
 def _relative(actual: Any, expected: Any) -> float:
@@ -214,10 +210,24 @@ def _relative(actual: Any, expected: Any) -> float:
     return error if error == error else float("inf")  # noqa: PLR0124 (what is not a number is not itself)
 
 
-def _fallbacks(messages: list[str]) -> str:
+@contextmanager
+def every_warning(torch: ModuleType) -> Iterator[list[warnings.WarningMessage]]:
+    """All warnings that come meanwhile; PyTorch names only the first operator of a process that falls back else."""
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield caught
+    finally:
+        torch.set_warn_always(always)
+
+
+def fallen_back(caught: list[warnings.WarningMessage]) -> list[str]:
     """The operators that the CPU did instead, as the framework's warnings name them."""
+    messages = [str(warning.message) for warning in caught]
     matches = [OPERATOR.search(message) for message in messages if FALLS_BACK.search(message)]
-    return ", ".join(dict.fromkeys(match.group(1) if match else "an operator that is not named" for match in matches))
+    return [match.group(1) if match else "an operator that is not named" for match in matches]
 
 
 def support(torch: ModuleType) -> dict[str, Fact]:

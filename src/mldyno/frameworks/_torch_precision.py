@@ -26,6 +26,7 @@ AUTOCAST = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
 TOLERANCE = {
     "fp32": 1e-3, "tf32": 1e-2, "fp16": 2e-2, "bf16": 1e-1, "amp-fp16": 2e-2, "amp-bf16": 1e-1, "fp64": 1e-3,
 }  # fmt: skip
+IMAGE_DIMENSIONS = 4  # items, channels, rows, columns
 TF32_TRIAL_SIZE = 256  # of the matmul that shows whether a device has TF32
 
 
@@ -40,18 +41,36 @@ class PrecisionPolicy:
         self.compute_type = getattr(torch, autocast or cast or "float32")
         """Of what goes into matmuls."""
         self.autocasts = autocast is not None
+        self.memory_format = torch.channels_last if case.layout == "channels-last" else torch.preserve_format
+        """Of weights and inputs that have four dimensions."""
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the device has no matmuls in this type, and PyTorch computes them in another: bf16 before Ampere."""
+        if self.device.type != "cuda" or self.compute_type is not self.torch.bfloat16:
+            return False
+        return not self.torch.cuda.is_bf16_supported(including_emulation=False)
 
     def cast(self, network: Any) -> Any:
-        """The network, its weights in the type of this precision, where they lie now."""
+        """The network, its weights in the type of this precision and in its layout, where they lie now."""
+        if self.memory_format is self.torch.channels_last:
+            network = network.to(memory_format=self.memory_format)
         return network if self.storage_type is self.torch.float32 else network.to(self.storage_type)
 
     def to_device(self, tensor: Any) -> Any:
-        """A tensor on the device; floating-point numbers in the type of this precision."""
-        return tensor.to(self.device, self.storage_type) if tensor.is_floating_point() else tensor.to(self.device)
+        """A tensor on the device; floating-point numbers in the type of this precision, images in its layout."""
+        if not tensor.is_floating_point():
+            return tensor.to(self.device)
+        return tensor.to(self.device, self.storage_type, memory_format=self._format_of(tensor))
 
     def on_host(self, tensor: Any) -> Any:
-        """A tensor of a batch on the host, in the type in which it will be copied."""
-        return tensor.to(self.storage_type) if tensor.is_floating_point() else tensor
+        """A tensor of a batch on the host, in the type and the layout in which it will be copied."""
+        if not tensor.is_floating_point():
+            return tensor
+        return tensor.to(self.storage_type, memory_format=self._format_of(tensor))
+
+    def _format_of(self, tensor: Any) -> Any:
+        return self.memory_format if tensor.dim() == IMAGE_DIMENSIONS else self.torch.preserve_format
 
     def around(self, work: Callable[..., Any], caches: bool = True) -> Callable[..., Any]:
         """The work, under autocast where this precision is that; else the very same.
@@ -92,6 +111,8 @@ class PrecisionPolicy:
             types = ", ".join(f"{count} in {name}" for name, count in matmuls.items())
             return f"{self.precision} did not take effect: of the matmuls of a forward pass, {types} ran", matmuls
         if self.precision == "tf32" and not _rounds(self.torch, self.device):
+            if self.torch.version.hip:  # of AMD's GPUs only few have it
+                raise Unsupported("tf32 changes no bit of a matmul on this GPU: it has no such mode")
             return "tf32 did not take effect: it changes no bit of a matmul on this device", matmuls
         return "", matmuls
 

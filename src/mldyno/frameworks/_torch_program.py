@@ -9,9 +9,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Program, Unsupported, _torch_places
+from mldyno.frameworks._torch_devices import counted_memory
+from mldyno.frameworks._torch_features import every_warning, fallen_back
 from mldyno.frameworks._torch_loader import Loader
 from mldyno.frameworks._torch_operations import count_operations
-from mldyno.frameworks._torch_precision import TOLERANCE, PrecisionPolicy, backward_and_step
+from mldyno.frameworks._torch_precision import IMAGE_DIMENSIONS, TOLERANCE, PrecisionPolicy, backward_and_step
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
@@ -53,7 +55,10 @@ class TorchProgram(Program):
         self._check_phases()
         self.loader = None if data is None else Loader(torch, data, case.batch or 1, self.training)
         pool = [recipe.draw() for _ in range(BATCH_POOL)] if self.loader is None else [self.loader.first()]
+        if case.layout != "contiguous" and pool[0][0].dim() != IMAGE_DIMENSIONS:
+            raise Unsupported(f"its inputs are no images, so that {case.layout} is no other case than contiguous")
         self.network = self._on_device(recipe.network)
+        self._check_recurrent()
         self.params = sum(p.numel() for p in self.network.parameters())
         self.fixed = self._placed(pool[0])
         self.optimiser: Any = self._optimiser(self.network) if self.training else None
@@ -66,7 +71,9 @@ class TorchProgram(Program):
         self.output_device: Any = None
         self.first_loss: Any = None
         self.compute_devices: set[str] = set()
-        self.noted: dict[str, Any] = {}
+        self.noted: dict[str, Any] = {"emulated": True} if self.policy.emulated else {}
+        if any(isinstance(module, torch.nn.modules.conv._ConvNd) for module in self.network.modules()):
+            self.noted["convolutions"] = True
 
     def _fresh(self) -> Recipe:
         """The recipe with its network as it was in the beginning, in fp32 on the CPU."""
@@ -80,6 +87,12 @@ class TorchProgram(Program):
             raise Unsupported(f"a step of it is made of phases ({phases}) of changing shapes, not compiled as one")
         if phases and self.training and self.policy.precision == "amp-fp16":
             raise Unsupported(f"its phases ({phases}) have optimisers of their own, which no gradient scaler serves")
+
+    def _check_recurrent(self) -> None:
+        """What MPS can't do: an LSTM's weights stay in fp32 under autocast, and its kernel takes one type only."""
+        recurrent = any(isinstance(module, self.torch.nn.RNNBase) for module in self.network.modules())
+        if recurrent and self.policy.autocasts and self.device.type == "mps":
+            raise Unsupported("recurrent layers can't run under autocast on MPS; take fp32, fp16 or bf16")
 
     def _on_device(self, network: Any) -> Any:
         return self.policy.cast(network).to(self.device).train(self.training)
@@ -224,10 +237,11 @@ class TorchProgram(Program):
         if self.case.compile:
             return {}
         batch = next(self.batches)
-        with _torch_places.watch_compute(self.torch) as self.compute_devices:
+        with _torch_places.watch_compute(self.torch) as self.compute_devices, every_warning(self.torch) as said:
             counts = count_operations(self.torch, self.device, lambda: self._run_on(iter([batch])))
         return {"kernels_per_step": counts.kernels, "host_syncs_per_step": counts.host_syncs,
-                "bytes_per_step": counts.moved, "copied_per_step": counts.copied}  # fmt: skip
+                "bytes_per_step": counts.moved, "copied_per_step": counts.copied,
+                **({"fallbacks_per_step": len(fallen_back(said))} if self.device.type != "cpu" else {})}  # fmt: skip
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -254,24 +268,21 @@ class TorchProgram(Program):
     def steady_counters(self) -> tuple[int, ...]:
         """Graphs that the compiler has made, and device memory that the allocator has reserved."""
         compiled = self.torch._dynamo.utils.counters["stats"]["unique_graphs"] if self.case.compile else 0
-        return (compiled, self._memory("memory_reserved") or 0)
-
-    def _memory(self, counter: str) -> int | None:
-        if self.device.type == "cpu":
-            return None
-        try:
-            return int(getattr(self.torch.accelerator, counter)(self.device))
-        except (AttributeError, RuntimeError, ValueError, TypeError):
-            return None  # not every device counts its memory through torch.accelerator
+        return (compiled, counted_memory(self.torch, self.device, "memory_reserved") or self._given_out() or 0)
 
     def device_peak(self) -> int | None:
         """Peak of the device's allocated memory in B; on MPS, which counts no peak, what its driver has given out."""
-        peak = self._memory("max_memory_allocated")
-        driver = getattr(getattr(self.torch, self.device.type, None), "driver_allocated_memory", None)
-        if peak or driver is None:
+        peak = counted_memory(self.torch, self.device, "max_memory_allocated")
+        given_out = self._given_out()
+        if peak or given_out is None:
             return peak or None
         self.noted["device_peak_by"] = "driver"
-        return int(driver())
+        return given_out
+
+    def _given_out(self) -> int | None:
+        """What a device's driver has given out, in B; only MPS has such a counter."""
+        driver = getattr(getattr(self.torch, self.device.type, None), "driver_allocated_memory", None)
+        return None if driver is None else int(driver())
 
     def actual_device(self) -> str:
         """Where everything really is; what lies elsewhere, or was computed elsewhere, is named too."""
@@ -325,10 +336,11 @@ class TorchProgram(Program):
     def disagreement(self) -> tuple[float, float] | None:
         """Inference compares outputs; training the loss after three updates with dropout off.
 
-        Against the same model in fp32 on the CPU, neither compiled. It is built anew: a second model that was
-        kept meanwhile would count as memory of the case.
+        Against the same model in fp32 on the CPU, neither compiled nor laid out otherwise. It is built anew: a second
+        model that was kept meanwhile would count as memory of the case.
         """
-        if self.case.device == "cpu" and self.case.precision == "fp32" and not self.case.compile:
+        plain = self.case.precision == "fp32" and not self.case.compile and self.case.layout == "contiguous"
+        if self.case.device == "cpu" and plain:
             return None
         error = self._error_in_training() if self.training else self._error_in_inference()
         return error, TOLERANCE[self.policy.precision]

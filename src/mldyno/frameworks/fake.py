@@ -13,6 +13,11 @@ Keys of a rule (times in s of fake time):
   drift   relative change of the step time over a million steps
   compile step at which a graph is compiled once more; memory that grows counts the same
   issue   host's time to issue a step; with it the device works asynchronously
+  kernels of a step, which share its times; the host waits while 1,024 of them are in flight
+  commit  kernels that are gathered before the device starts with them; what is left, at the wait
+  heat    [s, f]: when the device has worked for so many s, steps take f times as long
+  tail    time of a last kernel of each step, beside the step's own; the host does not wait for it
+  waits   true: a step waits for the device within itself, as .item() does
   error   relative difference from fp32, in other precisions
   flaw    why the precision did not take effect
   phases  times of phases of a step by name, such as {"prefill": 0.02, "decode": 0.05}
@@ -27,6 +32,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -44,6 +50,7 @@ TRAIN_FACTOR = 3.0
 MATMUL_COST = 2e-5  # fake seconds of a matmul, whatever its size
 FALLBACK = {"FAKE_ENABLE_FALLBACK": "1"}
 DEVICE_MEMORY = 8 << 30  # B of the accelerator
+QUEUE = 1024  # kernels in flight at most, as on CUDA
 
 
 class FakeClock:
@@ -51,22 +58,39 @@ class FakeClock:
 
     def __init__(self) -> None:
         self.now = 0
-        self.busy_until = 0  # when the device will have done what was issued
+        self.busy_until = 0  # when the device will have done what was started
+        self._gathered: list[int] = []
+        self._ends: deque[int] = deque()  # of the kernels in flight
 
     def __call__(self) -> int:
         """The time now; looking at it takes 40 ns, as with a real clock."""
         self.now += 40
         return self.now
 
-    def work(self, cost: float, issue: float) -> None:
-        """The device gets work of so many s; without a time to issue it the host waits for it."""
+    def work(self, cost: float, issue: float, commit: int = 1) -> None:
+        """The device gets a kernel of so many s; without a time to issue it the host waits for it."""
         self.now += round(issue * 1e9)
-        self.busy_until = max(self.now, self.busy_until) + round(cost * 1e9)
+        self._gathered.append(round(cost * 1e9))
+        if len(self._gathered) >= commit:
+            self._start()
         if not issue:
-            self.now = self.busy_until
+            self.wait()
+
+    def _start(self) -> None:
+        """The device starts with what was gathered; the host waits while too much is in flight."""
+        for cost in self._gathered:
+            self.busy_until = max(self.now, self.busy_until) + cost
+            self._ends.append(self.busy_until)
+        self._gathered.clear()
+        if len(self._ends) > QUEUE:
+            while len(self._ends) > QUEUE:
+                earliest = self._ends.popleft()
+            self.now = max(self.now, earliest)
 
     def wait(self) -> None:
         """Time passes until the device is done."""
+        self._start()
+        self._ends.clear()
         self.now = max(self.now, self.busy_until)
 
 
@@ -117,13 +141,13 @@ class FakeMatmul:
     """A matmul that only lets fake time pass."""
 
     def __init__(self, case: Case, size: int) -> None:
-        self.work = 2.0 * size**3
+        self.work, self.cost = 2.0 * size**3, MATMUL_COST
         self.issue = ISSUE_COST["cpu" if case.device == "cpu" else "gpu"]
 
     def run(self, steps: int) -> None:
         """Fake time passes, or is booked on the device."""
         for _ in range(steps):
-            CLOCK.work(MATMUL_COST, self.issue)
+            CLOCK.work(self.cost, self.issue)
 
     def synchronize(self) -> None:
         """Fake time passes until the device is done."""
@@ -146,6 +170,10 @@ class FakeProgram(Program):
         self.slow_steps, self.slow_factor = rule.get("slow", (1, 10.0))
         self.issue = rule.get("issue", ISSUE_COST[kind])
         self.drift = rule.get("drift", 0.0)
+        self.kernels, self.commit = rule.get("kernels", 1), rule.get("commit", 1)
+        self.heat_after, self.heat_factor = rule.get("heat", (float("inf"), 1.0))
+        self.worked = 0.0
+        self.tail, self.waits = rule.get("tail", 0.0), rule.get("waits", False)
         self.compiles_at = rule.get("compile", -1)
         self.random = random.Random(case.id + str(rule.get("seed", "")))
         self.failure, self.after = rule.get("fail", ""), rule.get("after", 0)
@@ -166,7 +194,15 @@ class FakeProgram(Program):
             if self.rule.get("fail") == "unsettled":
                 cost *= 1 + 0.002 * self.done
             cost *= 1 + self.drift * self.done / 1e6
-            CLOCK.work(cost, self.issue)
+            self.worked += cost
+            if self.worked > self.heat_after:
+                cost *= self.heat_factor
+            for _ in range(self.kernels):
+                CLOCK.work(cost / self.kernels, self.issue / self.kernels, self.commit)
+            if self.tail:
+                CLOCK.work(self.tail, 1e-9, self.commit)
+            if self.waits:
+                CLOCK.wait()
             self.done += 1
 
     def synchronize(self) -> None:
@@ -196,8 +232,8 @@ class FakeProgram(Program):
         CLOCK.work(self.rule["phases"][name], self.issue)
 
     def counts(self) -> dict[str, int]:
-        """One kernel a step."""
-        return {"kernels_per_step": 1, "host_syncs_per_step": 0}
+        """As the rule says."""
+        return {"kernels_per_step": self.kernels, "host_syncs_per_step": int(self.waits)}
 
     def losses(self) -> Mapping[str, float] | None:
         """A loss that falls with every step, unless the rule says that nothing is learned."""

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Framework, Trial, Unsupported, _torch_devices, _torch_features, _torch_memory
-from mldyno.frameworks._torch_precision import TOLERANCE, PrecisionPolicy
+from mldyno.frameworks._torch_precision import AUTOCAST, TOLERANCE, PrecisionPolicy
 from mldyno.frameworks._torch_program import SEED, TorchProgram, waiting
 
 if TYPE_CHECKING:
@@ -24,7 +24,21 @@ NOT_SUPPORTED = (
     "not implemented for", "unsupported autocast device", "does not support bfloat16", "doesn't support float64",
     "is not supported on", "not currently supported on", "could not create a primitive",
 )  # fmt: skip
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "Invalid buffer size")  # the last: MPS
+OUT_OF_MEMORY = (
+    "out of memory", "can't allocate memory", "not enough memory", "Invalid buffer size",  # the last: MPS
+    "_STATUS_ALLOC_FAILED", "OUT_OF_DEVICE_MEMORY",  # CUDA's and AMD's libraries; Intel's driver
+)  # fmt: skip
+# What torch.compile raises where it can't compile for a device, and what to do.
+NO_COMPILER = {
+    "InvalidCxxCompiler": "torch.compile needs a C++ compiler; install g++ or clang",
+    "TritonMissing": "torch.compile needs Triton for this device; pip install triton",
+    "GPUTooOldForTriton": "this GPU is too old for Triton, which torch.compile needs: compute capability 7.0 or newer",
+}
+SAFE_AUTOCAST_ON_MPS = (2, 12)  # before, batch norm with weights and inputs of two types ended the process
+FIRST_TF32 = (8, 0)  # compute capability of the first GPUs that have it
+
+
+DRAWN_SIDE = 1024  # of a random matrix; larger ones repeat it, since to draw all takes longer than to multiply
 
 
 class Matmul:
@@ -36,7 +50,9 @@ class Matmul:
         self.synchronize = waiting(torch, device)
         self.policy = PrecisionPolicy(torch, case, device)
         generator = torch.Generator().manual_seed(SEED)
-        drawn = [torch.randn(size, size, generator=generator).to(device, self.policy.compute_type) for _ in layout]
+        side = min(size, DRAWN_SIDE)
+        parts = [torch.randn(side, side, generator=generator).to(device, self.policy.compute_type) for _ in layout]
+        drawn = [part.repeat(size // side, size // side) for part in parts]
         self.factors = [matrix.t() if turn == "t" else matrix for matrix, turn in zip(drawn, layout, strict=True)]
         self.result = torch.empty_like(drawn[0])
         self.work = 2.0 * size**3
@@ -76,6 +92,7 @@ class Torch(Framework):
 
     precisions = tuple(TOLERANCE)
     placements = ("device", "host", "roundtrip", "loader")
+    memory_formats = ("contiguous", "channels-last")
     compiles = True
     layouts = ("nn", "nt", "tn", "tt")  # by rows, or transposed: by columns
     features: Mapping[str, float] = {name: feature.timeout for name, feature in _torch_features.FEATURES.items()}
@@ -95,10 +112,19 @@ class Torch(Framework):
         torch.backends.cudnn.allow_tf32 = False
         self.torch = torch
 
+    @property
+    def _release(self) -> tuple[int, int]:
+        """Torch's version, without what comes after the second number."""
+        major, minor = str(self.torch.__version__).split(".")[:2]
+        return int(major), int(minor)
+
     def versions(self) -> dict[str, str]:
-        """Torch's version, and that of CUDA where it was built with it."""
-        cuda = self.torch.version.cuda
-        return {"torch": str(self.torch.__version__)} | ({"cuda": str(cuda)} if cuda else {})
+        """Torch's version, and those of what it was built with: CUDA and cuDNN, HIP, XPU."""
+        torch = self.torch
+        built = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu")}
+        if built["cuda"]:
+            built["cudnn"] = torch.backends.cudnn.version()
+        return {"torch": str(torch.__version__)} | {name: str(version) for name, version in built.items() if version}
 
     def threads(self) -> int | None:
         """Threads of one operation on the CPU."""
@@ -121,10 +147,17 @@ class Torch(Framework):
         return _torch_features.try_feature(self.torch, feature, device)
 
     def check(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> None:
-        """TF32 is CUDA's alone."""
+        """TF32 is a mode of NVIDIA's GPUs since 2020."""
         if build is not None and case.precision == "tf32" and not case.device.startswith("cuda"):
             raise Unsupported(f"tf32 is a mode of CUDA's matmuls; {case.device} has none")
         super().check(case, build, data)
+        if case.device.startswith("mps") and case.precision in AUTOCAST and self._release < SAFE_AUTOCAST_ON_MPS:
+            raise Unsupported(f"torch {self.torch.__version__} crashes in batch norm under autocast on MPS; update it")
+        if case.precision == "tf32" and not self.torch.version.hip:
+            capability = tuple(self.torch.cuda.get_device_capability(case.device))
+            if capability < FIRST_TF32:
+                version = ".".join(map(str, capability))
+                raise Unsupported(f"tf32 needs a GPU of compute capability 8.0; {case.device} has {version}")
 
     def build_program(self, case: Case, build: Build, data: Opened | None) -> TorchProgram:
         """Build the case on its device."""
@@ -153,6 +186,11 @@ class Torch(Framework):
         """Bytes that nothing is written to."""
         return self.torch.empty(size, dtype=self.torch.uint8, device=case.device)
 
+    def limit_memory(self, case: Case) -> None:
+        """On MPS, PyTorch gives out 1.7 times what Metal recommends, and Metal drops what it finds no room for."""
+        if case.device.startswith("mps"):
+            self.torch.mps.set_per_process_memory_fraction(1.0)
+
     def explain(self, error: BaseException) -> tuple[str, str]:
         """Memory errors have their own types on accelerators, and only words on the CPU and on MPS."""
         status, reason = super().explain(error)
@@ -161,8 +199,9 @@ class Torch(Framework):
         first_line = str(error).strip().split("\n")[0] or type(error).__name__
         if any(words in str(error) for words in NOT_SUPPORTED):
             return "unsupported", first_line
-        if "InvalidCxxCompiler" in f"{type(error).__name__} {error}":
-            return "unsupported", "torch.compile needs a C++ compiler; install g++ or clang"
+        for name, words in NO_COMPILER.items():
+            if name in f"{type(error).__name__} {error}":
+                return "unsupported", words
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
             return "failed", "torch is not installed for this Python; pip install 'mldyno[torch]'"
         if any(words in str(error) for words in OUT_OF_MEMORY):

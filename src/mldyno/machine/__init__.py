@@ -83,11 +83,15 @@ def _virtualised() -> bool | None:
     return None
 
 
+POWER_MODES = ("lowpowermode", "powermode")  # the second on Macs that have a high-power mode, too; 1 is low
+
+
 def _low_power() -> bool | None:
     """Whether the user or the system has asked for less power."""
     if sys.platform == "darwin":
-        lines = [line.split() for line in system_queries.ask("pmset", "-g").splitlines() if "lowpowermode" in line]
-        return lines[0][-1] == "1" if lines else None
+        lines = [line.split() for line in system_queries.ask("pmset", "-g").splitlines()]
+        modes = [line[1] for line in lines if len(line) > 1 and line[0] in POWER_MODES]
+        return "1" in modes if modes else None
     if sys.platform == "linux":
         profile = system_queries.read("/sys/firmware/acpi/platform_profile")
         return profile == "low-power" if profile else None

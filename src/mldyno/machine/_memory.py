@@ -7,7 +7,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from mldyno import system_queries
 from mldyno.machine import _cgroup
+
+PRESSURE, CRITICAL = "kern.memorystatus_vm_pressure_level", 4  # of macOS: 1 normal, 2 warning
 
 
 def total_memory() -> int | None:
@@ -41,6 +44,9 @@ def resident_memory(pid: int) -> int | None:
         with suppress(OSError, ValueError, IndexError):
             return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return None
+    charged = system_queries.footprint(pid)
+    if charged is not None:
+        return charged
     import psutil
 
     with suppress(psutil.Error):
@@ -56,4 +62,6 @@ def _free() -> int | None:
                     return int(line.split()[1]) * 1024
     import psutil
 
+    if system_queries.kernel_number(PRESSURE) == CRITICAL:
+        return 0  # what is called available there is compressed or on the disk by then
     return int(psutil.virtual_memory().available)

@@ -7,6 +7,7 @@ ready but has no core counts as waiting; one that sleeps does not.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -45,7 +46,12 @@ def pressure() -> float | None:
 
 
 def forced_switches() -> float | None:
-    """How often a thread of this process lost its core before it was done; None where not counted."""
+    """How often a thread of this process lost its core before it was done; None where not counted.
+
+    macOS counts every end of a time slice there, whether anyone else wanted the core or not.
+    """
+    if sys.platform == "darwin":
+        return None
     try:
         import resource
     except ImportError:  # Windows

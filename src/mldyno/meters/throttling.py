@@ -1,14 +1,16 @@
 """Whether the machine was slowed down to stay cool, and whether it swapped, while a case was measured.
 
-Throttling: Linux counts it per core, macOS gives a speed limit, NVIDIA's driver gives its reasons.
-Swapping: pages that went to or came from the disk, over the whole machine.
-All are read twice, at the start and at the end of a case; none while it is measured.
+Throttling: Linux counts it per core; macOS gives a speed limit on Intel's chips, and on its own ones a level of thermal
+pressure. Swapping: pages that went to or came from the disk, over the whole machine.
+Counters are read twice, at the start and at the end of a case; the level, which is at hand, after each window.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from glob import glob
 
@@ -16,8 +18,7 @@ from mldyno import system_queries
 from mldyno.records import Case, Device, Series
 
 CORE_COUNTERS = "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_count"
-# Bits of the driver's mask that mean too hot or too much power; the others mean idle or a user's own limit.
-HELD_BACK = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
+PRESSURE_NAME = b"com.apple.system.thermalpressurelevel"
 
 
 def core_throttles() -> float | None:
@@ -38,16 +39,20 @@ def speed_limit() -> float | None:
     return None
 
 
-def gpu_held_back() -> float | None:
-    """1 where NVIDIA's driver holds a GPU's clock down for heat or power now, else 0; None without such a GPU."""
-    if not os.environ.get("CUDA_VISIBLE_DEVICES", "0"):
+def pressure_reader() -> Callable[[], float] | None:
+    """What reads macOS's level of thermal pressure: 0 none, 1 moderate, 2 heavy and more; None on other systems."""
+    if sys.platform != "darwin":
         return None
-    masks = system_queries.ask(
-        "nvidia-smi", "--query-gpu=clocks_throttle_reasons.active", "--format=csv,noheader"
-    ).split()
-    with suppress(ValueError):
-        reasons = [int(mask, 16) for mask in masks]
-        return float(any(reason & HELD_BACK for reason in reasons)) if reasons else None
+    with suppress(OSError, AttributeError):
+        system, token = ctypes.CDLL(None), ctypes.c_int()
+        if system.notify_register_check(PRESSURE_NAME, ctypes.byref(token)) == 0:
+
+            def read() -> float:
+                level = ctypes.c_uint64()
+                system.notify_get_state(token, ctypes.byref(level))
+                return float(level.value)
+
+            return read
     return None
 
 
@@ -71,13 +76,16 @@ class Throttling:
     def start(self, case: Case, device: Device) -> bool:
         """Note where the counters stand."""
         self._before = {"throttle_events": core_throttles(), "swapped_memory": swapped()}
+        self._pressure, self._levels = pressure_reader(), list[float]()
         return True
 
     def begin_window(self) -> None:
         """Nothing: these counters are slow to read."""
 
     def end_window(self) -> None:
-        """Nothing."""
+        """Note the level, which is not."""
+        if self._pressure is not None:
+            self._levels.append(self._pressure())
 
     def stop(self) -> list[Series]:
         """What the counters gained, and what holds at the end; what the system does not say is omitted."""
@@ -87,7 +95,7 @@ class Throttling:
             if before is not None and after is not None:
                 unit = "B" if name == "swapped_memory" else "1"
                 series.append(Series(name, unit, (max(0.0, after - before),), stage="process"))  # type: ignore[arg-type]
-        for name, now in (("speed_limit", speed_limit()), ("gpu_held_back", gpu_held_back())):
+        for name, now in (("speed_limit", speed_limit()), ("thermal_pressure", max(self._levels, default=None))):
             if now is not None:
                 series.append(Series(name, "1", (now,), stage="process"))
         return series

@@ -24,7 +24,7 @@ from mldyno.plan import Plan
 from mldyno.records import Case, Record
 from mldyno.runner.pairing import PAIRED_SHARE, groups
 from mldyno.runner.rates import Rates
-from mldyno.runner.repeats import longest_warm_up, measured, shortest_budget
+from mldyno.runner.repeats import load_before, longest_warm_up, measured, shortest_budget
 from mldyno.store import Query, Store
 
 GUESSED_START_S = 2.0  # until a framework is imported, where nothing is known
@@ -182,6 +182,7 @@ def _guess(plan: Plan, case: Case, rate: float | None, start: float, together: i
         warm + MEASURING_SHARE * PAIRED_SHARE * plan.budget / plan.fewest, FEWEST_PAIRED_STEPS * step
     )
     start += max(min(warm, SHORT_WARMUP_S), UNMEASURED_STEPS * step) + CHECKS_S
+    start += load_before(plan, case)
     if case.framework != "command":
         start += CHECK_STEPS.get(str(case.mode), 0.0) * step
     return start, measuring, 0.0 if together == 1 else paired

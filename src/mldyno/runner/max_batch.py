@@ -74,16 +74,21 @@ def largest(case: Case, timeout: float, most: int | None, tell: Callable[[Attemp
 
 
 def _attempt(case: Case, timeout: float, smaller_fits: bool) -> Attempt:
-    """Try a batch. Some frameworks crash where memory runs out: where a smaller one fits, that means the same."""
+    """Try a batch.
+
+    Where memory runs out, some frameworks crash, and some libraries fail for reasons of their own: where a smaller one
+    fits, that means the same.
+    """
     batch = case.batch or 1
     try:
-        with WorkerProcess(allocator=case.allocator) as worker:
+        with WorkerProcess(case=case) as worker:
             return Attempt(batch, True, worker.ask(TrySteps(case, STEPS_TRIED, _spare()), timeout).peak)
     except Ended as end:
         reason = f"{end.status}: {end.reason}"
         if end.status == "timeout":
             reason += "; give it more with --timeout"
-        if end.status in ("oom", "timeout") or (end.crashed and smaller_fits):
+        failed = end.crashed or end.reason.startswith("RuntimeError")
+        if end.status in ("oom", "timeout") or (failed and smaller_fits):
             return Attempt(batch, False, reason=reason)
         raise MldynoError(f"{case.id}: {reason}.") from None
 

@@ -12,17 +12,23 @@ from collections.abc import Sequence
 
 from mldyno.analysis.estimates import step_time
 from mldyno.plan import Plan
-from mldyno.records import Record
+from mldyno.records import Case, Record
 from mldyno.timing.stopping import relative_half_width
 
 WARMUP_SHARE, SHORTEST_WARMUP_S = 0.25, 1.0  # of the budget of a process
 SHORTEST_PROCESS_S = 1.0  # that a process is measured for, beside some seconds to start it
+SUSTAINED_S = 5.0  # under load, after which power and heat of an accelerator have settled for the most part
 NORMAL = 1.96  # standard deviations that half a 95 % interval has
 
 
 def longest_warm_up(plan: Plan) -> float:
     """Time in s that the warm-up of a process may take: a share of what it has where there are few of them."""
     return max(SHORTEST_WARMUP_S, WARMUP_SHARE * plan.budget / plan.fewest)
+
+
+def load_before(plan: Plan, case: Case) -> float:
+    """Time in s that a case's device works before it is measured, as far as the budget has room for that."""
+    return 0.0 if case.device == "cpu" else min(SUSTAINED_S, WARMUP_SHARE * plan.budget / plan.fewest)
 
 
 def shortest_budget(plan: Plan) -> float:

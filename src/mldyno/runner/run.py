@@ -26,11 +26,12 @@ from mldyno.masking import masked_line
 from mldyno.messages import DataSource
 from mldyno.plan import Plan
 from mldyno.records import Case, Machine, Pairing, Record, Run, Warning_
+from mldyno.runner.awake import awake
 from mldyno.runner.events import Interrupted, Interrupts, Listener
 from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.pairing import PAIRED_SHARE, groups, pairing_for, pairings, pairs_per_repeat, run_paired
 from mldyno.runner.recording import now, record_of, with_facts
-from mldyno.runner.repeats import budget_of_process, longest_warm_up, wants_another
+from mldyno.runner.repeats import budget_of_process, load_before, longest_warm_up, wants_another
 from mldyno.runner.warnings import INTERRUPTED
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord
@@ -124,7 +125,7 @@ class Runner:
         self.listener = listener
         try:
             self._begin()
-            with self.interrupts:
+            with awake(), self.interrupts:
                 together = groups(self.plan.cases, self.plan.by)
                 for repeat in range(self.plan.most):
                     for group in together:
@@ -225,7 +226,8 @@ class Runner:
         return RemoteCase(
             case,
             Run(self.run, self.plan.suite, repeat, self.processes, self.groups, pairing),
-            Stopping(self.plan.target, budget, steps, longest_warm_up(self.plan)),
+            Stopping(self.plan.target, budget, steps, longest_warm_up(self.plan),
+                     load_before(self.plan, case) if pairing == "alone" else 0.0),
             worker=worker, timeout=self._timeout([case]), hear=self.listener.progress, key=key,
             data=None if name is None else self.sources[name], command=self.plan.command,
             facts={"command": masked_line(self.plan.command)} if self.plan.command else {},
@@ -233,7 +235,7 @@ class Runner:
 
     def _worker(self, case: Case) -> WorkerProcess:
         self.processes += 1
-        return WorkerProcess(self.interrupts.check, python=self.python, allocator=case.allocator)
+        return WorkerProcess(self.interrupts.check, python=self.python, case=case)
 
     def _alone(self, case: Case, repeat: int, budget: float) -> None:
         """One case from its first step to its record, measured for so many s."""

@@ -7,21 +7,28 @@ the figure is the point.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mldyno.analysis.bounds import CLEAR_SHARE
 from mldyno.analysis.conditions import CONDITIONS, STOLEN_LIMIT, WAITING_LIMIT, Judged, State
 from mldyno.analysis.outcomes import TARGET_NOT_REACHED
 from mldyno.records import Case, Machine, Series, Warning_
+from mldyno.runner.repeats import SUSTAINED_S, WARMUP_SHARE
 from mldyno.stats import shapes
 from mldyno.stats.intervals import median
-from mldyno.units import show_bytes, show_percent
+from mldyno.units import show_bytes, show_percent, show_seconds
 
-DRAINED_SHARE = 0.9  # a device that is done when the loop returns has waited for the loop
+DRAIN_STEPS, SHORTEST_QUEUE = 16, 512  # steps that are drained; kernels that find room in any queue
+DRAINED_SHARE = 0.9  # a device that is done when the loop returns has waited for the loop, or the loop for it
 EVENTS_TOLERANCE = 0.1  # how far host and device may disagree on the time of a block
 LEAK_SHARE, LEAK_BYTES = 0.05, 16 << 20  # growth of resident memory: relative, and in B
+HEAVY_PRESSURE = 2.0  # of macOS's levels: from here on clocks fall
+HEAT_SHARE, HELD_BACK_SHARE = 0.01, 0.10  # of the measured time, that a GPU may be held back for heat; and for power
+BURST_SHARE = 0.9  # of the time under load that a long run stands for
 QUIET_WAITING = ("passive", "PASSIVE")
 
 INTERRUPTED = Warning_("interrupted", "the run was ended within this case", "mldyno run --resume repeats it")
@@ -52,12 +59,23 @@ class Evidence:
         return next(iter(self.values(metric, "process")), None)
 
     @property
+    def _slowed_down(self) -> bool:
+        """Whether heat or power held the CPU or the case's own GPU back, for more than a moment."""
+        measured = self.total("window_time") or 1.0
+        return bool(
+            self.last("throttle_events")
+            or (self.last("thermal_pressure") or 0.0) >= HEAVY_PRESSURE
+            or (self.last("gpu_held_back") or 0.0) > HELD_BACK_SHARE
+            or (self.last("thermal_limit_time") or 0.0) > HEAT_SHARE * measured
+            or (self.last("power_limit_time") or 0.0) > HELD_BACK_SHARE * measured
+        )
+
+    @property
     def state(self) -> State:
         """The state of the machine meanwhile."""
-        held_back = self.case.device.startswith("cuda") and self.last("gpu_held_back")
         return State(
             power=self.machine.power, low_power=self.machine.low_power, translated=bool(self.facts.get("translated")),
-            slowed_down=bool(self.last("throttle_events") or held_back), speed_limit=self.last("speed_limit"),
+            slowed_down=self._slowed_down, speed_limit=self.last("speed_limit"),
             swapped_meanwhile=self.last("swapped_memory"), memory=self.machine.memory,
         )  # fmt: skip
 
@@ -145,17 +163,86 @@ def _oversubscribed(evidence: Evidence) -> Judged:
     )
 
 
+def _issues_late(evidence: Evidence, fact: str) -> bool:
+    """Whether issuing takes about as long as the work; never on the CPU."""
+    share = evidence.facts.get(fact)
+    return evidence.case.device != "cpu" and isinstance(share, float) and share >= DRAINED_SHARE
+
+
+def _waits_in_step(evidence: Evidence) -> str:
+    """How a step waits for the device within itself, in words; empty where it does not, or that can't be told.
+
+    What it reads back and copies is counted. A wait that is hidden shows where the host was held up in a drain test
+    of so few kernels that no queue was full.
+    """
+    reads, copied, kernels = (
+        evidence.facts.get(fact) or 0 for fact in ("host_syncs_per_step", "copied_per_step", "kernels_per_step")
+    )
+    drained = max(DRAIN_STEPS, evidence.facts.get("block_steps") or 1)
+    if not _issues_late(evidence, "drained_share"):
+        return ""
+    if reads:
+        return f"it reads back {reads} value{'s' * (reads != 1)}"
+    if copied:
+        return f"it copies {show_bytes(copied)}"
+    hidden = not _issues_late(evidence, "issued_share") and 0 < kernels * drained < SHORTEST_QUEUE
+    return "something in it waits" if hidden else ""
+
+
+def _near_peak(evidence: Evidence) -> bool:
+    """Whether the device is busy by what it does: then a full queue is what the host waits for."""
+    steps = evidence.values("step_time", "steady")
+    for work, peak in (("flops_per_step", "peak_flops"), ("bytes_per_step", "peak_bandwidth")):
+        done, most = evidence.facts.get(work), evidence.facts.get(peak)
+        if steps and done and most and done / median(steps) >= CLEAR_SHARE * most:
+            return True
+    return False
+
+
 def _host_bound(evidence: Evidence) -> Judged:
-    share, events = evidence.facts.get("drained_share"), evidence.facts.get("events_share")
-    if evidence.case.device == "cpu" or not isinstance(share, float):
-        return None
-    off = isinstance(events, float) and abs(1 - events) > EVENTS_TOLERANCE
-    if share < DRAINED_SHARE and not off:
+    events = evidence.facts.get("events_share")
+    idle = evidence.case.device != "cpu" and isinstance(events, float) and abs(1 - events) > EVENTS_TOLERANCE
+    late = _issues_late(evidence, "issued_share") and not _waits_in_step(evidence)
+    if not (late or idle) or _near_peak(evidence):
         return None
     return (
         "the host holds the device up: steps end no later than they are issued",
         "a larger batch or --compile yes gives the device more to do; look for copies and .item() within the step",
     )
+
+
+def _step_waits(evidence: Evidence) -> Judged:
+    how = _waits_in_step(evidence)
+    if not how:
+        return None
+    return (
+        f"each step waits for the device within itself: {how}, so that the host can't run ahead",
+        "it is part of the step; only where that can be left out, as .item() often can, will it be faster",
+    )
+
+
+def _burst(evidence: Evidence) -> Judged:
+    worked = evidence.facts.get("load_time")
+    if evidence.case.device == "cpu" or not isinstance(worked, float) or worked >= BURST_SHARE * SUSTAINED_S:
+        return None
+    return (
+        f"a burst: the device had worked for {show_seconds(worked)} only, and may be slower when it gets warm",
+        f"--budget {math.ceil(SUSTAINED_S / WARMUP_SHARE) * 3}s and more gives it {SUSTAINED_S:.0f} s of load first",
+    )
+
+
+def _falls_back(evidence: Evidence) -> Judged:
+    times, allowed = evidence.facts.get("fallbacks_per_step"), evidence.env.get("PYTORCH_ENABLE_MPS_FALLBACK") == "1"
+    if not times and not (allowed and evidence.case.device.startswith("mps") and times is None):
+        return None
+    what = f"{times} of its operations ran on the CPU in each step" if times else "parts of it may have run on the CPU"
+    return f"{what}: the device lacks them", "unset PYTORCH_ENABLE_MPS_FALLBACK: then it says which, and refuses"
+
+
+def _emulated(evidence: Evidence) -> Judged:
+    if not evidence.facts.get("emulated"):
+        return None
+    return "this GPU has no bf16 of its own: PyTorch emulates it", "take fp16 or amp-fp16 here"
 
 
 def _leaking(evidence: Evidence) -> Judged:
@@ -184,10 +271,11 @@ Rule = Callable[[Evidence], Judged]
 _ALWAYS: dict[str, Rule] = {
     "late-change": _late_change, "recompiled": _recompiled,
     "drifting": _drifting, "two-modes": _two_modes, "host-bound": _host_bound,
+    "step-waits": _step_waits, "falls-back": _falls_back, "emulated": _emulated,
 }  # fmt: skip
 _REAL: dict[str, Rule] = {
     "contended": _contended, "oversubscribed": _oversubscribed, "throttled": _of_state("throttled"),
-    "swapping": _of_state("swapping"), "leaking": _leaking, "on-battery": _of_state("on-battery"),
+    "burst": _burst, "swapping": _of_state("swapping"), "leaking": _leaking, "on-battery": _of_state("on-battery"),
     "low-power": _of_state("low-power"), "virtualised": _virtualised, "rosetta": _of_state("rosetta"),
 }  # fmt: skip
 CODES = (*_ALWAYS, *_REAL, INTERRUPTED.code, LEFT_OUT, TARGET_NOT_REACHED)

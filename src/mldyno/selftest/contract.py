@@ -17,7 +17,8 @@ from mldyno.messages import RunTask
 
 Tick = Callable[[], None]
 CASES = tuple(f"case {precision}" for precision in PRECISIONS)
-TASKS = ("device", "memory", "overflow", "work", "wait", *CASES, "identical", "placements")
+TRIALS = ("queue", "lazy", "latency", "peak", "sustained", "edge", "layouts")
+TASKS = ("device", "memory", "overflow", "work", "wait", *CASES, "identical", "placements", *TRIALS)
 MODULE = "mldyno.selftest.in_device_child"
 SILENCE_TIMEOUT_S = 180.0  # without a word, after which a device counts as hung
 

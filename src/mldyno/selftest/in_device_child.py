@@ -7,28 +7,32 @@ unusable (`still_fit`) it starts a new process.
 
 from __future__ import annotations
 
-import gc
 import math
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 from mldyno import plugins
 from mldyno.analysis.rounds import log_ratios
-from mldyno.frameworks import Framework, Kernel, Unsupported
-from mldyno.records import Case
+from mldyno.machine import Vendors
+from mldyno.selftest import device_trials
+from mldyno.selftest.device_work import (
+    CHAIN_NS,
+    LONG_CHAIN_NS,
+    SMALLEST_SIZE,
+    Wish,
+    busy_product,
+    chain,
+    fitted,
+    quiet,
+    tidy,
+)  # fmt: skip
 from mldyno.selftest.in_child import Repeated
 from mldyno.stats.intervals import paired
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks, rounds
+from mldyno.timing.blocks import rounds
 from mldyno.worker.checks import failure
-from mldyno.worker.session import CaseSession, open_case
 
-SMALLEST_SIZE, LARGEST_SIZE = 128, 2048  # of the matrices whose matmuls keep the device busy
-BUSY_NS = 100_000  # that a matmul should take, to be more than its launch
-CHAIN_NS = 2_000_000  # of a chain of matmuls
-LONG_CHAIN_NS = 20_000_000  # of one that has to be waited for
 ROUNDS = 48
 WAITS = 10
 KNOWN_SIZE = 1024  # of the matrices whose memory must be counted
@@ -37,70 +41,9 @@ WARM_UP_S, TURN_S = 1.0, 0.3
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Wish:
-    """Where the contract is carried out, and how thoroughly."""
-
-    framework: Framework
-    device: str
-    comparisons: int
-
-    @property
-    def case(self) -> Case:
-        """The plainest case there."""
-        return Case("mlp", framework=self.framework.name, device=self.device, mode="infer", batch=2)
-
-    def check(self) -> None:
-        """Raise Unsupported where the device is gone: a task must not be carried out elsewhere."""
-        names = [device.name for device in self.framework.devices()]
-        if self.device not in names:
-            raise Unsupported(f"no device '{self.device}' here any more; {self.framework.name} sees {', '.join(names)}")
-
-    def open(self, **axes: Any) -> CaseSession:
-        """A case of this kind, built where those before it have left room."""
-        tidy()
-        return open_case(replace(self.case, **axes))
-
-
-def tidy() -> None:
-    """Give back what earlier cases took: each was frozen when it was measured, as if it were the only one."""
-    gc.unfreeze()
-    gc.collect()
-
-
-def quiet(step: float) -> None:
-    """Nobody listens."""
-
-
-def busy_product(wish: Wish) -> tuple[int, int]:
-    """The size of a product that keeps the device busy, and what it takes in ns."""
-    size = SMALLEST_SIZE
-    while True:
-        blocks = Blocks(wish.framework.matmul(wish.case, size), clock.now)
-        blocks.time(8)
-        shortest = min(blocks.time(8) for _ in range(3)) // 8
-        if shortest >= BUSY_NS or size >= LARGEST_SIZE:
-            return size, max(1, shortest)
-        size *= 2
-
-
-def chain(wish: Wish, length: int) -> tuple[Kernel, int]:
-    """A product, and how many of it take so many ns."""
-    size, each = busy_product(wish)
-    return wish.framework.matmul(wish.case, size), math.ceil(length / each)
-
-
-def fitted(steps: Repeated) -> Blocks:
-    """Blocks of such steps, long enough to hide clock and latency."""
-    blocks = Blocks(steps, clock.now)
-    blocks.time(2)
-    blocks.fit(min(blocks.time(1) for _ in range(3)))
-    return blocks
-
-
 def device_facts(wish: Wish, detail: str) -> Iterator[Row]:
-    """What the framework calls it, and what it says of its memory."""
-    known = {device.name: device for device in wish.framework.devices()}
+    """What the framework, or its vendor, calls it, and what they say of its memory."""
+    known = {device.name: device for device in Vendors().describe(wish.framework.devices())}
     meant = known.get(wish.device)
     yield {"found": meant is not None, "title": meant and meant.title, "memory": meant and meant.memory,
            "sees": [*known]}  # fmt: skip
@@ -218,7 +161,7 @@ def _on_device(task: Callable[[Wish, str], Iterator[Row]]) -> Callable[..., Iter
 TASKS: dict[str, Callable[..., Iterator[Row]]] = {
     name: _on_device(task) for name, task in (
         ("device", device_facts), ("memory", memory), ("overflow", overflow), ("work", work), ("wait", wait),
-        ("case", case), ("identical", identical), ("placements", placements),
+        ("case", case), ("identical", identical), ("placements", placements), *device_trials.TASKS.items(),
     )
 }  # fmt: skip
 

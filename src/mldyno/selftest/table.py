@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from mldyno.selftest import on_device, on_machine, on_series
+from mldyno.selftest import behaviour, on_device, on_machine, on_series
 from mldyno.selftest.contract import CASES, Contract
 from mldyno.selftest.measures import Measure
 
 SEED = 20240229
 ON_ANY_MACHINE = (1, 2, 3, 5, 6, 8, 9, 10, 12, 13)  # what `mldyno selftest` prints; the rest is for development
-ON_A_DEVICE = tuple(range(21, 31))  # and with a device other than the CPU
+ON_A_DEVICE = tuple(range(21, 38))  # and with a device other than the CPU
 Tick = Callable[[], None]
 
 
@@ -79,6 +79,13 @@ def on_a_device(contract: Contract, comparisons: int, device: str) -> list[Exerc
                  lambda tick: on_device.cases({task: of(task, tick) for task in CASES}, device)),
         Exercise("identical code", (29,), 2.5 * comparisons, lambda tick: on_device.identical(of("identical", tick))),
         Exercise("copies", (30,), 8.0, lambda tick: on_device.placements(of("placements", tick))),
+        Exercise("its queue", (31, 32), 8.0, lambda tick: behaviour.queue(of("queue", tick), device)
+                 + behaviour.lazy(of("lazy", tick), device)),
+        Exercise("latency", (33,), 5.0, lambda tick: behaviour.latency(of("latency", tick))),
+        Exercise("its peak", (34,), 5.0, lambda tick: behaviour.peak(of("peak", tick))),
+        Exercise("sustained load", (35,), 12.0, lambda tick: behaviour.sustained(of("sustained", tick))),
+        Exercise("the edge of its memory", (36,), 5.0, lambda tick: behaviour.edge(of("edge", tick))),
+        Exercise("layouts", (37,), 10.0, lambda tick: behaviour.layouts(of("layouts", tick))),
     ]  # fmt: skip
 
 

@@ -12,9 +12,12 @@ from mldyno.stats.intervals import median, spread
 from mldyno.timing.clock import Clock, run_delay
 
 MAX_OVERHEAD = 0.004  # share of a block that clock, sync and latency may cost: under the 0.5 % that is promised
-WAITED_SHARE = 0.9  # a loop that takes this share of the whole has waited for its work itself
 LONG_STEP = 1_000_000_000  # ns: beside a step of a second no latency matters
 LATENCY_PROBES = 7  # blocks of one step, and of two, that show the latency
+LONGER_PROBES = 3  # and of each longer kind
+LONGEST_PROBE = 20_000_000  # ns: some devices start only after many operations were issued
+LONGEST_BLOCK = 500_000_000  # ns that hiding a latency is worth
+WAITED = 3.0  # times what a wait for nothing takes: then something was waited for
 MIN_PHASE_ROUNDS = 3  # where they fit into the time
 MIN_BLOCK = 950_000  # ns: a short block stays under 1 ms, and hides that clock and loop are cold after a step
 
@@ -33,10 +36,13 @@ class Steps(Protocol):
 
 
 class Blocks:
-    """Times blocks of a program; `size` is the number of steps in a block."""
+    """Times blocks of a program; `size` is the number of steps in a block.
 
-    def __init__(self, program: Steps, clock: Clock) -> None:
-        self.program, self.clock = program, clock
+    `asynchronous`: whether its device may work on when a call has returned.
+    """
+
+    def __init__(self, program: Steps, clock: Clock, asynchronous: bool = False) -> None:
+        self.program, self.clock, self.asynchronous = program, clock, asynchronous
         self.size = 1
 
     def time(self, steps: int) -> int:
@@ -76,26 +82,39 @@ class Blocks:
         """Cost in ns of the clock and of a synchronisation with nothing to wait for."""
         return median([self.time(0) for _ in range(9)])
 
-    def latency(self) -> float:
-        """What a block of an asynchronous device takes beyond its steps, in ns: the pipeline fills and drains.
+    def latency(self, step: float) -> tuple[float, float]:
+        """What a block takes beyond its steps, in ns: the pipeline fills and drains; and a step without that.
 
-        One step takes latency + step, two take latency + 2 steps. What noise leaves open counts as latency
-        too, but no more than the time to issue a step: after that the device has work. A device that is
-        done when its call returns has none.
+        Twice as many steps take twice as long, less one latency. Blocks of one step and of two show it for most
+        devices; one that gathers operations before it starts shows it only in longer blocks. What noise leaves open
+        counts as latency too. A device that is done when its call returns has none.
         """
-        drained = [self.drain(1) for _ in range(3)]
-        if any(issued > WAITED_SHARE * total for issued, total in drained):
-            return 0.0
-        single, double = ([self.time(steps) for _ in range(LATENCY_PROBES)] for steps in (1, 2))
-        uncertainty = 2.0 * math.sqrt((4 * spread(single) ** 2 + spread(double) ** 2) / LATENCY_PROBES)
-        latency = max(0.0, 2.0 * median(single) - median(double)) + uncertainty
-        return min(latency, median([issued for issued, _ in drained]))
+        if not self.asynchronous or step >= LONG_STEP:
+            return 0.0, step
+        drained = [self.drain(1) for _ in range(LATENCY_PROBES)]
+        if median([total - issued for issued, total in drained]) <= WAITED * self.overhead():
+            return 0.0, step
+        shorter, longer = [total for _, total in drained], [self.time(2) for _ in range(LATENCY_PROBES)]
+        latency, uncertainty = _excess(shorter, longer)
+        latency, steps = max(0.0, latency) + uncertainty, 2
+        while median(longer) < LONGEST_PROBE:
+            steps *= 2
+            shorter, longer = longer, [self.time(steps) for _ in range(LONGER_PROBES)]
+            excess, uncertainty = _excess(shorter, longer)
+            latency = max(latency, excess - uncertainty)
+        return latency, min(step, max(1.0, 2 * (median(longer) - median(shorter)) / steps))
 
     def fit(self, step: float) -> None:
         """Choose the block's size for a step of so many ns: long enough to hide clock, sync and latency."""
-        step = max(step, 1.0)
-        cost = self.overhead() + (self.latency() if step < LONG_STEP else 0.0)
-        self.size = max(1, math.ceil(max(MIN_BLOCK, cost / MAX_OVERHEAD) / step))
+        latency, step = self.latency(max(step, 1.0))
+        hidden = min(LONGEST_BLOCK, (self.overhead() + latency) / MAX_OVERHEAD)
+        self.size = max(1, math.ceil(max(MIN_BLOCK, hidden) / step))
+
+
+def _excess(single: Sequence[int], double: Sequence[int]) -> tuple[float, float]:
+    """By how much two blocks take longer than one of twice the length, and how far off that may be; in ns."""
+    variance = 4 * spread(single) ** 2 / len(single) + spread(double) ** 2 / len(double)
+    return 2 * median(single) - median(double), 2.0 * math.sqrt(variance)
 
 
 class BlocksOfOneThread(Blocks):

@@ -49,6 +49,8 @@ class Stopping:
     steps: int | None = None
     warm_up: float = 1.0
     """Time in s that the warm-up may take."""
+    load: float = 0.0
+    """Time in s that the device works before that, so that clocks, power and heat are those of a long run."""
     min_time: float = 0.5
     """Time in s that is measured in any case."""
 

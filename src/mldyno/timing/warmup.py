@@ -78,23 +78,37 @@ class WarmUp:
     reason: str = ""
 
 
+def _heat(blocks: Blocks, seconds: float, tick: Callable[[list[float], int], None]) -> int:
+    """Let the device work for so many s; gives what it took in ns."""
+    values: list[float] = []
+    began = now = blocks.clock()
+    while now - began < seconds * 1e9:
+        values.append(blocks.time(blocks.size) / blocks.size)
+        now = blocks.clock()
+        tick(values, now)
+    return now - began
+
+
 def warm_up(
     blocks: Blocks,
     steady_counters: Callable[[], tuple[int, ...]],
     budget: float,
     tick: Callable[[list[float], int], None],
     after_first: Callable[[], None] = lambda: None,
+    load: float = 0.0,
 ) -> WarmUp:
     """Run until steady, for at most `budget` s but two steps at least; `tick` sees the values and the clock.
 
-    Nothing of the program may run before the first step; `after_first` is what has to come right after it.
+    Nothing of the program may run before the first step; `after_first` is what has to come right after it. Then it
+    works for `load` s, which are not judged: a device that has just woken up is faster than it stays.
     """
     began = blocks.clock()
-    limit = began + round(budget * 1e9)
     result = WarmUp(first_step=blocks.time(1))
     after_first()
     fastest = float(blocks.time(1))
     blocks.fit(fastest)
+    began += _heat(blocks, load, tick)
+    limit = began + round(budget * 1e9)
     values, counters, check, first_look = result.values, [steady_counters()], MIN_BLOCKS, 0
     if blocks.clock() >= limit and blocks.size == 1:  # a step so long that each one counts
         values.append(fastest)

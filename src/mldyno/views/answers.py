@@ -268,7 +268,10 @@ def _precision_sentence(gain: PrecisionGain) -> str:
     case, precision = case_without(outcome.case, "precision"), str(outcome.case.precision)
     if comparison is None:
         return f"{case}: {precision} {_became(outcome.status)}: {outcome.reason}"
-    return _noted(f"{case}: {_worth(comparison, precision)}; {_off([outcome])}", comparison.how, comparison.advice)
+    layout = "its convolutions ran contiguous, --layout channels-last may be faster" if gain.held_back_by_layout else ""
+    return _noted(
+        f"{case}: {_worth(comparison, precision)}; {_off([outcome])}", comparison.how, comparison.advice, layout
+    )
 
 
 def _precision_verdict(mean: Mean, called: Called) -> str:

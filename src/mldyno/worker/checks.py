@@ -71,19 +71,22 @@ def events_share(program: Program, blocks: Blocks) -> float | None:
     return device * 1e9 / max(1, host)
 
 
-def drained_share(case: Case, blocks: Blocks, steps_are_short: bool) -> float | None:
-    """Time until loops of steps returned over time until the device was done; several steps, where they are short.
+def issued_shares(case: Case, blocks: Blocks, steps_are_short: bool) -> tuple[float, float] | None:
+    """Two times over the time until the device was done: of issuing one step, and several where they are short.
 
-    A wait hidden in a step shows by the next one. None on the CPU, which is done when its call returns.
+    One step is issued into an empty queue: where that takes as long as the step, the host is what holds it up. Several
+    show a wait that is hidden in a step; but the queue of a device may be full by then, and make the host wait too.
+    None on the CPU, which is done when its call returns.
     """
     if case.device == "cpu":
         return None
+    step = blocks.time(blocks.size) / blocks.size
     steps, times = blocks.size, 1
     if steps_are_short:
-        step = blocks.time(blocks.size) / blocks.size
         steps, times = max(blocks.size, min(DRAIN_STEPS, math.ceil(DRAIN_NS / max(1.0, step)))), DRAINS
+    one = median([blocks.drain(1)[0] for _ in range(times)]) / max(1.0, step)
     drains = [blocks.drain(steps) for _ in range(times)]
-    return sum(issued for issued, _ in drains) / max(1, sum(total for _, total in drains))
+    return one, sum(issued for issued, _ in drains) / max(1, sum(total for _, total in drains))
 
 
 def check_plausible(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import replace
 
 from mldyno import plugins
@@ -43,10 +44,16 @@ def try_steps(case: Case, steps: int, limit: int | None) -> StepsTried:
     """Do so many steps of the case to see that they fit, and give the peak in B; on the CPU in `limit` B at most."""
     if limit is not None and case.device == "cpu":
         _keep_to(limit)
+    framework = plugins.framework(case.framework)
+    framework.start()
+    framework.limit_memory(case)
     program = open_case(case).program
     program.run(steps)
     program.synchronize()
-    return StepsTried(program.device_peak() or peak_resident())
+    losses = program.losses() or {}
+    if not all(math.isfinite(loss) for loss in losses.values()):
+        raise MemoryError("its results are no numbers, as where a device drops work for which it has no memory")
+    return StepsTried(peak_resident() if case.device == "cpu" else program.device_peak())
 
 
 def _keep_to(limit: int) -> None:

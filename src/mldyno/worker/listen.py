@@ -56,7 +56,7 @@ class Worker:
 
     def _open_case(self, command: messages.OpenCase) -> Answer:
         self.opened[command.key] = opened = session.open_case(command.case, command.data, command.command)
-        return opened.warm_up(command.warmup, self._progress)
+        return opened.warm_up(command.warmup, self._progress, command.load)
 
     def _measure_turn(self, command: messages.MeasureTurn) -> Answer:
         return self.opened[command.key].turn(command.seconds, command.steps, self._progress)

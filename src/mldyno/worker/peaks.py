@@ -6,73 +6,91 @@ than it says. Copies are no such bound: what is still in a cache is had faster.
 
 from __future__ import annotations
 
+import math
+import sys
 from dataclasses import replace
 
-from mldyno.frameworks import Framework, Unsupported
+from mldyno.frameworks import Framework, Kernel, Unsupported
 from mldyno.records import Case
 from mldyno.timing.blocks import Blocks
 from mldyno.timing.clock import Clock
 
-SMALLEST_SIZE, LARGEST_SIZE = 256, 4096  # of matrices
-LONG_MATMUL_NS = 5_000_000  # one of this length hides its own overheads
-MOST_MATMULS = 40
+SMALLEST_SIZE = 256  # of matrices
+LARGEST_ON_CPU, LARGEST_SIZE = 4096, 16384
+LONG_NS = 5_000_000  # work of this length hides launch and wait, and no cache holds what was copied so long
+LAYOUT_NS = 200_000  # a matmul of this length shows which layout is fastest
+MOST_IN_BLOCK, MOST_IN_ALL = 32, 40  # so often it is repeated at most, in a block and in a look
 LOOK_S = 0.2
-SMALLEST_COPY, LARGEST_COPY = 4 << 20, 256 << 20  # B
-LONG_COPY_NS = 5_000_000  # one of this length is of no cache
-MOST_COPIES = 20
+SMALLEST_COPY = 4 << 20  # B
+LARGEST_COPY_ON_CPU, LARGEST_COPY = 256 << 20, 1 << 30
 SECOND_LOOK_S = 2.0  # a longer one, before a case is called impossible
 TOLERANCE = 1.05  # a rate may be so many times the peak: both are measured
 
 
 def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
-    """The best rate seen in so many s, in floating-point operations a second; 0 where nothing could be seen."""
-    try:
-        layout, best = _fastest(framework, case, clock)
-    except Unsupported:
-        return 0.0  # a framework need not have a matmul
-    size, blocks, work = SMALLEST_SIZE, None, 0.0
-    while size <= LARGEST_SIZE:
+    """The best rate seen in so many s, in floating-point operations a second; 0 where nothing could be seen.
+
+    Matrices grow until one matmul is long enough, and are in every layout until the fastest can be told.
+    """
+    best, layouts, size, last = 0.0, framework.layouts, SMALLEST_SIZE, None
+    while size <= (LARGEST_ON_CPU if case.device == "cpu" else LARGEST_SIZE):
         try:
-            larger = framework.matmul(case, size, layout)
-            trial = Blocks(larger, clock)
-            shortest = min(trial.time(1) for _ in range(3))
+            trials = [Trial(framework.matmul(case, size, layout), clock) for layout in layouts]
+        except Unsupported:
+            return 0.0  # a framework need not have a matmul
         except Exception as error:
             if framework.explain(error)[0] != "oom":
                 raise
             break  # beside the case there is no room for larger ones
-        blocks, work = trial, larger.work
-        best = max(best, work / max(1, shortest) * 1e9)
-        if shortest >= LONG_MATMUL_NS:
+        last = max(trials, key=lambda trial: trial.rate)
+        best = max(best, last.rate, last.next_rate())
+        if last.shortest >= LAYOUT_NS:
+            layouts = (layouts[trials.index(last)],)
+        if last.shortest >= LONG_NS:
             break
         size *= 2
-    if blocks is None:
+    return best if last is None else max(best, last.best_rate(seconds, clock))
+
+
+class Trial:
+    """Fixed work, and what of it a device does in a second; in blocks of at least 5 ms."""
+
+    def __init__(self, kernel: Kernel, clock: Clock) -> None:
+        self.kernel, self.blocks = kernel, Blocks(kernel, clock)
+        self.shortest = max(1, min(self.blocks.time(1) for _ in range(3)))
+
+    @property
+    def rate(self) -> float:
+        """By the shortest of single ones, launch and wait included."""
+        return self.kernel.work / self.shortest * 1e9
+
+    @property
+    def _steps(self) -> int:
+        """Of a block of 5 ms."""
+        return min(MOST_IN_BLOCK, math.ceil(LONG_NS / self.shortest))
+
+    def next_rate(self) -> float:
+        """By the next block."""
+        return self._steps * self.kernel.work / max(1, self.blocks.time(self._steps)) * 1e9
+
+    def best_rate(self, seconds: float, clock: Clock) -> float:
+        """By the best of the blocks of so many s."""
+        ends, best = clock() + round(seconds * 1e9), self.next_rate()
+        for _ in range(MOST_IN_ALL // self._steps - 1):
+            if clock() >= ends:
+                break
+            best = max(best, self.next_rate())
         return best
-    ends = clock() + round(seconds * 1e9)
-    for _ in range(MOST_MATMULS):
-        best = max(best, work / max(1, blocks.time(1)) * 1e9)
-        if clock() >= ends:
-            break
-    return best
-
-
-def _fastest(framework: Framework, case: Case, clock: Clock) -> tuple[str, float]:
-    """The layout in which small matmuls are fastest, and their rate; on some CPUs that is 20 times another's."""
-    rates: dict[str, float] = {}
-    for layout in framework.layouts:
-        product = framework.matmul(case, SMALLEST_SIZE, layout)
-        blocks = Blocks(product, clock)
-        rates[layout] = product.work / max(1, min(blocks.time(1) for _ in range(3))) * 1e9
-    fastest = max(rates, key=lambda layout: rates[layout])
-    return fastest, rates[fastest]
 
 
 def of(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
     """The peak of the case's device: on a CPU at least what one thread reaches, times the threads.
 
-    Threads that wait for cores on a busy machine reach less together than one of them alone.
+    Threads that wait for cores on a busy machine reach less together than one of them alone. On a Mac nothing is
+    multiplied: Accelerate has threads of its own, whatever a framework is told.
     """
     peak, threads = measure(framework, case, clock, seconds), framework.threads() or 1
-    if case.device != "cpu" or threads == 1:
+    if case.device != "cpu" or threads == 1 or sys.platform == "darwin":
         return peak
     framework.limit_threads(1)
     try:
@@ -102,24 +120,17 @@ def moved(framework: Framework, case: Case, clock: Clock, from_host: bool) -> fl
     None where there are no such copies, or no room for any.
     """
     size, rate = SMALLEST_COPY, None
-    while size <= LARGEST_COPY:
+    while size <= (LARGEST_COPY_ON_CPU if case.device == "cpu" else LARGEST_COPY):
         try:
-            copies = framework.copy(case, size, from_host)
-            blocks = Blocks(copies, clock)
-            shortest = min(blocks.time(1) for _ in range(3))
+            trial = Trial(framework.copy(case, size, from_host), clock)
         except Unsupported:
             return None
         except Exception as error:
             if framework.explain(error)[0] != "oom":
                 raise
             return rate  # beside the case there is no room for more
-        ends = clock() + round(LOOK_S / 4 * 1e9)
-        for _ in range(MOST_COPIES):
-            shortest = min(shortest, blocks.time(1))
-            if clock() >= ends:
-                break
-        rate = copies.work / max(1, shortest) * 1e9
-        if shortest >= LONG_COPY_NS:
+        rate = max(trial.rate, trial.best_rate(LOOK_S / 4, clock))
+        if trial.shortest >= LONG_NS:
             break
         size *= 4
     return rate

@@ -36,7 +36,11 @@ ENV_THAT_MATTERS = (
     "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "PYTORCH_ENABLE_MPS_FALLBACK",
     "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "LD_PRELOAD", "MALLOC_CONF",
     "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_ARENA_MAX",
-    "GLIBC_TUNABLES", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY",
+    "GLIBC_TUNABLES", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "VECLIB_MAXIMUM_THREADS",
+    "CUDA_DEVICE_ORDER", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG",
+    "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HSA_OVERRIDE_GFX_VERSION", "ZE_AFFINITY_MASK",
+    "ONEAPI_DEVICE_SELECTOR", "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_MPS_LOW_WATERMARK_RATIO",
+    "PYTORCH_MPS_FAST_MATH", "PYTORCH_MPS_PREFER_METAL",
 )  # fmt: skip
 Tell = Callable[[float], None]
 
@@ -77,7 +81,7 @@ class CaseSession:
     def __init__(self, case: Case, framework: Framework, program: Program, facts: dict[str, Any]) -> None:
         self.case, self.framework, self.program, self.facts = case, framework, program, facts
         self.clock = framework.clock or clock.now
-        self.blocks = Blocks(program, self.clock)
+        self.blocks = Blocks(program, self.clock, asynchronous=case.device != "cpu")
         self.meters = plugins.meters()
         real = framework.clock is None  # nobody gets in the way of fake time
         self.windows = Windows(self.meters if real else (), self.clock, self._check_counters)
@@ -88,23 +92,31 @@ class CaseSession:
         self.values: list[float] = []
         self.kernel: ReferenceKernel | None = None
 
-    def warm_up(self, budget: float, progress: Tell) -> messages.CaseOpened:
-        """First step, warm-up and drain test; gives facts, software and the series so far."""
+    def warm_up(self, budget: float, progress: Tell, load: float = 0.0) -> messages.CaseOpened:
+        """First step, warm-up and drain test; gives facts, software and the series so far.
+
+        `load` is for how many s it works before the warm-up; nothing gets hot in fake time.
+        """
         report = Reporter(self.clock, progress, scale=1e-9)
-        warm = warm_up(self.blocks, self.program.steady_counters, budget, report, self._note_loss)
-        with suppress(Unsupported):  # a framework need not have a matmul
-            self.kernel = ReferenceKernel(self.framework, self.case, self.clock)
-            self.facts["reference_size"] = KERNEL_SIZE
-        drained = checks.drained_share(self.case, self.blocks, warm.steady is not None)
+        began, load = self.clock(), load if self.framework.clock is None else 0.0
+        warm = warm_up(self.blocks, self.program.steady_counters, budget, report, self._note_loss, load)
+        worked = (self.clock() - began) / 1e9
+        if self.case.device == "cpu":  # elsewhere a product of this size is a launch, and lets the device rest
+            with suppress(Unsupported):  # a framework need not have a matmul
+                self.kernel = ReferenceKernel(self.framework, self.case, self.clock)
+                self.facts["reference_size"] = KERNEL_SIZE
+        issued, drained = checks.issued_shares(self.case, self.blocks, warm.steady is not None) or (None, None)
         events = checks.events_share(self.program, self.blocks)
         self.facts |= {
             "first_step": warm.first_step / 1e9,
             "warmup_steady": warm.steady,
             "block_steps": self.blocks.size,
             "overhead_share": self.blocks.overhead() / max(1.0, self.blocks.size * warm.values[-1]),
+            "issued_share": issued,
             "drained_share": drained,
             "device_seen": self.program.actual_device(),
             "events_share": events,
+            "load_time": worked if self.case.device != "cpu" else None,
             "translated": translated(),
         }
         checks.check_precision(self.program)
