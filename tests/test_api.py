@@ -6,6 +6,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,6 +53,26 @@ def test_a_run_is_compared_laid_out_and_shown(store: Store, script: Script) -> N
         results.table().to("pdf")
     with pytest.raises(UsageError, match="unknown axis 'colour'"):
         results.table(rows=["colour"])
+
+
+def test_results_fit_a_screen_and_can_be_counted_walked_through_and_saved(store: Store, tmp_path: Path) -> None:
+    results = mldyno.run(
+        "mlp", framework="fake", batch=[2**n for n in range(12)], repeats=1, budget="1s", target="5%", store=store
+    )
+    assert len(results) == len(list(results)) == 24
+    assert len(repr(results).splitlines()) <= 21
+    assert repr(results).endswith("print it to see them")
+    assert len(repr(results.compare("batch")).splitlines()) <= 21
+    assert len(repr(results.compare("batch")[0])) < 300
+    path = tmp_path / "mine.jsonl"
+    assert results.save(str(path)) == len(results.everything) == len(path.read_text().splitlines())
+    with pytest.raises(UsageError, match="the cases differ in mode, batch; name the axis to compare along"):
+        results.compare()
+
+
+def test_cases_that_differ_in_one_axis_are_compared_along_it(store: Store) -> None:
+    results = mldyno.run("mlp", framework="fake", device=["cpu", "gpu"], mode="infer", repeats=1, store=store)
+    assert [each.verdict for each in results.compare()] == ["faster"]
 
 
 def test_a_data_frame_has_a_row_for_each_case(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

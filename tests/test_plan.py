@@ -21,7 +21,18 @@ def test_axes_multiply() -> None:
 
 def test_a_workload_brings_its_own_sizes() -> None:
     assert {case.batch for case in expand(["mlp"], {}).cases} == {128}
-    assert {case.seq for case in expand(["mlp"], {"seq": ["64"]}).cases} == {None}
+    both = expand(["mlp", "bert-tiny"], {"seq": ["64"]}).cases
+    assert {(case.workload, case.seq) for case in both} == {("mlp", None), ("bert-tiny", 64)}
+
+
+def test_a_length_for_what_has_no_sequences_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"no sequences in mlp; omit --seq\."):
+        expand(["mlp"], {"seq": ["64"]})
+
+
+def test_a_number_among_the_targets_is_one_that_lost_its_comma() -> None:
+    with pytest.raises(UsageError, match=r"'32' is no workload; .* have commas: --batch 16,32"):
+        expand(["mlp", "32"], {"batch": ["16"]})
 
 
 def test_a_flag_overrides_what_a_suite_says() -> None:

@@ -49,6 +49,7 @@ from mldyno.selftest.measures import Measure
 from mldyno.store import Query, Store, transfer
 from mldyno.store.codec import came_from
 from mldyno.store.private import private_copy, private_text
+from mldyno.units import parse_duration, parse_fraction
 
 Axes = Mapping[str, Sequence[Any] | Any]
 
@@ -101,18 +102,25 @@ def run(
     store: Store | str | None = None,
     listener: Listener | None = None,
     steps: int | None = None,
-    budget: float | None = None,
-    target: float | None = None,
+    budget: float | str | None = None,
+    target: float | str | None = None,
     repeats: int | None = None,
-    timeout: float | None = None,
-    limit: float | None = None,
+    timeout: float | str | None = None,
+    limit: float | str | None = None,
     data: str | None = None,
     by: str | None = None,
     **axes: Any,
 ) -> Results:
-    """Measure workloads or suites; axes are keywords with a value or a list: device=["cpu", "mps"]."""
-    settings = {"steps": steps, "budget": budget, "target": target, "repeats": repeats, "timeout": timeout,
-                "limit": limit, "data": data, "by": axis_named(by) if by else None}  # fmt: skip
+    """Measure workloads or suites; axes are keywords with a value or a list: device=["cpu", "mps"].
+
+    Times are in s, or in words as on the command line: budget="3s", target="5%".
+    """
+    times = {"budget": budget, "timeout": timeout, "limit": limit}
+    settings: dict[str, Any] = {
+        name: parse_duration(time) if isinstance(time, str) else time for name, time in times.items()
+    }
+    settings["target"] = parse_fraction(target) if isinstance(target, str) else target
+    settings |= {"steps": steps, "repeats": repeats, "data": data, "by": axis_named(by) if by else None}
     return run_plan(make_plan(targets, axes, settings), opened(store), listener)
 
 
@@ -183,6 +191,7 @@ def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
 
 def dry_run(plan: Plan, store: Store, tell: Callable[[int, int], None] = lambda done, total: None) -> list[Forecast]:
     """The expected time and memory of each case, for a dry run: what is not known from before is looked into."""
+    plans.check_present(plan.cases, cache(_device_names))
     return forecast(plan, store, tell)
 
 

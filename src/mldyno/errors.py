@@ -5,7 +5,7 @@ Rule: a message says what was wrong, what was expected and what to do next, in o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 OK, USER_ERROR, USAGE, NOT_ALL_OK = range(4)  # exit codes of every command
 
@@ -30,12 +30,19 @@ class ImportFileError(MldynoError):
     """A file that `import` was given is not what it should be; the store was not touched."""
 
 
-def unknown(kind: str, word: str, known: Iterable[str]) -> UsageError:
-    """The error for a name that is not among the known ones, with the nearest of them."""
+MOST_MEANT, MOST_LISTED = 3, 16  # names that may be meant; names beyond which the list of all would bury them
+
+
+def unknown(kind: str, word: str, known: Iterable[str], meant: Sequence[str] = ()) -> UsageError:
+    """The error for a name that is not among the known ones, with those that may be meant, or else the list of all."""
     import difflib
 
     names = list(known)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
-    meant = f" Did you mean '{near[0]}'?" if near else ""
+    begins = [name for name in names if len(word) > 2 and name.startswith(word)]
+    near = list(dict.fromkeys([*meant, *begins, *difflib.get_close_matches(word, names, n=1, cutoff=0.5)]))[:MOST_MEANT]
+    quoted = [f"'{name}'" for name in near]
+    question = f" Did you mean {' or '.join(filter(None, [', '.join(quoted[:-1]), quoted[-1]]))}?" if near else ""
+    if near and len(names) > MOST_LISTED:
+        return UsageError(f"unknown {kind} '{word}'.{question}")
     shown = ", ".join(names[:30]) + (", …" if len(names) > 30 else "")
-    return UsageError(f"unknown {kind} '{word}'.{meant} Possible: {shown}.")
+    return UsageError(f"unknown {kind} '{word}'.{question} Possible: {shown}.")

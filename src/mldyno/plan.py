@@ -129,9 +129,13 @@ def expand(
             _check_modes({"workload": (target,), **chosen})
             _check_count(_combinations({"workload": (target,), **chosen}))
             cases += _cases({"workload": (target,), **chosen}, partial(_present, here))
+        elif target.isdecimal():
+            raise UsageError(f"'{target}' is no workload; several values of an axis have commas: --batch 16,{target}.")
         else:
             raise unknown("workload or suite", target, [*suites.names(), *plugins.names("workloads")])
         _check_count(len(cases))
+    if "seq" in chosen and not any(case.seq for case in cases):
+        raise UsageError(f"no sequences in {', '.join(targets)}; omit --seq.")
     given = {key: value for key, value in (settings or {}).items() if value is not None}
     return _checked(Plan(tuple(dict.fromkeys(cases)), suite=suite, **_budgeted({**from_suites, **given})))
 
@@ -171,11 +175,11 @@ def sweep(
     plan = expand([workload], {**axes, over: sizes}, settings, here)
     axis = _compared(plan.cases, over)
     if axis == "device":
-        _check_present(plan.cases, here)
+        check_present(plan.cases, here)
     return replace(plan, by=axis)
 
 
-def _check_present(cases: Sequence[Case], here: Callable[[str], Sequence[str]]) -> None:
+def check_present(cases: Sequence[Case], here: Callable[[str], Sequence[str]]) -> None:
     """Raise where a device is not here: one side alone answers nothing, however long it is measured."""
     for framework, device in dict.fromkeys((case.framework, case.device) for case in cases):
         if device != "cpu" and device not in (names := here(framework)):

@@ -5,7 +5,7 @@ Everything here shows itself: as text where it is printed, as HTML in a notebook
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,16 @@ from mldyno.axes import NAMES, axis_named
 from mldyno.errors import MldynoError, UsageError
 from mldyno.records import Case, Record
 
+MOST_LINES = 20  # that a value shows of itself where it was not printed
 FIGURES = ("step", "throughput", "first_step", "peak_memory")  # columns of a data frame beside axes and status
+
+
+def one_screen(text: str) -> str:
+    """As much of a text as a screen shows."""
+    lines = text.splitlines()
+    if len(lines) <= MOST_LINES:
+        return text
+    return "\n".join([*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES} more lines: print it to see them"])
 
 
 class Comparisons(list[Comparison]):
@@ -29,6 +38,9 @@ class Comparisons(list[Comparison]):
         from mldyno.views.sentences import footers, sentence
 
         return "\n".join([*map(sentence, self), *footers(self)])
+
+    def __repr__(self) -> str:
+        return one_screen(str(self))
 
     def _repr_html_(self) -> str:
         from mldyno.views.notebook import comparisons_html
@@ -79,7 +91,7 @@ class ResultTable(laying.Table):
         return table_html(self)
 
 
-@dataclass
+@dataclass(repr=False)
 class Results:
     """What a run brought: its records, ready to be compared and laid out."""
 
@@ -103,9 +115,33 @@ class Results:
         """Whether every case succeeded."""
         return all(record.status == "ok" for record in self.records)
 
-    def compare(self, by: str) -> Comparisons:
-        """The cases head-to-head along one axis."""
-        return Comparisons(comparing.compared(comparing.along(self.outcomes, axis_named(by))))
+    def __len__(self) -> int:
+        return len(self.outcomes)
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return iter(self.outcomes)
+
+    def compare(self, by: str | None = None) -> Comparisons:
+        """The cases head-to-head along one axis: the one in which they differ, where none is named."""
+        axis = axis_named(by) if by else self._varied()
+        return Comparisons(comparing.compared(comparing.along(self.outcomes, axis)))
+
+    def _varied(self) -> str:
+        varied = [name for name in NAMES if len({getattr(outcome.case, name) for outcome in self.outcomes}) > 1]
+        if len(varied) == 1:
+            return varied[0]
+        which = f"the cases differ in {', '.join(varied)}" if varied else "there is only one case"
+        raise UsageError(f"{which}; name the axis to compare along, such as by='device'.")
+
+    def export(self, path: str, form: str = "jsonl", private: bool = False) -> int:
+        """Write the records to a file that others can import; gives how many."""
+        from mldyno.store import transfer
+        from mldyno.store.private import private_text
+
+        texts = (record.text for record in self.everything)
+        return transfer.write(map(private_text, texts) if private else texts, path, form)
+
+    save = export
 
     @property
     def answers(self) -> Answers:
@@ -138,6 +174,9 @@ class Results:
         from mldyno.views.sentences import trust_lines
 
         return "\n".join([str(self.table()), "", *trust_lines(self.outcomes)]) if self.everything else "no results"
+
+    def __repr__(self) -> str:
+        return one_screen(str(self))
 
     def _repr_html_(self) -> str:
         from mldyno.views.notebook import results_html

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.analysis import made
 
 from mldyno.analysis.comparisons import Comparison, along, between_machines, compare, differences, geometric_mean, match
 from mldyno.analysis.outcomes import Outcome
@@ -202,3 +203,16 @@ def test_means_are_of_several_cases_of_the_same_two_machines_and_devices() -> No
     assert [(len(one.comparisons), round(one.ratio, 2)) for one in found] == [(3, 2.0), (3, 6.35)]
     assert between_machines(same[:1]) == []
     assert between_machines([compared(*met(100.0, 97.0))] * 2) == [], "of one machine: no mean over unlike work"
+
+
+def test_of_two_sizes_items_a_second_are_compared_and_a_step_where_it_is_asked_for() -> None:
+    small, large = made.met(made.outcome(1.0, batch=1), made.outcome(4.0, batch=8))
+    found = compare(small, large)
+    assert found is not None
+    assert found.per_item
+    assert found.ratio == pytest.approx(2.0, rel=0.01)
+    assert found.verdict == "faster"
+    assert found.per_step.ratio == pytest.approx(0.25, rel=0.01)
+    apart = compare(made.outcome(1.0, batch=1, blocks=2), made.outcome(4.0, batch=8, blocks=2))
+    assert apart is not None
+    assert apart.ratio == pytest.approx(2.0)

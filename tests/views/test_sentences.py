@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from tests.analysis.made import outcome
 
-from mldyno.analysis.comparisons import Comparison, compare, geometric_mean
+from mldyno.analysis.comparisons import Comparison, compare, compared, geometric_mean
 from mldyno.analysis.outcomes import Outcome, outcomes
 from mldyno.records import Warning_
 from mldyno.store import figures
-from mldyno.views.sentences import footers, mean_sentence, sentence, trust, trust_summary
+from mldyno.views.sentences import best_sizes, footers, mean_sentence, sentence, trust, trust_summary
 
 ROW = "lab,2026-01,{machine},cpu,torch,{workload},train,8,,fp32,device,1,{steps},loop_time,{value},s,ok,{note}"
 
@@ -79,3 +79,11 @@ def test_an_interval_of_no_width_is_not_a_missing_one() -> None:
     assert exact.step.half_width == 0
     assert trust_summary([exact])[0].startswith("trust: 1 of 1 case succeeded, 0 of them surely steady; known to ±")
     assert "without an interval" not in trust_summary([exact])[0]
+
+
+def test_the_best_of_several_sizes_is_named_by_its_items_a_second() -> None:
+    sizes = [outcome(time, batch=batch, mode="infer") for batch, time in ((1, 1e-3), (8, 4e-3), (64, 64e-3))]
+    assert best_sizes(sizes, "batch") == ["best of 3: batch 8, 2,000 items/s [mlp/infer/torch/cpu/fp32/b8/device]"]
+    (said,) = map(sentence, compared([(sizes[0], sizes[1])]))
+    assert "batch 8 is 2.00x" in said
+    assert "faster per item than batch 1" in said

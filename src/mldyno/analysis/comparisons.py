@@ -18,7 +18,7 @@ from mldyno.analysis import rounds
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column, in_order
-from mldyno.axes import NAMES
+from mldyno.axes import NAMES, SIZES
 from mldyno.errors import MldynoError
 from mldyno.records import Pairing, Record
 from mldyno.stats.intervals import half_width, mean, paired
@@ -43,9 +43,12 @@ def verdict(low: float | None, high: float | None) -> str:
     return "slower" if high < 1 else "inconclusive"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
-    """`ratio` is how many times as fast `other` is as `base`, with a 95 % interval where there is one."""
+    """`ratio` is how many times as fast `other` is as `base`, with a 95 % interval where there is one.
+
+    A step against a step; where they differ in size, items a second.
+    """
 
     base: Outcome
     other: Outcome
@@ -54,11 +57,25 @@ class Comparison:
     high: float | None
     how: str
     advice: str = ""
+    per_item: bool = False
+    """Whether it is about items a second: steps of different sizes do different amounts of work."""
 
     @property
     def verdict(self) -> str:
         """faster, slower, equivalent or inconclusive."""
         return verdict(self.low, self.high)
+
+    @property
+    def per_step(self) -> Comparison:
+        """The same of a step against a step, whatever their sizes."""
+        work = more_items(self.base, self.other)
+        low, high = (end and end / work for end in (self.low, self.high))
+        return replace(self, ratio=self.ratio / work, low=low, high=high, per_item=False)
+
+    def __repr__(self) -> str:
+        interval = "" if self.low is None or self.high is None else f" ({self.low:.4g}-{self.high:.4g})"
+        sides = f"{self.other.case.id} on {self.other.machine}, over {self.base.case.id} on {self.base.machine}"
+        return f"<{self.ratio:.4g}x{interval} {self.verdict}: {sides}>"
 
 
 @dataclass(frozen=True)
@@ -112,17 +129,25 @@ def compare(base: Outcome, other: Outcome) -> Comparison | None:
     comparison = _paired(base, other)
     if comparison is not None:
         return comparison
-    ratio = first.value / second.value
+    ratio, work = first.value / second.value, more_items(base, other)
     if first.half_width is None or second.half_width is None:
         unknown = base if first.half_width is None else other
         why = "a published figure has no interval" if unknown.published else "too few samples for an interval"
-        return Comparison(base, other, ratio, None, None, SEPARATE, why)
+        return Comparison(base, other, work * ratio, None, None, SEPARATE, why, work != 1)
     width = math.hypot(first.half_width / first.value, second.half_width / second.value)
     processes = min(first.processes, second.processes)
     comparison = _with_interval(base, other, math.log(ratio), width, SEPARATE, "--repeats", processes)
     if comparison.verdict == "inconclusive" and base.machine == other.machine:
         return replace(comparison, advice=_how_to_pair(base, other))
     return comparison
+
+
+def more_items(base: Outcome, other: Outcome) -> float:
+    """How many times as many items a step of the other has; 1 where both are of one size, or that is not known."""
+    if all(getattr(base.case, size) == getattr(other.case, size) for size in SIZES):
+        return 1.0
+    first, second = (outcome.records[0].fact("items_per_step") or outcome.case.batch for outcome in (base, other))
+    return second / first if first and second else 1.0
 
 
 def compared(pairs: Pairs) -> list[Comparison]:
@@ -177,10 +202,13 @@ def _with_interval(
     base: Outcome, other: Outcome, log_ratio: float, width: float, how: str, more: str, now: int
 ) -> Comparison:
     """The comparison with its interval; where it can't tell, what would make it: more of what, and how much."""
+    work = more_items(base, other)
+    log_ratio += math.log(work)
     if not math.isfinite(width):
-        return Comparison(base, other, math.exp(log_ratio), None, None, how, f"too few pairs: more {more}")
+        advice = f"too few pairs: more {more}"
+        return Comparison(base, other, math.exp(log_ratio), None, None, how, advice, work != 1)
     low, high = math.exp(max(log_ratio - width, -LARGEST_LOG)), math.exp(min(log_ratio + width, LARGEST_LOG))
-    comparison = Comparison(base, other, math.exp(log_ratio), low, high, how)
+    comparison = Comparison(base, other, math.exp(log_ratio), low, high, how, per_item=work != 1)
     if comparison.verdict != "inconclusive":
         return comparison
     return replace(comparison, advice=_advice(log_ratio, width, more, now))

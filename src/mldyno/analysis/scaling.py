@@ -107,9 +107,10 @@ def _between(shorter: Outcome, longer: Outcome) -> Exponent:
     """The exponent between two lengths, from their comparison."""
     ends = int(shorter.case.seq or 1), int(longer.case.seq or 1)
     apart = math.log(ends[1] / ends[0])
-    comparison = compare(shorter, longer)
-    if comparison is None:
+    found = compare(shorter, longer)
+    if found is None:
         raise AssertionError("unreachable: both have a time")
+    comparison = found.per_step
     low, high = comparison.low, comparison.high
     width = (math.log(high) - math.log(low)) / 2 / apart if low and high else None
     return Exponent(-math.log(comparison.ratio) / apart, width, *ends, comparison.how)

@@ -33,6 +33,12 @@ COMMANDS = {
     "completion": "Print the script for your shell's completion.",
 }
 
+OTHER_WORDS = {  # for commands, as other tools have them
+    "bench": ("quick", "run"), "benchmark": ("quick", "run"), "measure": ("run",), "time": ("run",),
+    "test": ("selftest",), "info": ("doctor",), "check": ("doctor",), "results": ("history", "table"),
+    "ls": ("list",), "plot": ("report",), "diff": ("compare",), "delete": ("remove",), "rm": ("remove",),
+}  # fmt: skip
+
 WELCOME = """mldyno finds out how fast this machine really trains and runs models.
 
 Try:
@@ -65,7 +71,7 @@ class LazyGroup(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from mldyno.errors import unknown
 
-            raise unknown("command", args[0], COMMANDS)
+            raise unknown("command", args[0], COMMANDS, OTHER_WORDS.get(args[0], ()))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

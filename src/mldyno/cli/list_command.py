@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from mldyno import plugins
 from mldyno.cli.options import json_option, print_json, store_option
+from mldyno.errors import unknown
 from mldyno.units import count
 
 if TYPE_CHECKING:
@@ -17,8 +19,25 @@ KINDS = ("workloads", "suites", "frameworks", "devices", "machines")
 Rows = list[tuple[str, str]]
 
 
+class Kind(click.ParamType):  # type: ignore[type-arg]
+    """One of the kinds; a singular is understood."""
+
+    name = "kind"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The kind that a word means."""
+        kind = value if value in KINDS else f"{value}s"
+        if kind not in KINDS:
+            raise unknown("kind", value, KINDS)
+        return kind
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The kinds that begin so."""
+        return [CompletionItem(kind) for kind in KINDS if kind.startswith(incomplete)]
+
+
 @click.command("list")
-@click.argument("kind", required=False, type=click.Choice(KINDS))
+@click.argument("kind", required=False, type=Kind(), metavar="[KIND]")
 @store_option
 @json_option
 def command(kind: str | None, store: str | None, as_json: bool) -> None:

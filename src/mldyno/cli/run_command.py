@@ -7,14 +7,15 @@ from typing import Any
 import click
 
 from mldyno import api
-from mldyno.axes import axis_named
+from mldyno.analysis.answers import left_to_say
+from mldyno.axes import SIZES, axis_named
 from mldyno.cli.measuring import axes_of, axis_options, effort_options, preview, run_options, watched
 from mldyno.cli.options import complete_targets, store_option
 from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan
 from mldyno.store import Store
 from mldyno.views.answers import answer_section
-from mldyno.views.sentences import phase_lines, sentence, trust_lines
+from mldyno.views.sentences import best_sizes, phase_lines, sentence, trust_lines
 from mldyno.views.tables import render
 
 BEHIND_DASHES = "mldyno.command"
@@ -96,15 +97,15 @@ def _of_words(words: tuple[str, ...], targets: tuple[str, ...], axes: dict[str, 
 
 def tell(results: api.Results, axis: str | None, store: Store) -> None:
     """The results as a table, comparisons where asked for, what they say; those of a suite among published ones."""
-    click.echo(render(results.table(rows=("workload", "mode", "batch"), cols=("device",)), "terminal"))
+    value = "throughput" if axis in SIZES else "step"
+    click.echo(render(results.table(rows=("workload", "mode", "batch"), cols=("device",), value=value), "terminal"))
     click.echo()
     for line in [*phase_lines(results.outcomes), *trust_lines(results.outcomes)]:
         click.echo(line)
-    if axis:
-        click.echo()
-        for comparison in results.compare(axis):
-            click.echo(sentence(comparison))
-    for line in answer_section(results.answers):
+    answers = results.answers
+    lines = [sentence(comparison) for comparison in left_to_say(results.outcomes, answers, axis)]
+    lines += best_sizes(results.outcomes, axis) if axis in SIZES else []
+    for line in [*([""] if lines else []), *lines, *answer_section(answers)]:
         click.echo(line)
     placed = api.placed(results, store)
     if placed is not None:

@@ -105,10 +105,10 @@ def _drifting(evidence: Evidence) -> Judged:
         return None
     way = "rose" if drift.change > 0 else "fell"
     how = "bit by bit" if drift.change_point is None else f"at once, {show_percent(drift.change_point)} into it"
-    return (
-        f"step times {way} by {show_percent(abs(drift.change))} while it was measured, {how}",
-        "let the machine cool down and rest, then repeat; if it drifts again, look for heat, memory or a leak",
-    )
+    cure = "let the machine cool down and rest, then repeat; if it drifts again, look for heat, memory or a leak"
+    if drift.change < 0:
+        cure = "it got faster: something else may have ended, or its warm-up was longer; repeat it, with more --budget"
+    return f"step times {way} by {show_percent(abs(drift.change))} while it was measured, {how}", cure
 
 
 def _two_modes(evidence: Evidence) -> Judged:

@@ -11,7 +11,7 @@ from mldyno.records import Record
 from mldyno.stats.intervals import mean, median, quantile
 from mldyno.stats.shapes import modes
 from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
-from mldyno.views.sentences import headline, trust
+from mldyno.views.sentences import headline, phases, trust
 
 BOUNDS = {
     "compute": "compute-bound", "memory": "memory-bound", "host": "host-bound", "copy": "copy-bound",
@@ -31,6 +31,7 @@ def record_text(record: Record) -> str:
         ("when", f"{record.created}, run {run.id}, repeat {run.repeat}, {came}"),
         *_samples(record),
         *_first_step(record),
+        *_phases(record),
         *_peaks(record),
         *_rates(record),
         *_software(record),
@@ -89,6 +90,12 @@ def _first_step(record: Record) -> Rows:
         graphs, breaks = (count(record.fact(name) or 0, word) for name, word in _COMPILED)
         cached = ", from a cache" if record.fact("compile_cached") else ""
         yield "compiled", f"{graphs} and {breaks} in {show_seconds(compiling)}{cached}"
+
+
+def _phases(record: Record) -> Rows:
+    """What was timed apart from the step."""
+    if record.alone and record.status == "ok":
+        yield from (("phase", text) for text in phases(Outcome((record,))))
 
 
 def _peaks(record: Record) -> Rows:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mldyno.analysis.comparisons import DELTA, Comparison, Mean, differing
+from mldyno.analysis.comparisons import DELTA, Comparison, Mean, alike, differing
 from mldyno.analysis.estimates import Estimate, counting, of_metric, step_time
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
@@ -77,6 +77,19 @@ def sentence(comparison: Comparison) -> str:
     return f"{case}: {claim(comparison, *arms(comparison))} [{notes}]"
 
 
+def best_sizes(outcomes: Sequence[Outcome], axis: str) -> list[str]:
+    """For cases that differ in one size only: at which of them most items a second are done."""
+    lines = []
+    for group in alike([outcome for outcome in outcomes if outcome.status == "ok"], axis):
+        rated = [(rate.value, outcome) for outcome in group if (rate := outcome.figure("throughput")) is not None]
+        if len(rated) > 1:
+            most, best = max(rated, key=lambda pair: pair[0])
+            item = best.good[0].fact("item") or "item"
+            size = named(axis, getattr(best.case, axis))
+            lines.append(f"best of {len(rated)}: {size}, {digits(most)} {item}s/s [{best.case.id}]")
+    return lines
+
+
 def mean_sentence(mean: Mean) -> str:
     """The mean of several comparisons as a sentence."""
     comparisons = mean.comparisons
@@ -88,12 +101,13 @@ def mean_sentence(mean: Mean) -> str:
 
 def claim(result: Comparison | Mean, other: str, base: str) -> str:
     """What is said of two sides, and no more than is known."""
-    if result.verdict == "equivalent":
-        return f"{other} and {base} are equivalent (within {show_percent(DELTA)})"
-    if result.verdict != "inconclusive":
-        return f"{other} is {factor(result)} {result.verdict} than {base}"
-    way = "faster" if result.ratio > 1 else "slower"
     comparisons = result.comparisons if isinstance(result, Mean) else (result,)
+    each = " per item" if comparisons[0].per_item else ""
+    if result.verdict == "equivalent":
+        return f"{other} and {base} are equivalent{each} (within {show_percent(DELTA)})"
+    if result.verdict != "inconclusive":
+        return f"{other} is {factor(result)} {result.verdict}{each} than {base}"
+    way = f"{'faster' if result.ratio > 1 else 'slower'}{each}"
     no_interval = "" if any(map(_published, comparisons)) else "; no interval"
     return f"{other} looks {factor(result)} {way} than {base}{no_interval if result.low is None else f'; {CANT_TELL}'}"
 
@@ -217,16 +231,20 @@ def _meanings(outcomes: Sequence[Outcome]) -> list[str]:
 
 def phase_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """A line for each outcome that has something beside its step to tell."""
-    texts = [(outcome.case.id, "; ".join(_phases(outcome))) for outcome in outcomes if outcome.status == "ok"]
+    texts = [(outcome.case.id, "; ".join(phases(outcome))) for outcome in outcomes if outcome.status == "ok"]
     return [f"{case}: {text}" for case, text in texts if text]
 
 
-def _phases(outcome: Outcome) -> Iterator[str]:
+def phases(outcome: Outcome) -> Iterator[str]:
+    """What was timed apart from the step, and what else there is beside it, in words."""
     fact = outcome.good[0].fact
     for name in outcome.phases:
         time, rate = of_metric(outcome.good, f"{name}_time"), outcome.figure(f"throughput:{name}")
         if time is not None:
             each = f", {digits(rate.value)} {fact('item')}s/s" if rate is not None else ""
+            items, batch = fact(f"{name}_items"), outcome.case.batch
+            if name == "data" and items and batch:  # several batches were fetched in a row
+                time, each = time.scaled(batch / items, "s"), f" a batch{each}"
             yield f"{name} {shown_time(time)}{each}"
     waits = outcome.waits_for_data()
     if waits is not None:
