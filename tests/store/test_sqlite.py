@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -133,7 +134,7 @@ def test_a_locked_store_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "other.sqlite"
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other, other:
         other.execute("CREATE TABLE theirs (x)")
     before = path.read_bytes()
     with pytest.raises(StoreError, match="another program"):
@@ -144,7 +145,7 @@ def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
 def test_a_store_of_a_newer_mldyno_is_left_alone(store: Store) -> None:
     store.append([a_record()])
     store.close()
-    with sqlite3.connect(store.path) as newer:
+    with closing(sqlite3.connect(store.path)) as newer, newer:
         newer.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="newer mldyno"):
         list(Store(store.path).stream(Query()))

@@ -7,6 +7,7 @@ came as, and is passed on as that text, while its fields hold printable text onl
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -251,4 +252,5 @@ def json_schema() -> dict[str, Any]:
         del schema["$defs"]["Record"]["properties"][name]
     for part in schema["$defs"].values():
         part["additionalProperties"] = False
+        part["description"] = inspect.cleandoc(part["description"])  # which Python does itself from 3.13 on
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "mldyno record", **schema}

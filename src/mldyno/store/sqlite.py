@@ -111,6 +111,10 @@ class Store:
                 connection.close()
         self._connection = self._copy = None
 
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # of a store that could not be made, or in another thread
+            self.close()
+
     # -- writing ---------------------------------------------------------------------------------
 
     def append(self, records: Iterable[Record]) -> int:
