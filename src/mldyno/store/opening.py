@@ -72,13 +72,22 @@ def _mended(path: Path) -> tuple[sqlite3.Connection | None, bool]:
             raise
     copy = sqlite3.connect("", isolation_level=None)  # a file without a name
     try:
+        _fill(copy, path)
+    except BaseException:
+        copy.close()
+        raise
+    return _up_to_date(copy), True
+
+
+def _fill(copy: sqlite3.Connection, path: Path) -> None:
+    """Copy what the file holds, or held before a write that was not finished."""
+    try:
         with contextlib.closing(_connected(path, "ro")) as old:
             old.backup(copy)
     except sqlite3.OperationalError as error:
         if "readonly" not in str(error):
             raise
         _copy_undone(path, copy)
-    return _up_to_date(copy), True
 
 
 def _up_to_date(connection: sqlite3.Connection) -> sqlite3.Connection | None:
