@@ -37,6 +37,15 @@ def test_one_process_gives_its_median_with_an_interval_of_batch_medians() -> Non
     assert found.low < 0.01 < found.high
 
 
+def test_a_process_that_is_badly_known_itself_says_nothing_sure_of_the_next() -> None:
+    wild = [0.01 * (1 + 30 * (number // 20 % 2)) for number in range(200)]
+    found = of_metric([a_record(wild, facts={"steps": 200, "wall_time": 3.0})], "step_time")
+    assert found is not None
+    assert found.within is not None
+    assert found.half_width is not None
+    assert found.half_width > found.within > found.value
+
+
 def test_few_samples_have_no_interval() -> None:
     found = of_metric([a_record([0.01] * 9)], "step_time")
     assert found is not None

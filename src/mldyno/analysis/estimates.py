@@ -87,6 +87,8 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
         return known
     value, error = headline(processes, stated(timed[-1]))
     width = value * math.expm1(min(error.half_width, WIDEST))
+    if known.within is not None:  # the spread between processes does not hold how badly this one is known
+        width = math.hypot(width, known.within)
     return replace(known, value=value, half_width=width, processes=len(processes), freedom=error.whole_freedom)
 
 
