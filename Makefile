@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 export PYTHONDONTWRITEBYTECODE =  # compiled modules are kept: tests and benches start a thousand processes
 
-.PHONY: bench test fuzz test-tools check bench-self bench-peers selfcheck docs-outputs docs-pictures schema setup clean
+.PHONY: bench test fuzz test-tools check bench-self bench-peers selfcheck newcomer docs-outputs docs-pictures schema setup clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
@@ -40,8 +40,11 @@ bench-self: setup  ## the product's own speed, as ratios, into bench/RESULTS.md
 bench-peers: setup  ## beside other tools, each in an environment of its own, into bench/PEERS.md; takes an hour
 	$(BIN)/python -m bench.peers
 
-selfcheck: setup  ## mldyno's own errors, all measures, idle and under load, into bench/SELFCHECK.md; over two hours, and it can be ended and goes on
-	$(BIN)/python bench/selfcheck.py
+selfcheck: setup  ## mldyno's own errors, idle and under load, into bench/SELFCHECK.md: the parts that are not in bench/selfcheck.json, or PART=idle anew
+	$(BIN)/python bench/selfcheck.py $(addprefix --part ,$(PART))
+
+newcomer: setup test-tools  ## a fresh clone, make bench, and the page that it names; some minutes
+	$(BIN)/python bench/newcomer.py
 
 docs-outputs: setup  ## run the examples of the docs, and write down what they print
 	$(BIN)/python docs/make_outputs.py

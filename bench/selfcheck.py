@@ -1,6 +1,7 @@
 """All measures of mldyno's own errors, on an idle machine and under load, into bench/SELFCHECK.md.
 
-It takes over two hours, in parts; what was measured is kept, and a check that was ended goes on where it was.
+It takes over two hours, in parts. What a part came to is kept in bench/selfcheck.json, with when and where; a check
+that was ended goes on where it was, and only what is not there, or is named, is measured.
 What only real time can show, and a busy machine would spoil, is measured here too, idle, and in no test.
 The measures on simulated series are the same under any load, and are taken once. Every target of
 the method is held against the value itself; nothing is allowed for chance.
@@ -9,7 +10,7 @@ the method is held against the value itself; nothing is allowed for chance.
 from __future__ import annotations
 
 import argparse
-import pickle
+import json
 import random
 import shutil
 import subprocess
@@ -19,6 +20,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +37,9 @@ from mldyno.units import show_seconds
 from mldyno.views.measures import amount
 
 TARGET = Path(__file__).parent / "SELFCHECK.md"
-FOLDER = Path(__file__).parent / ".selfcheck"  # of what was measured, until all is
+KEPT = Path(__file__).parent / "selfcheck.json"
+FOLDER = Path(__file__).parent / ".selfcheck"  # of processes that were measured, until there are enough
+Part = dict[str, Any]  # when, machine, seconds, measures
 ON_SERIES = (5, 9, 10, 12)
 ON_MACHINE = (1, 2, 3, 4, 6, 7, 8, 11)
 LOAD = "while True: pass"
@@ -101,14 +106,19 @@ def of_processes(minutes: float, at: Path, seed: int = 1) -> list[Measure]:
     return [coverage(13, rows), width(14, rows)]
 
 
-def kept(at: Path, take: Callable[[], Iterable[Measure]]) -> tuple[list[Measure], float]:
-    """The measures of a part, and the time in s that they took: from its file, or measured now and kept there."""
-    if not at.exists():
-        began = time.monotonic()
-        measures = list(take())
-        at.write_bytes(pickle.dumps((measures, time.monotonic() - began)))
-    measures, seconds = pickle.loads(at.read_bytes())
-    return measures, seconds
+def measured(take: Callable[[], Iterable[Measure]]) -> Part:
+    """A part as it is kept: its measures without what they were computed from, when and where, and the s it took."""
+    began, here = time.monotonic(), machine.describe()
+    measures = [{name: value for name, value in asdict(one).items() if name != "raw"} for one in take()]
+    where = f"{here.name} ({'a virtual machine' if here.virtualised else 'real hardware'})"
+    day = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    return {"when": day, "machine": where, "seconds": round(time.monotonic() - began), "measures": measures}
+
+
+def measures_of(part: Part | None) -> list[Measure]:
+    """The measures of a part that was kept; none where it was not measured."""
+    entries = part["measures"] if part else []
+    return [Measure(**{**entry, "cells": tuple(SeriesKind(**cell) for cell in entry["cells"])}) for entry in entries]
 
 
 class Watch(Listener):
@@ -168,62 +178,78 @@ def cells_table(title: str, cells: Sequence[SeriesKind]) -> list[str]:
     return lines
 
 
+def page(parts: dict[str, Part], cores: int, names: Iterable[str]) -> list[str]:
+    """All measures that there are, as Markdown."""
+    idle, fresh, busy, changing, simulated = (
+        measures_of(parts.get(name)) for name in ("idle", "processes", "busy", "changing", "simulated")
+    )
+    everything, loaded = sorted([*idle, *fresh, *simulated], key=lambda one: one.id), [*busy, *changing]
+    met, loaded_met = (sum(one.ok for one in measures) for measures in (everything, loaded))
+    missing = [name for name in names if name not in parts]
+    return [
+        "# mldyno's own errors", "",
+        "Made by `make selfcheck`. Other machines give other figures; `mldyno selftest` measures most on yours.",
+        "", f"**Idle: {met} of {len(everything)} targets met. Under load: {loaded_met} of {len(loaded)}.**", "",
+        *(f"- {name}: {part['when']}, {part['machine']}, in {show_seconds(part['seconds'])}"
+          for name, part in parts.items()),
+        *([f"- not measured yet: {', '.join(missing)}"] if missing else []),
+        "", "## Idle", "", *table(everything), "",
+        f"## With {cores} other processes that keep all cores busy", "",
+        "The measures on simulated series (5, 9, 10, 12) do not depend on load. Fresh processes (13, 14) ran "
+        f"beside a load that comes and goes, each process of it for {SPELL_S:.0f} s on average.", "",
+        *table(loaded), "",
+        "## Every kind of simulated series",
+        *(line for one in simulated for line in cells_table(f"{one.id}: {one.name}", one.cells)), "",
+        "## Fresh processes",
+        *(line for when, measures in (("idle", fresh), ("changing load", changing)) for each in measures
+          if each.id == 13 for line in cells_table(f"{each.name}, {when}", each.cells)),
+    ]  # fmt: skip
+
+
 def main() -> int:
-    """Measure and write; the exit code says whether every target was met."""
+    """Measure what is missing, or named, and write; the exit code says whether every target was met."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--comparisons", type=int, default=200)
     options.add_argument("--series", type=int, default=2000, help="simulated series a cell")
     options.add_argument("--minutes", type=float, default=60.0, help="of fresh processes, idle and under load")
+    options.add_argument("--part", action="append", default=[], help="measure this part anew, and no other")
     options.add_argument("--out", type=Path, default=TARGET)
-    options.add_argument("--folder", type=Path, default=FOLDER, help="of what was measured, until all is")
+    options.add_argument("--kept", type=Path, default=KEPT, help="what the parts came to")
+    options.add_argument("--folder", type=Path, default=FOLDER, help="of processes, until there are enough")
     chosen = options.parse_args()
     effort = Effort(chosen.comparisons, chosen.series, FULL.processes, FULL.seconds, FULL.pairs)
-    here = machine.describe()
-    cores = here.cores or 2
-    chosen.folder.mkdir(exist_ok=True)
+    cores = machine.describe().cores or 2
 
     def under_load() -> list[Measure]:
         with loaded(cores):
             return list(run(effort, "torch", ON_MACHINE, say))
 
+    def fresh_processes(name: str) -> list[Measure]:
+        chosen.folder.mkdir(exist_ok=True)
+        measures = of_processes(chosen.minutes, chosen.folder / f"{name}.sqlite")
+        shutil.rmtree(chosen.folder)
+        return measures
+
     def beside_changing_load() -> list[Measure]:
         with changing_load(cores):
-            return of_processes(chosen.minutes, chosen.folder / "changing.sqlite")
+            return fresh_processes("changing")
 
-    parts: dict[str, Callable[[], Iterable[Measure]]] = {
+    takes: dict[str, Callable[[], Iterable[Measure]]] = {
         "idle": lambda: [*run(effort, "torch", ON_MACHINE, say), *real_time()],
-        "processes": lambda: of_processes(chosen.minutes, chosen.folder / "processes.sqlite"),
+        "processes": lambda: fresh_processes("processes"),
         "busy": under_load,
         "changing": beside_changing_load,
         "simulated": lambda: run(effort, "torch", ON_SERIES, say),
     }
-    found = {name: kept(chosen.folder / f"{name}.pickle", take) for name, take in parts.items()}
-    (idle, _), (fresh, _), (busy, _), (changing, _), (simulated, _) = found.values()
-    idle += fresh
-    seconds = sum(spent for _, spent in found.values())
-    everything = sorted([*idle, *simulated], key=lambda one: one.id)
-    busy += changing
-    met, busy_met = (sum(one.ok for one in found) for found in (everything, busy))
-    lines = [
-        "# mldyno's own errors", "",
-        f"Made by `make selfcheck` on {here.name} ({'a virtual machine' if here.virtualised else 'real hardware'}), "
-        f"in {show_seconds(seconds)}. Other machines give other figures; "
-        "`mldyno selftest` measures most of them on yours.",
-        "", f"**Idle: {met} of {len(everything)} targets met. Under load: {busy_met} of {len(busy)}.**",
-        "", "## Idle", "", *table(everything), "",
-        f"## With {cores} other processes that keep all cores busy", "",
-        "The measures on simulated series (5, 9, 10, 12) do not depend on load. Fresh processes (13, 14) ran "
-        f"beside a load that comes and goes, each process of it for {SPELL_S:.0f} s on average.", "", *table(busy), "",
-        "## Every kind of simulated series",
-        *(line for one in simulated for line in cells_table(f"{one.id}: {one.name}", one.cells)), "",
-        "## Fresh processes",
-        *(line for when, measures in (("idle", idle), ("changing load", changing)) for each in measures if each.id == 13
-          for line in cells_table(f"{each.name}, {when}", each.cells)),
-    ]  # fmt: skip
-    chosen.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    sys.stdout.write("\n".join(lines) + "\n")
-    shutil.rmtree(chosen.folder)
-    return 0 if met == len(everything) else 3
+    parts: dict[str, Part] = json.loads(chosen.kept.read_text(encoding="utf-8")) if chosen.kept.exists() else {}
+    for name, take in takes.items():
+        if name in (chosen.part or takes.keys() - parts.keys()):
+            parts[name] = measured(take)
+            chosen.kept.write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
+            lines = page({name: parts[name] for name in takes if name in parts}, cores, takes)
+            chosen.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    sys.stdout.write(chosen.out.read_text(encoding="utf-8"))
+    return 0 if all(one.ok for part in parts.values() for one in measures_of(part)) else 3
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ class Logged(PlainLines):
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
         """Within a case."""
+        super().progress(case, step, half_width, elapsed)
         self.note()
 
     def case_ended(self, record: Record) -> None:

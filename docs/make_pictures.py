@@ -20,17 +20,19 @@ ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 STORE = ROOT / ".venv" / "docs-pictures.sqlite"
 MEASURED = (
+    "quick -q",
     "run mlp --mode infer --batch 128 --precision fp32,bf16 --placement device,roundtrip --repeats 2 --budget 3s",
     "run bert-tiny --batch 1,4,16 --seq 32,128,512 --repeats 1 --budget 2s",
     "run resnet18-cifar --batch 8,32 --repeats 1 --budget 3s",
     "crossover mlp --threads 1,2 --mode infer --from 1 --to 16 --repeats 1 --budget 1s",
 )
-CHARTS = ("precision", "scaling-0", "crossover-0", "peak", "published-0")
-VIEWS = {  # name: width, height, dark, the section to look at
-    "report": (1180, 1000, False, None),
-    "report-dark": (1180, 1000, True, "grids"),
-    "report-phone": (390, 844, False, "durations"),
-    "report-traces": (1180, 900, False, "traces"),
+CHARTS = ("league", "ratio-precision", "growth-0", "crossover-0", "peak")
+VIEWS = {  # name: width, height, light, dark or paper, and the section to look at
+    "report": (1280, 800, "light", None),
+    "report-dark": (1280, 800, "dark", "speeds"),
+    "report-phone": (390, 844, "light", None),
+    "report-traces": (1280, 800, "light", "sure"),
+    "report-print": (794, 1123, "paper", None),
 }
 
 
@@ -46,24 +48,26 @@ def main() -> None:
         for path in map(Path, api.report(f"{folder}/charts", form="svg", store=str(STORE))):
             if path.stem in CHARTS:
                 shutil.copyfile(path, PICTURES / path.name)
-        screenshots(Path(api.report(f"{folder}/report.html", store=str(STORE))[0]))
+        report = Path(api.report(f"{folder}/report.html", store=str(STORE))[0])
+        api.site(f"{folder}/site", store=str(STORE))
+        screenshots(report, Path(folder, "site", "index.html"))
 
 
-def screenshots(report: Path) -> None:
-    """The page as a browser shows it."""
+def screenshots(report: Path, site: Path) -> None:
+    """The pages as a browser shows them."""
     from playwright.sync_api import sync_playwright
 
     browsers = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=next(filter(None, browsers)), args=["--no-sandbox"])
-        for name, (width, height, dark, section) in VIEWS.items():
-            scheme = "dark" if dark else "light"
+        for name, (width, height, look, section) in {**VIEWS, "site": (1280, 800, "light", None)}.items():
+            scheme = "dark" if look == "dark" else "light"
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-            page.goto(report.as_uri())
-            page.wait_for_selector(".traces[data-ready]", state="attached")
+            page.emulate_media(media="print" if look == "paper" else "screen")
+            page.goto((site if name == "site" else report).as_uri())
+            page.wait_for_load_state("networkidle")
             if section:
                 page.evaluate("(id) => document.getElementById(id).scrollIntoView({behavior: 'instant'})", section)
-            page.wait_for_timeout(1000)  # until what has come into view is drawn
             page.screenshot(path=PICTURES / f"{name}.png")
             page.close()
         browser.close()

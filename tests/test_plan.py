@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,9 +31,16 @@ def test_a_length_for_what_has_no_sequences_is_refused() -> None:
         expand(["mlp"], {"seq": ["64"]})
 
 
-def test_a_number_among_the_targets_is_one_that_lost_its_comma() -> None:
-    with pytest.raises(UsageError, match=r"'32' is no workload; .* have commas: --batch 16,32"):
-        expand(["mlp", "32"], {"batch": ["16"]})
+@pytest.mark.parametrize(
+    ("word", "axes", "meant"),
+    [("32", {"batch": ["16"]}, "--batch 16,32"), ("32", {}, "--batch 32"), ("128", {"seq": ["64"]}, "--seq 64,128"),
+     ("infer", {"mode": ["train"]}, "--mode train,infer"), ("gpu", {"device": ["cpu"]}, "--device cpu,gpu")],
+)  # fmt: skip
+def test_a_value_among_the_targets_is_one_that_lost_its_comma(
+    word: str, axes: dict[str, list[str]], meant: str
+) -> None:
+    with pytest.raises(UsageError, match=rf"'{word}' is no workload; .* with commas: {meant}\."):
+        expand(["mlp", word], axes)
 
 
 def test_a_flag_overrides_what_a_suite_says() -> None:
@@ -49,6 +57,33 @@ def test_the_same_case_named_twice_runs_once() -> None:
 def test_a_plan_survives_being_written_down() -> None:
     plan = expand(["quick"], {}, {"repeats": 3})
     assert plans.from_text(plan.text()) == plan != expand(["quick"], {})
+
+
+def test_commands_have_dashes_between_them_and_are_compared_with_each_other() -> None:
+    plan = plans.for_command(["sleep", "0.2", "--", "sleep", "0.1"])
+    assert plan.commands == (("sleep", "0.2"), ("sleep", "0.1"))
+    assert [case.workload for case in plan.cases] == ["sleep 0.2", "sleep 0.1"]
+    assert plan.by == "workload"
+    assert [plan.command_of(case) for case in plan.cases] == list(plan.commands)
+    assert plans.from_text(plan.text()) == plan
+    alone = plans.for_command(["sleep", "0.2"])
+    assert (alone.by, alone.command_of(alone.cases[0])) == (None, ("sleep", "0.2"))
+    assert expand(["mlp"], {}).command_of(expand(["mlp"], {}).cases[0]) == ()
+
+
+def test_a_plan_of_before_commands_could_be_several_is_read() -> None:
+    plan = plans.for_command(["git", "log"])
+    for words in ([], ["git", "log"]):
+        before = json.loads(plan.text()) | {"format": 2, "command": words}
+        del before["commands"]
+        assert plans.from_text(json.dumps(before)) == replace(plan, commands=(tuple(words),) if words else ())
+
+
+def test_the_secrets_of_no_command_are_written_down() -> None:
+    plan = plans.for_command(["a", "--token", "hunter2x", "--", "b", "--password=hunter3x"])
+    assert "hunter" not in plan.text()
+    assert plans.from_text(plan.text()).masked
+    assert plans.from_text(plan.text()).text() == plan.text(), "so that it is found again"
 
 
 @pytest.mark.parametrize("name", suites.names())

@@ -12,8 +12,10 @@ from tests.views.report.made_records import BENCH, record
 from mldyno import api
 from mldyno.errors import MldynoError, UsageError
 from mldyno.records import Machine, Record, Run, Series, seal
+from mldyno.results import ResultTable
 from mldyno.runner.forecast import forecast
 from mldyno.runner.warnings import INTERRUPTED
+from mldyno.selection import LEFT_OUT
 from mldyno.store import Query, Store
 
 THEIR_KEY, THIRD_KEY = "a1" * 16, "b2" * 16
@@ -153,3 +155,68 @@ def test_two_machines_of_one_name_in_one_file_are_told_apart(mine: Record, store
     (tmp_path / "both.jsonl").write_text("".join(files))
     table = api.table(str(tmp_path / "both.jsonl"), cols=["machine"], store=store)
     assert [col[0] for col in table.col_keys] == ["test bench [0123]", "test bench [a1a1]"]
+
+
+# -- rehearsals -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real(mine: Record, store: Store) -> Record:
+    """The same case as if it was measured, beside the rehearsal, which is newer."""
+    case = replace(mine.case, framework="torch")
+    made = seal(replace(mine, case=case, run=Run("real"), created="2025-12-01T00:00:00Z"))
+    store.append([made])
+    return made
+
+
+def frameworks(table: ResultTable) -> set[str]:
+    return {cell.outcome.case.framework for cell in table.cells.values() if not cell.outcome.published}
+
+
+def test_rehearsals_do_not_stand_beside_what_was_measured_and_one_line_says_so(
+    mine: Record, real: Record, store: Store
+) -> None:
+    lines: list[str] = []
+    assert frameworks(api.table(store=store, tell=lines.append)) == {"torch"}
+    assert frameworks(api.table(["mlp", "mlp/infer"], store=store, tell=lines.append)) == {"torch"}
+    assert [record.id for record in api.history(store=store, tell=lines.append)] == [real.id]
+    assert [record.id for record in api.show("this-machine", store, lines.append)] == [real.id]
+    with pytest.raises(MldynoError, match="nothing to compare: these are the same records"):
+        api.compare("this-machine", "mlp/infer/machine=test bench", store=store, tell=lines.append)
+    assert lines == [LEFT_OUT] * 5
+
+
+def test_rehearsals_are_there_where_they_are_named(mine: Record, real: Record, store: Store) -> None:
+    lines: list[str] = []
+    assert [record.id for record in api.history("fake", store=store, tell=lines.append)] == [mine.id]
+    assert [record.id for record in api.show(mine.id[:8], store, lines.append)] == [mine.id]
+    assert frameworks(api.table("mlp/fake", store=store, tell=lines.append)) == {"fake"}
+    assert frameworks(api.table(["mlp", "fake"], store=store)) == {"torch", "fake"}
+    (comparison,) = api.compare(mine.id, real.id, store=store, tell=lines.append)
+    assert comparison.other.case.framework == "torch"
+    assert lines == []
+
+
+def test_rehearsals_are_there_where_nothing_was_measured(mine: Record, store: Store) -> None:
+    lines: list[str] = []
+    assert [record.id for record in api.history(store=store, tell=lines.append)] == [mine.id]
+    assert frameworks(api.table(store=store, tell=lines.append)) == {"fake"}
+    assert lines == []
+
+
+def test_a_file_is_read_by_the_same_rule_and_an_export_loses_nothing(
+    mine: Record, real: Record, store: Store, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "both.jsonl")
+    assert api.export(path, "jsonl", store=store) == 2
+    lines: list[str] = []
+    assert frameworks(api.table(path, store=store, tell=lines.append)) == {"torch"}
+    assert lines == [LEFT_OUT]
+    assert api.remove("mlp", store=store) == 2
+
+
+def test_nothing_is_said_where_nothing_was_left_out(real: Record, store: Store) -> None:
+    api.remove("fake", store=store)
+    lines: list[str] = []
+    api.history(store=store, tell=lines.append)
+    assert lines == []

@@ -10,6 +10,7 @@ from mldyno.units import (
     parse_bytes,
     parse_duration,
     parse_fraction,
+    parse_since,
     show,
     show_error,
     show_percent,
@@ -85,3 +86,27 @@ def test_an_error_stands_behind_its_value_and_never_shows_a_row_of_noughts() -> 
     assert show_error(2.0, 0.036) == " ±1.8 %"
     assert show_error(2.0, 1e-17) == " ±0.01 %"
     assert show_error(2.0, None) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("today", "2026-11-17T00:00:00"),
+        ("yesterday", "2026-11-16T00:00:00"),
+        ("3d", "2026-11-14T12:30:00"),
+        ("12 h", "2026-11-17T00:30:00"),
+        ("2w", "2026-11-03T12:30:00"),
+        ("2026-11-01", "2026-11-01T00:00:00"),
+        ("2026-11-01 09:15", "2026-11-01T09:15:00"),
+        ("2026-11-01T09:15:00+02:00", "2026-11-01T07:15:00"),
+        ("2026-11-01T09:15:00Z", "2026-11-01T09:15:00"),
+    ],
+)
+def test_a_moment_is_read_as_a_day_a_date_or_a_time_ago(text: str, moment: str) -> None:
+    assert parse_since(text, 1_794_918_600.0) == moment  # 2026-11-17 12:30 UTC
+
+
+@pytest.mark.parametrize("text", ["", "soon", "3", "3 parsecs", "2026-13-01", "-3d", "123456d"])
+def test_what_is_no_moment_says_how_to_write_one(text: str) -> None:
+    with pytest.raises(UsageError, match="is no moment; write it as yesterday, 3d, 12h or 2026-11-01"):
+        parse_since(text, 1_794_918_600.0)

@@ -7,11 +7,14 @@ results.compare(by="placement")
 
 from __future__ import annotations
 
+import os
 import shlex
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import chain
 from typing import Any
 
 from mldyno import machine as machines
@@ -24,10 +27,12 @@ from mldyno.analysis.answers import Answers as Answers
 from mldyno.analysis.answers import Verdicts, answers
 from mldyno.analysis.answers import verdicts as judge
 from mldyno.analysis.crossover import Crossover
+from mldyno.analysis.league import Division, league
 from mldyno.analysis.outcomes import Outcome, known_value, outcomes
+from mldyno.analysis.scores import figure_of, scores
 from mldyno.analysis.symptoms import Checkup
 from mldyno.axes import AXIS, Case, axis_named
-from mldyno.errors import MldynoError, UsageError
+from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.messages import FrameworksProbed
 from mldyno.plan import Plan
 from mldyno.records import Machine, Record
@@ -43,13 +48,25 @@ from mldyno.runner.probing import frameworks_seen, with_vendors
 from mldyno.runner.quick import Chosen as Chosen
 from mldyno.runner.quick import choose
 from mldyno.runner.rates import look
-from mldyno.selection import nothing_for, nothing_to_remove, of_several, of_two, pinned_by, select, stored
+from mldyno.selection import (
+    Tell,
+    nothing_for,
+    nothing_to_remove,
+    of_several,
+    of_two,
+    pinned_by,
+    runs_of,
+    select,
+    select_each,
+    stored,
+    without_rehearsals,
+)
 from mldyno.selection import opened as opened
 from mldyno.selftest.measures import Measure
 from mldyno.store import Query, Store, transfer
-from mldyno.store.codec import came_from
+from mldyno.store.codec import came_from, decode_stored
 from mldyno.store.private import private_copy, private_text
-from mldyno.units import parse_duration, parse_fraction
+from mldyno.units import PERIODS, count, parse_duration, parse_fraction, parse_since
 
 Axes = Mapping[str, Sequence[Any] | Any]
 
@@ -140,13 +157,18 @@ def crossover(
 
 
 def command_plan(words: Sequence[str], settings: Mapping[str, Any] | None = None) -> Plan:
-    """The plan that times your command as a whole."""
+    """The plan that times your command as a whole; or several with `--` between them, which take turns then."""
     import shutil
 
-    if not words:
-        raise UsageError("name the command after --, for example: mldyno run -- python train.py")
-    if shutil.which(words[0]) is None:
-        raise UsageError(f"there is no command '{words[0]}' here; name one that your shell finds, or its path.")
+    commands = plans.parted(words)
+    for command in commands:
+        if not command:
+            raise UsageError("name the command after --, for example: mldyno run -- python train.py")
+        if shutil.which(command[0]) is None:
+            quoted = "" if len(commands) == 1 else "; a command that has a -- itself goes into sh -c '...'"
+            raise UsageError(
+                f"there is no command '{command[0]}' here; name one that your shell finds, or its path{quoted}."
+            )
     return plans.for_command(words, settings)
 
 
@@ -180,7 +202,7 @@ def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
         if busy(owner):
             waiting = True
         elif plan is None and begun.masked:
-            words = shlex.join(begun.command)
+            words = " -- ".join(map(shlex.join, begun.commands))
             raise MldynoError(f"its secrets were not kept; give the command again: mldyno run --resume -- {words}")
         else:
             return run_id, plan or begun
@@ -222,13 +244,19 @@ def this_machine() -> Machine:
 
 
 def compare(
-    a: str, b: str | None = None, by: str | None = None, anyway: bool = False, store: Store | str | None = None
+    a: str,
+    b: str | None = None,
+    by: str | None = None,
+    anyway: bool = False,
+    store: Store | str | None = None,
+    since: str | None = None,
+    tell: Tell | None = None,
 ) -> Comparisons:
-    """A against B, or the cases of A head-to-head along an axis."""
+    """A against B, or the cases of A head-to-head along an axis; of all that is stored, or what was made since then."""
     if b is None:
-        return compare_along(a, by, store)[0]
-    opened_store = opened(store)
-    sides = select(a, opened_store), select(b, opened_store)
+        return compare_along(a, by, store, since, tell)[0]
+    moment = _moment(since)
+    sides = select_each((a, b), opened(store), moment, tell)
     left, right = of_two(*sides)
     pinned, pinned_too = (pinned for _, pinned in sides)
     names = {*pinned, *pinned_too}
@@ -245,16 +273,37 @@ def compare(
         text, theirs = (b, left) if _one_published(left) else (a, right)
         if not comparing.compared(comparing.pairs(outcomes(left), outcomes(right), allowed, one_free)[0]):
             raise MldynoError(placing.nothing_shared(text, outcomes(theirs), plugins.names("workloads")))
-    pairs = comparing.match(_with_time(left, a), _with_time(right, b), allowed, one_free)
+    pairs = comparing.match(_with_time(left, a, moment), _with_time(right, b, moment), allowed, one_free)
     return Comparisons(comparing.compared(pairs))
 
 
-def compare_along(text: str, by: str | None = None, store: Store | str | None = None) -> tuple[Comparisons, Answers]:
-    """The cases that a word means, head-to-head along an axis (device, if none is named), and what they say."""
-    axis = axis_named(by or "device", ("machine",))
-    records, _ = select(text, opened(store))
-    comparisons = comparing.compared(comparing.along(_with_time(records, text), axis))
+def _moment(since: str | None) -> str:
+    """The moment that a user means by a word, as records write it; empty where there is none."""
+    return "" if since is None else parse_since(since, time.time())
+
+
+def compare_along(
+    text: str,
+    by: str | None = None,
+    store: Store | str | None = None,
+    since: str | None = None,
+    tell: Tell | None = None,
+) -> tuple[Comparisons, Answers]:
+    """The cases that a word means, head-to-head along an axis (device, if none is named), and what they say.
+
+    Along `run`, each case that this machine has measured in several: the oldest is the base.
+    """
+    axis, moment = axis_named(by or "device", ("machine", "run")), _moment(since)
+    of_runs = axis == "run"
+    records = runs_of(text, opened(store), moment, tell) if of_runs else select(text, opened(store), moment, tell)[0]
+    comparisons = comparing.compared(comparing.along(_with_time(records, text, moment), axis))
     return Comparisons(comparisons), answers(outcomes(records), axis)
+
+
+def in_several_runs(text: str, store: Store | str | None = None, since: str | None = None) -> bool:
+    """Whether there is something to compare along `run`."""
+    known = outcomes(runs_of(text, opened(store), _moment(since)))
+    return bool(comparing.along([outcome for outcome in known if outcome.status == "ok"], "run"))
 
 
 def _one_published(records: list[Record]) -> bool:
@@ -263,10 +312,10 @@ def _one_published(records: list[Record]) -> bool:
     return len(names) == 1 and all(record.provenance == "published" for record in records)
 
 
-def _with_time(records: list[Record], text: str) -> list[Outcome]:
+def _with_time(records: list[Record], text: str, since: str) -> list[Outcome]:
     known = outcomes(records)
     if not known:
-        raise MldynoError(f"nothing recorded for '{text}' yet; measure it with `mldyno run`.")
+        raise nothing_for([text], since)
     timed = [outcome for outcome in known if outcome.status == "ok"]
     if not timed:
         status, reason = known[0].status, known[0].reason
@@ -281,28 +330,49 @@ def table(
     value: str | None = None,
     store: Store | str | None = None,
     by: str | None = None,
+    since: str | None = None,
+    per: str | None = None,
+    tell: Tell | None = None,
 ) -> ResultTable:
     """The newest outcomes of one target or several, such as exported files, laid out on axes.
 
-    The time of a step, if nothing else is asked for; with `by`, the speed-up along that axis.
+    The time of a step, if nothing else is asked for; with `by`, the speed-up along that axis; with `per` (s, min, h,
+    day), the throughput over that time. Scores have rows and columns of their own.
     """
-    opened_store = opened(store)
+    from mldyno.views.sentences import nothing_along
+
+    moment = _moment(since)
     targets = [target] if isinstance(target, str) else list(target or ())
     if by is not None and value not in (None, "speedup"):
         raise UsageError(f"--by is the axis along which a speed-up is taken; omit --value {value}.")
-    value = value or ("speedup" if by else "step")
-    records = of_several([select(word, opened_store) for word in targets]) if targets else opened_store.select(Query())
+    value = value or ("speedup" if by else "throughput" if per else "step")
+    records = of_several(select_each(targets or [None], opened(store), moment, tell))
     value = known_value(value, {series.metric for record in records for series in record.series})
     cases = outcomes(records)
+    if per is not None:
+        _check_period(per, value)
     laid = ResultTable.laid(cases, rows, cols, value, by, warnings_too=True)
+    laid.per = per or laid.per
     if not cases:
-        raise nothing_for(targets)
+        raise nothing_for(targets, moment)
+    if by and not comparing.along([case for case in cases if case.status == "ok"], axis_named(by, ("machine",))):
+        raise MldynoError(nothing_along(by))
+    if value == "score" and not laid.cells:
+        raise MldynoError("no device has a time of every case of the score yet; measure them with: mldyno quick")
     return laid
 
 
-def show(text: str, store: Store | str | None = None) -> list[Record]:
+def _check_period(per: str, value: str) -> None:
+    """Raise unless a value can be counted over that time."""
+    if per not in PERIODS:
+        raise unknown("time", per, PERIODS)
+    if value.partition(":")[0] != "throughput":
+        raise UsageError(f"--per is the time over which a throughput is counted, and {value} is none; omit --per.")
+
+
+def show(text: str, store: Store | str | None = None, tell: Tell | None = None) -> list[Record]:
     """The newest records of a case, or the one with an id; paired comparisons are shown by their ids only."""
-    records, pinned = select(text, opened(store))
+    records, pinned = select(text, opened(store), tell=tell)
     if "id" not in pinned:
         records = [record for record in records if record.alone]
     if not records:
@@ -310,14 +380,17 @@ def show(text: str, store: Store | str | None = None) -> list[Record]:
     return records
 
 
-def history(text: str | None = None, most: int = 20, store: Store | str | None = None) -> list[Record]:
+def history(
+    text: str | None = None,
+    most: int = 20,
+    store: Store | str | None = None,
+    since: str | None = None,
+    tell: Tell | None = None,
+) -> list[Record]:
     """The newest records, newest first."""
     opened_store = opened(store)
-    pinned = pinned_by(text, opened_store) if text else {}
-    return opened_store.history(Query(pinned, heads=False), most)
-
-
-Tell = Callable[[str], None]  # hears a line, such as what is about to be shared
+    query = Query(pinned_by(text, opened_store) if text else {}, heads=False, since=_moment(since))
+    return without_rehearsals(query, lambda query: opened_store.history(query, most), tell)
 
 
 def export(
@@ -333,8 +406,10 @@ def export(
     query = Query(pinned_by(text, opened_store) if text else {}, heads=False)
     if tell is not None:
         _tell_sharing(tell, opened_store.counts(query), private)
-    texts = opened_store.texts(query)
-    return transfer.write(map(private_text, texts) if private else texts, path, form)
+    newest = opened_store.select(replace(query, heads=True)) if form == "csv" else []
+    figures = [figure_of(score).text for score in scores(outcomes(newest))]
+    texts = chain(opened_store.texts(query), figures)
+    return transfer.write(map(private_text, texts) if private else texts, path, form) - len(figures)
 
 
 def _tell_sharing(tell: Tell, counts: Mapping[tuple[Case, str], int], private: bool) -> None:
@@ -343,6 +418,50 @@ def _tell_sharing(tell: Tell, counts: Mapping[tuple[Case, str], int], private: b
 
     if counts:
         tell(sharing(counts, private))
+
+
+def submit(
+    path: str | None = None, what: str | None = None, store: Store | str | None = None, tell: Tell | None = None
+) -> tuple[str, int]:
+    """Write the newest records of this machine for a shared collection, as private copies; gives file and count.
+
+    Those of the cases that make the score come first. Fake ones are left out.
+    """
+    from mldyno import submission
+
+    opened_store = opened(store)
+    own = opened_store.name_of(machines.describe())
+    pinned = pinned_by(what, opened_store) if what else {}
+    if pinned.get("machine", own) != own:
+        raise UsageError(f"'{what}' is another machine; what it measured is to be submitted there.")
+    texts = opened_store.texts(Query({**pinned, "machine": own}, provenances=("measured",)))
+    records = [record for record in map(decode_stored, texts) if not record.interrupted]
+    real = submission.score_first([private_copy(record) for record in records if not submission.fake(record)])
+    if not real:
+        known = f"only {count(len(records), 'fake record')}" if records else "nothing"
+        named = f" for '{what}'" if what else ""
+        raise MldynoError(f"{known} of this machine{named} to submit; measure it with `mldyno quick`.")
+    for fault in submission.faults(real):
+        raise MldynoError(f"{fault}; or leave it out with a filter, such as mlp/train. Nothing was written.")
+    if tell is not None:
+        _tell_sharing(tell, Counter((record.case, record.machine.name) for record in real), private=True)
+        if len(real) < len(records):
+            tell(f"left out: {count(len(records) - len(real), 'fake record')}")
+    stem = transfer.file_stem(real[0].machine.name, *(record.id for record in real))
+    place = path or f"{stem}.jsonl"
+    return place, transfer.write((record.text for record in real), place, "jsonl")
+
+
+def check_submissions(paths: Sequence[str]) -> tuple[int, list[str]]:
+    """How many records files for a shared collection hold, and what speaks against taking them, a line each."""
+    from mldyno import submission
+
+    total, lines = 0, []
+    for path in paths:
+        records, faults = transfer.examined(path)
+        total += len(records)
+        lines += [*faults, *(f"{path}: {fault}" for fault in submission.faults(records))]
+    return total, lines
 
 
 def import_(paths: Sequence[str], store: Store | str | None = None) -> tuple[int, int]:
@@ -407,6 +526,17 @@ def verdicts(results: Results, store: Store) -> Verdicts:
     return judge(results.outcomes, _published(store))
 
 
+def other_machines(results: Results, store: Store) -> list[Record]:
+    """The newest records of all machines but the one that a run was on, published ones among them."""
+    here = {outcome.machine for outcome in results.outcomes}
+    return [record for record in store.select(Query()) if record.shown_machine not in here]
+
+
+def standings(results: Results, others: Sequence[Record]) -> list[Division]:
+    """A run among other machines, in each work that it shares with any of them."""
+    return league(results.outcomes, outcomes(others))
+
+
 def _published(store: Store) -> list[Outcome]:
     return outcomes(store.select(Query(provenances=("published",))))
 
@@ -444,13 +574,46 @@ def card(
     return write_card(_reported(what, store, private, tell), path)
 
 
+def site(
+    folder: str,
+    what: str | None = None,
+    store: Store | str | None = None,
+    private: bool = False,
+    tell: Tell | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> str:
+    """Write a static site of what a word means, or of everything, published machines too; gives its first page."""
+    from mldyno.reporting import write_site
+    from mldyno.views.site.collection import stems
+    from mldyno.views.site.pages import MARK, belongs
+
+    with transfer.atomic_folder(folder, MARK, belongs) as part:
+        chosen = _chosen(what, store, tell)
+        records = [record for record in chosen if not record.fact("fake_time")]
+        if not any(record.alone and not record.interrupted for record in records):
+            raise MldynoError(f"nothing real is recorded for '{what}'; `mldyno history` lists what there is.")
+        files = stems(records)
+        own = [record for record in records if record.provenance != "published"]
+        if tell is not None:
+            _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in own), private)
+            if len(records) < len(chosen):
+                tell(f"left out: {count(len(chosen) - len(records), 'fake record')}, of which no time is real")
+        write_site([private_copy(record) if private else record for record in records], files, part, progress)
+    return os.path.join(folder, "index.html")
+
+
+def _chosen(what: str | None, store: Store | str | None, tell: Tell | None) -> list[Record]:
+    """The newest records that a word means, or all; of a file, as they would be if it was imported."""
+    records, pinned = select(what or None, opened(store), tell=tell)
+    if "file" not in pinned:
+        return records
+    return [came_from(record, transfer.file_name(pinned["file"])) for record in records]  # no command of the reader's
+
+
 def _reported(what: str | None, store: Store | str | None, private: bool, tell: Tell | None) -> list[Record]:
     """The records that a report is about: those that were measured, or imported."""
-    opened_store = opened(store)
-    records, pinned = select(what, opened_store) if what else (opened_store.select(Query()), {})
+    records = _chosen(what, store, tell)
     measured = [record for record in records if record.provenance != "published"]
-    if "file" in pinned:  # whose commands are not shown as the reader's own
-        measured = [came_from(record, transfer.file_name(pinned["file"])) for record in measured]
     if not outcomes(measured):
         if what is None:
             raise MldynoError("nothing was measured yet; `mldyno quick` is a good beginning.")
@@ -512,8 +675,6 @@ def _device_meant(framework: str, word: str) -> str:
 
 def _exported(measures: Iterator[Measure], path: str, device: str, framework: str, quick: bool) -> Iterator[Measure]:
     """The measures; after the last of them the file is written."""
-    import time
-
     from mldyno.selftest import result_file
 
     began = time.monotonic()
@@ -543,11 +704,22 @@ def doctor(
 def quick_plan(
     settings: Mapping[str, Any] | None = None, framework: str = "torch", store: Store | str | None = None
 ) -> Chosen:
-    """The plan of `mldyno quick`: of its suite what tells something on this machine, and fits into its time."""
+    """The plan of `mldyno quick`: of its suite what tells something on this machine, and fits into its time.
+
+    Where other programs take cores, a setting of threads is tried first; whoever runs the plan may use it.
+    """
+    import time
+
+    from mldyno.doctor.settings import sleeping_pays
+
     plugins.check("frameworks", framework)
-    rates = look(framework)
+    began, rates, setting = time.monotonic(), look(framework), None
+    if plugins.framework(framework).clock is None:
+        setting = sleeping_pays(framework, rates.threads, machines.describe().cores)
     axes = {"device": ["all"], "framework": [framework]}
-    return choose(plans.expand(["quick"], axes, settings, lambda name: rates.devices), opened(store), rates)
+    whole = plans.expand(["quick"], axes, settings, lambda name: rates.devices)
+    left = None if whole.limit is None else max(1.0, whole.limit - (time.monotonic() - began))
+    return replace(choose(replace(whole, limit=left), opened(store), rates), setting=setting)
 
 
 def measure(

@@ -25,6 +25,7 @@ Kind = Literal["work", "size", "way"]
 
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 DEVICE_KINDS: tuple[str, ...] = ("cpu", "gpu", "mps", "cuda", "xpu")
+FAKE = "fake"  # the framework that computes nothing
 LARGEST_WHOLE = 2**53  # whole numbers in a record stay exact in any JSON reader
 
 
@@ -57,6 +58,8 @@ class Axis:
     """The kind of plugin whose names are the values."""
     smallest: int = 1
     """Where a sweep over a size begins."""
+    phrase: str | Mapping[str, str] = "{}"
+    """How a value is said in a title: a pattern, or a phrase for each value."""
     name: str = ""
     default: Any = None
     optional: bool = False
@@ -80,6 +83,13 @@ class Axis:
         if isinstance(value, bool):
             return self.prefix if value else f"no-{self.prefix}"
         return f"{self.prefix}{value}"
+
+    def say(self, value: Any) -> str:
+        """A value as it stands in a title: batch 16, 128 tokens, inference."""
+        shown = f"{value:,}" if type(value) is int else self.show(value)
+        if not isinstance(self.phrase, str):
+            return self.phrase.get(shown, shown)
+        return self.phrase.format(shown).removesuffix("s" if shown == "1" else "")
 
     def id_part(self, value: Any) -> str:
         """What an id says of a value; nothing where it is unstated, or the default of an axis that need not show."""
@@ -147,30 +157,38 @@ class Case:
         "cpu, mps, cuda:0, xpu, gpu (the accelerator), all", read=device_name, in_every_id=True))  # fmt: skip
     mode: Mode | None = field(default="train", metadata=_axis(
         "train, infer", kind="work", values=get_args(Mode), words={"training": "train", "inference": "infer"},
-        planned=get_args(Mode), in_every_id=True))  # fmt: skip
+        planned=get_args(Mode), in_every_id=True, phrase={"train": "training", "infer": "inference"}))  # fmt: skip
     precision: Precision | None = field(default="fp32", metadata=_axis(
         ", ".join(PRECISIONS), values=PRECISIONS, in_every_id=True))  # fmt: skip
     batch: int | None = field(default=None, metadata=_axis(
-        "items per step", kind="size", read=whole_number, prefix="b",
+        "items per step", kind="size", read=whole_number, prefix="b", phrase="batch {}",
         aliases=("batch-size", "batch_size")))  # fmt: skip
     seq: int | None = field(default=None, metadata=_axis(
         "tokens per item", kind="size", read=whole_number, prefix="s", aliases=("seq-len", "sequence_length"),
-        smallest=8))  # fmt: skip
+        smallest=8, phrase="{} tokens"))  # fmt: skip
     placement: Placement | None = field(default="device", metadata=_axis(
         "device, host (copied in each step), roundtrip (and back), loader", values=get_args(Placement),
-        in_every_id=True))  # fmt: skip
+        in_every_id=True,
+        phrase={"host": "copied in", "roundtrip": "copied in and back", "loader": "from a data set"}))  # fmt: skip
     ranks: int | None = field(default=1, metadata=_axis(
         "processes that train together", read=whole_number, prefix="r", older_prefixes=("w",), aliases=("workers",),
-        own_process=True))  # fmt: skip
+        own_process=True, phrase="{} ranks"))  # fmt: skip
     compile: bool = field(default=False, metadata=_axis(
-        "yes, no: compile the model first", read=yes_or_no, prefix="compile"))  # fmt: skip
+        "yes, no: compile the model first", read=yes_or_no, prefix="compile",
+        phrase={"yes": "compiled", "no": "not compiled"}))  # fmt: skip
     threads: int | None = field(default=None, metadata=_axis(
-        "CPU threads of the framework", read=whole_number, prefix="t", own_process=True))  # fmt: skip
+        "CPU threads of the framework", read=whole_number, prefix="t", own_process=True,
+        phrase="{} CPU threads"))  # fmt: skip
     layout: Layout = field(default="contiguous", metadata=_axis(
         "contiguous, channels-last: how images lie in memory", values=get_args(Layout)))  # fmt: skip
     allocator: Allocator = field(default="system", metadata=_axis(
         "system, steady (glibc's, told to keep what it has), jemalloc, tcmalloc", values=get_args(Allocator),
-        own_process=True))  # fmt: skip
+        own_process=True, phrase="{} allocator"))  # fmt: skip
+
+    @property
+    def rehearsed(self) -> bool:
+        """Whether it is of the fake framework: nothing is computed, and no time of it is real."""
+        return self.framework == FAKE
 
     @property
     def own_command(self) -> bool:

@@ -34,15 +34,16 @@ MOST_MEANT, MOST_LISTED = 3, 16  # names that may be meant; names beyond which t
 
 
 def unknown(kind: str, word: str, known: Iterable[str], meant: Sequence[str] = ()) -> UsageError:
-    """The error for a name that is not among the known ones, with those that may be meant, or else the list of all."""
+    """The error for a name that is not among the known ones: with what is `meant`, or like it, or the list of all."""
     import difflib
 
     names = list(known)
     begins = [name for name in names if len(word) > 2 and name.startswith(word)]
-    near = list(dict.fromkeys([*meant, *begins, *difflib.get_close_matches(word, names, n=1, cutoff=0.5)]))[:MOST_MEANT]
+    alike = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    near = list(meant or dict.fromkeys([*begins, *alike]))[:MOST_MEANT]
     quoted = [f"'{name}'" for name in near]
     question = f" Did you mean {' or '.join(filter(None, [', '.join(quoted[:-1]), quoted[-1]]))}?" if near else ""
-    if near and len(names) > MOST_LISTED:
+    if meant or (near and len(names) > MOST_LISTED):
         return UsageError(f"unknown {kind} '{word}'.{question}")
     shown = ", ".join(names[:30]) + (", …" if len(names) > 30 else "")
     return UsageError(f"unknown {kind} '{word}'.{question} Possible: {shown}.")

@@ -58,6 +58,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("step", "s", "time of one step", better="lower", derived=True, of_every_case=True),
     Metric("throughput", "1/s", "items per second", better="higher", derived=True, of_every_case=True),
     Metric("speedup", "1", "speed-up", better="higher", derived=True, of_every_case=True, ratio=True),
+    Metric("score", "1", "score, over all cases of quick", better="higher", derived=True),
     Metric("first_step", "s", "time of the first step", better="lower", derived=True, of_every_case=True),
     Metric("peak_share", "1", "operations a second, over those in matmuls", better="higher", derived=True,
            ratio=True, aliases=("roof",)),

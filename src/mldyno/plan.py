@@ -28,7 +28,7 @@ MOST_SIZES_PER_DOUBLING = 16
 MOST_REPEATS = 1000
 FEWEST_REPEATS, MOST_CHOSEN_REPEATS = 3, 30  # where nobody says how many
 PROCESS_S = 20.0  # of the budget, for each of the fewest processes of a case
-PLAN_FORMAT = 2  # of the text of a plan; in the first one the budget was for each process
+PLAN_FORMAT = 3  # of the text of a plan; 1 had a budget for each process, 1 and 2 had one command at most
 MOST_CASES = 10_000  # of a plan; three repeats of a second each take a working day
 GPU = "gpu"  # the accelerator, whatever the framework calls it
 Devices = Callable[[str, str], Sequence[str]]  # of a framework, behind a word
@@ -53,8 +53,8 @@ class Plan:
     """For the whole run: when it is over, nothing more is begun."""
     data: str = "auto"
     """Where placement `loader` takes its data set from: real, synthetic, or real where it can be had."""
-    command: tuple[str, ...] = ()
-    """Your command, as its words; it is timed as a whole."""
+    commands: tuple[tuple[str, ...], ...] = ()
+    """Your commands, each as its words, one for each case; they are timed as a whole."""
     by: str | None = None
     """An axis along which cases are compared in any case; those that do the same work always are."""
 
@@ -68,15 +68,19 @@ class Plan:
         """Processes that each case has at most."""
         return self.fewest if self.steps is not None else self.repeats or MOST_CHOSEN_REPEATS
 
+    def command_of(self, case: Case) -> tuple[str, ...]:
+        """The words of the command that a case is; none where it is a workload."""
+        return dict(zip(self.cases, self.commands, strict=False)).get(case, ())
+
     def text(self) -> str:
-        """The plan as JSON, with the schema that its cases are written in, and without the secrets of its command."""
-        content = {"schema": SCHEMA, "format": PLAN_FORMAT, **asdict(self), "command": masked_words(self.command)}
-        return json.dumps(content, sort_keys=True)
+        """The plan as JSON, with the schema that its cases are written in, and without the secrets of its commands."""
+        content = {**asdict(self), "commands": [masked_words(words) for words in self.commands]}
+        return json.dumps({"schema": SCHEMA, "format": PLAN_FORMAT, **content}, sort_keys=True)
 
     @property
     def masked(self) -> bool:
-        """Whether words of its command are missing, since it was read from a text."""
-        return any(MASK in word for word in self.command)
+        """Whether words of its commands are missing, since it was read from a text."""
+        return any(MASK in word for words in self.commands for word in words)
 
 
 def from_text(text: str) -> Plan:
@@ -85,16 +89,31 @@ def from_text(text: str) -> Plan:
     schema, text_format = content.pop("schema", 1), content.pop("format", 1)
     if text_format == 1:
         content["budget"] *= content["repeats"]
+    if text_format < 3:
+        content["commands"] = [words for words in (content.pop("command"),) if words]
     cases = tuple(upgraded_case(schema, case) for case in content["cases"])
     suite = suites.RENAMED.get(content["suite"], content["suite"])
-    return Plan(**{**content, "cases": cases, "suite": suite, "command": tuple(content["command"])})
+    return Plan(**{**content, "cases": cases, "suite": suite, "commands": tuple(map(tuple, content["commands"]))})
 
 
 def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None) -> Plan:
-    """The plan that times your command as a whole: every run is a process of its own already."""
-    case = unstated(name_of(words), "command")
+    """The plan that times your command as a whole; or several with `--` between them, which take turns then.
+
+    Every run is a process of its own already.
+    """
+    commands = parted(words)
+    cases = tuple(unstated(name_of(command), "command") for command in commands)
+    if len(set(cases)) < len(cases):
+        raise UsageError("one command stands there twice, or two differ in secrets only; name commands that differ.")
+    by = {"by": "workload"} if len(cases) > 1 else {}
     given = {key: value for key, value in (settings or {}).items() if value is not None}
-    return _checked(Plan((case,), command=tuple(words), **_budgeted({"repeats": 1, **given})))
+    return _checked(Plan(cases, commands=commands, **_budgeted({"repeats": 1, **by, **given})))
+
+
+def parted(words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The commands that stand there with `--` between them, each as its words."""
+    ends = [-1, *(place for place, word in enumerate(words) if word == "--"), len(words)]
+    return tuple(tuple(words[before + 1 : end]) for before, end in itertools.pairwise(ends))
 
 
 def name_of(words: Sequence[str]) -> str:
@@ -129,15 +148,24 @@ def expand(
             _check_modes({"workload": (target,), **chosen})
             _check_count(_combinations({"workload": (target,), **chosen}))
             cases += _cases({"workload": (target,), **chosen}, partial(_present, here))
-        elif target.isdecimal():
-            raise UsageError(f"'{target}' is no workload; several values of an axis have commas: --batch 16,{target}.")
         else:
-            raise unknown("workload or suite", target, [*suites.names(), *plugins.names("workloads")])
+            raise _unknown_target(target, given_axes)
         _check_count(len(cases))
     if "seq" in chosen and not any(case.seq for case in cases):
         raise UsageError(f"no sequences in {', '.join(targets)}; omit --seq.")
     given = {key: value for key, value in (settings or {}).items() if value is not None}
     return _checked(Plan(tuple(dict.fromkeys(cases)), suite=suite, **_budgeted({**from_suites, **given})))
+
+
+def _unknown_target(target: str, axes: Mapping[str, Sequence[str]]) -> UsageError:
+    """What is no target: a value of an axis that lost its comma, or a name that was not typed well."""
+    for name, values in {**axes, "batch": axes.get("batch", ())}.items():
+        if target.isdecimal() if AXIS[name].number else AXIS[name].bare(target) is not None:
+            given = ",".join([*values, target])
+            return UsageError(
+                f"'{target}' is no workload; values stand with their axis, with commas: --{name} {given}."
+            )
+    return unknown("workload or suite", target, [*suites.names(), *plugins.names("workloads")])
 
 
 def sweep(

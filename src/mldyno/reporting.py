@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mldyno.analysis.outcomes import outcomes
@@ -12,13 +12,16 @@ from mldyno.store import transfer
 
 if TYPE_CHECKING:
     from mldyno.views.report.subject import Subject
+    from mldyno.views.site.collection import Whose
+
+Progress = Callable[[int, int], None]  # hears how many of how many things are done
 
 
-def write_page(records: Sequence[Record], path: str) -> str:
-    """One page that works offline, with the records in it; gives its path."""
+def write_page(records: Sequence[Record], path: str, beside: Sequence[Record] = ()) -> str:
+    """One page that works offline, with the records in it, and other machines beside them; gives its path."""
     from mldyno.views.report.page import page
 
-    text = page(_subject(records), [record.text for record in records])
+    text = page(_subject(records, beside), [record.text for record in records])
     with transfer.atomic_file(path) as out:
         out.write(text.encode())
     return path
@@ -27,19 +30,18 @@ def write_page(records: Sequence[Record], path: str) -> str:
 def write_pictures(records: Sequence[Record], folder: str, form: str) -> list[str]:
     """Every chart of the page as a file, PNG or SVG; gives their paths."""
     from mldyno.views.report.pictures import charts_of, drawn
-    from mldyno.views.report.sections import sections_of
 
     place = transfer.folder(folder)
     paths = []
-    for name, spec in charts_of(sections_of(_subject(records))):
-        paths.append(os.path.join(place, f"{name}.{form}"))
+    for chart in charts_of(_subject(records)):
+        paths.append(os.path.join(place, f"{chart.id}.{form}"))
         with transfer.atomic_file(paths[-1]) as out:
-            out.write(drawn(spec, form))
+            out.write(drawn(chart, form))
     return paths
 
 
 def write_card(records: Sequence[Record], path: str) -> str:
-    """One picture to post, PNG: the machine, what was found, and the command to do it again."""
+    """One picture to post, PNG: the machine, its scores, and the league of machines."""
     from mldyno.views.report.card import card
 
     drawn = card(_subject(records))
@@ -48,7 +50,29 @@ def write_card(records: Sequence[Record], path: str) -> str:
     return path
 
 
-def _subject(records: Sequence[Record]) -> Subject:
+def write_site(records: Sequence[Record], files: Mapping[Whose, str], folder: str, progress: Progress) -> None:
+    """A static site of records, published ones among them, into an empty folder; `files` are those of each machine."""
+    from mldyno import __version__
+    from mldyno.views.site.collection import collected
+    from mldyno.views.site.pages import pages
+
+    done, left = 0, 2 * len(files)  # each machine is worked out, and written
+
+    def count_one() -> None:
+        nonlocal done, left
+        done, left = done + 1, left - 1
+        progress(done, done + left)
+
+    collection = collected(records, files, count_one)
+    left += len(collection.rankings)
+    for name in ("files", "machines", "work"):
+        os.mkdir(os.path.join(folder, name))
+    for path, text in pages(collection, __version__, count_one):
+        with open(os.path.join(folder, path), "w", encoding="utf-8", newline="\n") as out:
+            out.write(text)
+
+
+def _subject(records: Sequence[Record], beside: Sequence[Record] = ()) -> Subject:
     from datetime import datetime, timezone
 
     from mldyno import __version__
@@ -56,4 +80,4 @@ def _subject(records: Sequence[Record]) -> Subject:
     from mldyno.views.report.subject import Subject
 
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Subject(outcomes(records), outcomes(reference.newest()), now, __version__)
+    return Subject(outcomes(records), outcomes([*beside, *reference.newest()]), now, __version__)

@@ -15,6 +15,7 @@ from mldyno.analysis.answers import Answers, answers
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome, known_value, outcomes
+from mldyno.analysis.scores import score_table
 from mldyno.axes import NAMES, axis_named
 from mldyno.errors import MldynoError, UsageError
 from mldyno.records import Case, Record
@@ -67,6 +68,8 @@ class ResultTable(laying.Table):
         warnings_too: bool,
     ) -> ResultTable:
         """Outcomes laid out on axes as a user names them; raises where these make no table."""
+        if value == "score":
+            return cls.of(score_table(cases))
         down, across = ([axis_named(word, ("machine",)) for word in words] for words in (rows, cols))
         if both := set(down) & set(across):
             raise UsageError(f"an axis can't be both a row and a column: {', '.join(both)}.")
@@ -156,11 +159,11 @@ class Results:
         wanted = known_value(wanted, {series.metric for record in self.records for series in record.series})
         return ResultTable.laid(self.outcomes, rows, cols, wanted, by, warnings_too=False)
 
-    def report(self, path: str = "report.html") -> str:
-        """Write the report of this run, one page that works offline; gives its path."""
+    def report(self, path: str = "report.html", beside: Sequence[Record] = ()) -> str:
+        """Write the report of this run, one page that works offline, with other machines beside it; gives its path."""
         from mldyno.reporting import write_page
 
-        return write_page(self.everything, path)
+        return write_page(self.everything, path, beside)
 
     def to_pandas(self) -> Any:
         """A data frame with one row for each case: its axes, status and figures, in SI units."""

@@ -1,16 +1,20 @@
-"""Which records a word means: a file, an id, a run, a machine, a filter; and what is said where there are none."""
+"""Which records a word means: a file, an id, a run, a machine, a filter; and what is said where there are none.
+
+Rule: rehearsals, whose times are made up, never stand beside what was measured; `without_rehearsals` decides.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 from mldyno import machine as machines
 from mldyno import plan as plans
 from mldyno import plugins, suites
+from mldyno.axes import FAKE
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.records import Record
 from mldyno.store import Query, Store, transfer
@@ -19,6 +23,8 @@ from mldyno.store.query import parse_filter
 
 THIS_MACHINE = "this-machine"
 IDS_AT_ONCE = 200  # that one question to the store may name
+LEFT_OUT = f"rehearsals (framework {FAKE}) are left out; name it to see them: {FAKE}, or mlp/{FAKE}"
+Tell = Callable[[str], None]  # hears a line, such as what is left out, or about to be shared
 Selected = tuple[list[Record], dict[str, Any]]  # the records that a word means, and what it pins
 
 
@@ -68,18 +74,55 @@ def pinned_by(text: str, store: Store) -> dict[str, Any]:
         raise unknown("workload, machine, case or file", text, [*workloads, THIS_MACHINE, *names]) from error
 
 
-def select(text: str, store: Store) -> Selected:
-    """The records that a word means (a file, an id, a machine, a filter), and what it pins."""
+def without_rehearsals(query: Query, read: Callable[[Query], list[Record]], tell: Tell | None) -> list[Record]:
+    """What is read for a query but rehearsals; they are there where they are named, or where nothing was measured."""
+    if query.ids or "framework" in query.equal:
+        return read(query)
+    real = read(replace(query, rehearsed=False))
+    if all(record.provenance == "published" for record in real):
+        return read(query)
+    if tell is not None and read(replace(query, equal={**query.equal, "framework": FAKE})):
+        tell(LEFT_OUT)
+    return real
+
+
+def select(text: str | None, store: Store, since: str = "", tell: Tell | None = None) -> Selected:
+    """The records that a word means (a file, an id, a machine, a filter; all, without one), made since then, and what
+    it pins.
+    """
+    if text is None:
+        return without_rehearsals(Query(since=since), store.select, tell), {}
     if os.path.isfile(text):
         records = list(transfer.read(text))
-        return list(with_names(records, told_apart({*map(identity_of, records)}))), {"file": text}
+        named = list(with_names(records, told_apart({*map(identity_of, records)})))
+        query = Query(since=since)
+        return without_rehearsals(query, lambda query: [*filter(query.fits, named)], tell), {"file": text}
     if _is_id(text):
-        records = store.select(Query(ids=(text,), heads=False))
+        records = store.select(Query(ids=(text,), heads=False, since=since))
         if not records:
             raise MldynoError(f"no record's id begins with {text}; `mldyno history` lists ids.")
         return records, {"id": text}
     pinned = pinned_by(text, store)
-    return store.select(Query(pinned)), pinned
+    return without_rehearsals(Query(pinned, since=since), store.select, tell), pinned
+
+
+def select_each(texts: Sequence[str | None], store: Store, since: str, tell: Tell | None) -> list[Selected]:
+    """What each word means; that rehearsals are left out is told once."""
+    lines: list[str] = []
+    selected = [select(text, store, since, lines.append) for text in texts]
+    if tell is not None and lines:
+        tell(lines[0])
+    return selected
+
+
+def runs_of(text: str, store: Store, since: str = "", tell: Tell | None = None) -> list[Record]:
+    """All runs of what a word means: those of this machine, unless the word says whose."""
+    if os.path.isfile(text) or _is_id(text):
+        return select(text, store, since, tell)[0]
+    pinned = pinned_by(text, store)
+    if "imported_from" not in pinned:
+        pinned = {"machine": store.name_of(machines.describe()), **pinned}
+    return without_rehearsals(Query(pinned, heads=False, since=since), store.select, tell)
 
 
 def stored(text: str, store: Store) -> list[Record]:
@@ -130,13 +173,14 @@ def _with_file_name(selected: Selected, names: Collection[str]) -> list[Record]:
             if record.shown_machine in names else record for record in records]  # fmt: skip
 
 
-def nothing_for(targets: Sequence[str]) -> MldynoError:
+def nothing_for(targets: Sequence[str], since: str = "") -> MldynoError:
     """That there is nothing to show, and what to run: only a workload or a suite can be run by its name."""
     runnable = [*plugins.names("workloads"), *suites.names()]
     named = [target for target in targets if target in runnable]
     how = f"mldyno run {' '.join(named)}" if named else "mldyno run"
     what = f" for '{' '.join(targets)}'" if targets else ""
-    return MldynoError(f"nothing recorded{what} yet; measure it with `{how}`, or look what there is: mldyno history")
+    what += f" since {since.replace('T', ' ')} UTC" if since else " yet"
+    return MldynoError(f"nothing recorded{what}; measure it with `{how}`, or look what there is: mldyno history")
 
 
 def nothing_to_remove(text: str, store: Store) -> MldynoError:

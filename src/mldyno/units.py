@@ -12,10 +12,15 @@ from collections.abc import Sequence
 from mldyno.errors import UsageError
 
 UNITS = ("s", "B", "J", "W", "1/s", "1")
+PERIODS = {"s": ("second", 1.0), "min": ("minute", 60.0), "h": ("hour", 3600.0), "day": ("day", 86_400.0)}
+"""What a rate may be counted over where it is shown: in words, and in s."""
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _NUMBER = re.compile(r"^\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([A-Za-zµ%]*)\s*$")
+_DAYS_AGO = {"today": 0, "yesterday": 1}
+_HOURS = {"h": 1, "d": 24, "w": 168}
+_AGO = re.compile(r"^(\d{1,5})\s*([hdw])$")
 
 
 def _parse(text: str, kind: str, factors: dict[str, float], plain: float, example: str) -> float:
@@ -45,6 +50,25 @@ def parse_fraction(text: str) -> float:
 def parse_bytes(text: str) -> int:
     """Bytes from `2GiB`, `500MB`, or a bare number of bytes."""
     return int(_parse(text, "size", {k: float(v) for k, v in _BYTES.items()}, 1.0, "2GiB or 500MB"))
+
+
+def parse_since(text: str, now: float) -> str:
+    """The moment that `yesterday`, `3d` or `2026-11-01` means, in UTC as records write it; `now` in s since 1970."""
+    from datetime import datetime, timedelta, timezone
+
+    word, moment = text.strip().lower(), datetime.fromtimestamp(now, timezone.utc)
+    ago = _AGO.match(word)
+    try:
+        if word in _DAYS_AGO:
+            moment = datetime(moment.year, moment.month, moment.day) - timedelta(days=_DAYS_AGO[word])
+        elif ago:
+            moment -= timedelta(hours=int(ago.group(1)) * _HOURS[ago.group(2)])
+        else:
+            moment = datetime.fromisoformat(word.replace("z", "+00:00"))
+            moment = moment if moment.tzinfo is None else moment.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        raise UsageError(f"'{text[:40]}' is no moment; write it as yesterday, 3d, 12h or 2026-11-01.") from None
+    return moment.isoformat()[:19]
 
 
 def digits(value: float, error: float | None = None, most: int = 3) -> str:

@@ -17,7 +17,7 @@ def lines(*found: Outcome) -> list[str]:
 
 def test_close_devices_are_as_fast_and_noisy_ones_can_not_be_told() -> None:
     alike = met(outcome(0.002, device="cpu"), outcome(0.002, device="mps"))
-    assert lines(*alike)[0].startswith("Your GPU trains as fast as your CPU (within 2.0 %) [mlp, paired")
+    assert lines(*alike)[0].startswith("Your GPU trains as fast as your CPU (within 2.0 %) [MLP, paired")
     noisy = met(outcome(0.002, device="cpu"), outcome(0.00195, device="mps"), noise=0.5)
     assert lines(*noisy)[0].startswith("Can't tell if your GPU trains faster than your CPU: it looks 1.")
 
@@ -61,8 +61,9 @@ def test_only_the_same_work_stands_beside_published_machines() -> None:
     (found,) = verdicts([same], published()).references
     assert all((one.base.case.batch, one.base.case.mode) == (128, "infer") for one in found)
     said = verdict_lines(verdicts([same], published()))[-1]
-    assert "in mlp inference (batch 128), about " in said
-    assert "half as fast as M1 Mac mini (cpu)" in said
+    assert "in MLP inference (batch 128), about " in said
+    assert "half (0.498-0.502) as fast as M1 Mac mini (cpu)" in said
+    assert said.endswith(" [published figures of the same work; own interval only]")
     assert "Xeon" not in said  # suspect, and there are others
     assert verdicts([other, trained], published()).references == ()
 
@@ -74,3 +75,4 @@ def test_only_the_same_work_stands_beside_published_machines() -> None:
 )  # fmt: skip
 def test_a_share_is_said_as_people_say_it(ratio: float, words: str) -> None:
     assert _share(ratio) == words
+    assert _share(ratio, " (0.1-9)").replace(" (0.1-9)", "") == words

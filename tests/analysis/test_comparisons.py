@@ -11,6 +11,7 @@ from tests.analysis import made
 
 from mldyno.analysis.comparisons import Comparison, along, between_machines, compare, differences, geometric_mean, match
 from mldyno.analysis.outcomes import Outcome
+from mldyno.axes import unstated
 from mldyno.errors import MldynoError
 from mldyno.records import SCHEMA, Case, Machine, Pairing, Record, Run, Series, Software, seal
 from mldyno.store.reference import published
@@ -128,12 +129,40 @@ def test_cases_that_were_never_paired_are_separate_runs_and_say_so() -> None:
     assert "in one run" in close.advice
 
 
-def test_a_published_figure_has_a_ratio_but_no_verdict() -> None:
+def test_two_published_figures_have_a_ratio_but_no_verdict() -> None:
     rows = [r for r in published() if r.case.workload == "mlp" and r.case.placement == "device"]
     found = compare(Outcome((rows[0],)), Outcome((rows[1],)))
     assert found is not None
     assert (found.low, found.high, found.verdict) == (None, None, "inconclusive")
     assert "published" in found.advice
+
+
+def of_m1() -> Outcome:
+    """A published figure: mlp on an M1, 1.26 ms a step."""
+    (row,) = [record for record in published() if record.machine.name == "M1 Mac mini" and record.case.workload == "mlp"
+              and (record.case.device, record.case.placement) == ("cpu", "device")]  # fmt: skip
+    return Outcome((row,))
+
+
+def test_beside_a_published_figure_the_interval_is_that_of_the_other_side_alone() -> None:
+    theirs, mine = of_m1(), made.outcome(0.00252, mode="infer", batch=128)
+    found = compared(theirs, mine)
+    assert (found.how, found.verdict) == ("separate runs, own interval only", "slower")
+    assert found.ratio == pytest.approx(0.5, rel=1e-3)
+    assert mine.step is not None
+    assert mine.step.half_width is not None
+    assert found.low == pytest.approx(0.5 / (1 + mine.step.half_width / mine.step.value), rel=1e-3)
+    turned = compared(mine, theirs)
+    assert (turned.how, turned.verdict) == (found.how, "faster")
+    assert turned.low == pytest.approx(1 / (found.high or 1))
+
+
+def test_what_can_not_be_told_beside_a_published_figure_needs_more_of_our_own() -> None:
+    close = compared(of_m1(), made.outcome(0.00127, apart=0.2, mode="infer", batch=128))
+    assert close.verdict == "inconclusive"
+    assert "--repeats" in close.advice
+    unsure = compared(of_m1(), made.outcome(0.002, processes=1, blocks=1, mode="infer", batch=128))
+    assert (unsure.low, unsure.how, unsure.advice) == (None, "separate runs", "too few samples for an interval")
 
 
 def test_what_differs_beside_the_time_is_named() -> None:
@@ -160,6 +189,40 @@ def test_two_records_named_one_by_one_may_differ_in_one_thing() -> None:
 def test_along_an_axis_the_cpu_is_the_base() -> None:
     found = [Outcome((a_record(1.0, n, device),)) for n, device in enumerate(("xpu", "cpu", "mps"))]
     assert [(a.case.device, b.case.device) for a, b in along(found, "device")] == [("cpu", "mps"), ("cpu", "xpu")]
+
+
+def command(words: str, level: float, seed: int, run: str = "r", **changes: Any) -> Record:
+    return a_record(level, seed, run=run, case=unstated(words, "command"), facts={"end_to_end": True}, **changes)
+
+
+def test_every_round_of_two_commands_counts_whichever_worker_ran_it() -> None:
+    slow, fast = command("slow", 100.0, 1), command("fast", 50.0, 2)
+    sides = [
+        Outcome((side,), tuple(in_company(side, "interleaved", group, 10 * group + place) for group in range(2)))
+        for place, side in enumerate((slow, fast))
+    ]
+    found = compared(*sides)
+    assert found.how == f"paired, {2 * ROUNDS} rounds"
+    assert found.verdict == "faster"
+    assert found.ratio == pytest.approx(2.0, rel=0.1)
+
+
+def test_of_commands_and_of_runs_what_was_measured_first_is_the_base() -> None:
+    commands = [Outcome((command(words, 1.0, n),)) for n, words in enumerate(("b", "c", "a"))]
+    assert [(a.case.workload, b.case.workload) for a, b in along(commands, "workload")] == [("b", "c"), ("b", "a")]
+    runs = [Outcome((a_record(1.0, n, run=run),)) for n, run in enumerate(("z", "y"))]
+    assert [(a.records[0].run.id, b.records[0].run.id) for a, b in along(runs, "run")] == [("z", "y")]
+
+
+def test_two_runs_of_one_case_can_not_be_paired_so_that_more_of_each_is_advised() -> None:
+    runs = [Outcome((a_record(1.0, n, run=run, facts={"wall_time": 3.0}),)) for n, run in enumerate("ab")]
+    assert "--repeats" in compared(*runs).advice
+    few = {"a": (0.050, 0.054), "b": (0.051, 0.053)}
+    commands = [
+        Outcome((command(words, 1.0, 1, run=words, series=(Series("step_time", "s", times),)),))
+        for words, times in few.items()
+    ]
+    assert compared(*commands).advice == "measure both in one run, so that they are paired"
 
 
 def between(base: float, other: float, case: str, low: float | None = None, high: float | None = None) -> Comparison:

@@ -43,6 +43,12 @@ def test_a_command_of_yours_is_given_as_it_was_typed(line: str) -> None:
     assert rerun_command([command(line)]) == f"mldyno run -- {line}"
 
 
+def test_two_commands_of_one_run_are_measured_again_as_one_run_and_dashes_of_their_own_in_none() -> None:
+    pair = [command("sleep 0.1"), command("sh -c 'sleep 0.2'")]
+    assert rerun_commands(pair) == ["mldyno run -- sleep 0.1 -- sh -c 'sleep 0.2'"]
+    assert rerun_commands([command("git log -- README.md")]) == []
+
+
 def test_of_an_older_record_only_words_that_are_sure_are_given() -> None:
     assert rerun_command([of(unstated("sleep 1", "command"))]) == "mldyno run -- sleep 1"
     assert rerun_command([of(unstated("curl http:::a:b:c", "command"))]) == ""

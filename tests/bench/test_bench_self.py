@@ -36,7 +36,7 @@ def test_our_networks_are_measured_beside_those_of_transformers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = replace(bert_base.SHAPE, layers=2, vocabulary=1000)  # of the same width: what takes long is the optimiser
-    workload = _bert.workload("bert-base", small, version=1, batch=1, seq=8, params=0)
+    workload = _bert.workload("bert-base", "BERT-base", small, version=1, batch=1, seq=8, params=0)
     monkeypatch.setattr(bert_base, "SHAPE", small)
     monkeypatch.setattr(bert_base, "WORKLOAD", workload)
     chapter = models.measure(Work(tmp_path, quick=True))

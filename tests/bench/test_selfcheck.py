@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,50 +27,51 @@ def selfcheck() -> ModuleType:
     return module
 
 
+@pytest.fixture
+def check(selfcheck: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, list[int]]]:
+    """Runs the check on made-up measures: its exit code, its page, and which measures were taken."""
+    taken: list[int] = []
+
+    def run(*words: str, missed: int | None = None) -> tuple[int, str, list[int]]:
+        def made_up(effort: object, framework: str, ids: tuple[int, ...], progress: object) -> Iterator[Measure]:
+            for number in ids:
+                taken.append(number)
+                cells = (SeriesKind("phi 0.8", 0.951, 0.94, True, 2000),) if number in selfcheck.ON_SERIES else ()
+                yield Measure(
+                    number, f"measure {number}", 0.02, 0.04, "<= 5 %", number != missed, 200, "share", cells=cells
+                )
+
+        monkeypatch.setattr(selfcheck, "run", made_up)
+        monkeypatch.setattr(selfcheck, "real_time", lambda: made_up(None, "torch", (15, 16), None))
+        monkeypatch.setattr(selfcheck, "of_processes", lambda minutes, at: list(made_up(None, "torch", (13, 14), None)))
+        monkeypatch.setattr(selfcheck, "changing_load", lambda processes: nullcontext())
+        monkeypatch.setattr(selfcheck, "loaded", lambda processes: nullcontext())
+        places = ("--out", tmp_path / "page.md", "--kept", tmp_path / "kept.json", "--folder", tmp_path / "folder")
+        monkeypatch.setattr(sys, "argv", ["selfcheck", *map(str, places), *words])
+        taken.clear()
+        return selfcheck.main(), (tmp_path / "page.md").read_text(encoding="utf-8"), list(taken)
+
+    return run
+
+
 @pytest.mark.parametrize("missed", [None, 3])
-def test_the_page_counts_what_is_met_idle_and_under_load(
-    missed: int | None, selfcheck: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loads: list[int] = []
-
-    def made_up(effort: object, framework: str, ids: tuple[int, ...], progress: object) -> Iterator[Measure]:
-        for number in ids:
-            cells = (SeriesKind("phi 0.8", 0.951, 0.94, True, 2000),) if number in selfcheck.ON_SERIES else ()
-            yield Measure(
-                number, f"measure {number}", 0.02, 0.04, "<= 5 %", number != missed, 200, "share", cells=cells
-            )
-
-    class Load:
-        def __init__(self, processes: int) -> None:
-            loads.append(processes)
-
-        def __enter__(self) -> None: ...
-        def __exit__(self, *error: object) -> None: ...
-
-    page = tmp_path / "page.md"
-    monkeypatch.setattr(selfcheck, "run", made_up)
-    monkeypatch.setattr(selfcheck, "real_time", lambda: made_up(None, "torch", (15, 16), None))
-    monkeypatch.setattr(selfcheck, "of_processes", lambda minutes, at: list(made_up(None, "torch", (13, 14), None)))
-    monkeypatch.setattr(selfcheck, "changing_load", Load)
-    monkeypatch.setattr(selfcheck, "loaded", Load)
-    monkeypatch.setattr(sys, "argv", ["selfcheck", "--out", str(page), "--folder", str(tmp_path / "kept")])
-    assert selfcheck.main() == (0 if missed is None else 3)
-    text = page.read_text(encoding="utf-8")
+def test_the_page_counts_what_is_met_idle_and_under_load(missed: int | None, check: Any, tmp_path: Path) -> None:
+    code, text, _ = check(missed=missed)
+    assert code == (0 if missed is None else 3)
     met = 16 if missed is None else 15
     assert f"Idle: {met} of 16 targets met. Under load: {met - 6} of 10." in text
     assert ("**missed**" in text) == (missed is not None)
     assert text.count("| phi 0.8 | 95 % |") == 4
-    assert len(loads) == 2
-    assert not (tmp_path / "kept").exists()
+    assert "not measured yet" not in text
+    assert not (tmp_path / "folder").exists()
 
 
-def test_a_part_that_was_measured_is_not_measured_again(selfcheck: Any, tmp_path: Path) -> None:
-    taken: list[int] = []
-
-    def take() -> Iterator[Measure]:
-        taken.append(1)
-        yield Measure(1, "measure 1", 0.02, 0.04, "<= 5 %", True, 200)
-
-    first, again = (selfcheck.kept(tmp_path / "idle.pickle", take) for _ in range(2))
-    assert first == again
-    assert taken == [1]
+def test_what_was_measured_is_kept_and_only_what_is_named_is_measured_anew(check: Any) -> None:
+    _, text, taken = check("--part", "idle")
+    assert taken == [1, 2, 3, 4, 6, 7, 8, 11, 15, 16]
+    assert "not measured yet: processes, busy, changing, simulated" in text
+    _, text, taken = check()
+    assert set(taken) == {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
+    assert "not measured yet" not in text
+    assert check("--part", "processes")[2] == [13, 14]
+    assert check()[2] == []

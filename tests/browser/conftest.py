@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
          "--disable-sync", "--no-first-run"]  # fmt: skip
-WIDTH, HEIGHT = 1180, 900
+WIDTH, HEIGHT = 1280, 800
 
 
 @pytest.fixture(scope="session")
@@ -44,19 +44,20 @@ class Visit:
     errors: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
-    def draw_all(self) -> None:
-        """Go through the page, as a reader does, until every chart is drawn."""
-        self.page.wait_for_selector(".traces[data-ready]", state="attached")
-        for place in self.page.locator(".chart").all():
-            place.scroll_into_view_if_needed()
-        self.page.wait_for_function("() => [...document.querySelectorAll('.chart')].every((one) => one.dataset.drawn)")
 
-
-def visit(browser: Browser, path: Path, width: int = WIDTH, dark: bool = False) -> Visit:
+def visit(browser: Browser, path: Path, width: int = WIDTH, dark: bool = False, scripts: bool = True) -> Visit:
     """Open a report."""
+    return visited(browser, path.as_uri(), "html[data-ready]", width, dark, scripts)
+
+
+def visited(
+    browser: Browser, address: str, ready: str, width: int = WIDTH, dark: bool = False, scripts: bool = True
+) -> Visit:
+    """Open a page, which is ready when it has what a selector names."""
     page = browser.new_context(
-        viewport={"width": width, "height": HEIGHT}, color_scheme="dark" if dark else "light", accept_downloads=True
-    ).new_page()
+        viewport={"width": width, "height": HEIGHT}, color_scheme="dark" if dark else "light", accept_downloads=True,
+        java_script_enabled=scripts,
+    ).new_page()  # fmt: skip
     found = Visit(page)
 
     def heard(message: Any) -> None:
@@ -71,8 +72,9 @@ def visit(browser: Browser, path: Path, width: int = WIDTH, dark: bool = False) 
     page.on("pageerror", lambda error: found.errors.append(str(error)))
     page.on("dialog", refused)
     page.on("request", lambda request: found.requests.append(request.url))
-    page.goto(path.as_uri())
-    page.wait_for_selector("html[data-charts]", state="attached")
+    page.goto(address)
+    if scripts:
+        page.wait_for_selector(ready, state="attached")
     return found
 
 
@@ -91,8 +93,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def opened(browser: Browser, report: Path) -> Iterator[Visit]:
-    """That report, open in a wide and light window, with every chart drawn."""
+    """That report, open in a wide and light window."""
     found = visit(browser, report)
-    found.draw_all()
     yield found
     found.page.context.close()

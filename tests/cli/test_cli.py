@@ -7,14 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 
 from mldyno import cli
 from mldyno.axes import AXES
-from mldyno.cli import COMMANDS
+from mldyno.cli import COMMANDS, GROUPS
 from mldyno.messages import FrameworkFacts, FrameworksProbed
 from mldyno.records import Device
 from mldyno.selftest.measures import Measure
@@ -42,7 +41,32 @@ def test_mldyno_alone_says_what_it_is_and_what_to_try(mldyno: Mldyno) -> None:
     code, out, _ = mldyno()
     assert code == 0
     assert "how fast this machine really trains" in out
-    assert out.count("\n  mldyno ") == 3
+    assert out.count("\n  mldyno ") == 4
+    assert out.index("mldyno quick") < out.index("mldyno run")
+    assert len(out.splitlines()) < 24
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_every_command_has_its_place_among_what_a_user_wants(mldyno: Mldyno) -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
+    for out in (mldyno()[1], mldyno("--help")[1]):
+        assert all(title in out and all(name in out for name in names) for title, names in GROUPS.items())
+
+
+def test_an_option_of_mldyno_itself_that_stands_behind_the_command_is_put_in_its_place(mldyno: Mldyno) -> None:
+    for option in ("--plain", "--version"):
+        code, _, err = mldyno("list", option)
+        assert (code, err) == (2, f"mldyno: {option} stands before the command; write: mldyno {option} list\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("bench", "'quick' or 'run'"), ("plot", "'report'"), ("mlp", "'run mlp'"), ("roofline", "'run roofline'")],
+)
+def test_a_word_of_another_tool_or_a_workload_is_answered_with_the_command(
+    word: str, meant: str, mldyno: Mldyno
+) -> None:
+    assert mldyno(word) == (2, "", f"mldyno: unknown command '{word}'. Did you mean {meant}?\n")
 
 
 def test_every_axis_has_an_option_and_its_other_names() -> None:
@@ -194,28 +218,6 @@ def test_list_knows_every_kind(kind: str, mldyno: Mldyno) -> None:
     assert json.loads(out)[kind]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_prints_a_script_for_each_shell(shell: str, mldyno: Mldyno) -> None:
-    code, out, _ = mldyno("completion", shell)
-    assert code == 0
-    assert "_MLDYNO_COMPLETE" in out
-
-
-def completed(words: str, current: str) -> list[str]:
-    """What bash would offer at this point."""
-    environment: dict[str, Any] = {"_MLDYNO_COMPLETE": "bash_complete", "COMP_WORDS": f"mldyno {words}{current}"}
-    environment["COMP_CWORD"] = str(len(words.split()) + 1)
-    code = "from mldyno.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    return [line.partition(",")[2] for line in done.stdout.splitlines()]
-
-
-def test_completion_offers_commands_workloads_and_values() -> None:
-    assert "compare" in completed("", "com")
-    assert completed("run ", "resnet5") == ["resnet50"]
-    assert completed("run mlp --mode ", "tr") == ["train"]
-
-
 def test_an_error_is_one_line_and_a_traceback_only_for_the_curious(
     mldyno: Mldyno, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,7 +239,19 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 
 @pytest.mark.parametrize("words", [["--help"], ["list"], ["--version"], []])
 def test_start_up_imports_no_numbers_no_framework_and_no_charts(words: list[str]) -> None:
-    heavy = ("numpy", "torch", "tensorflow", "jax", "mlx", "altair", "rich", "msgspec", "psutil", "jinja2", "sqlite3")
+    heavy = (
+        "numpy",
+        "torch",
+        "tensorflow",
+        "jax",
+        "mlx",
+        "vl_convert",
+        "rich",
+        "msgspec",
+        "psutil",
+        "jinja2",
+        "sqlite3",
+    )
     code = (
         "import sys\nfrom mldyno.cli import main\n"
         f"try:\n    main({words!r})\nexcept SystemExit:\n    pass\n"

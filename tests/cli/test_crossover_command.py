@@ -38,7 +38,7 @@ def test_the_known_crossover_is_found_kept_and_can_be_asked_for_again(mldyno: Ml
     again = json.loads(mldyno("compare", "mlp/infer", "--by", "device", "--json")[1])["answers"]
     assert again == document["answers"]
     told = mldyno("compare", "mlp/infer", "--by", "device")[1].splitlines()[-1]
-    assert told.startswith("- mlp/infer/fake/fp32/device: gpu beats cpu from batch 5.0")
+    assert told.startswith("- MLP, inference, fake: gpu beats cpu from batch 5.0")
     assert mldyno(*FEW, "--dry-run")[1].count("as last time") == 8
 
 
@@ -49,7 +49,7 @@ def test_sizes_that_do_not_fit_end_a_side_and_are_said(mldyno: Mldyno, script: S
     assert "gpu beats cpu at no batch from 2 to 4" in out
     assert "; gpu ran out of memory from batch 8 on [" in out
     assert "batch" in out.splitlines()[2]
-    assert "trust mlp/infer/fake/cpu/fp32/b2/device: steady" in out
+    assert "trust: 6 of 8 cases succeeded, 6 surely steady" in out
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_whatever_shape_the_ratio_has_is_told(
     script(*rules)
     code, out, _ = mldyno(*SWEEP, "--from", "2", "--to", "8")
     assert code == 0
-    assert f"- mlp/infer/fake/fp32/device: {words}" in out
+    assert f"- MLP, inference, fake: {words}" in out
 
 
 def test_two_precisions_cross_over_the_length_too(mldyno: Mldyno, script: Script) -> None:
@@ -146,7 +146,10 @@ def test_a_run_with_several_placements_says_what_the_copy_costs(mldyno: Mldyno, 
     code, out, _ = mldyno(*RUN, "mlp", "--placement", "device,host,roundtrip")
     assert code == 0
     said = out.split("\nwhat this says:\n")[1].splitlines()
-    assert "- mlp/infer/fake/cpu/fp32/b128: copying in costs 1.00 ms a step, 25.0 % (25.0-25.0 %) of it [" in said[0]
+    assert (
+        "- MLP, inference, batch 128, fake on cpu: copying in costs 1.00 ms a step, 25.0 % (25.0-25.0 %) of it ["
+        in said[0]
+    )
     assert "copying in and back costs 3.00 ms a step, 50.0 %" in said[1]
     assert "copying back costs 2.00 ms a step, 33.3 %" in said[2]
 

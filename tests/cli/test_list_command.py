@@ -1,18 +1,21 @@
-"""`mldyno list devices`: what each framework sees, in its vendor's words."""
+"""`mldyno list`: devices as each framework sees them, in their vendors' words; nothing made up beside what is real."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.machine.trees import recorded
+from tests.views.report.made_records import BENCH, record
 
 from mldyno.machine import _nvidia
 from mldyno.machine._facts import Description
 from mldyno.messages import FrameworkFacts, FrameworksProbed
-from mldyno.records import Device
+from mldyno.records import Case, Device
+from mldyno.store import Store
 
 Mldyno = Callable[..., tuple[int, str, str]]
 T4: dict[str, Any] = {
@@ -53,3 +56,30 @@ def test_as_json_a_device_has_its_facts_in_si_units_and_its_labels(mldyno: Mldyn
     assert (cuda["framework"], cuda["device"], cuda["memory"]) == ("torch", "cuda:0", 15 << 30)
     assert cuda["about"].startswith("NVIDIA T4, ")
     assert (cuda["facts"]["power_limit"], cuda["facts"]["pci_bus"]) == (70.0, "00000000:00:04.0")
+
+
+def test_devices_that_are_made_up_are_not_listed(mldyno: Mldyno, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def seen(names: list[str]) -> FrameworksProbed:
+        asked.extend(names)
+        return FrameworksProbed("3.11", {})
+
+    monkeypatch.setattr("mldyno.api.frameworks_seen", seen)
+    assert mldyno("list", "devices")[0] == 0
+    assert "torch" in asked
+    assert "fake" not in asked
+
+
+def test_machines_that_have_only_rehearsed_do_not_stand_beside_others(mldyno: Mldyno, store: Store) -> None:
+    rehearsed = record(Case("mlp", framework="fake", batch=8), 2e-3, replace(BENCH, name="a rehearser"))
+    store.append([rehearsed])
+    code, out, err = mldyno("list", "machines")
+    assert (code, err) == (0, "")
+    assert "a rehearser" in out
+    store.append([record(Case("mlp", batch=8), 2e-3, replace(BENCH, name="a worker"))])
+    code, out, err = mldyno("list", "machines")
+    assert (code, err) == (0, "machines that have only rehearsed (framework fake) are left out\n")
+    assert "a rehearser" not in out
+    assert "a worker" in out
+    assert "NVIDIA V100" in out

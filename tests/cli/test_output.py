@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import os
 import re
 from collections.abc import Callable
@@ -13,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.views.report.made_records import BENCH, DEVICES, record
+from tests.views.report.made_records import BENCH, DEVICES, NOISY, record
 
 import mldyno as package
 from mldyno import api, cli
+from mldyno.axes import NAMES
 from mldyno.cli.output import Gate, new_bar
 from mldyno.records import Case, Series, Software, Warning_, seal
 from mldyno.store import Store
@@ -59,11 +61,14 @@ class Screen(io.TextIOWrapper):
         return self.buffer.getvalue().decode(self.encoding)  # type: ignore[attr-defined,no-any-return]
 
 
-def on_screen(*words: str) -> tuple[int, str]:
-    """Exit code of a command line, and what a terminal shows; of what goes elsewhere, Click removes some codes."""
+def on_screen(*words: str, columns: int = 10_000, err: io.StringIO | None = None) -> tuple[int, str]:
+    """Exit code of a command line, and what a terminal so wide shows; of what goes elsewhere, Click removes codes."""
     screen = Screen("utf-8")
-    with redirect_stdout(screen), redirect_stderr(screen), pytest.raises(SystemExit) as end:
-        cli.main(words)
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(screen), redirect_stderr(err or screen):
+        patch.setenv("COLUMNS", str(columns))
+        patch.setenv("MLDYNO_PLAIN", "")  # which --plain sets
+        with pytest.raises(SystemExit) as end:
+            cli.main(words)
     return int(end.value.code or 0), screen.shown()
 
 
@@ -109,6 +114,74 @@ def test_what_a_record_or_a_word_says_steers_no_terminal(words: list[str], files
     assert harmless(shown)
     assert FAKED not in shown
     assert shown.count("\n") == 1 or not code, "an error is one line"
+
+
+@pytest.fixture
+def kept(store: Store) -> None:
+    """A machine with a long name in the store, with warnings."""
+    bench = replace(BENCH, name="a bench whose name has many words")
+    cases = [Case("mlp", mode="infer", batch=128, device=device) for device in ("cpu", "cuda:0")]
+    store.append([record(case, 2e-3, bench, warnings=(NOISY,), item="sample") for case in cases])
+
+
+DRY_RUN = ["run", "mlp", "bert-base", "--framework", "fake", "--dry-run"]
+LONG = [[], ["--help"], ["list"], ["list", "machines"], ["run", "--help"], ["show", "mlp"], ["history"], ["rnu"],
+        ["compare", "M1 Max", "M3 Max"], ["compare", "this-machine", "xeon"], ["table", "bert-base/infer"],
+        ["--plain", "table", "bert-base/infer"], DRY_RUN]  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+@pytest.mark.parametrize("words", LONG, ids=" ".join)
+def test_in_a_window_no_word_is_broken(
+    words: list[str], columns: int, kept: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    shown, whole = on_screen(*words, columns=columns)[1], on_screen(*words)[1]
+    wide = [line for line in shown.splitlines() if len(line) > columns]
+    assert all(len(line.split()) == 1 for line in wide), "only a word that is too long itself goes beyond"
+    assert {*re.findall(r"\w{4,}", shown)} <= {*re.findall(r"\w{4,}", whole), *NAMES, "machine"}
+
+
+FOR_PROGRAMS = [["list", "--json"], ["show", "mlp", "--json"], ["export", "-"], ["export", "--format", "csv"],
+                ["completion", "zsh"], *(["table", "--format", form] for form in FORMATS[1:])]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", FOR_PROGRAMS, ids=" ".join)
+def test_what_a_program_may_read_keeps_its_lines_in_a_window_too(words: list[str], kept: None) -> None:
+    shown, whole = (on_screen(*words, columns=columns, err=io.StringIO()) for columns in (40, 10_000))
+    assert shown == whole
+    assert max(map(len, shown[1].splitlines())) > 40
+
+
+def test_a_record_that_a_run_prints_is_one_line_in_a_window_too() -> None:
+    words = ("run", "mlp", "--framework", "fake", "--repeats", "1", "--mode", "infer", "--json", "-q")
+    assert json.loads(on_screen(*words, columns=40)[1])["status"] == "ok"
+
+
+FAKE_RUN = ("--framework", "fake", "--repeats", "1", "--mode", "infer", "--device", "cpu,gpu")
+DRAWN = re.compile("[\x1b\u2500-\u259f]")  # what steers a terminal, or is a part of a rule, a box or a bar
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["history"], ["table", "mlp"], ["list"], ["show", "mlp"], DRY_RUN, ["run", "mlp", *FAKE_RUN],
+     ["crossover", "mlp", "--to", "2", *FAKE_RUN]],
+    ids=" ".join,
+)  # fmt: skip
+def test_plain_text_has_no_rules_no_bars_and_nothing_that_is_drawn_again(
+    words: list[str], kept: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    code, shown = on_screen("--plain", *words)
+    assert (code, DRAWN.findall(shown)) == (0, [])
+
+
+def test_in_plain_text_each_fact_has_a_line(mldyno: Mldyno) -> None:
+    out = mldyno("--plain", "run", "mlp", *FAKE_RUN)[1]
+    assert out.startswith("time of one step: mlp, infer, batch 128\ncpu: 1,280 µs ±0.01 %\ngpu: 129 µs ±0.01 %\n")
+    lines = mldyno("--plain", *DRY_RUN)[1].splitlines()
+    assert [line.partition(":")[0] for line in lines[:3]] == ["case", "time", "memory"]
+    assert lines[4] == ""
 
 
 def test_the_place_of_a_report_steers_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from mldyno.plan import expand
 from mldyno.runner import rates
 from mldyno.runner.quick import choose
 from mldyno.runner.rates import Rates
-from mldyno.store import Store
+from mldyno.store import Query, Store
+from mldyno.views.answers import verdict_lines
 
 Mldyno = Callable[..., tuple[int, str, str]]
 Script = Callable[..., None]
@@ -31,30 +33,31 @@ TRUTH = (
 
 
 def sentences(out: str) -> list[str]:
-    return [line.removeprefix("- ") for line in out.splitlines() if line.startswith("- ")]
+    joined = re.sub(r"\n  (?=\S)", " ", out[out.index("\n- ") :])  # the lines of a long one
+    return [line.removeprefix("- ") for line in joined.splitlines() if line.startswith("- ")]
 
 
-def test_with_an_accelerator_each_sentence_is_true(mldyno: Mldyno, script: Script) -> None:
+def test_with_an_accelerator_each_sentence_is_true(mldyno: Mldyno, script: Script, store: Store) -> None:
     script(*TRUTH)
     code, out, err = mldyno("quick", "--framework", "fake", "--budget", "1s")
     assert code == 0
-    assert out.startswith("test bench\n")
-    said = sentences(out)
-    assert said[0].startswith("Your GPU trains 4.00x (4.00-4.00) faster than your CPU [geometric mean of 5 cases: ")
-    assert said[1].startswith("Your GPU runs models 2.00x (2.00-2.00) faster than your CPU [geometric mean of 6 cases")
-    assert said[2].startswith("amp-fp16 is worth it in training on your GPU: 1.25x (1.25-1.25) faster than fp32 [")
-    assert said[3].startswith(
-        "Small batches are faster on your CPU: mlp inference, batch 1: your GPU is 3.00x (3.00-3.00) slower, "
-        "batch 128: your GPU is 2.00x (2.00-2.00) faster; the crossover is between 1 and 128 [paired"
-    )
-    assert said[4].startswith(
-        "On your GPU, in mlp inference (batch 128), copying in and back costs 250 µs a step, 20.0 %"
-    )
-    assert said[5:] == ["This was the fake framework: nothing was computed, and no time is real"]
+    assert out.startswith("test bench")
+    assert len(out.splitlines()) <= 24
+    assert sentences(out) == [
+        "This was the fake framework: nothing was computed, and no time is real",
+        "Your GPU trains 4.00x (4.00-4.00) faster than your CPU",
+        "Your GPU runs models 2.00x (2.00-2.00) faster than your CPU",
+        "amp-fp16 is worth it in training on your GPU: 1.25x (1.25-1.25) faster than fp32",
+    ]
+    assert "score on cpu: training " in out
+    assert "score on gpu: training " in out
     assert "mlp/infer/fake/gpu/fp32/b1/device: 300 µs a step" in err
-    page = Path(out.strip().splitlines()[-1].removeprefix("Charts and all details: "))
+    page = Path(out.strip().splitlines()[-1].removeprefix("report: "))
     assert "4.00x" in page.read_text()
-    assert all(name in out for name in ("mlp", "mnist-cnn", "resnet18", "encoder", "bert-tiny", "bert-base"))
+    results = api.Results("", store.select(Query(provenances=("measured",))))
+    said = verdict_lines(api.verdicts(results, store))  # what did not fit on the screen
+    assert any("batch 1: your GPU is 3.00x (3.00-3.00) slower" in line for line in said)
+    assert any("copying in and back costs 250 µs a step, 20.0 %" in line for line in said)
 
 
 CPU_ONLY = Rates(("cpu",), 1.5, {("cpu", "fp32"): 8e10, ("cpu", "amp-bf16"): 1.6e11})
@@ -69,7 +72,7 @@ def chosen(found: Rates, store: Store) -> api.Chosen:
 def test_on_the_only_device_half_precision_is_measured_where_it_is_fast(store: Store) -> None:
     cases = chosen(CPU_ONLY, store).plan.cases
     halves = [case.workload for case in cases if case.precision == "amp-bf16"]
-    assert halves == ["resnet18", "encoder", "mlp", "bert-tiny"]
+    assert halves[:2] == ["resnet18", "encoder"]
     assert not any(case.precision == "amp-fp16" or case.batch == 1 for case in cases)
 
 
@@ -86,7 +89,7 @@ def test_beside_an_accelerator_the_cpu_gets_no_half_precision_but_small_batches(
     cases = chosen(BOTH, store).plan.cases
     assert {case.device for case in cases if case.precision != "fp32"} == {"gpu"}
     assert {case.device for case in cases if case.batch == 1} == {"cpu", "gpu"}
-    assert {case.workload for case in cases} >= {"mlp", "mnist-cnn", "resnet18", "encoder", "bert-base"}
+    assert {case.workload for case in cases} >= {"mlp", "resnet18", "encoder", "bert-base"}
     assert {case.device for case in cases if case.placement == "roundtrip"} == {"gpu"}
 
 

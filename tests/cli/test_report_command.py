@@ -45,7 +45,7 @@ def test_a_fake_run_says_that_it_is_one(fake_run: Callable[..., api.Results], tm
     path = fake_run("mlp", device=["cpu", "gpu"], mode="infer").report(str(tmp_path / "own.html"))
     text = Path(path).read_text(encoding="utf-8")
     assert "This was the fake framework" in text
-    assert "gpu against cpu" in text
+    assert "gpu is ahead in 1 of 1 case" in text
 
 
 @pytest.mark.parametrize("form", ["svg", "png"])
@@ -53,7 +53,7 @@ def test_every_chart_becomes_a_picture(filled: Store, mldyno: Mldyno, tmp_path: 
     code, out, _ = mldyno("report", "mlp/device=cpu/precision=fp32", "--format", form, "--out", "pictures", "--json")
     assert code == 0
     written = json.loads(out)["written"]
-    assert {os.path.basename(path) for path in written} >= {f"time-0.{form}", f"placement.{form}", f"trace-0.{form}"}
+    assert {os.path.basename(path) for path in written} >= {f"speeds.{form}", f"copies.{form}", f"trace-0.{form}"}
     for path in written:
         start = Path(path).read_bytes()[:8]
         assert start == PNG if form == "png" else start.startswith(b"<svg")

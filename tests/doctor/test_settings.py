@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from mldyno.analysis.symptoms import Trial
+from mldyno.analysis.symptoms import Setting, Trial
 from mldyno.client import allocators
 from mldyno.doctor import settings
-from mldyno.doctor.settings import measure, of_allocators, of_threads
+from mldyno.doctor.settings import measure, of_allocators, of_threads, sleeping_pays
 from mldyno.records import Case
 
 STEP = Case("mlp", framework="fake", batch=64)
@@ -75,3 +75,23 @@ def test_a_setting_that_doubles_the_speed_is_measured_as_that(monkeypatch: pytes
 def test_a_step_that_can_not_be_run_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "SETS", 1)
     assert measure(lambda: None, STEP, 4, {"killed": {"MLDYNO_FAKE": '[{"fail": "kill"}]'}}) is None
+
+
+def tried(ratio: float, monkeypatch: pytest.MonkeyPatch, free: float = 1.0) -> Setting | None:
+    """What a quick look comes to, where threads that sleep make a step so many times as fast."""
+    trial = Trial("fake", "mlp", 2, 1e-3, (Setting("OMP_WAIT_POLICY=PASSIVE", 1e-3, ratio),))
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.setattr("mldyno.doctor.settings.spin.free_cores", lambda cores: free)
+    monkeypatch.setattr("mldyno.doctor.settings.measure", lambda *arguments, **options: trial)
+    return sleeping_pays("fake", 2, 2)
+
+
+def test_threads_sleep_for_quick_only_where_that_clearly_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = tried(1.6, monkeypatch)
+    assert chosen is not None
+    assert chosen.name == "OMP_WAIT_POLICY=PASSIVE"
+    assert tried(1.05, monkeypatch) is None
+
+
+def test_where_cores_are_free_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tried(1.6, monkeypatch, free=1.9) is None

@@ -30,7 +30,7 @@ def check(dyno: Dyno, arguments: tuple[str, ...], code: int, words: tuple[str, .
         (("bench",), ("unknown command 'bench'.", "Did you mean 'quick' or 'run'?")),
         (("list", "things"), ("unknown kind 'things'.", "workloads, suites")),
         (("run", "quik"), ("unknown workload or suite 'quik'.", "Did you mean 'quick'?")),
-        (("rnu", "mlp"), ("unknown command 'rnu'.", "Did you mean 'run'?", "compare", "import")),
+        (("rnu", "mlp"), ("unknown command 'rnu'.", "Did you mean 'run'?")),
         (("run", "mlp", "--framework", "troch"), ("unknown framework 'troch'.", "Did you mean 'torch'?", "fake")),
         ((*FAKE, "--device", "cpx"), ("unknown device 'cpx'.", "Did you mean 'cpu'?", "cuda:0", "all")),
         ((*FAKE, "--device", "cuda:x"), ("unknown device 'cuda:x'.", "Possible: cpu")),

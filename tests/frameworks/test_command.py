@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,14 @@ from click.testing import CliRunner
 
 from mldyno import api
 from mldyno.cli import cli
-from mldyno.errors import MldynoError, UsageError
+from mldyno.errors import NOT_ALL_OK, MldynoError, UsageError
 from mldyno.frameworks import command
 from mldyno.frameworks.fake import CLOCK
+from mldyno.plan import Plan
 from mldyno.records import Case, Machine, Series, seal
 from mldyno.runner.warnings import Evidence, of_measurement
-from mldyno.store import Store
-from mldyno.worker.session import open_case
+from mldyno.store import Query, Store
+from mldyno.worker.session import measure_rounds, open_case
 
 
 def run(store: Store, *words: str, **settings: Any) -> api.Results:
@@ -84,11 +87,92 @@ def test_two_commands_can_be_compared_by_their_words(store: Store) -> None:
     assert "faster" in comparison.verdict
 
 
-def test_what_helps_two_commands_that_can_not_be_told_apart_is_more_runs(store: Store) -> None:
+def test_what_helps_two_commands_that_can_not_be_told_apart_is_a_run_of_both(store: Store) -> None:
     timed(store, "sh -c 'sleep 0'", 0.050, 0.054)
     timed(store, "sh -c 'sleep  0'", 0.051, 0.053)
     (comparison,) = api.compare("sh -c 'sleep 0'", "sh -c 'sleep  0'", store=store)
-    assert (comparison.verdict, comparison.advice) == ("inconclusive", "more --steps of each would tell")
+    assert comparison.verdict == "inconclusive"
+    assert comparison.advice == "measure both in one run, so that they are paired"
+
+
+def test_two_commands_take_turns_and_are_compared_round_by_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+
+    def call(words: list[str], **streams: Any) -> int:
+        called.append(words[0])
+        CLOCK.work({"slow": 0.2, "fast": 0.1}[words[0]], 0.0)
+        return 0
+
+    monkeypatch.setattr(subprocess, "call", call)
+    monkeypatch.setattr(command.FRAMEWORK, "clock", CLOCK)
+    cases = [open_case(Case(name, framework="command"), None, [name]) for name in ("slow", "fast")]
+    for case in cases:
+        case.warm_up(0.0, lambda step: None)
+    assert called == ["slow", "slow", "fast", "fast"], "what the runs alone have cached need not be warmed up again"
+    called.clear()
+    slow, fast = (series.values for series in measure_rounds(cases, 0.0, 12, 0.5, lambda step: None).series)
+    rounds = [tuple(called[place : place + 2]) for place in range(0, len(called), 2)]
+    assert len(rounds) == 12
+    assert set(rounds) == {("slow", "fast"), ("fast", "slow")}, "in a new order each time"
+    assert [a / b for a, b in zip(slow, fast, strict=True)] == pytest.approx([2.0] * 12, rel=1e-3)
+
+
+TWO = ("sh", "-c", "sleep 0.06", "--", "sh", "-c", "sleep 0.12")  # so long that no warm-up is judged
+
+
+def test_two_commands_of_one_run_are_paired_after_each_was_alone(store: Store) -> None:
+    results = run(store, *TWO, steps=2)
+    assert [record.run.pairing for record in results.everything] == ["alone", "alone", "interleaved", "interleaved"]
+    first, second = (record for record in results.everything if not record.alone)
+    assert first.run.group == second.run.group
+    rounds = len(first.values("step_time", "paired"))
+    assert rounds == len(second.values("step_time", "paired")) >= 2
+    for found in (results.compare(), api.compare("sh -c 'sleep 0.06'", "sh -c 'sleep 0.12'", store=store)):
+        assert [(each.base.case.workload, each.how.partition(";")[0]) for each in found] == [
+            ("sh -c 'sleep 0.06'", f"paired, {rounds} rounds")
+        ]
+
+
+def test_the_command_line_ends_with_which_of_two_commands_is_faster() -> None:
+    result = CliRunner().invoke(cli, ["run", "--steps", "2", "--budget", "0.5s", "--", *TWO])
+    assert result.exit_code == 0
+    assert "2 cases head-to-head, run by run: sh -c 'sleep 0.06'/command/cpu, " in result.output
+    last = result.output.splitlines()[-1]
+    assert re.match(r"sh -c 'sleep 0.12' \w+ .*x .*slower than sh -c 'sleep 0.06'.* \[paired, \d+ rounds", last)
+
+
+def test_a_command_that_fails_leaves_the_other_its_time(store: Store) -> None:
+    words = ["run", "--steps", "2", "--budget", "0.5s", "--", "false", "--", "sleep", "0.06"]
+    result = CliRunner().invoke(cli, words, standalone_mode=False)
+    assert result.return_value == NOT_ALL_OK
+    assert "false/command/cpu: failed: the command ended with exit code 1" in result.output
+    assert result.output.splitlines()[-1].startswith("nothing to compare along workload: ")
+    assert {record.case.workload: record.status for record in store.stream(Query())} == {
+        "false": "failed", "sleep 0.06": "ok",
+    }  # fmt: skip
+
+
+def test_two_commands_that_were_cut_short_go_on_where_they_were(
+    store: Store, cut_short: Callable[[Plan, int], None]
+) -> None:
+    plan = api.command_plan(TWO, {"steps": 2, "budget": 0.5})
+    cut_short(plan, 1)
+    run_id, begun = api.unfinished(store, None)
+    assert begun == plan
+    results = api.run_plan(begun, store, resume=run_id)
+    assert len(results.records) == 2
+    assert len(results.everything) == 4
+
+
+def test_the_secrets_of_both_commands_reach_them_and_no_record(store: Store) -> None:
+    other = (*SECRET[:2], f"{SECRET[2]} && true", *SECRET[3:])
+    results = run(store, *SECRET, "--", *other, steps=2)
+    assert {record.status for record in results.records} <= {"ok", "unsteady"}
+    assert [record.facts["command"] for record in results.records] == [
+        shlex.join([*words[:-1], "MASKED"]) for words in (SECRET, other)
+    ]
+    store.close()
+    assert b"hunter2x" not in store.path.read_bytes()
 
 
 def test_a_process_that_waits_for_its_command_is_not_called_contended(store: Store) -> None:
@@ -142,6 +226,10 @@ def test_a_run_whose_secrets_were_not_kept_is_resumed_with_its_words(store: Stor
     plain = api.command_plan(["true"], {"steps": 2})
     store.begin_run("r2", "2026-01-02T00:00:00Z", "1 0.00", plain.text())
     assert api.unfinished(store, None) == ("r2", plain)
+    both = api.command_plan([*SECRET, "--", "true"], {"steps": 2})
+    store.begin_run("r3", "2026-01-03T00:00:00Z", "1 0.00", both.text())
+    with pytest.raises(MldynoError, match=r"mldyno run --resume -- sh -c .* MASKED -- true"):
+        api.unfinished(store, None)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +239,11 @@ def test_a_run_whose_secrets_were_not_kept_is_resumed_with_its_words(store: Stor
         (["run", "--", "no-such-command-anywhere"], "there is no command 'no-such-command-anywhere' here"),
         (["run", "mlp", "--", "true"], "omit mlp before --"),
         (["run", "--batch", "4", "--", "true"], "omit --batch before --"),
+        (["run", "--by", "device", "--", "true"], "omit --by before --"),
+        (["run", "--", "true", "--"], "name the command after --"),
+        (["run", "--", "true", "--", "no-such-command"], "goes into sh -c"),
+        (["run", "--", "true", "--", "true"], "one command stands there twice"),
+        (["run", "--", "true", "--token", "hunter2x", "--", "true", "--token", "hunter3x"], "in secrets only"),
     ],
 )
 def test_what_makes_no_sense_gets_one_line(words: list[str], said: str) -> None:

@@ -18,6 +18,7 @@ from mldyno.plan import Plan
 from mldyno.records import Record
 from mldyno.runner.forecast import forecast
 from mldyno.runner.run import usual_timeouts
+from mldyno.selection import select
 from mldyno.store import Query, Store, transfer
 from mldyno.views.record_text import details, record_text
 from mldyno.views.tables import FORMATS
@@ -83,12 +84,15 @@ def _read_tables(store: Store, records: Sequence[Record]) -> None:
         return
     for form in FORMATS:
         said("table", "--format", form, store=store.path)
-    metrics = {series.metric for record in records for series in record.series}
-    values = [name for name in sorted({*VALUES, *DERIVED, *metrics}) if not name.startswith("time:")]
-    tables = [
-        *(api.table(value=name, store=store) for name in values),
-        *(api.table(by=name, store=store) for name in NAMES),
-    ]
+    shown, _ = select(None, store)  # rehearsals are left out where there is anything else
+    metrics = {series.metric for record in shown for series in record.series}
+    values = [name for name in sorted({*VALUES, *DERIVED, *metrics} - {"score"}) if not name.startswith("time:")]
+    tables = [api.table(value=name, store=store) for name in values]
+    with refusals():  # there is none unless every case of the set is there
+        tables.append(api.table(value="score", store=store))
+    for name in NAMES:
+        with refusals():  # along most axes there is nothing to compare
+            tables.append(api.table(by=name, store=store))
     for number, table in enumerate(tables, len(records)):  # each in one form, and another time in another
         shows(table.to(FORMATS[number % len(FORMATS)]))
         is_json(table.to("json"))
@@ -102,7 +106,8 @@ def _read_by_other_commands(store: Path, records: Sequence[Record]) -> None:
     is_json(said("show", records[0].id, "--json", store=store))
     for target in sorted({record.case.workload for record in records} & {*plugins.names("workloads")}):
         for arguments in (("compare", target), ("compare", target, "--by", "precision", "--json"),
-                          ("compare", target, "--by", "machine"), ("compare", target, "--by", "batch")):  # fmt: skip
+                          ("compare", target, "--by", "machine"), ("compare", target, "--by", "batch"),
+                          ("compare", target, "--by", "run", "--json")):  # fmt: skip
             with refusals():
                 said(*arguments, store=store)
 
@@ -137,7 +142,7 @@ def _read_back(folder: Path, store: Store, records: Sequence[Record]) -> None:
 def _read_forecasts(store: Store, records: Sequence[Record]) -> None:
     cases = dict.fromkeys(record.case for record in records)
     plans = [Plan(tuple(case for case in cases if case.workload in plugins.names("workloads")))]
-    plans += [Plan((case,), command=("true",)) for case in cases if case.framework == "command"]
+    plans += [Plan((case,), commands=(("true",),)) for case in cases if case.framework == "command"]
     for plan in plans:
         timeouts = usual_timeouts(plan, forecast(plan, store))
         assert max(timeouts.values(), default=0) < LONGEST_WAIT_S
@@ -152,5 +157,14 @@ def _read_report(folder: Path, store: Path) -> None:
     for picture in (folder / "pictures").glob("*.svg"):
         ElementTree.fromstring(picture.read_bytes())
         picture.unlink()
+    _read_site(folder, store)
     said("report", "--card", str(folder / "card.png"), store=store)
     assert (folder / "card.png").read_bytes().startswith(b"\x89PNG")
+
+
+def _read_site(folder: Path, store: Path) -> None:
+    said("report", "--site", str(folder / "site"), store=store)
+    pages = [path.read_text(encoding="utf-8") for path in (folder / "site").rglob("*.html")]
+    assert len(pages) > 3
+    assert not [markup for page in pages for markup in MARKUP if markup in page], "a record's text is markup"
+    shows("\n".join(api.check_submissions([str(folder / "exported.jsonl")])[1]))

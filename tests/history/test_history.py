@@ -65,7 +65,7 @@ def said(version: Path) -> dict[str, Any]:
 
 
 def ids(version: Path) -> list[str]:
-    return sorted(record["id"] for record in said(version)["history"])
+    return [record["id"] for record in said(version)["history"]]
 
 
 def done(*arguments: str) -> None:
@@ -74,14 +74,20 @@ def done(*arguments: str) -> None:
     assert end.value.code == 0
 
 
-def figures(table: Any) -> list[Any]:
+def figures(cells: list[Any]) -> list[Any]:
     return [[cell.get(name) for name in ("workload", "mode", "batch", "seq", "machine", "device", "precision", "value",
-             "low", "high", "unit", "steps", "status", "reason", "provenance")] for cell in table["cells"]]  # fmt: skip
+             "low", "high", "unit", "steps", "status", "reason", "provenance")] for cell in cells]  # fmt: skip
 
 
-def verdicts(content: Any) -> list[Any]:
+def verdicts(comparisons: list[Any]) -> list[Any]:
     return [[comparison[name] for name in ("case", "base", "other", "base_machine", "other_machine", "ratio", "low",
-             "high", "verdict")] for comparison in content["comparisons"]]  # fmt: skip
+             "high", "verdict")] for comparison in comparisons]  # fmt: skip
+
+
+def real(rows: list[Any]) -> list[Any]:
+    """Cells, comparisons or records without rehearsals, which later versions show only where they are named."""
+    cases = [f"{row.get('framework')}/{row.get('case')}/{row.get('base_case')}" for row in rows]
+    return [row for row, case in zip(rows, cases, strict=True) if "fake" not in case.split("/")]
 
 
 def lines(path: Path) -> list[str]:
@@ -91,17 +97,17 @@ def lines(path: Path) -> list[str]:
 def test_a_store_gives_the_same_tables_comparisons_and_history(version: Path, store: Path, asked: Asked) -> None:
     before, now = said(version), keep.answers(store)
     for name, table in before["tables"].items():
-        assert figures(now["tables"][name]) == figures(table), name
-        assert figures(table), name
-    for name, comparisons in before["comparisons"].items():
-        assert verdicts(now["comparisons"][name]) == verdicts(comparisons), name
-        assert verdicts(comparisons), name
-    assert [record["id"] for record in now["history"]] == [record["id"] for record in before["history"]]
-    assert [record["case"] for record in now["history"]] == [
+        assert figures(now["tables"][name]["cells"]) == figures(real(table["cells"])), name
+    for name, content in before["comparisons"].items():
+        assert verdicts(now["comparisons"][name]["comparisons"]) == verdicts(real(content["comparisons"])), name
+    rehearsed = asked(store, "history", "fake", "--most", "1000")["records"]
+    history = sorted([*now["history"], *rehearsed], key=lambda record: ids(version).index(record["id"]))
+    assert real(now["history"]) == now["history"]
+    for name in ("id", "created", "run", "machine", "status", "reason", "provenance", "step"):
+        assert [record.get(name) for record in history] == [record.get(name) for record in before["history"]]
+    assert [record["case"] for record in history] == [
         record["case"].replace("/w2", "/r2") for record in before["history"]
     ]
-    for name in ("created", "run", "machine", "status", "reason", "provenance", "step"):
-        assert [record.get(name) for record in now["history"]] == [record.get(name) for record in before["history"]]
 
 
 def test_every_text_of_a_store_goes_out_as_it_was_written(version: Path, store: Path, tmp_path: Path) -> None:
@@ -136,7 +142,7 @@ def test_a_file_gives_the_same_tables_as_the_store(version: Path, name: str, tmp
     done("import", str(version / name), "--store", str(new))
     before = said(version)["tables"]
     for title, words in keep.TABLES.items():
-        assert figures(asked(new, "table", *words)) == figures(before[title]), title
+        assert figures(asked(new, "table", *words)["cells"]) == figures(real(before[title]["cells"])), title
 
 
 def test_a_report_of_an_old_store_can_be_imported(version: Path, store: Path, tmp_path: Path, asked: Asked) -> None:
@@ -177,7 +183,9 @@ def test_a_csv_of_figures_is_imported(version: Path, tmp_path: Path, asked: Aske
     done("import", str(version / "figures.csv"), "--store", str(new))
     with (version / "figures.csv").open(encoding="utf-8", newline="") as lines:
         rows = [row | ({} if row["value"] else {"quantity": "", "unit": ""}) for row in csv.DictReader(lines)]
-    assert len(asked(new, "history", "--most", "10000")["records"]) == len({tuple(row.values()) for row in rows})
+    for named, there in (((), real(rows)), (("fake",), [row for row in rows if row not in real(rows)])):
+        listed = asked(new, "history", *named, "--most", "10000")["records"]
+        assert len(listed) == len({tuple(row.values()) for row in there}) > 0
 
 
 def test_a_suite_means_the_same_cases(version: Path, store: Path, asked: Asked) -> None:

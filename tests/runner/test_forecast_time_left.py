@@ -6,10 +6,16 @@ import random
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.conftest import OWN_KEY
+from tests.views.report.made_records import BENCH, record
 
-from mldyno.plan import Plan, expand
-from mldyno.runner.forecast import Forecast, TimeLeft
-from mldyno.runner.pairing import groups
+from mldyno import api
+from mldyno.cli.progress import PlainLines
+from mldyno.client.worker_process import WorkerProcess
+from mldyno.plan import Plan, expand, for_command
+from mldyno.runner.forecast import GUESSED_START_S, WORKER_S, Forecast, TimeLeft, forecast
+from mldyno.runner.pairing import FRESH_PAIRS, groups
+from mldyno.store import Store
 
 
 @dataclass
@@ -72,10 +78,8 @@ def test_within_a_part_it_runs_down_and_never_below_what_follows() -> None:
     assert left.seconds == pytest.approx(20.0)
     clock.now = 3.0
     assert left.seconds == pytest.approx(17.0)
-    assert left.part_share == pytest.approx(0.5)
     clock.now = 9.0  # longer than foreseen
     assert left.seconds == pytest.approx(14.0)
-    assert left.part_share == 0.99
     assert left.share == pytest.approx(9 / 23)
 
 
@@ -93,4 +97,65 @@ def test_of_a_resumed_run_only_what_is_missing_counts() -> None:
     left.begin([(case, 0) for case in plan.cases if case.workload == "lstm"])
     assert left.seconds == pytest.approx(20.0)
     left.reached(plan.cases[0], 0)  # what is not in the row changes nothing
+    assert left.seconds == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("axes", [{"threads": ["1", "2"]}, {"device": ["cpu", "gpu"]}])
+@pytest.mark.parametrize("repeats", [1, None])
+def test_what_a_paired_run_is_said_to_take_at_its_start_is_right_within_a_third(
+    axes: dict[str, list[str]], repeats: int | None, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = api.make_plan(["mlp"], {"framework": "fake", "mode": "infer", **axes}, {"repeats": repeats})
+    clock, start = Clock(), WorkerProcess.start
+
+    def started(self: WorkerProcess) -> None:
+        clock.now += WORKER_S  # which is all that a fake case takes
+        start(self)
+
+    monkeypatch.setattr(WorkerProcess, "start", started)
+    left = TimeLeft(plan, forecast(plan, store), clock)
+    left.begin([(case, number) for number in range(plan.most) for case in plan.cases])
+    said = left.seconds
+    api.run_plan(plan, store, PlainLines(left, verbose=False))
+    assert 2 / 3 < said / clock.now < 4 / 3
+
+
+def test_the_base_of_a_large_group_takes_part_in_all_of_its_paired_comparisons(store: Store) -> None:
+    plan = api.make_plan(["mlp"], {"framework": "fake", "mode": "infer", "threads": list("123456789")}, {"repeats": 1})
+    base, *others = (expected.pairing for expected in forecast(plan, store))
+    assert others == pytest.approx([FRESH_PAIRS * WORKER_S] * 8)
+    assert base == pytest.approx(2 * others[0])
+
+
+def test_cases_that_were_only_measured_alone_before_still_have_their_paired_comparison_to_come(store: Store) -> None:
+    plan = api.make_plan(["mlp"], {"mode": "infer", "threads": ["1", "2"]}, {"repeats": 1})
+    bench = replace(BENCH, name="test bench", key=OWN_KEY)
+    store.append([record(case, 0.002, bench, wall_time=5.0) for case in plan.cases])
+    for expected in forecast(plan, store):
+        assert expected.known
+        assert expected.seconds == pytest.approx(5.0 + expected.pairing, rel=0.01)
+        assert expected.pairing > 5 * GUESSED_START_S, "five fresh pairs of processes"
+
+
+def test_of_a_process_that_takes_minutes_the_first_run_tells_how_long_the_rest_takes() -> None:
+    plan, clock = for_command(["slow", "--", "slower"]), Clock()
+    left = TimeLeft(plan, [Forecast(case, 30.0, pairing=10.0) for case in plan.cases], clock)
+    left.begin([(case, 0) for case in plan.cases])
+    assert left.seconds == pytest.approx(60.0)
+    clock.now = 400.0
+    left.saw(plan.cases[0], 400.0)
+    assert left.seconds == pytest.approx(2 * 400.0 + 20.0 + 4 * 400.0), (
+        "a second run, a measured one; the other; rounds"
+    )
+    clock.now = 1200.0
+    left.reached(plan.cases[1], 0)
+    assert left.seconds == pytest.approx(20.0 + 4 * 400.0, rel=0.02)
+
+
+def test_a_short_step_and_fake_time_change_nothing() -> None:
+    plan, clock = plan_of(["mlp"]), Clock()
+    left = TimeLeft(plan, [Forecast(case, 10.0) for case in plan.cases], clock)
+    left.begin([(case, 0) for case in plan.cases])
+    left.saw(plan.cases[0], 1000.0)
+    left.saw(replace(plan.cases[0], framework="torch"), 0.001)
     assert left.seconds == pytest.approx(20.0)

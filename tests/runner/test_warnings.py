@@ -95,6 +95,15 @@ def test_a_drift_comes_with_its_size_and_a_jump_with_its_place() -> None:
     assert "at once" in jump.message
 
 
+def test_what_got_slower_is_to_cool_down_and_what_got_faster_is_not() -> None:
+    (slower,) = of_measurement(CAUSES["drifting"])
+    assert "cool down" in slower.hint
+    (faster,) = of_measurement(replace(QUIET, series=[steps(lambda place: 1.1 - 0.1 * place)]))
+    assert "fell by" in faster.message
+    assert "cool" not in faster.hint
+    assert "run it again" in faster.hint
+
+
 def test_a_host_that_takes_time_from_a_virtual_machine_is_named() -> None:
     (warning,) = of_measurement(replace(QUIET, series=[steps(), *windows(run_delay=0.0, stolen_time=0.02)]))
     assert "host" in warning.message

@@ -87,6 +87,15 @@ def test_records_are_found_by_axis_and_by_the_beginning_of_an_id(store: Store) -
     assert store.select(Query(ids=(a.id[:8],), heads=False)) == [a]
 
 
+def test_records_are_found_by_when_they_were_made(store: Store) -> None:
+    old, new = a_record(run="old", day=1), a_record(run="new", day=2)
+    store.append([old, new])
+    for since, records in (("2026-01-01T00:00:00", [old, new]), ("2026-01-02T00:00:00", [new]), ("2026-01-03", [])):
+        assert list(store.stream(Query(heads=False, since=since))) == records
+        assert store.history(Query(heads=False, since=since), 5) == records[::-1]
+        assert store.select(Query(since=since, provenances=MEASURED)) == records[-1:]
+
+
 def test_published_figures_stand_beside_the_stored_ones(store: Store) -> None:
     assert {record.provenance for record in store.select(Query({"workload": "bert-base"}))} == {"published"}
     assert store.select(Query({"workload": "bert-base"}, provenances=MEASURED)) == []

@@ -83,6 +83,11 @@ def test_a_suite_that_is_included_twice_is_no_circle(tmp_path: Path) -> None:
         (CASES + "[[exclude]]\nbatch = 1.5\n", "suite own.toml: batch must be a value or a list of values."),
         (CASES + "[[exclude]]\n", "suite own.toml: an [[exclude]] table needs at least one axis."),
         (CASES + "[[exclude]]\ndevice = 'all'\n", "suite own.toml: [[exclude]] drops what it names"),
+        (CASES + "[score]\nversion = 1\n", "suite own.toml: score must be a table of version, machine and rates"),
+        (CASES + "[score]\nversion = 1\nmachine = 'm'\nrates = [{workload = 'mlp', rate = 0}]\n",
+         "suite own.toml: the rate of a score must be a number over 0"),
+        (CASES + "[score]\nversion = 1\nmachine = 'm'\nrates = [{mode = 'train', rate = 1}]\n",
+         "suite own.toml: a [[cases]] table needs a workload"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_that_says_where_and_what_was_meant(text: str, said: str, tmp_path: Path) -> None:
@@ -145,4 +150,4 @@ def test_a_suite_for_every_device_says_all() -> None:
 
 def test_settings_are_all_documented_keys() -> None:
     settings = {"budget", "target", "repeats", "steps", "timeout", "limit", "data", "by"}
-    assert set(KEYS) == {*settings, "include", "cases", "exclude"}
+    assert set(KEYS) == {*settings, "include", "cases", "exclude", "score"}

@@ -24,6 +24,16 @@ def test_the_first_step_is_a_measurement_of_its_own() -> None:
     assert max(warm.values) < 2e6
 
 
+def test_the_first_step_is_told_at_once_since_the_next_one_may_take_as_long() -> None:
+    told: list[tuple[int, float]] = []
+    program = FakeProgram(Case("mlp", framework="fake", batch=8), {"step": 60.0, "slow": (1, 2.0)})
+    began = CLOCK()
+    warm = warm_up(Blocks(program, CLOCK), tuple, 1.0, lambda values, now: told.append((now - began, values[-1])))
+    assert len(told) == 1
+    assert told[0][0] == pytest.approx(warm.first_step, rel=0.01)
+    assert told[0][1] == warm.first_step == pytest.approx(120e9, rel=0.01)
+
+
 def test_warm_up_goes_on_until_a_slow_start_is_behind() -> None:
     warm = warmed(slow=(40, 3.0))
     assert warm.steady is True

@@ -39,7 +39,7 @@ def told(outcomes: list[Outcome]) -> str:
 
 def test_a_crossing_is_told_with_its_interval_and_what_is_clear_around_it() -> None:
     line = told(swept([1.0, 2.0, 4.0, 8.0, 16.0], [5.0] * 5))
-    assert line.startswith("mlp/train/torch/fp32/device: mps beats cpu from batch 5.0")
+    assert line.startswith("MLP, training: mps beats cpu from batch 5.0")
     assert ") on: cpu is faster from 1 to 4, mps is faster from 8 to 16 [" in line
     assert line.endswith("[paired at 5 sizes; interpolated between them]")
 
@@ -83,7 +83,7 @@ def test_sizes_that_do_not_fit_are_said() -> None:
     )
     nothing = told(swept([1.0, 2.0], [0.0, 0.0]))
     assert nothing == (
-        "mlp/train/torch/fp32/device: mps and cpu can't be compared at any batch; mps ran out of memory from batch 1 on"
+        "MLP, training: mps and cpu can't be compared at any batch; mps ran out of memory from batch 1 on"
     )
 
 
@@ -118,13 +118,13 @@ def test_a_precision_is_worth_it_or_not_and_how_far_its_results_are_off() -> Non
     )
     lost = outcome(1.0, status="unsupported", reason="this device has no TF32", mode="infer", precision="tf32")
     bf16, amp, fp16, fp64, tf32 = answer_lines(answers([*sides, lost]))
-    assert bf16.startswith("mlp/infer/torch/cpu/b8/device: bf16 is worth it: 1.42x (1.4")
+    assert bf16.startswith("MLP, inference, batch 8 on cpu: bf16 is worth it: 1.42x (1.4")
     assert ") faster than fp32; its results are 0.80 % off [paired, 48 rounds in one process]" in bf16
     assert "amp-bf16 is not worth it: as fast as fp32 (within 2.0 %); its results are the same" in amp
     assert "fp64 is not worth it: 2.00x" in fp64
     assert "; its results are under 0.1 % off" in fp64
     assert "how far its results are off was not checked" in fp16
-    assert tf32 == "mlp/infer/torch/cpu/b8/device: tf32 is unsupported: this device has no TF32"
+    assert tf32 == "MLP, inference, batch 8 on cpu: tf32 is unsupported: this device has no TF32"
 
 
 def test_convolutions_that_ran_in_a_layout_that_half_precision_does_not_like_are_named() -> None:
@@ -156,7 +156,7 @@ def test_two_precisions_over_sizes_are_one_sentence_with_the_range_of_their_erro
                  for name, time, off in (("fp32", 1e-3, None), ("bf16", 5e-4, error))]  # fmt: skip
         known += met(*sides, group=group)
     line = told(known)
-    assert line.startswith("mlp/infer/torch/cpu/device: bf16 beats fp32 at every batch from 8 to 32: 2.00x (")
+    assert line.startswith("MLP, inference on cpu: bf16 beats fp32 at every batch from 8 to 32: 2.00x (")
     assert "; bf16's results are 0.20 % to 0.40 % off [paired at 3 sizes" in line
     assert len(answers_json(answers(known))["precisions"]) == 3
 
@@ -164,7 +164,7 @@ def test_two_precisions_over_sizes_are_one_sentence_with_the_range_of_their_erro
 def test_a_copy_is_told_in_time_and_as_a_share_of_the_step() -> None:
     sides = [outcome(step, placement=name) for name, step in (("device", 0.76e-3), ("host", 1e-3))]
     line = told(met(*sides, noise=0.05))
-    assert line.startswith("mlp/train/torch/cpu/fp32/b8: copying in costs 2")
+    assert line.startswith("MLP, training, batch 8 on cpu: copying in costs 2")
     assert " µs a step, 24 % (2" in line
     assert " %) of it [paired, 48 rounds in one process]" in line
 
@@ -183,9 +183,7 @@ def test_a_copy_that_costs_nothing_or_can_not_be_told_says_so() -> None:
 
 def test_growth_with_the_length_is_told_as_an_exponent() -> None:
     plain = told([outcome(1e-6 * length, seq=length) for length in (64, 128, 256)])
-    assert plain.startswith(
-        "mlp/train/torch/cpu/fp32/b8/device: the time of a step grows with seq to the power of 1.00 ("
-    )
+    assert plain.startswith("MLP, training, batch 8 on cpu: the time of a step grows with seq to the power of 1.00 (")
     assert " from 64 to 256, fitted over 3 lengths; between the two longest 1.00 (" in plain
     assert plain.endswith(" from 128 to 256 [separate runs]")
     bent = told([outcome(1e-6 * (length + length**2 / 200), seq=length) for length in (32, 64, 512, 1024)])

@@ -9,9 +9,10 @@ from tests.analysis.made import outcome
 
 from mldyno.analysis.comparisons import Comparison, compare, compared, geometric_mean
 from mldyno.analysis.outcomes import Outcome, outcomes
+from mldyno.axes import unstated
 from mldyno.records import Warning_
 from mldyno.store import figures
-from mldyno.views.sentences import best_sizes, footers, mean_sentence, sentence, trust, trust_summary
+from mldyno.views.sentences import best_sizes, footers, mean_sentence, sentence, trust, trust_line, trust_lines
 
 ROW = "lab,2026-01,{machine},cpu,torch,{workload},train,8,,fp32,device,1,{steps},loop_time,{value},s,ok,{note}"
 
@@ -32,8 +33,8 @@ def pair(workload: str, base: float, other: float, published: bool, note: str = 
 def test_that_a_published_figure_has_no_interval_is_said_once_below() -> None:
     several = [pair("a", 2.0, 1.0, True), pair("b", 1.0, 4.0, True)]
     assert [sentence(one) for one in several] == [
-        "a/train/torch/cpu/fp32/b8/device: there (published) looks 2.00x faster than here (published) [separate runs]",
-        "b/train/torch/cpu/fp32/b8/device: there (published) looks 4.00x slower than here (published) [separate runs]",
+        "a, training, batch 8 on cpu: there (published) looks 2.00x faster than here (published) [separate runs]",
+        "b, training, batch 8 on cpu: there (published) looks 4.00x slower than here (published) [separate runs]",
     ]
     assert mean_sentence(geometric_mean(several)) == (
         "geometric mean of 2 cases: there (published) looks 1.41x slower than here (published)"
@@ -41,10 +42,23 @@ def test_that_a_published_figure_has_no_interval_is_said_once_below() -> None:
     assert footers(several) == ["a published figure has no interval: how far off a factor with one may be is not known"]
 
 
+def test_beside_a_published_figure_the_interval_is_called_our_own() -> None:
+    theirs = pair("mlp", 0.0126, 0.02, True).base
+    mine = outcome(0.00252, device="cpu")
+    beside = compared([(mine, theirs)] * 2)
+    said = sentence(beside[0])
+    assert ": here (published) is 2.00x (1.99-2.01) faster than m [" in said
+    assert said.endswith("[separate runs, own interval only]")
+    assert mean_sentence(geometric_mean(beside)) == (
+        "geometric mean of 2 cases: here (published) is 2.00x (1.99-2.01) faster than m, own interval only"
+    )
+    assert footers(beside) == ["a published figure has no interval: how far off a factor with one may be is not known"]
+
+
 def test_any_other_figure_without_an_interval_says_so_itself() -> None:
     several = [pair("a", 2.0, 1.0, False), pair("b", 2.0, 1.0, False)]
     assert sentence(several[0]) == (
-        "a/train/torch/cpu/fp32/b8/device: there looks 2.00x faster than here; no interval "
+        "a, training, batch 8 on cpu: there looks 2.00x faster than here; no interval "
         "[separate runs; too few samples for an interval]"
     )
     assert mean_sentence(geometric_mean(several)) == (
@@ -56,7 +70,7 @@ def test_any_other_figure_without_an_interval_says_so_itself() -> None:
 def test_a_figure_that_is_doubted_is_marked_and_the_reason_stands_below_once() -> None:
     doubted = pair("a", 2.0, 1.0, True, note="suspect: the fan was off")
     assert sentence(doubted).endswith("[separate runs; suspect]")
-    assert footers([doubted, doubted])[:-1] == ["suspect: there, a/train/torch/cpu/fp32/b8/device: the fan was off"]
+    assert footers([doubted, doubted])[:-1] == ["suspect: there, a, training, batch 8 on cpu: the fan was off"]
     assert "2 cases, 1 of them doubtful: " in mean_sentence(geometric_mean([doubted, pair("b", 2.0, 1.0, True)]))
 
 
@@ -70,20 +84,63 @@ def test_what_drifts_is_not_called_steady() -> None:
     assert trust(warned()).startswith("steady, ±")
     assert trust(warned("drifting", "contended")).startswith("not steady (drifting), ±")
     assert trust(warned("drifting", "contended")).endswith("; but contended")
-    assert ", 1 of them surely steady" in trust_summary([warned(), warned("two-modes")])[0]
+    assert ", 1 surely steady" in trust_line([warned(), warned("two-modes")])
+
+
+def test_a_few_outcomes_have_a_trust_line_each_and_many_one_for_all() -> None:
+    assert len(trust_lines([warned("contended")] * 3)) == 3 + 1
+    gathered, meaning = trust_lines([warned("contended")] * 13)
+    assert gathered.startswith("trust: 13 of 13 cases succeeded, 13 surely steady; known to ±")
+    assert gathered.endswith("; but contended")
+    assert meaning == "  contended: a message. Next: a hint."
+    assert trust_line([warned("contended"), warned()]).endswith("; but contended (1)")
 
 
 def test_an_interval_of_no_width_is_not_a_missing_one() -> None:
     exact = outcome(1e-3, apart=0.0)
     assert exact.step is not None
     assert exact.step.half_width == 0
-    assert trust_summary([exact])[0].startswith("trust: 1 of 1 case succeeded, 0 of them surely steady; known to ±")
-    assert "without an interval" not in trust_summary([exact])[0]
+    assert trust_line([exact]).startswith("trust: 1 of 1 case succeeded, 0 surely steady; known to ±")
 
 
 def test_the_best_of_several_sizes_is_named_by_its_items_a_second() -> None:
     sizes = [outcome(time, batch=batch, mode="infer") for batch, time in ((1, 1e-3), (8, 4e-3), (64, 64e-3))]
-    assert best_sizes(sizes, "batch") == ["best of 3: batch 8, 2,000 items/s [mlp/infer/torch/cpu/fp32/b8/device]"]
+    assert best_sizes(sizes, "batch") == ["best of 3: batch 8, 2,000 items/s [MLP, inference on cpu]"]
     (said,) = map(sentence, compared([(sizes[0], sizes[1])]))
     assert "batch 8 is 2.00x" in said
     assert "faster per item than batch 1" in said
+
+
+def drifted(message: str, hint: str) -> Outcome:
+    good = outcome(1e-3)
+    return Outcome(tuple(replace(each, warnings=(Warning_("drifting", message, hint),)) for each in good.records))
+
+
+def test_warnings_of_one_kind_with_other_cures_are_lines_of_their_own() -> None:
+    up, down = drifted("rose by 5.0 %", "let it cool down"), drifted("fell by 24 %", "run it again")
+    more = drifted("rose by 8.0 %", "let it cool down")
+    assert trust_lines([up, down, more])[3:] == [
+        "  drifting: rose by 5.0 % / rose by 8.0 %. Next: let it cool down.",
+        "  drifting: fell by 24 %. Next: run it again.",
+    ]
+
+
+def test_of_two_commands_the_words_are_said_once() -> None:
+    sides = [
+        Outcome(tuple(replace(each, case=unstated(words, "command")) for each in outcome(step).records))
+        for words, step in (("sleep 0.1", 0.1), ("sleep 0.2", 0.2))
+    ]
+    (said,) = map(sentence, compared([(sides[0], sides[1])]))
+    assert said.startswith("sleep 0.2 is 2.0")
+    assert " slower than sleep 0.1 [separate runs" in said
+
+
+def test_two_runs_of_a_case_are_told_apart_by_their_dates() -> None:
+    old, new = (
+        Outcome(tuple(replace(each, created=f"{day}T09:30:00Z", run=replace(each.run, id=run))
+                      for each in outcome(step).records))
+        for day, run, step in (("2026-01-01", "r1", 1e-3), ("2026-01-02", "r2", 2e-3))
+    )  # fmt: skip
+    (said,) = map(sentence, compared([(old, new)]))
+    assert "2026-01-02 09:30 UTC (run r2) is 2.0" in said
+    assert " slower than 2026-01-01 09:30 UTC (run r1) [separate runs]" in said

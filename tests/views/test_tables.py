@@ -7,6 +7,7 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.analysis.made import met, outcome
@@ -15,7 +16,8 @@ from mldyno import api
 from mldyno.analysis.comparisons import compared
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Table, lay_out
-from mldyno.errors import MldynoError
+from mldyno.errors import MldynoError, UsageError
+from mldyno.records import Warning_
 from mldyno.store.figures import inert
 from mldyno.views import tables as views
 from mldyno.views.notebook import comparisons_html, table_html
@@ -52,8 +54,95 @@ def test_latex_shows_its_special_letters_as_they_are() -> None:
         r"50\% \& \$5 \#1 a\_b \{c\} \textbackslash{}d \textasciitilde{} \textasciicircum{} $\pm$1 $\mu$s"
     )
     lines = render(of_machine("R&D_1"), "latex").splitlines()
-    assert lines[1:4] == [r"\begin{tabular}{lr}", r"\hline", r"workload & R\&D\_1 \\"]
-    assert lines[-1] == r"\end{tabular}"
+    assert lines[1:5] == [
+        r"% needs \usepackage{booktabs}", r"\begin{tabular}{lr}", r"\toprule", r"workload & R\&D\_1 \\",
+    ]  # fmt: skip
+    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+
+
+def noted(found: Outcome, *notes: str) -> Outcome:
+    warnings = tuple(Warning_("note", note) for note in notes)
+    return Outcome(tuple(replace(record, warnings=warnings) for record in found.records))
+
+
+def test_in_latex_notes_stand_below_the_table_and_two_hyphens_stay_two() -> None:
+    found = [noted(outcome(0.002, batch=8), "more --budget helps"), outcome(0.004, batch=16)]
+    lines = render(lay_out(found, ["batch"], ["device"], "step"), "latex").splitlines()
+    assert lines[:2] == ["% time of one step", r"% needs \usepackage{booktabs,threeparttable}"]
+    assert lines[2:5] == [r"\begin{threeparttable}", r"\begin{tabular}{lr}", r"\toprule"]
+    assert lines[5:7] == [r"batch & cpu \\", r"\midrule"]
+    assert lines[7].startswith(r"8 & 2.00 ms $\pm$")
+    assert lines[7].endswith(r" \%\tnote{1} \\")
+    assert r"\tnote" not in lines[8]
+    assert lines[9:] == [
+        r"\bottomrule", r"\end{tabular}", r"\begin{tablenotes}", r"\footnotesize",
+        r"\item[1] more -{}-budget helps", r"\end{tablenotes}", r"\end{threeparttable}",
+    ]  # fmt: skip
+    assert latex_text("a--b --- c-d") == "a-{}-b -{}-{}- c-d"
+    assert "\\hline" not in "".join(lines)
+
+
+def test_no_line_of_latex_begins_with_what_its_line_break_would_take() -> None:
+    for name in ("[1ex]", "*"):
+        found = [on_machine(outcome(0.002, batch=size), name) for size in (1, 2)]
+        table = lay_out(found, ["machine", "batch"], [], "step")
+        assert render(table, "latex").count(f"\n{{}}{name} &") == 2
+
+
+def counting(item: str | None, step: float = 0.002, **axes: Any) -> Outcome:
+    facts: dict[str, Any] = {"items_per_step": 8, **({"item": item} if item else {})}
+    return Outcome(tuple(replace(record, facts=facts) for record in outcome(step, **axes).records))
+
+
+def throughput(*found: Outcome, per: str = "s") -> Table:
+    return replace(lay_out(found, ["batch"], ["device"], "throughput"), per=per)
+
+
+@pytest.mark.parametrize(
+    ("per", "title", "cell"),
+    [("s", "images per second", "4,000 /s ±"), ("min", "images per minute", "240,000 /min ±"),
+     ("h", "images per hour", "14,400,000 /h ±"), ("day", "images per day", "346,000,000 /day ±")],
+)  # fmt: skip
+def test_a_throughput_is_counted_in_its_own_items_over_the_time_that_is_asked_for(
+    per: str, title: str, cell: str
+) -> None:
+    table = throughput(counting("image"), per=per)
+    text = render(table, "terminal")
+    assert text.startswith(f"{title}\n")
+    assert cell in text
+    assert f"**{title}**" in render(table, "markdown")
+
+
+def test_a_figure_that_names_no_items_counts_those_of_a_workload_whose_batch_is_made_of_them() -> None:
+    assert str(api.table("mlp", value="throughput")).startswith("samples per second\n")
+    assert str(api.table("bert-base", value="throughput")).startswith("items per second\n"), "not tokens"
+
+
+def test_items_that_differ_are_named_in_the_cells() -> None:
+    found = (counting("token", batch=8), counting(None, batch=16), counting("B", batch=32))
+    text = render(throughput(*found, per="min"), "terminal")
+    assert text.startswith("items per minute\n")
+    for unit in ("tokens/min", "samples/min", "B/min"):
+        assert f"240,000 {unit} ±" in text
+
+
+def test_programs_get_items_a_second_whatever_is_shown() -> None:
+    daily = throughput(counting("image"), per="day")
+    content = json.loads(render(daily, "json"))
+    assert content["title"] == "items per second"
+    assert content["cells"][0]["value"] == pytest.approx(4000, rel=0.01)
+    assert render(daily, "csv") == render(throughput(counting("image")), "csv")
+
+
+def test_a_time_to_count_over_is_for_a_throughput_and_asks_for_it(tmp_path: Path) -> None:
+    path = exported(tmp_path, "mine.jsonl", counting("image"))
+    assert str(api.table(path, per="h")).startswith("images per hour\n")
+    with pytest.raises(UsageError, match="a throughput is counted, and step is none; omit --per"):
+        api.table(path, value="step", per="h")
+    with pytest.raises(UsageError, match="a throughput is counted, and speedup is none; omit --per"):
+        api.table(path, by="device", per="h")
+    with pytest.raises(UsageError, match=r"unknown time 'year'\. Possible: s, min, h, day"):
+        api.table(path, per="year")
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", " =1"])
@@ -101,7 +190,7 @@ def test_a_speed_up_along_an_axis_has_the_interval_of_its_comparison() -> None:
 
 
 def test_a_window_of_forty_columns_holds_every_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "_width", lambda: 40)
+    monkeypatch.setattr(views, "window_width", lambda: 40)
     found = [outcome(0.002, batch=size, device=name) for size in (8, 16) for name in ("cpu", "mps")]
     table = lay_out(found, ["workload", "mode", "batch", "precision"], ["device"], "step")
     text = render(table, "terminal")

@@ -90,14 +90,14 @@ def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
 
 def left_to_say(outcomes: Sequence[Outcome], said: Answers, by: str | None = None) -> list[Comparison]:
     """The comparisons along one axis, or along all ways in which the outcomes differ, that no answer has told yet."""
-    told: set[tuple[Case, str | None]] = {(gain.outcome.case, PLAIN) for gain in said.precisions}
-    told |= {(cost.comparison.other.case, cost.comparison.base.case.placement) for cost in said.copies}
+    answered: set[tuple[Case, str | None]] = {(gain.outcome.case, PLAIN) for gain in said.precisions}
+    answered |= {(cost.comparison.other.case, cost.comparison.base.case.placement) for cost in said.copies}
     swept = {each.axis for each in said.crossovers}
     comparisons = []
     for axis in [by] if by else [way for way in WAYS if way not in swept]:
         for comparison in compared_along(outcomes, axis):
             base = getattr(comparison.base.case, axis)
-            if axis in swept or (comparison.other.case, base) in told:
+            if axis in swept or (comparison.other.case, base) in answered:
                 continue
             comparisons.append(comparison)
     return comparisons

@@ -4,7 +4,8 @@ Paired: both were measured head-to-head in one run. The ratio is the exponential
 rounds. In one process its interval comes from batches of rounds; between processes, each of which has a speed of its
 own, from several fresh pairs of them.
 Separate runs: they were never paired; the interval comes from each one's own, and what the machine did in between is
-in neither.
+in neither. A published figure has no interval: beside one it is the other side's alone, and the verdict is about the
+figure as it was published.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ LARGEST_LOG = 700.0  # of which the exponential is still a number, and its inver
 MIN_PROCESSES = 3  # from which on their spread is measured, not assumed
 MAX_ADVISED_FACTOR = 100  # times as long: nobody would wait
 PAIRED, SEPARATE = "paired", "separate runs"  # how a comparison was made
+AS_MEASURED = ("workload", "run")  # axes without an order of their own: what was measured first is the base
+ONE_SIDED = f"{SEPARATE}, own interval only"  # one side is a published figure, which has none
 Pairs = list[tuple[Outcome, Outcome]]
 
 
@@ -130,14 +133,16 @@ def compare(base: Outcome, other: Outcome) -> Comparison | None:
     if comparison is not None:
         return comparison
     ratio, work = first.value / second.value, more_items(base, other)
-    if first.half_width is None or second.half_width is None:
-        unknown = base if first.half_width is None else other
-        why = "a published figure has no interval" if unknown.published else "too few samples for an interval"
+    judged = [step for side, step in ((base, first), (other, second)) if not side.published] or [first, second]
+    widths = [step.half_width / step.value for step in judged if step.half_width is not None]
+    if len(widths) < len(judged):
+        published = base.published and other.published
+        why = "a published figure has no interval" if published else "too few samples for an interval"
         return Comparison(base, other, work * ratio, None, None, SEPARATE, why, work != 1)
-    width = math.hypot(first.half_width / first.value, second.half_width / second.value)
-    processes = min(first.processes, second.processes)
-    comparison = _with_interval(base, other, math.log(ratio), width, SEPARATE, "--repeats", processes)
-    if comparison.verdict == "inconclusive" and base.machine == other.machine:
+    how, processes = SEPARATE if len(judged) == 2 else ONE_SIDED, min(step.processes for step in judged)
+    comparison = _with_interval(base, other, math.log(ratio), math.hypot(*widths), how, "--repeats", processes)
+    pairable = how == SEPARATE and base.machine == other.machine and base.case != other.case
+    if comparison.verdict == "inconclusive" and pairable:
         return replace(comparison, advice=_how_to_pair(base, other))
     return comparison
 
@@ -156,9 +161,7 @@ def compared(pairs: Pairs) -> list[Comparison]:
 
 
 def _how_to_pair(base: Outcome, other: Outcome) -> str:
-    """What would pair two cases of one machine, or what helps where they can't be paired."""
-    if base.records[0].fact("end_to_end"):
-        return "more --steps of each would tell"
+    """What would pair two cases of one machine."""
     if base.records[0].run.id != other.records[0].run.id:
         return "measure both in one run, so that they are paired"
     if base.pairings and other.pairings:
@@ -170,6 +173,8 @@ def _paired(base: Outcome, other: Outcome) -> Comparison | None:
     """From the pairings of the two, the nearest kind of which there is enough; None where there is none."""
     pairings = _pairings(base, other)
     inside = [logs for pairing, logs in pairings if pairing == "interleaved"]
+    if inside and base.case.framework == "command":  # every run is a process: in which worker it was is no matter
+        inside = [[log for logs in inside for log in logs]]
     if inside:
         return _in_one_process(base, other, inside)
     apart = [(pairing, mean(logs)) for pairing, logs in pairings]
@@ -188,8 +193,9 @@ def _in_one_process(base: Outcome, other: Outcome, by_process: list[list[float]]
     drifts = [drift([math.exp(log) for log in logs]) for logs in by_process]
     moved = max((abs(shape.change) for shape in drifts if shape is not None), default=0.0)
     doubt = f"; the ratio drifted by {100 * moved:.1f} % meanwhile" if moved else ""
-    where = "one process" if processes == 1 else f"{processes} processes"
-    how = f"paired, {sum(map(len, by_process)):,} rounds in {where}{doubt}"
+    where = " in one process" if processes == 1 else f" in {processes} processes"
+    where = "" if base.case.framework == "command" else where
+    how = f"paired, {sum(map(len, by_process)):,} rounds{where}{doubt}"
     intervals = [paired(logs) for logs in by_process]
     centres = [centre for centre, _ in intervals]
     if processes >= MIN_PROCESSES:
@@ -268,14 +274,18 @@ def differences(a: Outcome, b: Outcome) -> list[str]:
 def alike(outcomes: Sequence[Outcome], *axes: str) -> list[list[Outcome]]:
     """Outcomes in groups that differ in nothing but these axes."""
     shared = attrgetter(*(name for name in NAMES if name not in axes))
-    return list(
-        grouped(outcomes, lambda each: (None if "machine" in axes else each.machine, shared(each.case))).values()
-    )
+
+    def rest(outcome: Outcome) -> tuple[object, ...]:
+        machine = None if "machine" in axes else outcome.machine
+        return machine, None if "workload" in axes else outcome.case.version, shared(outcome.case)
+
+    return list(grouped(outcomes, rest).values())
 
 
 def along(outcomes: Sequence[Outcome], axis: str) -> Pairs:
     """Pairs of outcomes that differ along one axis, each with the first value of that axis as base."""
-    order = in_order({(column(outcome, axis),) for outcome in outcomes})
+    values = dict.fromkeys((column(outcome, axis),) for outcome in outcomes)
+    order = list(values) if axis in AS_MEASURED else in_order(set(values))
     rank = {key[0]: place for place, key in enumerate(order)}
     pairs = []
     for group in alike(outcomes, axis):

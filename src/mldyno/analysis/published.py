@@ -17,14 +17,15 @@ MOST_COLUMNS = 6  # that still stand side by side
 MOST_NAMED = 5  # cases, before the rest is only counted
 
 
-def _work(outcome: Outcome) -> tuple[Any, ...]:
+def work(outcome: Outcome) -> tuple[Any, ...]:
+    """What an outcome did, as far as published figures state it."""
     return tuple(getattr(outcome.case, name) for name in WORK)
 
 
 def same_work(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
     """Pairs of a published outcome and one of ours that succeeded and did the same work."""
     good = [outcome for outcome in theirs if outcome.status == "ok"]
-    return [(there, here) for here in ours if here.status == "ok" for there in good if _work(here) == _work(there)]
+    return [(there, here) for here in ours if here.status == "ok" for there in good if work(here) == work(there)]
 
 
 def place(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> Table | None:
@@ -33,8 +34,8 @@ def place(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> Table | None:
     Machines are the rows where few cases are shared, and the columns where there are many.
     """
     known = [outcome for outcome in theirs if outcome.status != "ok" or outcome.figure("step") is not None]
-    shared = {_work(outcome) for outcome in ours} & {_work(outcome) for outcome in known}
-    placed = [outcome for outcome in (*known, *ours) if _work(outcome) in shared]
+    shared = {work(outcome) for outcome in ours} & {work(outcome) for outcome in known}
+    placed = [outcome for outcome in (*known, *ours) if work(outcome) in shared]
     if not placed:
         return None
     cases = ["workload", "mode", *(name for name in (*SIZES, "placement") if name in varying(placed))]

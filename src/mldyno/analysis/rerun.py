@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mldyno import plugins, suites
+from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.axes import AXES, Axis
 from mldyno.errors import MldynoError
@@ -24,17 +25,16 @@ def measured_here(outcome: Outcome) -> bool:
 
 
 def rerun_commands(outcomes: Sequence[Outcome]) -> list[str]:
-    """The suite that they come from, or a command for each workload; none for what can't be run here."""
-    by_workload: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        by_workload.setdefault(outcome.case.workload, []).append(outcome)
-    return [command for command in dict.fromkeys(map(rerun_command, by_workload.values())) if command]
+    """The suite that they come from, or a command for each workload, or for the user's own commands of a run."""
+    groups = grouped(outcomes, lambda each: each.records[0].run.id if each.case.own_command else each.case.workload)
+    return [command for command in dict.fromkeys(map(rerun_command, groups.values())) if command]
 
 
 def rerun_command(outcomes: Sequence[Outcome]) -> str:
     """The suite that they come from, or the workloads and axes that have all of them among their products."""
     if commands := [outcome for outcome in outcomes if outcome.case.own_command]:
-        return next(filter(None, map(_own_command, commands)), "")
+        words = [word for line in dict.fromkeys(map(_own_words, commands)) if line for word in ("--", *line)]
+        return shlex.join(["mldyno", "run", *words]) if words else ""
     names = {outcome.records[0].run.suite for outcome in outcomes}
     if len(names) == 1 and (suite := names.pop()) in suites.names():
         return "mldyno quick" if suite == "quick" else f"mldyno run {suite}"
@@ -48,16 +48,17 @@ def their_commands(outcomes: Sequence[Outcome]) -> list[str]:
     return [record.fact("command") or name for name, record in records.items() if not record.fact("private")]
 
 
-def _own_command(outcome: Outcome) -> str:
+def _own_words(outcome: Outcome) -> tuple[str, ...]:
     """The command that the user timed; nothing where its words are not known, as of older records with a colon."""
     name, record = outcome.case.workload, outcome.records[0]
     line = record.fact("command")
     if not measured_here(outcome) or record.fact("private") or (line is None and ":" in name):
-        return ""
+        return ()
     try:
-        return shlex.join(["mldyno", "run", "--", *shlex.split(line or name)])
+        words = tuple(shlex.split(line or name))
     except ValueError:  # a quote that is not closed was never a command of ours
-        return ""
+        return ()
+    return () if "--" in words else words  # which parts commands by now
 
 
 def command_for(cases: Sequence[Case], elsewhere: bool = False) -> str:

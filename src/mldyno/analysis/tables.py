@@ -37,10 +37,14 @@ class Table:
     cells: dict[tuple[Key, Key], Cell] = field(default_factory=dict)
     base: str = ""
     """What a speed-up is relative to, in words."""
+    per: str = "s"
+    """What a rate is counted over where it is shown."""
 
 
 def column(outcome: Outcome, name: str) -> Any:
-    """An outcome's value on an axis, or its machine."""
+    """An outcome's value on an axis, its machine, or its run."""
+    if name == "run":
+        return outcome.records[0].run.id
     return outcome.machine if name == "machine" else getattr(outcome.case, name)
 
 
@@ -100,13 +104,14 @@ def _notes(outcome: Outcome, figure: Estimate | None, value: str, warnings_too: 
 
 def _relative(table: Table, by: str | None) -> Table:
     """Times turned into speed-ups: along an axis, or over the first column, or the first row of a single column."""
-    from mldyno.analysis.comparisons import compare  # which lays nothing out, but shares the order of keys with this
+    from mldyno.analysis.comparisons import ONE_SIDED, compare  # which lay nothing out, but share the order of keys
 
     outcomes = {place: cell.outcome for place, cell in table.cells.items()}
     table.base, base_of = _base(table, by)
     for place, cell in list(table.cells.items()):
         base = outcomes.get(base_of(place))
         figure = None
+        notes = cell.notes
         if cell.figure is not None and base is cell.outcome:
             figure = Estimate(1.0, None, "1", samples=cell.figure.samples, steps=cell.figure.steps)
         elif cell.figure is not None and base is not None and (comparison := compare(base, cell.outcome)) is not None:
@@ -114,7 +119,8 @@ def _relative(table: Table, by: str | None) -> Table:
                 None if comparison.low is None or comparison.high is None else (comparison.high - comparison.low) / 2
             )
             figure = Estimate(comparison.ratio, width, "1", samples=cell.figure.samples, steps=cell.figure.steps)
-        table.cells[place] = Cell(cell.outcome, figure, cell.notes)
+            notes += (f"{ONE_SIDED}: a published figure has none",) if comparison.how == ONE_SIDED else ()
+        table.cells[place] = Cell(cell.outcome, figure, notes)
     return table
 
 

@@ -6,6 +6,7 @@ import click
 
 from mldyno import api
 from mldyno.cli.options import private_option, say, store_option
+from mldyno.cli.output import whole_lines
 from mldyno.units import count
 
 
@@ -28,5 +29,6 @@ def command(file: str, only: str | None, form: str | None, private: bool, store:
       mldyno export --private to-post.jsonl
     """
     chosen = form or ("csv" if file.endswith(".csv") else "jsonl")
-    written = api.export(file, chosen, only, store, private, say)
+    with whole_lines():
+        written = api.export(file, chosen, only, store, private, say)
     say(f"{count(written, 'record')} written" + (f" to {file}" if file != "-" else ""))

@@ -8,7 +8,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from mldyno import plugins
-from mldyno.cli.options import json_option, print_json, store_option
+from mldyno.axes import FAKE
+from mldyno.cli.options import json_option, print_json, say, store_option
 from mldyno.errors import unknown
 from mldyno.units import count
 
@@ -95,12 +96,16 @@ def _devices() -> Rows:
 
 
 def devices_json() -> list[dict[str, Any]]:
-    """The devices that each framework sees, with all that is known of them; one that can't be started says why."""
+    """The devices that each framework sees, with all that is known of them; one that can't be started says why.
+
+    Those of the fake framework, which are made up, are left out.
+    """
     from mldyno import api
     from mldyno.views.devices import device_line
 
     rows: list[dict[str, Any]] = []
-    for framework, facts in api.probe(plugins.names("frameworks")).frameworks.items():
+    names = [name for name in plugins.names("frameworks") if name != FAKE]
+    for framework, facts in api.probe(names).frameworks.items():
         if facts.error:
             rows.append({"name": framework, "about": facts.error, "framework": framework, "device": None})
         for device in facts.devices:
@@ -115,18 +120,29 @@ def _machines(store: str | None) -> Rows:
 
 
 def machines_json(store: str | None) -> list[dict[str, Any]]:
-    """The machines of the store and the published ones, with what was published of each and what speaks against it."""
+    """The machines of the store and the published ones, with what was published of each and what speaks against it.
+
+    Of those in the store, the ones that have measured something; where there is none, those that have rehearsed.
+    """
     from mldyno.store import Query, Store
     from mldyno.store.reference import Publication, machines
 
     opened, shipped = Store(store), machines()
+
+    def with_records(rehearsed: bool) -> list[str]:
+        queries = {name: Query({"machine": name}, heads=False, rehearsed=rehearsed) for name in opened.machines()}
+        return [name for name, query in queries.items() if opened.history(query, 1)]
+
+    stored, measured = with_records(rehearsed=True), with_records(rehearsed=False)
+    left_out = {*stored} - {*measured, *shipped} if measured else set()
+    if left_out:
+        say(f"machines that have only rehearsed (framework {FAKE}) are left out")
     rows = []
-    for name in opened.machines():
-        stored = bool(opened.history(Query({"machine": name}, heads=False), 1))
-        files, publication = opened.files_of(name) if stored else [], shipped.get(name, Publication())
+    for name in (name for name in opened.machines() if name not in left_out):
+        files, publication = opened.files_of(name) if name in stored else [], shipped.get(name, Publication())
         rows.append({
-            "name": name, "about": _about(stored, files, publication), "stored": stored, "imported_from": files,
-            "sources": publication.sources, "figures": publication.figures,
+            "name": name, "about": _about(name in stored, files, publication), "stored": name in stored,
+            "imported_from": files, "sources": publication.sources, "figures": publication.figures,
             "marks": [{"mark": mark, "reason": reason, "figures": len(cases), "cases": cases}
                       for (mark, reason), cases in publication.marked.items()],
         })  # fmt: skip

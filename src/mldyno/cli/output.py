@@ -1,6 +1,7 @@
 """All that the command line prints: it does no harm to a terminal, wherever its words came from.
 
-Standard output and standard error pass a gate that lets printable text and line breaks through, and nothing else.
+Standard output and standard error pass a gate that lets printable text and line breaks through, and nothing else. In a
+window it breaks lines that are too wide between words; a pipe gets them whole, and so does whatever a program may read.
 A disk that is full, a reader that has gone and an encoding that lacks a character are met here too. Only bars are
 styled; their texts are made printable first. Rule: no other file writes past the gate.
 """
@@ -16,6 +17,7 @@ from typing import Any
 
 from mldyno.errors import MldynoError
 from mldyno.printable import printable
+from mldyno.views.window import NO_WINDOW, fitted, plain, width_of
 
 _IN_ASCII = {
     "±": "+-",
@@ -72,17 +74,23 @@ class Styled:
 
 
 class Gate(Styled):
-    """A stream to which plain text is written, whoever it came from."""
+    """A stream to which plain text is written, whoever it came from; in a window its lines fit.
+
+    `whole` leaves them as they are.
+    """
+
+    whole = False
 
     def write(self, text: str) -> int:
-        """Pass on what is printable, in the same lines."""
-        return super().write("\n".join(map(printable, text.split("\n"))))
+        """Pass on what is printable, in the same lines, or in lines that fit."""
+        width = NO_WINDOW if self.whole else width_of(self)
+        return super().write("\n".join(fitted(printable(line), width) for line in text.split("\n")))
 
 
 @contextmanager
 def gated() -> Iterator[None]:
     """Whatever is printed meanwhile passes the gate."""
-    if "_MLDYNO_COMPLETE" in os.environ:  # then Click writes bytes, which are our own names
+    if "_MLDYNO_COMPLETE" in os.environ:  # then Click writes bytes: names that are printable
         yield
         return
     with open(os.devnull, "w") as nowhere:  # for streams that there are not
@@ -91,9 +99,20 @@ def gated() -> Iterator[None]:
             yield
 
 
+@contextmanager
+def whole_lines() -> Iterator[None]:
+    """What goes to standard output meanwhile may be read by a program: its lines stay whole, in a window too."""
+    out: Any = sys.stdout
+    out.whole = True
+    try:
+        yield
+    finally:
+        out.whole = False
+
+
 def on_terminal() -> bool:
     """Whether a bar can be drawn on standard error."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not plain()
 
 
 def new_bar() -> Any:

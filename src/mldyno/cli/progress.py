@@ -1,4 +1,4 @@
-"""How a run shows itself: on a terminal a bar for the run and one for the case, else plain lines.
+"""How a run shows itself: on a terminal one line that changes, else plain lines.
 
 Colours are rich's, which omits them where NO_COLOR is set.
 """
@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from mldyno.analysis.estimates import step_time
+from mldyno.cli.options import print_data
 from mldyno.cli.output import new_bar, on_terminal
 from mldyno.plan import Plan
 from mldyno.records import Case, Pairing, Record
@@ -19,7 +20,8 @@ from mldyno.runner.events import Interrupted, Listener
 from mldyno.runner.forecast import Forecast, TimeLeft
 from mldyno.units import show_bytes, show_error, show_seconds
 from mldyno.views.record_text import details
-from mldyno.views.sentences import PAIRING, headline
+from mldyno.views.sentences import headline, how_paired
+from mldyno.views.titles import case_title, work_title
 
 REDRAW_INTERVAL = 0.5  # s
 NARROW_WINDOW = 60  # columns
@@ -31,11 +33,12 @@ def narrow(bar: Any) -> bool:
 
 
 class CountedBar:
-    """A bar for so many things done of so many; nothing where there is no terminal."""
+    """A bar for so many things done of so many, with the time left; nothing where there is no terminal."""
 
     def __init__(self, what: str) -> None:
         self._bar = new_bar() if on_terminal() else None
         self._task = self._bar.add_task(what, total=1.0, detail="") if self._bar else None
+        self._began = self._drawn = time.monotonic()
 
     def __enter__(self) -> CountedBar:
         if self._bar:
@@ -46,16 +49,32 @@ class CountedBar:
         if self._bar:
             self._bar.stop()
 
+    def say(self, line: str) -> None:
+        """A line that stays above the bar."""
+        if self._bar:
+            self._bar.say(line)
+        else:
+            click.echo(line, err=True)
+
     def __call__(self, done: int, total: int) -> None:
         """So many are done."""
-        if self._bar:
-            self._bar.update(self._task, completed=done / max(1, total), detail=f"{done} of {total}")
+        now = time.monotonic()
+        if self._bar and (now - self._drawn >= REDRAW_INTERVAL or done >= total):
+            self._drawn = now
+            left = (now - self._began) * (total - done) / max(1, done)
+            about = f", about {show_seconds(max(1.0, left))} left" if done < total and not narrow(self._bar) else ""
+            self._bar.update(self._task, completed=done / max(1, total), detail=f"{done:,} of {total:,}{about}")
             self._bar.refresh()
 
 
 def pairing_line(cases: Sequence[Case], pairing: Pairing) -> str:
     """Which cases are measured head-to-head, and how."""
-    return f"{len(cases)} cases head-to-head, {PAIRING[pairing]}: {', '.join(case.id for case in cases)}"
+    return f"{len(cases)} cases head-to-head, {how_paired(cases[0], pairing)}: {', '.join(case.id for case in cases)}"
+
+
+def repeat_of(plan: Plan, number: int) -> str:
+    """Which repeat it is, where there was one before: repeat 2 of 3; repeat 2 where the run chooses how many."""
+    return f"repeat {number + 1}{f' of {plan.most}' if plan.most == plan.fewest else ''}" if number else ""
 
 
 class PlainLines(Listener):
@@ -89,6 +108,10 @@ class PlainLines(Listener):
         self.left.reached(cases[0], number, pairing=True)
         self._once(pairing_line(cases, pairing))
 
+    def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
+        """Note how long a step takes, from which the time left is learnt."""
+        self.left.saw(case, step)
+
     def _once(self, line: str) -> None:
         if line != self.last_line:
             self.last_line = line
@@ -99,53 +122,62 @@ class PlainLines(Listener):
         if record.alone or record.status != "ok":
             so_far = self.so_far.setdefault(record.case.id, [])
             so_far.append(record)
-            tells = len(so_far) == 1 or record.case.id not in self.todo or record.status != "ok"
-            if tells or self.verbose:
-                self.say(f"{record.case.id}: {headline(*so_far)}{self._time_left()}")
+            if self.verbose or record.status != "ok" or self._tells(record, len(so_far)):
+                self.say(f"{record.case.id}: {headline(*so_far)}{self._beside(record.run.repeat)}")
             for line in details(record) if self.verbose and record.alone else ():
                 self.say(f"  {line}")
+
+    def _tells(self, record: Record, processes: int) -> bool:
+        """Whether a case that came out well is worth a line after so many processes."""
+        return processes == 1 or record.case.id not in self.todo
 
     def case_settled(self, case: Case) -> None:
         """Know that nothing is left to do for it."""
         self.todo.discard(case.id)
         self.left.settled(case)
 
-    def _time_left(self) -> str:
-        """To stand behind a line; nothing when all cases are done."""
-        return f"  (about {show_seconds(max(1.0, self.left.seconds))} left)" if self.todo else ""
+    def _beside(self, number: int) -> str:
+        """To stand behind a line: which repeat it was, and how long the rest takes; nothing when all is done."""
+        left = f"about {show_seconds(max(1.0, self.left.seconds))} left" if self.todo or self.left.more else ""
+        parts = ", ".join(filter(None, [repeat_of(self.left.plan, number), left]))
+        return f"  ({parts})" if parts else ""
 
 
-class Bars(PlainLines):
-    """One bar for the run and one for the case below it, redrawn at most twice a second: the parent hardly runs."""
+class Line(PlainLines):
+    """One line with a bar for the run, redrawn at most twice a second: the parent hardly runs."""
 
     def __init__(self, left: TimeLeft, verbose: bool) -> None:
         super().__init__(left, verbose)
         self._drawn = 0.0
         self._bar = new_bar()
-        self._run = self._bar.add_task("starting", total=1.0, detail="")
-        self._case = self._bar.add_task("", total=1.0, detail="", visible=False)
-        self._all = 0
+        self._task = self._bar.add_task("starting", total=1.0, detail="")
+        self._all, self._devices = 0, 1
+        self._repeat = ""
         self._known: dict[str, str] = {}
 
     def say(self, line: str) -> None:
-        """A line that stays above the bars."""
+        """A line that stays above."""
         self._bar.say(line)
 
+    def _tells(self, record: Record, processes: int) -> bool:
+        """What came out well stands in the line that changes."""
+        return False
+
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
-        """Show the bars."""
+        """Show the line."""
         super().begin(plan, todo)
-        self._all = len(self.todo)
+        self._all, self._devices = len(self.todo), len({case.device for case in plan.cases})
         self._bar.start()
 
     def fetching(self, what: str, done: int, total: int | None) -> None:
-        """Show how much of a data set is there; what is only to be said stays above the bars."""
+        """Show how much of a data set is there; what is only to be said stays above."""
         if total is None:
             super().fetching(what, done, total)
         if self._due(False):
             self._bar.start()
             of_all = f" of {show_bytes(total)}" if total else ""
             share = min(1.0, done / total) if total else 0.0
-            self._bar.update(self._run, description=what, completed=share, detail=f"{show_bytes(done)}{of_all}")
+            self._bar.update(self._task, description=what, completed=share, detail=f"{show_bytes(done)}{of_all}")
             self._bar.refresh()
 
     def case_ended(self, record: Record) -> None:
@@ -153,22 +185,27 @@ class Bars(PlainLines):
         super().case_ended(record)
         known = step_time([each for each in self.so_far.get(record.case.id, ()) if each.status == "ok"])
         width = "" if known is None else show_error(known.value, known.half_width)
-        self._known[record.case.id] = f",{width} so far" if width else ""
+        self._known[record.case.id] = width
 
     def case_started(self, case: Case, number: int) -> None:
         """Name the case that is being set up."""
         super().case_started(case, number)
-        self._draw(case.id, "setting up", force=True)
+        self._repeat = f", {repeat_of(self.left.plan, number)}" if number else ""
+        self._draw(self._name(case), "setting up", force=True)
+
+    def _name(self, case: Case) -> str:
+        """What a case is called; with its device where there are several."""
+        return f"{case_title(case)}, {case.device}" if self._devices > 1 else case_title(case)
 
     def pairing_started(self, cases: Sequence[Case], number: int, pairing: Pairing) -> None:
         """Name the work that is done in several ways."""
-        super().pairing_started(cases, number, pairing)
-        self._draw(f"{len(cases)} head-to-head: {cases[0].id}", "setting up", force=True)
+        self.left.reached(cases[0], number, pairing=True)
+        self._draw(f"{len(cases)} head-to-head: {work_title(cases[0])}", "setting up", force=True)
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
         """Show what a step takes now, and how well the case is known from its processes so far."""
-        known = "" if narrow(self._bar) else f" a step{self._known.get(case.id, '')}"
-        self._draw(case.id, f"{show_seconds(step)}{known}")
+        super().progress(case, step, half_width, elapsed)
+        self._draw(self._name(case), f"{show_seconds(step)}{self._known.get(case.id, '')}")
 
     def _due(self, force: bool) -> bool:
         now = time.monotonic()
@@ -182,17 +219,17 @@ class Bars(PlainLines):
             return
         done = self._all - len(self.todo)
         about = f"{'' if narrow(self._bar) else 'about '}{show_seconds(max(1.0, self.left.seconds))} left"
-        cases = f"{done} of {self._all}" + ("" if narrow(self._bar) else " cases")
-        self._bar.update(self._run, description=cases, completed=self.left.share, detail=about)
-        self._bar.update(self._case, description=name, completed=self.left.part_share, detail=detail, visible=True)
+        place = f"{done} of {self._all}{'' if narrow(self._bar) else self._repeat}: {name}"
+        shown = about if narrow(self._bar) else f"{detail}, {about}"
+        self._bar.update(self._task, description=place, completed=self.left.share, detail=shown)
         self._bar.refresh()
 
-    def _time_left(self) -> str:
-        """The bar has it."""
+    def _beside(self, number: int) -> str:
+        """The line has it."""
         return ""
 
     def end(self) -> None:
-        """Take the bars away."""
+        """Take the line away."""
         self._bar.stop()
 
 
@@ -203,12 +240,12 @@ class JsonLines(Listener):
         self._beside = beside
         self.begin, self.fetching = beside.begin, beside.fetching  # type: ignore[method-assign]
         self.case_started, self.pairing_started = beside.case_started, beside.pairing_started  # type: ignore[method-assign]
-        self.case_settled = beside.case_settled  # type: ignore[method-assign]
+        self.case_settled, self.progress = beside.case_settled, beside.progress  # type: ignore[method-assign]
 
     def case_ended(self, record: Record) -> None:
         """Print the record."""
         self._beside.case_ended(record)
-        click.echo(record.text)
+        print_data(record.text)
 
 
 def listener_for(plan: Plan, forecasts: Sequence[Forecast], as_json: bool, loudness: str) -> Listener:
@@ -218,7 +255,7 @@ def listener_for(plan: Plan, forecasts: Sequence[Forecast], as_json: bool, loudn
         return JsonLines(Listener() if loudness == "quiet" else PlainLines(left, verbose))
     if loudness == "quiet":
         return Listener()
-    return Bars(left, verbose) if on_terminal() else PlainLines(left, verbose)
+    return Line(left, verbose) if on_terminal() else PlainLines(left, verbose)
 
 
 def kept_so_far(end: Interrupted, store: str | None) -> Interrupted:

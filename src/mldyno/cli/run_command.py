@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mldyno import api
-from mldyno.analysis.answers import left_to_say
+from mldyno.analysis.answers import compared_along, left_to_say
 from mldyno.axes import SIZES, axis_named
 from mldyno.cli.measuring import axes_of, axis_options, effort_options, preview, run_options, watched
 from mldyno.cli.options import complete_targets, store_option
@@ -15,14 +15,14 @@ from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan
 from mldyno.store import Store
 from mldyno.views.answers import answer_section
-from mldyno.views.sentences import best_sizes, phase_lines, sentence, trust_lines
+from mldyno.views.sentences import best_sizes, nothing_along, phase_lines, sentence, trust_lines
 from mldyno.views.tables import render
 
 BEHIND_DASHES = "mldyno.command"
 
 
 class RunCommand(click.Command):
-    """Keeps what stands behind `--` apart: it is your command."""
+    """Keeps what stands behind the first `--` apart: it is your command, or several with `--` between them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The arguments before the dashes, as usual."""
@@ -59,6 +59,7 @@ def command(
     Each axis takes a comma list, and the lists multiply. Every case runs in a process of its own.
     Cases that do the same work in different ways are then measured head-to-head.
     Of a command the first run is kept apart from the others, which find everything cached.
+    Several commands, with -- between them, take turns, and are compared.
 
     \b
     Examples:
@@ -68,6 +69,7 @@ def command(
       mldyno run apple-silicon-bert --dry-run
       mldyno run mnist-cnn --placement loader --data synthetic
       mldyno run --budget 2m -- python train.py
+      mldyno run -- sleep 0.1 -- sleep 0.2
     """
     axis = axis_named(by) if by else None
     axes, opened, run_id = axes_of(options), Store(store), None
@@ -88,8 +90,8 @@ def command(
 
 
 def _of_words(words: tuple[str, ...], targets: tuple[str, ...], axes: dict[str, Any], settings: dict[str, Any]) -> Plan:
-    """The plan for a command; workloads and axes have no place beside it."""
-    named = [*targets, *(f"--{name}" for name, values in axes.items() if values)]
+    """The plan for commands; workloads and axes have no place beside them."""
+    named = [*targets, *(f"--{name}" for name, values in {**axes, "by": settings["by"]}.items() if values)]
     if named:
         raise UsageError(f"a command is run as it stands; omit {', '.join(named)} before --.")
     return api.command_plan(words, settings)
@@ -105,6 +107,7 @@ def tell(results: api.Results, axis: str | None, store: Store) -> None:
     answers = results.answers
     lines = [sentence(comparison) for comparison in left_to_say(results.outcomes, answers, axis)]
     lines += best_sizes(results.outcomes, axis) if axis in SIZES else []
+    lines += [nothing_along(axis)] if axis and not compared_along(results.outcomes, axis) else []
     for line in [*([""] if lines else []), *lines, *answer_section(answers)]:
         click.echo(line)
     placed = api.placed(results, store)

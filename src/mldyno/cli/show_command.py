@@ -7,12 +7,12 @@ import json
 import click
 
 from mldyno import api
-from mldyno.cli.options import json_option, print_json, store_option
+from mldyno.cli.options import complete_stored, json_option, print_json, say, store_option
 from mldyno.views.record_text import record_text
 
 
 @click.command("show")
-@click.argument("what")
+@click.argument("what", shell_complete=complete_stored)
 @store_option
 @json_option
 def command(what: str, store: str | None, as_json: bool) -> None:
@@ -23,7 +23,7 @@ def command(what: str, store: str | None, as_json: bool) -> None:
       mldyno show mlp/train/cpu
       mldyno show 3f9c2a71
     """
-    records = api.show(what, store)
+    records = api.show(what, store, say)
     if as_json:
         print_json({"records": [json.loads(record.text) for record in records]})
         return

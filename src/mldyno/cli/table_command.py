@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from mldyno import api
-from mldyno.cli.options import Words, complete_targets, json_option, store_option
+from mldyno.cli.options import Words, complete_stored, json_option, print_data, say, since_option, store_option
+from mldyno.units import PERIODS
 from mldyno.views.tables import FORMATS
 
 
 @click.command("table")
-@click.argument("targets", nargs=-1, shell_complete=complete_targets)
+@click.argument("targets", nargs=-1, shell_complete=complete_stored)
 @click.option(
     "--rows",
     type=Words(),
@@ -24,12 +25,14 @@ from mldyno.views.tables import FORMATS
 )
 @click.option(
     "--value",
-    help="step (the default), throughput, throughput:PHASE, speedup, time:100steps, peak_share, or any metric.",
+    help="step (the default), throughput, throughput:PHASE, speedup, score, time:100steps, peak_share, or any metric.",
 )
 @click.option("--by", metavar="AXIS", help="Show the speed-up along this axis.")
+@click.option("--per", type=click.Choice(list(PERIODS)), help="Count a throughput over this time (s).")
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="terminal", show_default=True, help="How to print it."
 )
+@since_option
 @store_option
 @json_option
 def command(
@@ -38,7 +41,9 @@ def command(
     cols: list[str],
     value: str | None,
     by: str | None,
+    per: str | None,
     form: str,
+    since: str | None,
     store: str | None,
     as_json: bool,
 ) -> None:
@@ -54,5 +59,9 @@ def command(
       mldyno table mine.jsonl theirs.jsonl --format markdown
       mldyno table bert-base --rows mode,batch,seq --cols machine,device --value time:100steps
       mldyno table mlp --by precision
+      mldyno table mlp --value throughput --per min
+      mldyno table --since yesterday
     """
-    click.echo(api.table(targets, rows, cols, value, store, by).to("json" if as_json else form))
+    form = "json" if as_json else form
+    show = click.echo if form == "terminal" else print_data
+    show(api.table(targets, rows, cols, value, store, by, since, per, say).to(form))

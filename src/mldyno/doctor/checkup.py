@@ -19,8 +19,6 @@ from mldyno.store import Query, Store
 from mldyno.timing import spin
 
 NOISE_S = 60.0
-BATCH = 64  # of the step that settings of threads are tried on
-SPIN_S = 0.5  # that all cores are tried for
 START_S, COMPILE_S = 4.0, 25.0  # that a framework takes to start, and to compile for the first time, where that is slow
 Tell = Callable[[str, float], None]
 
@@ -66,7 +64,7 @@ class Parts:
         """How long each part takes, as far as is known now."""
         wanted, start = self._wanted, self.start
         seconds = {"facts": 1.0 + start, "features": self.devices * (start + (0.0 if wanted.quick else COMPILE_S)),
-                   "cores": SPIN_S}  # fmt: skip
+                   "cores": spin.SPIN_S}  # fmt: skip
         if not wanted.quick:
             per_process = start + settings.WARM_UP_S + settings.TURNS * settings.TURN_S
             seconds |= {kind: settings.SETS * ways * per_process for kind, ways in self.ways.items()}
@@ -99,12 +97,12 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
         frameworks = _frameworks(wanted, vendors, parts)
         tried = _tried(wanted, frameworks, parts)
         parts.begin("cores")
-        free = sum(spin.shares(gathered.cores, SPIN_S)) if gathered.cores else None
+        free = spin.free_cores(gathered.cores) if gathered.cores else None
         runs = next((framework for framework in frameworks if not framework.error), None)
         threads = allocators = None
         if runs is not None and not wanted.quick:
             of_threads = settings.of_threads(runs.threads, free, gathered.env)
-            threads = _trial(runs, Case("mlp", framework=runs.name, batch=BATCH), of_threads, "threads", parts)
+            threads = _trial(runs, Case("mlp", framework=runs.name, batch=settings.BATCH), of_threads, "threads", parts)
             of_allocators = settings.of_allocators()
             allocators = _trial(runs, Case("bert-tiny", framework=runs.name), of_allocators, "allocators", parts)
         noises = None

@@ -9,6 +9,7 @@ several sets of fresh processes: every process has a speed of its own.
 from __future__ import annotations
 
 import math
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,12 +23,16 @@ from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import MeasureTurn, OpenCase
 from mldyno.records import Case
 from mldyno.stats.intervals import half_width, mean, median
+from mldyno.timing import spin
 
-SETS = 4  # of fresh processes
+BATCH = 64  # of the step that settings of threads are tried on
+SETS, FEW_SETS = 4, 2  # of fresh processes: for an answer with an interval, and for a quick look
 TURNS = 4  # of each process
 TURN_S, WARM_UP_S = 0.3, 0.5
 ANSWER_TIMEOUT_S = 60.0  # for opening the step, or a turn of it
 KEY = 1  # of the case in its worker
+TAKEN_CORES = 0.5  # from which on threads that spin get in each other's way
+CLEAR_GAIN = 1.1  # times as fast: with less, nothing is changed for a quick look
 Check = Callable[[], None]
 Env = Mapping[str, str]
 
@@ -55,12 +60,22 @@ def of_allocators() -> dict[str, Env]:
     return {option: settings for option, settings in found.items() if settings}
 
 
+def sleeping_pays(framework: str, threads: int | None, cores: int | None) -> Setting | None:
+    """The setting with which threads that wait sleep, where cores are taken and a step is clearly faster with it."""
+    tried = {word: each for word, each in of_threads(threads, None, os.environ).items() if word == "sleeping"}
+    if not tried or not cores or (threads or 0) - spin.free_cores(cores) < TAKEN_CORES:
+        return None
+    trial = measure(lambda: None, Case("mlp", framework=framework, batch=BATCH), threads, tried, sets=FEW_SETS)
+    return next((each for each in trial.settings if (each.ratio or 0.0) >= CLEAR_GAIN), None) if trial else None
+
+
 def measure(
     check: Check,
     case: Case,
     threads: int | None,
     settings: Mapping[str, Env],
     begin: Callable[[int], None] = lambda number: None,
+    sets: int = SETS,
 ) -> Trial | None:
     """The step as it is and with each setting, by its word, and how many times as fast; None where it can't be run.
 
@@ -70,7 +85,7 @@ def measure(
     times: list[list[float]] = [[] for _ in envs]
     chance = random.Random(len(envs))
     try:
-        for number in range(SETS):
+        for number in range(sets):
             begin(number)
             for steps, step in zip(times, _set_of_processes(check, case, envs, chance), strict=True):
                 steps.append(step)

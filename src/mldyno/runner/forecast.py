@@ -22,7 +22,7 @@ from mldyno.client.worker_process import Ended, WorkerProcess, reserve
 from mldyno.messages import CaseForecasted, ForecastCase
 from mldyno.plan import Plan
 from mldyno.records import Case, Record
-from mldyno.runner.pairing import PAIRED_SHARE, groups
+from mldyno.runner.pairing import FEWEST_ROUNDS, PAIRED_SHARE, TURN_S, groups, nearest, pairings, pairs_per_repeat
 from mldyno.runner.rates import Rates
 from mldyno.runner.repeats import load_before, longest_warm_up, measured, shortest_budget
 from mldyno.store import Query, Store
@@ -31,7 +31,7 @@ GUESSED_START_S = 2.0  # until a framework is imported, where nothing is known
 LOADED = 2.0  # times that, for all that is loaded until the last check: optimisers and counters come later
 CHECKS_S = 2.0  # for peaks and checks
 CHECK_STEPS = {"train": 4.0, "infer": 1.5}  # steps that checks take
-FAKE_CASE_S = 0.15  # of the fake framework, in which no time passes
+WORKER_S = 0.15  # to start and to end a worker that imports no framework
 MEASURING_SHARE = 0.9  # of what a case or a paired comparison may take, where nothing is known
 UNMEASURED_STEPS = 2.0  # that a case takes at least: the first and the second
 SHORT_WARMUP_S = 1.0  # that most cases take to be steady, where nothing is known
@@ -80,7 +80,7 @@ class Past:
     paired: float = 0.0
     paired_measured: float = 0.0
     processes: int = 0
-    paired_repeats: int = 1
+    pairings: int = 0
     peak: int | None = None
     status: str = ""
 
@@ -91,7 +91,7 @@ class Past:
         if not record.alone:
             self.paired += spent
             self.paired_measured += within
-            self.paired_repeats = max(self.paired_repeats, record.run.repeat + 1)
+            self.pairings += 1
         else:
             self.alone += spent
             self.alone_measured += within
@@ -115,9 +115,12 @@ def forecast(plan: Plan, store: Store, tell: Tell | None = None, rates: Rates | 
     if rates is not None:
         looks = {case: CaseForecasted(None, rates.of(case), None) for case in unknown}
     start = GUESSED_START_S if rates is None else rates.start
-    sizes = {case: len(group) for group in groups(plan.cases, plan.by) for case in group}
+    together: dict[Case, list[list[Case]]] = {case: [] for case in plan.cases}
+    for part in (part for group in groups(plan.cases, plan.by) for part in pairings(group)):
+        for case in part:
+            together[case].append(part)
     return [
-        _of_case(plan, case, past.get(case.id), looks.get(case, NOTHING), start, sizes[case]) for case in plan.cases
+        _of_case(plan, case, past.get(case.id), looks.get(case, NOTHING), start, together[case]) for case in plan.cases
     ]
 
 
@@ -131,19 +134,21 @@ def _last_runs(records: Iterable[Record]) -> dict[str, Past]:
     return last
 
 
-def _of_case(plan: Plan, case: Case, past: Past | None, look: CaseForecasted, start: float, together: int) -> Forecast:
-    """What a case will take, of so many that are compared with each other."""
-    known = past is not None and past.processes > 0 and plan.steps is None
+def _of_case(
+    plan: Plan, case: Case, past: Past | None, look: CaseForecasted, start: float, together: Sequence[Sequence[Case]]
+) -> Forecast:
+    """What a case will take; `together` are the cases that it is compared with at a time, itself among them."""
+    known, step = past is not None and past.processes > 0 and plan.steps is None, _step(plan, case, look.rate)
     if past is not None and known:
-        start, measuring, paired = _as_last_time(plan, past, together)
+        starting, measuring = _as_last_time(plan, past)
     else:
-        start, measuring, paired = _guess(plan, case, look.rate, start, together)
-    processes = _expected(plan, start, measuring)
+        starting, measuring = _guess(plan, case, step, start)
+    processes = _expected(plan, starting, measuring)
     if past is not None and plan.fewest <= past.processes < processes:
         processes = past.processes
     memory = past.peak if past is not None and past.peak else look.memory
-    paired *= plan.fewest
-    seconds = processes * (start + measuring) + paired
+    paired = plan.fewest * sum(_pairing(plan, case, past, step, start, cases) for cases in together)
+    seconds = processes * (starting + measuring) + paired
     expected = Forecast(case, seconds, known, memory, pairing=paired, processes=processes, repeats=plan.fewest)
     if past is not None and past.status == "oom":
         return replace(expected, fits=False, note="ran out of memory last time")
@@ -161,38 +166,58 @@ def _expected(plan: Plan, start: float, measuring: float) -> int:
     return max(plan.fewest, min(plan.most, plan.fewest + math.floor(more)))
 
 
-def _as_last_time(plan: Plan, past: Past, together: int) -> tuple[float, float, float]:
-    """Time in s to start and to measure a process, and of a paired comparison: as last time, if the budget lets it."""
-    measuring, paired = past.alone_measured / past.processes, past.paired_measured / past.paired_repeats
-    start, longest = past.alone / past.processes - measuring, plan.budget / plan.fewest
-    pairing = past.paired / past.paired_repeats - paired + min(paired, PAIRED_SHARE * longest)
-    return start, min(measuring, longest), pairing if together > 1 else 0.0
+def _as_last_time(plan: Plan, past: Past) -> tuple[float, float]:
+    """Time in s to start and to measure a process: as last time, if the budget lets it."""
+    measuring = past.alone_measured / past.processes
+    return past.alone / past.processes - measuring, min(measuring, plan.budget / plan.fewest)
 
 
-def _guess(plan: Plan, case: Case, rate: float | None, start: float, together: int) -> tuple[float, float, float]:
+def _guess(plan: Plan, case: Case, step: float, start: float) -> tuple[float, float]:
     """The same of a case that was never measured here."""
     if case.framework == "fake":
-        return FAKE_CASE_S, 0.0, 0.0 if together == 1 else FAKE_CASE_S
-    start, step = LOADED * start, _step(plan, case, rate)
+        return WORKER_S, 0.0
     warm = MEASURING_SHARE * longest_warm_up(plan)
     measuring = max(MEASURING_SHARE * shortest_budget(plan), step)
     if plan.steps is not None and step:
         measuring = plan.steps * step
-    paired = start / together + max(
-        warm + MEASURING_SHARE * PAIRED_SHARE * plan.budget / plan.fewest, FEWEST_PAIRED_STEPS * step
-    )
-    start += max(min(warm, SHORT_WARMUP_S), UNMEASURED_STEPS * step) + CHECKS_S
-    start += load_before(plan, case)
+    starting = _loading(case, start) + max(min(warm, SHORT_WARMUP_S), UNMEASURED_STEPS * step)
     if case.framework != "command":
-        start += CHECK_STEPS.get(str(case.mode), 0.0) * step
-    return start, measuring, 0.0 if together == 1 else paired
+        starting += CHECKS_S + _check_steps(case) * step
+    return starting + load_before(plan, case), measuring
+
+
+def _pairing(plan: Plan, case: Case, past: Past | None, step: float, start: float, cases: Sequence[Case]) -> float:
+    """Time in s that a case takes in a repeat to be compared with these: as last time, or guessed."""
+    way = nearest(cases)
+    pairs = pairs_per_repeat(way, plan.fewest)
+    longest = PAIRED_SHARE * plan.budget / plan.fewest / pairs
+    if past is not None and past.pairings:
+        measuring = past.paired_measured / past.pairings
+        return pairs * (past.paired / past.pairings - measuring + min(measuring, longest))
+    loading = _loading(case, start) / (len(cases) if way == "interleaved" else 1)
+    if case.framework == "fake":
+        return pairs * loading
+    if way == "live-processes":
+        longest = min(longest, FEWEST_ROUNDS * max(TURN_S, step))
+    warm = 0.0 if case.framework == "command" else min(longest_warm_up(plan), SHORT_WARMUP_S)
+    return pairs * (loading + max(MEASURING_SHARE * (warm + longest), FEWEST_PAIRED_STEPS * step))
+
+
+def _loading(case: Case, start: float) -> float:
+    """Time in s until a worker can begin with a case, where its framework takes so long to start."""
+    return WORKER_S if case.framework in ("fake", "command") else LOADED * start
+
+
+def _check_steps(case: Case) -> float:
+    """Steps that the checks of a case take; a command shows by its exit code that it did its work."""
+    return 0.0 if case.framework == "command" else CHECK_STEPS.get(str(case.mode), 0.0)
 
 
 def _step(plan: Plan, case: Case, rate: float | None) -> float:
     """Time in s of a step, by the device's rate, or by the data set that it works through; 0 where nothing is known."""
     if case.framework != "command":
         return plugins.workload(case.workload).flops(case) / (RATE_SHARE * rate) if rate else 0.0
-    workload = None if plan.command else plugins.workload(case.workload)
+    workload = None if plan.commands else plugins.workload(case.workload)
     if workload is None or workload.end_to_end is None or workload.data is None:
         return 0.0
     return workload.end_to_end.epochs * sum(datasets.find(workload.data).files.values()) / LOADED_BYTES_PER_S
@@ -236,17 +261,24 @@ class RunPart:
     repeat: int
     pairing: bool
     seconds: float
+    steps: Mapping[str, float]
+    """How many steps of each case it takes at least."""
 
 
 class TimeLeft:
-    """Where a run stands, and what it still takes; all times in s."""
+    """Where a run stands, and what it still takes; all times in s.
+
+    A step that is seen to be long makes the parts of its case longer at once: of a command, or of a large model, the
+    first one may take longer than all was thought to take.
+    """
 
     def __init__(self, plan: Plan, forecasts: Sequence[Forecast], clock: Callable[[], float] = time.monotonic) -> None:
-        self._plan, self._clock = plan, clock
+        self.plan, self._clock = plan, clock
         self._expected = {expected.case.id: expected for expected in forecasts}
         self._groups = groups(plan.cases, plan.by)
         self._first = {case.id: group[0].id for group in self._groups for case in group}
         self._parts: list[RunPart] = []
+        self._seen: dict[str, float] = {}
         self._at = 0
         self._began = self._since = clock()
 
@@ -255,7 +287,7 @@ class TimeLeft:
         due = {(case.id, repeat) for case, repeat in todo}
         self._parts = [
             part
-            for repeat in range(self._plan.most)
+            for repeat in range(self.plan.most)
             for group in self._groups
             for part in self._of_group([case for case in group if (case.id, repeat) in due], repeat)
         ]
@@ -263,13 +295,30 @@ class TimeLeft:
         self._since = self._began
 
     def _of_group(self, cases: Sequence[Case], repeat: int) -> list[RunPart]:
-        known = [self._expected[case.id] for case in cases if case.id in self._expected]
+        plan, known = self.plan, [self._expected[case.id] for case in cases if case.id in self._expected]
         alone = [
-            RunPart(each.case.id, repeat, False, (each.seconds - each.pairing) / each.processes)
+            RunPart(each.case.id, repeat, False, (each.seconds - each.pairing) / each.processes,
+                    {each.case.id: UNMEASURED_STEPS + (plan.steps or 1) + _check_steps(each.case)})
             for each in known if repeat < each.processes
         ]  # fmt: skip
-        paired = sum(each.pairing for each in known) / self._plan.fewest if repeat < self._plan.fewest else 0.0
-        return [*alone, RunPart(self._first[cases[0].id], repeat, True, paired)] if paired else alone
+        paired = sum(each.pairing for each in known) / plan.fewest if repeat < plan.fewest else 0.0
+        if not paired:
+            return alone
+        fewest = FEWEST_PAIRED_STEPS * pairs_per_repeat(nearest(cases), plan.fewest)
+        steps = dict.fromkeys((case.id for case in cases), fewest)
+        return [*alone, RunPart(self._first[cases[0].id], repeat, True, paired, steps)]
+
+    def saw(self, case: Case, step: float) -> None:
+        """A step of a case takes so long at present; fake time costs none."""
+        if case.framework != "fake":
+            self._seen[case.id] = step
+
+    def _seconds(self, parts: Iterable[RunPart]) -> float:
+        """What parts are expected to take, without the pace."""
+        return sum(
+            max(part.seconds, sum(steps * self._seen.get(name, 0.0) for name, steps in part.steps.items()))
+            for part in parts
+        )
 
     def settled(self, case: Case) -> None:
         """A case needs no more processes."""
@@ -292,28 +341,28 @@ class TimeLeft:
         return self._clock() - self._began
 
     @property
+    def more(self) -> bool:
+        """Whether anything follows the present part."""
+        return self._at + 1 < len(self._parts)
+
+    @property
     def pace(self) -> float:
         """How many times as long as estimated the parts took that are over."""
-        before = sum(part.seconds for part in self._parts[: self._at])
+        before = self._seconds(self._parts[: self._at])
         return (self._since - self._began + PRIOR_S) / (before + PRIOR_S)
 
     @property
     def of_part(self) -> float:
         """What the present part is expected to take in all."""
-        return self._parts[self._at].seconds * self.pace if self._parts else 0.0
-
-    @property
-    def part_share(self) -> float:
-        """How much of the present part is over, at most 0.99."""
-        return min(0.99, (self._clock() - self._since) / max(0.01, self.of_part))
+        return self.pace * self._seconds(self._parts[self._at : self._at + 1])
 
     @property
     def seconds(self) -> float:
         """Until the end of the run."""
-        after = self.pace * sum(part.seconds for part in self._parts[self._at + 1 :])
+        after = self.pace * self._seconds(self._parts[self._at + 1 :])
         left = max(0.0, self.of_part - (self._clock() - self._since)) + after
-        if self._plan.limit is not None:
-            left = min(left, max(0.0, self._plan.limit - self.elapsed))
+        if self.plan.limit is not None:
+            left = min(left, max(0.0, self.plan.limit - self.elapsed))
         return left
 
     @property

@@ -63,9 +63,12 @@ def pairings(group: Sequence[Case]) -> list[list[Case]]:
 
 def pairing_for(records: Sequence[Record]) -> Pairing:
     """The nearest that cases can get, from what each needed when it was alone."""
-    if not _fit(records):
-        return "alternating-processes"
-    kinds = {tuple(getattr(record.case, name) for name in _OWN_PROCESS) for record in records}
+    return nearest([record.case for record in records]) if _fit(records) else "alternating-processes"
+
+
+def nearest(cases: Sequence[Case]) -> Pairing:
+    """The nearest that cases can get where all of them fit in memory."""
+    kinds = {tuple(getattr(case, name) for name in _OWN_PROCESS) for case in cases}
     return "interleaved" if len(kinds) == 1 else "live-processes"
 
 
@@ -76,6 +79,8 @@ def pairs_per_repeat(pairing: Pairing, repeats: int) -> int:
 
 def _fit(records: Sequence[Record]) -> bool:
     """Whether the peaks of all of them together leave room, on the host and on each device."""
+    if all(record.case.framework == "command" for record in records):  # a run has ended when the next one begins
+        return True
     left = machine.available_memory()
     if left is not None and sum(_peak(record, "peak_memory") for record in records) > left:
         return False

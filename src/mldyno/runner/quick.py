@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mldyno import plugins
+from mldyno.analysis.symptoms import Setting
 from mldyno.plan import Plan
 from mldyno.records import Case
 from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.rates import HALVES, Rates
 from mldyno.store import Store
-from mldyno.units import digits
+from mldyno.units import count, digits
 
 LONGEST_CASE_S = 35.0  # that a case may be estimated to take
 LONGEST_BESIDE_S = 15.0  # and on a CPU that has an accelerator beside it
+MOST_NAMED = 2  # cases that are left out, before the others are only counted
 LEAST_GAIN = 0.5  # times the rate in fp32: with less than this a half precision is no use
 
 
@@ -31,6 +33,8 @@ class Chosen:
     plan: Plan
     forecasts: tuple[Forecast, ...]
     notes: tuple[str, ...]
+    setting: Setting | None = None
+    """Of the environment, with which it is clearly faster here."""
 
 
 def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
@@ -43,6 +47,7 @@ def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
             case.precision not in HALVES or case.device not in slow or case == smallest[case.device]
         )
     ]  # fmt: skip
+
     taken, left_out, left = [], [], math.inf if whole.limit is None else whole.limit
     for expected in forecast(replace(whole, cases=tuple(worth)), store, rates=rates):
         beside = expected.case.device == "cpu" and len(rates.devices) > 1
@@ -92,4 +97,6 @@ def _of_halves(
 def _of_time(left_out: Sequence[Case]) -> list[str]:
     if not left_out:
         return []
-    return [f"left out, since it would take too long here: {', '.join(case.id for case in left_out)}"]
+    named = ", ".join(case.id for case in left_out[:MOST_NAMED])
+    more = f" and {count(len(left_out) - MOST_NAMED, 'other case')}" if len(left_out) > MOST_NAMED else ""
+    return [f"left out, since it would take too long here: {named}{more}"]

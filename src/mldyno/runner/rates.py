@@ -24,6 +24,8 @@ class Rates:
     """Time in s until the framework was imported."""
     known: dict[tuple[str, str], float] = field(default_factory=dict)
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
+    threads: int | None = None
+    """CPU threads of the framework."""
 
     def of(self, case: Case) -> float | None:
         """The rate on a case's device in its precision; None if it is not known."""
@@ -53,7 +55,7 @@ def look(framework: str) -> Rates:
             if facts.error:
                 raise MldynoError(f"{framework}: {facts.error}.")
             names = tuple(device.name for device in facts.devices)
-            rates = Rates(names, worker.spent)
+            rates = Rates(names, worker.spent, threads=facts.threads)
             for device in names:
                 for precision in (PLAIN, *preferred(device)):
                     _ask(worker, rates, framework, device, precision)

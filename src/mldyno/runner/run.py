@@ -222,15 +222,18 @@ class Runner:
     def _remote(
         self, case: Case, repeat: int, worker: WorkerProcess, pairing: Pairing, budget: float, key: int = 0
     ) -> RemoteCase:
-        name, steps = data_set_of(case), self.plan.steps if pairing == "alone" else None
+        name, words, alone = data_set_of(case), self.plan.command_of(case), pairing == "alone"
+        warm_up = longest_warm_up(self.plan)
+        if case.framework == "command" and not alone:  # each run is a process, and finds what those alone have cached
+            warm_up = 0.0
         return RemoteCase(
             case,
             Run(self.run, self.plan.suite, repeat, self.processes, self.groups, pairing),
-            Stopping(self.plan.target, budget, steps, longest_warm_up(self.plan),
-                     load_before(self.plan, case) if pairing == "alone" else 0.0),
+            Stopping(self.plan.target, budget, self.plan.steps if alone else None, warm_up,
+                     load_before(self.plan, case) if alone else 0.0),
             worker=worker, timeout=self._timeout([case]), hear=self.listener.progress, key=key,
-            data=None if name is None else self.sources[name], command=self.plan.command,
-            facts={"command": masked_line(self.plan.command)} if self.plan.command else {},
+            data=None if name is None else self.sources[name], command=words,
+            facts={"command": masked_line(words)} if words else {},
         )  # fmt: skip
 
     def _worker(self, case: Case) -> WorkerProcess:

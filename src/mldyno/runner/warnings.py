@@ -107,7 +107,7 @@ def _drifting(evidence: Evidence) -> Judged:
     how = "bit by bit" if drift.change_point is None else f"at once, {show_percent(drift.change_point)} into it"
     cure = "let the machine cool down and rest, then repeat; if it drifts again, look for heat, memory or a leak"
     if drift.change < 0:
-        cure = "it got faster: something else may have ended, or its warm-up was longer; repeat it, with more --budget"
+        cure = "it got faster: it was still warming up, or other work ended; run it again, or longer with --budget"
     return f"step times {way} by {show_percent(abs(drift.change))} while it was measured, {how}", cure
 
 

@@ -5,6 +5,7 @@ A user names part of a machine's name, words in any order, with small typos.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher, get_close_matches
@@ -59,6 +60,11 @@ def shown(machine: Identity, names: Mapping[Identity, str]) -> str:
 def identity_of(record: Record) -> Identity:
     """The machine of a record."""
     return Identity(record.machine.name, record.machine.key or "", bool(record.imported_from))
+
+
+def written_name(record: Record) -> str:
+    """The name of its machine as the record was written, whatever tells it from others here."""
+    return str(json.loads(record.text)["machine"]["name"])
 
 
 def with_names(records: Iterable[Record], names: Mapping[Identity, str]) -> Iterator[Record]:

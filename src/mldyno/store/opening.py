@@ -59,9 +59,21 @@ def to_read(path: Path) -> tuple[sqlite3.Connection | None, bool]:
     return (None, False) if number is None else _mended(path)
 
 
-def _connected(path: Path, mode: str) -> sqlite3.Connection:
+def as_it_is(path: Path) -> sqlite3.Connection:
+    """The file, to look into it now; raises where it would have to be mended, or waited for."""
+    connection = _connected(path, "ro", wait=0.0)
+    try:
+        if layout.of(connection) != layout.LAYOUT:
+            raise layout.NotAStore("its layout is not today's; any command that reads it mends that")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connected(path: Path, mode: str, wait: float = WRITER_TIMEOUT_S) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode={mode}"
-    return sqlite3.connect(uri, uri=True, timeout=WRITER_TIMEOUT_S, isolation_level=None)
+    return sqlite3.connect(uri, uri=True, timeout=wait, isolation_level=None)
 
 
 def _mended(path: Path) -> tuple[sqlite3.Connection | None, bool]:

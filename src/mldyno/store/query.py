@@ -21,10 +21,16 @@ class Query:
     ids: tuple[str, ...] = ()
     heads: bool = True
     provenances: tuple[str, ...] = ("measured", "imported", "published")
+    since: str = ""
+    """From when on they were made, as records write it; always, if empty."""
+    rehearsed: bool = True
+    """Whether cases of the fake framework are meant too."""
 
     def fits(self, record: Record) -> bool:
         """Whether a record is meant, whatever store or file it comes from."""
-        if record.provenance not in self.provenances:
+        if record.provenance not in self.provenances or record.created < self.since:
+            return False
+        if record.case.rehearsed and not self.rehearsed:
             return False
         if self.ids and not any(record.id.startswith(start) for start in self.ids):
             return False
@@ -32,6 +38,8 @@ class Query:
 
     def fits_case(self, case: Case) -> bool:
         """Whether a case has the axes that are meant, whatever record it is of."""
+        if case.rehearsed and not self.rehearsed:
+            return False
         return all(getattr(case, name) == value for name, value in self.equal.items() if name not in COLUMNS)
 
 

@@ -70,6 +70,15 @@ class Store:
 
     # -- opening ---------------------------------------------------------------------------------
 
+    @classmethod
+    def as_it_is(cls, path: Path | str | None = None) -> Store:
+        """The store to look into just now: nothing is mended, and nobody is waited for."""
+        store = cls(path)
+        if store.path.is_file():
+            with opening.errors_of(store.path):
+                store._copy = opening.as_it_is(store.path)
+        return store
+
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that writes; the first one opens the file, and keeps it open."""
@@ -246,7 +255,7 @@ class Store:
     def _where(self, query: Query, names: Names) -> tuple[str, list[Any]]:
         """The conditions of a query on `records r`, and their values."""
         where, values = _where_columns(query, names)
-        if any(name not in COLUMNS for name in query.equal):
+        if not query.rehearsed or any(name not in COLUMNS for name in query.equal):
             where += f" AND r.case_number IN ({_listed(self._cases(query))})"
         return where, values
 
@@ -343,6 +352,9 @@ def _where_columns(query: Query, names: Names) -> tuple[str, list[Any]]:
         for_each = ["r.machine = ? AND r.key = ? AND (r.imported_from <> '') = ?"] * len(meant)
         where.append(f"({' OR '.join(for_each or [NO_HEAD_YET])})")
         values += [part for machine in meant for part in machine] or [wanted]
+    if query.since:
+        where.append("r.created >= ?")
+        values.append(query.since)
     if query.ids:
         where.append("(" + " OR ".join(["r.id >= ? AND r.id < ?"] * len(query.ids)) + ")")
         values += [edge for prefix in query.ids for edge in (prefix, prefix + "g")]

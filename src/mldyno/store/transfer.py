@@ -7,12 +7,14 @@ place and moved there when it is complete, and what is no file is never replaced
 from __future__ import annotations
 
 import codecs
+import hashlib
 import io
 import os
+import re
 import secrets
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -31,24 +33,64 @@ LONGEST_LINE_B = 32 << 20  # the longest series that a budget of minutes can mak
 LONGEST_CSV_LINE = 2_000_000  # characters: as many fields as there are columns, each as long as it may be
 MOST_EMPTY_LINES = 100  # one after the other: packed, millions of them take no room
 CLOCK_SKEW = timedelta(days=1)  # by which the clocks of two machines may differ
+MOST_FAULTS = 100  # of one file that are told
+LONGEST_STEM = 40  # characters of a name that are in a file's
 
 
-def read(path: str) -> Iterator[Record]:
+def _raised(error: BadRecord) -> None:
+    raise error
+
+
+Refuse = Callable[[BadRecord], None]  # hears what is wrong with a record; unless it raises, the others follow
+
+
+def read(path: str, refuse: Refuse = _raised) -> Iterator[Record]:
     """Records of a file; `-` is standard input."""
+    empty = True
+
+    def refused(error: BadRecord) -> None:
+        nonlocal empty
+        empty = False
+        refuse(error)
+
     try:
         with _source(path) as source:
-            empty = True
             now = datetime.now(timezone.utc)
-            for record in _records(source):
+            for record in _records(source, refused):
                 empty = False
-                check_foreign(record, now)
-                yield record
+                try:
+                    check_foreign(record, now)
+                except BadRecord as error:
+                    refused(error)
+                else:
+                    yield record
             if empty:
                 raise BadRecord("it holds no records")
     except BadRecord as error:
-        raise ImportFileError(f"{path}: {_one_line(str(error))}") from None
+        raise ImportFileError(_refusal(path, error)) from None
     except OSError as error:
         raise ImportFileError(f"{path}: {error.strerror or error}") from None
+
+
+def examined(path: str) -> tuple[list[Record], list[str]]:
+    """The records of a file that can be taken, and what is wrong with it and with the others, a line each."""
+    records: list[Record] = []
+    faults: list[str] = []
+
+    def refuse(error: BadRecord) -> None:
+        if len(faults) == MOST_FAULTS:
+            raise BadRecord(f"more than {MOST_FAULTS} faults; what follows was not looked at")
+        faults.append(_refusal(path, error))
+
+    try:
+        records.extend(read(path, refuse))
+    except ImportFileError as error:
+        faults.append(str(error))
+    return records, faults
+
+
+def _refusal(path: str, error: BadRecord) -> str:
+    return f"{path}: {_one_line(str(error))}"
 
 
 def check_foreign(record: Record, now: datetime) -> None:
@@ -68,7 +110,14 @@ def file_name(path: str) -> str:
     return "standard input" if path == "-" else _one_line(os.path.basename(path))
 
 
-def _records(source: io.BufferedReader) -> Iterator[Record]:
+def file_stem(name: str, *parts: str) -> str:
+    """A name for files: letters and digits of a name, and a hash of it and of what else tells things apart."""
+    digest = hashlib.sha256("\0".join((name, *parts)).encode(errors="surrogatepass")).hexdigest()[:12]
+    letters = re.sub("[^a-z0-9]+", "-", name.lower())[:LONGEST_STEM].strip("-")
+    return f"{letters}-{digest}" if letters else digest
+
+
+def _records(source: io.BufferedReader, refuse: Refuse) -> Iterator[Record]:
     """The records of a file of the kind that its first bytes show."""
     if source.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
         source.read(len(codecs.BOM_UTF8))
@@ -76,8 +125,8 @@ def _records(source: io.BufferedReader) -> Iterator[Record]:
     if start.startswith(_SQLITE):
         raise BadRecord("this is an SQLite file; read a store with --store, or write its records with `mldyno export`")
     if start.startswith(b"<"):
-        return _json_lines(embedded.unpacked(source))
-    return _json_lines(source) if start[:1] in (b"{", b"", b"[", b" ", b"\n") else _csv(source)
+        return _json_lines(embedded.unpacked(source), refuse)
+    return _json_lines(source, refuse) if start[:1] in (b"{", b"", b"[", b" ", b"\n") else _csv(source)
 
 
 def _one_line(text: str) -> str:
@@ -96,7 +145,7 @@ def _source(path: str) -> Iterator[io.BufferedReader]:
         yield source
 
 
-def _json_lines(source: BinaryIO) -> Iterator[Record]:
+def _json_lines(source: BinaryIO, refuse: Refuse) -> Iterator[Record]:
     number = empty = 0
     while line := source.readline(LONGEST_LINE_B):
         number += 1
@@ -109,9 +158,11 @@ def _json_lines(source: BinaryIO) -> Iterator[Record]:
             continue
         empty = 0
         try:
-            yield decode(line)
+            record = decode(line)
         except BadRecord as error:
-            raise BadRecord(f"line {number}: {error}") from None
+            refuse(BadRecord(f"line {number}: {error}"))
+        else:
+            yield record
 
 
 def _csv(source: BinaryIO) -> Iterator[Record]:
@@ -168,6 +219,38 @@ def atomic_file(path: str) -> Iterator[BinaryIO]:
         except BaseException:
             os.unlink(part)
             raise
+    except OSError as error:
+        raise MldynoError(f"{path}: {error.strerror or error}; nothing was written.") from None
+
+
+@contextmanager
+def atomic_folder(path: str, mark: str, belongs: Callable[[str], object]) -> Iterator[str]:
+    """A folder that takes its place when all of it is written; whatever goes wrong before, nothing is left.
+
+    A folder that is there is replaced where it is empty, or has the file `mark` and nothing that does not belong.
+    """
+    import shutil
+
+    try:
+        place = os.path.realpath(path)
+        there = os.listdir(place) if os.path.lexists(place) else []
+        strange = [name for name in sorted(there) if mark not in there or not belongs(name)]
+        if strange:
+            raise MldynoError(f"{path} holds {strange[0]}, which mldyno did not put there; name another folder.")
+        part = os.path.join(os.path.dirname(place), f".mldyno-{secrets.token_hex(8)}.part")
+        old = f"{part}.old"
+        os.mkdir(part)
+        try:
+            yield part
+            if os.path.lexists(place):
+                os.rename(place, old)
+            os.rename(part, place)
+        except BaseException:
+            if os.path.lexists(old):
+                os.rename(old, place)
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise MldynoError(f"{path}: {error.strerror or error}; nothing was written.") from None
 

@@ -6,6 +6,7 @@ Rule: what a suite means depends on nothing but files. Which workloads there are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mldyno.axes import AXIS, LARGEST_WHOLE, NAMES, axis_named
+from mldyno.axes import AXIS, LARGEST_WHOLE, NAMES, Case, axis_named
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.files import check_regular
 from mldyno.suites import FOLDER, RENAMED, names
@@ -28,6 +29,16 @@ Values = Mapping[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
+class Reference:
+    """What a score is relative to: the cases of one version of a set, and their rates on the machine that is 100."""
+
+    version: int
+    machine: str
+    rates: Mapping[Case, float]
+    """Steps a second."""
+
+
+@dataclass(frozen=True)
 class Suite:
     """What a suite file says, checked."""
 
@@ -39,6 +50,7 @@ class Suite:
     """Axes whose values multiply, one set for each table."""
     excluded: tuple[Values, ...]
     """A case that has a value of each axis of such a set is dropped."""
+    score: Reference | None = None
 
     @cached_property
     def entries(self) -> int:
@@ -84,7 +96,8 @@ def _read(path: Path, above: tuple[Path, ...]) -> Suite:
         cases = [_axes(table, "[[cases]]") for table in _tables(content, "cases")]
         excluded = [_axes(table, "[[exclude]]") for table in _tables(content, "exclude")]
         _check_tables(bool(files), cases, excluded)
-    suite = _checked(Suite(path.name, settings, (), tuple(cases), tuple(excluded)))
+        score = _reference(content["score"]) if "score" in content else None
+    suite = _checked(Suite(path.name, settings, (), tuple(cases), tuple(excluded), score))
     for file in files:
         suite = _checked(replace(suite, included=(*suite.included, _read(file, (*above, place)))))
     return suite
@@ -176,6 +189,25 @@ def _check_tables(includes: bool, cases: Sequence[Values], excluded: Sequence[Va
             raise UsageError(f"[[exclude]] drops what it names; leave the axis out instead of '{ALL}'.")
 
 
+def _reference(content: Any) -> Reference:
+    """The table of a score: version, machine, and rates, each of which names one case."""
+    known = isinstance(content, dict) and set(content) == {"version", "machine", "rates"}
+    if not known or not all(isinstance(rate, dict) for rate in content["rates"]):
+        raise UsageError("score must be a table of version, machine and rates, which are tables of axes and a rate.")
+    rates: dict[Case, float] = {}
+    for entry in content["rates"]:
+        axes = _axes({name: value for name, value in entry.items() if name != "rate"}, "score")
+        _check_tables(False, [axes], [])
+        rates[Case(**{name: values[0] for name, values in axes.items()})] = _rate(entry.get("rate"))
+    return Reference(_integer("version", content["version"]), str(content["machine"]), rates)
+
+
+def _rate(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise UsageError("the rate of a score must be a number over 0.")
+    return float(value)
+
+
 def _quantity(parse: Callable[[str], float]) -> Callable[[str, Any], float]:
     def read_quantity(key: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -213,4 +245,4 @@ SETTINGS: dict[str, Callable[[str, Any], Any]] = {
     "steps": _integer, "timeout": _quantity(parse_duration), "limit": _quantity(parse_duration),
     "data": _word, "by": _word,
 }  # fmt: skip
-KEYS = (*SETTINGS, "include", "cases", "exclude")
+KEYS = (*SETTINGS, "include", "cases", "exclude", "score")

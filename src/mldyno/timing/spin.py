@@ -11,7 +11,13 @@ import time
 
 from mldyno.timing import clock
 
+SPIN_S = 0.5  # that all cores are tried for
 CHUNK = bytes(range(256)) * (8 << 12)  # 8 MiB: some 10 ms of work, beside which taking the lock is nothing
+
+
+def free_cores(cores: int) -> float:
+    """How many of so many cores a process can have now."""
+    return sum(shares(cores, SPIN_S))
 
 
 def shares(threads: int, seconds: float) -> list[float]:

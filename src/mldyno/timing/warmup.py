@@ -105,6 +105,7 @@ def warm_up(
     began = blocks.clock()
     result = WarmUp(first_step=blocks.time(1))
     after_first()
+    tick([float(result.first_step)], blocks.clock())  # all that is known of a step that takes minutes
     fastest = float(blocks.time(1))
     blocks.fit(fastest)
     began += _heat(blocks, load, tick)

@@ -15,11 +15,12 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.precisions import PLAIN, PrecisionGain, error_of
 from mldyno.analysis.scaling import Exponent, Scaling
 from mldyno.analysis.tables import column
+from mldyno.axes import AXIS
 from mldyno.records import Case
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show_percent, show_seconds
-from mldyno.views.as_json import case_without
 from mldyno.views.sentences import CANT_TELL, WORK, arms, claim, factor, named
+from mldyno.views.titles import case_on_device, workload_title
 
 WIDE_EXPONENT = 0.1  # half of an exponent's interval from which on it is said how to narrow it
 FAINT_ERROR = 0.001  # an error under this is not told more closely
@@ -57,22 +58,30 @@ def answer_section(answers: Answers) -> list[str]:
 
 def verdict_lines(verdicts: Verdicts) -> list[str]:
     """All answers about the machine, one sentence each."""
+    return [line for lines in verdict_kinds(verdicts) for line in lines]
+
+
+def verdict_kinds(verdicts: Verdicts) -> list[list[str]]:
+    """The same by question: devices, precisions, batches, copies, published machines."""
     called = _called(verdicts)
     only = [f"only one device was found, {called(HOST)}: `mldyno doctor` says why"] if verdicts.only == HOST else []
-    lines = [
-        *(_device_verdict(mean, called) for mean in verdicts.devices),
-        *only,
-        *(_precision_verdict(mean, called) for mean in verdicts.precisions),
-        *(_batch_verdict(crossover, called) for crossover in verdicts.batches),
-        *(_copy_verdict(cost, called) for cost in verdicts.copies),
-        *(_reference_verdict(comparisons, called) for comparisons in verdicts.references),
+    kinds = [
+        [*(_device_verdict(mean, called) for mean in verdicts.devices), *only],
+        [_precision_verdict(mean, called) for mean in verdicts.precisions],
+        [_batch_verdict(crossover, called) for crossover in verdicts.batches],
+        [_copy_verdict(cost, called) for cost in verdicts.copies],
+        [_reference_verdict(comparisons, called) for comparisons in verdicts.references],
     ]
-    return [_capital(line) for line in lines]
+    return [list(map(with_capital, lines)) for lines in kinds]
 
 
-def _capital(line: str) -> str:
+def with_capital(line: str) -> str:
     """With a capital where the first word is not a name."""
-    return line[0].upper() + line[1:] if line.startswith(("your", "only", "on your", "can't", "small")) else line
+    return (
+        line[0].upper() + line[1:]
+        if line.startswith(("your", "only", "on your", "can't", "small", "geometric"))
+        else line
+    )
 
 
 def _called(verdicts: Verdicts) -> Called:
@@ -112,8 +121,9 @@ def _ground(mean: Mean) -> str:
     """The comparisons behind a mean, and how they were made."""
     ordered = sorted(mean.comparisons, key=lambda comparison: comparison.ratio)
     if len(ordered) == 1:
-        return f"{ordered[0].other.case.workload}, {ordered[0].how}"
-    each = ", ".join(f"{single.other.case.workload} {digits(single.ratio, most=2)}x" for single in ordered)
+        return f"{workload_title(ordered[0].other.case.workload)}, {ordered[0].how}"
+    names = [workload_title(single.other.case.workload) for single in ordered]
+    each = ", ".join(f"{name} {digits(single.ratio, most=2)}x" for name, single in zip(names, ordered, strict=True))
     kinds = [kind for kind in (PAIRED, SEPARATE) if any(single.how.startswith(kind) for single in ordered)]
     return f"geometric mean of {len(ordered)} cases: {each}; {' and '.join(kinds)}"
 
@@ -157,10 +167,10 @@ def _side(comparison: Comparison) -> str:
 
 
 def _work(case: Case, *axes: str) -> str:
-    """What is computed, with its values on some axes: mlp inference (batch 128, bf16)."""
+    """What is computed, with its values on some axes: MLP inference (batch 128, bf16)."""
     values = {axis: getattr(case, axis) for axis in axes if getattr(case, axis) not in (None, PLAIN)}
-    sizes = ", ".join(named(axis, value) for axis, value in values.items())
-    return f"{case.workload} {WORK.get(str(case.mode), str(case.mode))}{f' ({sizes})' if sizes else ''}"
+    sizes = ", ".join(AXIS[axis].say(value) for axis, value in values.items())
+    return f"{workload_title(case.workload)} {WORK.get(str(case.mode), str(case.mode))}{f' ({sizes})' if sizes else ''}"
 
 
 # -- from which size on one beats the other ------------------------------------------------------
@@ -168,7 +178,7 @@ def _work(case: Case, *axes: str) -> str:
 
 def crossover_sentence(crossover: Crossover) -> str:
     """From which size on one beats the other, at which sizes that is clear, and what is not known."""
-    case = case_without(crossover.tried[0].case, crossover.axis, crossover.over)
+    case = case_on_device(crossover.tried[0].case, crossover.axis, crossover.over)
     parts = [_crossover_claim(crossover), *_gaps(crossover)]
     if _of_precisions(crossover):
         others = [
@@ -265,7 +275,7 @@ def _crossover_notes(crossover: Crossover) -> Iterator[str]:
 
 def _precision_sentence(gain: PrecisionGain) -> str:
     outcome, comparison = gain.outcome, gain.comparison
-    case, precision = case_without(outcome.case, "precision"), str(outcome.case.precision)
+    case, precision = case_on_device(outcome.case, "precision"), str(outcome.case.precision)
     if comparison is None:
         return f"{case}: {precision} {_became(outcome.status)}: {outcome.reason}"
     layout = "its convolutions ran contiguous, --layout channels-last may be faster" if gain.held_back_by_layout else ""
@@ -307,7 +317,7 @@ def _off(outcomes: Sequence[Outcome], whose: str = "its") -> str:
 
 
 def _copy_sentence(cost: CopyCost) -> str:
-    return f"{case_without(cost.comparison.other.case, 'placement')}: {_copy_claim(cost)}"
+    return f"{case_on_device(cost.comparison.other.case, 'placement')}: {_copy_claim(cost)}"
 
 
 def _copy_verdict(cost: CopyCost, called: Called) -> str:
@@ -336,7 +346,7 @@ def _copy_claim(cost: CopyCost) -> str:
 
 
 def _scaling_sentence(scaling: Scaling) -> str:
-    case = case_without(scaling.outcomes[0].case, "seq")
+    case = case_on_device(scaling.outcomes[0].case, "seq")
     many = len(scaling.outcomes) > 2
     text = f"{case}: the time of a step grows with seq to the power of {_power(scaling.fit)}"
     if many:
@@ -369,10 +379,13 @@ def _how_to_narrow(scaling: Scaling) -> str:
 
 def _reference_verdict(comparisons: Sequence[Comparison], called: Called) -> str:
     case = comparisons[0].other.case
-    shares = ", ".join(f"{_share(comparison.ratio)} as {_machine(comparison)}" for comparison in _spread(comparisons))
+    sure = [comparison for comparison in comparisons if not _suspect(comparison)] or list(comparisons)
+    chosen = spread(sure, MAX_MACHINES)
+    shares = ", ".join(f"{_share(each.ratio, _interval(each))} as {_machine(each)}" for each in chosen)
+    known = "own interval only" if any(each.low is not None for each in chosen) else "they have no interval"
     return (
         f"{called(case.device)} is, in {_work(case, 'batch', 'seq')}, about {shares} "
-        "[published figures of the same work; they have no interval]"
+        f"[published figures of the same work; {known}]"
     )
 
 
@@ -380,22 +393,29 @@ def _suspect(comparison: Comparison) -> bool:
     return any(code == "suspect" for code, _ in marks(comparison.base.records[0]))
 
 
-def _spread(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The published machines that are named: all, or those that tell most, from the slowest to the fastest."""
-    sure = [comparison for comparison in comparisons if not _suspect(comparison)] or list(comparisons)
-    if len(sure) <= MAX_MACHINES:
-        return sure
-    return [sure[round(place * (len(sure) - 1) / (MAX_MACHINES - 1))] for place in range(MAX_MACHINES)]
+def spread(comparisons: Sequence[Comparison], most: int) -> list[Comparison]:
+    """Comparisons that stand in order: all of them, or so many from the first to the last."""
+    if len(comparisons) <= most:
+        return list(comparisons)
+    return [comparisons[round(place * (len(comparisons) - 1) / max(1, most - 1))] for place in range(most)]
 
 
-def _share(ratio: float) -> str:
-    """A ratio as it is said: a third as fast, 1.4 times as fast; a small one as one part of so many."""
+def _interval(comparison: Comparison) -> str:
+    """The interval of a ratio, behind it."""
+    if comparison.low is None or comparison.high is None:
+        return ""
+    shown = digits(comparison.ratio, (comparison.high - comparison.low) / 2)
+    return _range(comparison.low, comparison.high, len(shown.partition(".")[2]))
+
+
+def _share(ratio: float, interval: str = "") -> str:
+    """A ratio as it is said: a third (0.31-0.35) as fast, 1.4 times as fast; a small one as one part of so many."""
     if 1 - NEAR < ratio < 1 + NEAR:
-        return "as fast"
+        return f"as fast{interval}"
     fraction = next((name for value, name in FRACTIONS if abs(ratio / value - 1) < NEAR), "")
     if not fraction:
         fraction = f"1/{digits(1 / ratio, most=2)}" if ratio < FRACTIONS[0][0] else f"{digits(ratio, most=2)} times"
-    return f"{fraction} as fast"
+    return f"{fraction}{interval} as fast"
 
 
 def _machine(comparison: Comparison) -> str:

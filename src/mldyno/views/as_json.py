@@ -35,10 +35,11 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     return {
         "case": comparison.other.case.id, "base": base, "other": other, "base_case": comparison.base.case.id,
         **{f"{side}_{name}": value for side, outcome in (("base", comparison.base), ("other", comparison.other))
-           for name, value in machine_json(outcome).items()},
+           for name, value in {**machine_json(outcome), "run": column(outcome, "run"),
+                               "created": outcome.records[0].created}.items()},
         "ratio": comparison.ratio, "low": comparison.low, "high": comparison.high,
         "verdict": comparison.verdict, "how": comparison.how, "advice": comparison.advice,
-        "doubts": [f"{code}: {reason}" for code, reason in doubts(comparison)],
+        "doubts": [f"{code}: {side.machine}, {side.case.id}: {reason}" for code, side, reason in doubts(comparison)],
     }  # fmt: skip
 
 

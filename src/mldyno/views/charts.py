@@ -1,266 +1,293 @@
-"""Every chart, defined once with Altair as a function of plain rows: bars, curves, ratios over sizes, samples.
+"""Every chart, as a function of plain rows: dots and bars in rows, lines over sizes, samples.
 
-Rules: a chart draws what it is given and computes nothing. Vega-Lite makes expressions of the names and titles of
-fields and of lists to sort by, so these are ours: text of a record stands in values of rows, in titles of axes and
-charts, and in descriptions, which nothing evaluates. Colours come from a theme: in the page they are the style
-sheet's variables, so that a chart follows light, dark and print without being drawn again; in a picture they are the
-colours themselves.
+Rule: a chart draws what it is given and works out nothing but places.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
-from mldyno.printable import printable, printable_content
+from mldyno.views.drawing import (
+    BETWEEN,
+    SIDES,
+    SIZE,
+    Canvas,
+    Look,
+    Scale,
+    fitted,
+    log_scale,
+    pixels,
+    room_of,
+    round_steps,
+    tick,
+    uncrowded,
+)
 
-Row = Mapping[str, Any]
-Spec = dict[str, Any]
+WIDE, MIDDLE, NARROW, SMALL = 860, 720, 360, 360  # pixels of a chart: alone, beside text, on a phone, one of some
+BESIDE = 480  # pixels of a chart, from which on labels stand beside their marks, not above them
+LINE, GAP, LABEL, HEADING, TICKS = 18, 6, 17, 30, 22  # pixels: of marks, between rows, of texts
 
-LIGHT = {
-    "paper": "#ffffff", "ink": "#1c2128", "soft": "#57606a", "line": "#d5dae0",
-    "s1": "#4f6d8f", "s2": "#d4580c", "s3": "#1a8a66", "s4": "#7a56b0", "s5": "#a8780a", "s6": "#c0306f",
-}  # fmt: skip
-"""The colours of a picture; `style.css` has the same for the page, and those of the dark."""
-SIDES = ("s1", "s2", "s3", "s4", "s5", "s6")
-PICTURE_WIDTH = 680
-FITTED = {"type": "fit-x", "contains": "padding"}  # as wide as its place, labels included
-BAR = 20  # pixels of a bar with its gap
-MAX_BAR_RATIO = 25.0  # times the shortest bar: a longer one would leave nothing of it to be seen
-BEHIND = {"left": 2, "right": 58, "top": 4, "bottom": 4}  # pixels around, with room for numbers behind bars
-MAX_TICKS = 6
-_TEXT = 12
+
+# -- rows of dots or bars --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Theme:
-    """What colours are called."""
+class Mark:
+    """A number in a row, with its interval where it has one; as it is shown, and what it says when pointed at."""
 
-    colours: Mapping[str, str]
-    font: str = "sans-serif"
+    value: float
+    number: str
+    hover: str
+    low: float | None = None
+    high: float | None = None
+    colour: str = "s1"
+    hollow: bool = False
 
-    def config(self) -> Spec:
-        """The settings of Vega-Lite that all charts share."""
-        ink, soft, line = (self.colours[name] for name in ("ink", "soft", "line"))
-        return {
-            "background": None, "font": self.font, "padding": {"left": 2, "right": 6, "top": 4, "bottom": 4},
-            "view": {"stroke": None},
-            "axis": {"labelColor": soft, "titleColor": soft, "gridColor": line, "domainColor": line, "tickColor": line,
-                     "labelFontSize": _TEXT, "titleFontSize": _TEXT, "titleFontWeight": "normal", "labelLimit": 210},
-            "legend": {"labelColor": ink, "titleColor": soft, "labelFontSize": _TEXT, "orient": "top", "title": None,
-                       "labelLimit": 300, "columns": 3, "symbolType": "square"},
-            "range": {"category": [self.colours[name] for name in SIDES]},
-            "text": {"color": ink, "fontSize": _TEXT}, "rule": {"color": ink},
-            "mark": {"color": self.colours["s1"]}, "line": {"strokeWidth": 2}, "point": {"filled": True, "size": 45},
-            "style": {"crossing": {"fill": self.colours["s2"], "stroke": self.colours["s2"]}},
-        }  # fmt: skip
+    @property
+    def drawable(self) -> bool:
+        """Whether it has a place on a logarithmic scale."""
+        return 0 < self.value < math.inf
 
 
-IN_PAGE = Theme({name: f"var(--{name})" for name in LIGHT}, "system-ui, sans-serif")
-IN_PICTURE = Theme(LIGHT)
+@dataclass(frozen=True)
+class Row:
+    """A line of a chart: what it is about, and its marks."""
+
+    label: str
+    marks: Sequence[Mark]
+    strong: bool = False
+    """Whether it stands out."""
 
 
-def _finished(chart: Any, height: Any, described: str) -> Spec:
-    """The chart as a specification as wide as its place."""
-    sized = chart.properties(width="container", height=height, description=described, autosize=FITTED)
-    spec: Spec = printable_content(sized.to_dict(validate=False))
-    spec.pop("config", None)  # Altair's own; a theme's takes its place
-    return spec
+@dataclass(frozen=True)
+class Rows:
+    """Rows under headings: dots on one line a row, or bars on a line each."""
+
+    groups: Sequence[tuple[str, Sequence[Row]]]
+    axis: str
+    """What the numbers are; without it there is no axis."""
+    legend: Sequence[tuple[str, str]] = ()
+    """Names of colours, where there are several."""
+    bars: bool = False
+    base: float | None = None
+    """Where bars begin; else a line."""
+    linear: bool = False
+    compact: bool = False
+    """Whether labels stand beside their marks on a phone too."""
+    widths: tuple[int, ...] = (WIDE, NARROW)
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows."""
+        return [row for _, rows in self.groups for row in rows]
+
+    def draw(self, width: float, look: Look) -> Canvas:
+        """The chart in so many pixels."""
+        canvas, beside = Canvas(width, look), self.compact or width >= BESIDE
+        lines = [[number for number, _ in line] for row in self.rows for line in self._numbers(row)]
+        numbers = max(room_of(BETWEEN.join(line)) for line in lines) + 8
+        longest = max(room_of(row.label) * (1.08 if row.strong else 1.0) for row in self.rows)
+        labels = min(0.54 * width, longest + 12) if beside else 0.0
+        scale = self._scale(labels + 8, width - numbers - 8)
+        y = self._legend(canvas)
+        for heading, rows in self.groups:
+            if heading:
+                y += HEADING
+                canvas.text(0, y - 10, fitted(heading, width / 1.08), colour="ink", bold=True)
+            for row in rows:
+                y = self._row(canvas, row, y, labels, scale)
+        canvas.height = self._axis(canvas, y, scale) if self.axis else y
+        return canvas
+
+    def _numbers(self, row: Row) -> list[list[tuple[str, str]]]:
+        """The numbers at the end of a row with their colours, line by line: one for each bar, or all in one."""
+        coloured = self.legend and not self.bars
+        each = [(mark.number, mark.colour if coloured else "ink") for mark in row.marks]
+        return [[number] for number in each] if self.bars else [each]
+
+    def _scale(self, start: float, end: float) -> Scale:
+        marks = [mark for row in self.rows for mark in row.marks]
+        values = [mark.value for mark in marks] + ([] if self.base is None else [self.base])
+        if self.linear:
+            return Scale(0.0, max(values), start, end, linear=True)
+        return log_scale(values, [each for mark in marks for each in (mark.low, mark.high) if each is not None],
+                         start, end)  # fmt: skip
+
+    def _legend(self, canvas: Canvas) -> float:
+        """Colours with their names; gives where the rows begin."""
+        x, y = 6.0, 0.0
+        for name, colour in self.legend:
+            shown = fitted(name, canvas.width - 24)
+            if y == 0.0 or x + room_of(shown) + 12 > canvas.width:
+                x, y = 6.0, y + LABEL + 3
+            canvas.dot(x, y - 5, 4, colour)
+            canvas.text(x + 10, y, shown, colour="ink")
+            x += room_of(shown) + 34
+        return y + GAP if y else 0.0
+
+    def _row(self, canvas: Canvas, row: Row, y: float, labels: float, scale: Scale) -> float:
+        lines = len(row.marks) if self.bars else 1
+        above = 0 if labels else LABEL
+        bottom = y + above + LINE * lines + GAP
+        if row.strong:
+            canvas.bar((0, canvas.width), (y + bottom) / 2, bottom - y, "accent", 0.1)
+        ink = "ink" if row.strong or above else "soft"
+        label = fitted(row.label, (labels - 8 if labels else canvas.width) / (1.08 if row.strong else 1))
+        middle = y + above + GAP / 2 + LINE * lines / 2
+        if labels:
+            canvas.text(labels, middle + 4.5, label, "end", ink, row.strong)
+        else:
+            canvas.text(4, y + LABEL - 2, label, colour=ink, bold=row.strong)
+        grid = "".join(f"M{pixels(scale.at(each))} {pixels(y + above)}V{pixels(bottom)}" for each in scale.ticks)
+        canvas.path(grid, "line")
+        if self.base is not None:
+            canvas.upright(scale.at(self.base), (y + above, bottom), "soft", dashed=not self.bars)
+        for place, mark in enumerate(row.marks):
+            line = y + above + GAP / 2 + LINE * ((place if self.bars else 0) + 0.5)
+            with canvas.about(f"{row.label}: {mark.hover}"):
+                self._mark(canvas, mark, line, scale, "accent" if row.strong else mark.colour, row.strong)
+        for place, numbers in enumerate(self._numbers(row)):
+            line = y + above + GAP / 2 + LINE * (place + 0.5)
+            canvas.texts(canvas.width - 4, line + 4.5, numbers, row.strong)
+        return bottom
+
+    def _mark(self, canvas: Canvas, mark: Mark, y: float, scale: Scale, colour: str, strong: bool) -> None:
+        ends = None if mark.low is None or mark.high is None else (scale.at(mark.low), scale.at(mark.high))
+        if self.bars:
+            canvas.bar((scale.at(self.base or 0.0), scale.at(mark.value)), y, LINE - 6, colour)
+            if ends:
+                canvas.across(y, ends, "ink", 1.5)
+            return
+        if ends:
+            canvas.across(y, ends, colour, 6, 0.35)
+        canvas.dot(scale.at(mark.value), y, 5.5 if strong else 4, colour, mark.hollow)
+
+    def _axis(self, canvas: Canvas, y: float, scale: Scale) -> float:
+        first = sorted(scale.ticks, key=lambda each: each != self.base)
+        for x, text in uncrowded([(scale.at(each), tick(each)) for each in first]):
+            canvas.text(x, y + LABEL, text, "middle")
+        below = y + LABEL + TICKS
+        canvas.text(canvas.width - 4, below - 4, fitted(self.axis, canvas.width), "end")
+        return below
 
 
-def for_picture(spec: Spec, title: str, width: int = PICTURE_WIDTH) -> Spec:
-    """The same chart for a picture, which stands alone: with its title, a width, the colours themselves, a ground."""
-    config = {**IN_PICTURE.config(), "background": LIGHT["paper"]}
-    above = {"text": printable(title), "anchor": "start", "color": LIGHT["ink"], "fontSize": 14, "offset": 10}
-    return {**spec, "title": above, "width": width, "config": config}
+# -- lines over sizes ------------------------------------------------------------------------------
 
 
-def _data(rows: Sequence[Row]) -> Any:
-    import altair
+@dataclass(frozen=True)
+class Point:
+    """A value at a size, with its interval where it has one, and what it says when pointed at."""
 
-    return altair.Data(values=[dict(row) for row in rows])
-
-
-def _tips(*pairs: tuple[str, str]) -> list[Any]:
-    import altair
-
-    return [altair.Tooltip(field=field, type="nominal", title=title) for field, title in pairs]
-
-
-def _placed(rows: Sequence[Row], sides: Sequence[str]) -> list[Row]:
-    """Rows with the place of their side, by which sides are sorted."""
-    return [{**row, "place": sides.index(row["side"])} for row in rows]
+    x: float
+    value: float
+    hover: str
+    low: float | None = None
+    high: float | None = None
 
 
-_BY_PLACE = {"field": "place", "op": "min"}
+@dataclass(frozen=True)
+class Lines:
+    """Lines through points, both axes logarithmic; each line has its name at its end."""
+
+    lines: Sequence[tuple[str, Sequence[Point]]]
+    over: str
+    axis: str
+    base: float | None = None
+    """A dashed line."""
+    crossings: Sequence[tuple[float, float, float]] = ()
+    """Where a line crosses the base: the place, and the ends of its interval."""
+    widths: ClassVar[tuple[int, ...]] = (SMALL,)
+    HEIGHT: ClassVar[float] = 236
+
+    def draw(self, width: float, look: Look) -> Canvas:
+        """The chart in so many pixels."""
+        canvas = Canvas(width, look, self.HEIGHT)
+        points = [point for _, line in self.lines for point in line]
+        names = [fitted(name, 0.3 * width) for name, _ in self.lines]
+        right = max(map(room_of, names)) + 14 if len(names) > 1 else 14
+        xs = [point.x for point in points]
+        across = Scale(min(xs), max(xs), 46, width - right)
+        ends = [end for point in points for end in (point.low, point.high) if end is not None and end > 0]
+        values = [point.value for point in points] + ([] if self.base is None else [self.base])
+        up = log_scale(values, ends, self.HEIGHT - 40, 24)
+        self._axes(canvas, across, up)
+        if self.base is not None:
+            way = f"M{pixels(across.start)} {pixels(up.at(self.base))}H{pixels(across.end)}"
+            canvas.path(way, "soft", 1.5, dashed=True)
+        for place, (name, line) in enumerate(self.lines):
+            self._line(canvas, name, line, SIDES[place % len(SIDES)], across, up)
+        for at, low, high in self.crossings:
+            canvas.across(up.at(self.base or 1.0), (across.at(low), across.at(high)), "accent", 8, 0.3)
+            canvas.dot(across.at(at), up.at(self.base or 1.0), 5.5, "accent")
+        if len(names) > 1:
+            self._names(canvas, names, across, up)
+        return canvas
+
+    def _axes(self, canvas: Canvas, across: Scale, up: Scale) -> None:
+        canvas.text(0, 13, self.axis)
+        for each in up.ticks:
+            canvas.across(up.at(each), (across.start, across.end), "line")
+            canvas.text(across.start - 8, up.at(each) + 4.5, tick(each), "end")
+        sizes = sorted({point.x for _, line in self.lines for point in line})
+        for x, text in uncrowded([(across.at(size), f"{size:,.0f}") for size in sizes]):
+            canvas.text(x, self.HEIGHT - 22, text, "middle")
+        canvas.text(across.end, self.HEIGHT - 4, self.over, "end")
+
+    def _line(self, canvas: Canvas, name: str, line: Sequence[Point], colour: str, across: Scale, up: Scale) -> None:
+        places = [(across.at(point.x), up.at(point.value)) for point in line]
+        canvas.path("M" + "L".join(f"{pixels(x)} {pixels(y)}" for x, y in places), colour, 2)
+        for point, (x, y) in zip(line, places, strict=True):
+            with canvas.about(f"{name}, {self.over} {point.x:,.0f}: {point.hover}"):
+                if point.low is not None and point.high is not None:
+                    canvas.path(f"M{pixels(x)} {pixels(up.at(point.low))}V{pixels(up.at(point.high))}", colour, 1.5)
+                canvas.dot(x, y, 3, colour)
+
+    def _names(self, canvas: Canvas, names: Sequence[str], across: Scale, up: Scale) -> None:
+        """The name of each line at its end, moved down where two would overlap."""
+        ends = sorted((up.at(line[-1].value), place) for place, (_, line) in enumerate(self.lines))
+        lowest = -math.inf
+        for y, place in ends:
+            lowest = max(y, lowest + SIZE + 2)
+            canvas.text(across.end + 8, lowest + 4.5, names[place], colour=SIDES[place % len(SIDES)], bold=True)
 
 
-def _colour(sides: Sequence[str]) -> Any:
-    import altair
-
-    shown = altair.Undefined if len(sides) > 1 else None
-    return altair.Color(field="side", type="nominal", legend=shown, sort=_BY_PLACE)
+# -- samples while they were taken -----------------------------------------------------------------
 
 
-def bars(rows: Sequence[Row], sides: Sequence[str], title: str, described: str, line_at: float | None = None) -> Spec:
-    """Bars with intervals, or dots on a logarithmic scale where the shortest bar could not be seen.
+@dataclass(frozen=True)
+class Samples:
+    """The time of a step against the number of steps before it: process, whether it is steady, steps, value."""
 
-    A group for each `label`, in it one for each side. A row has label, side, value, low and high (None without an
-    interval), end (where the number stands), number, shown (the number with its interval), trust.
-    """
-    known = [float(row["value"]) for row in rows if row["value"] > 0]
-    if known and max(known) > MAX_BAR_RATIO * min(known):
-        return _grouped(rows, sides, title, described, "dots", line_at)
-    return _grouped(rows, sides, title, described, "bars", line_at)
+    dots: Sequence[tuple[int, bool, int, float]]
+    axis: str
+    ends: tuple[float, float]
+    """Of the values that are shown; what is beyond lies at the edge."""
+    widths: ClassVar[tuple[int, ...]] = (SMALL,)
+    HEIGHT: ClassVar[float] = 150
 
-
-def speedups(rows: Sequence[Row], sides: Sequence[str], title: str, described: str) -> Spec:
-    """Ratios as bars from 1 to either side, on a logarithmic scale: half as fast is as long as twice as fast."""
-    return _grouped(rows, sides, title, described, "from one", 1.0)
-
-
-def _grouped(
-    rows: Sequence[Row], sides: Sequence[str], title: str, described: str, kind: str, line_at: float | None
-) -> Spec:
-    import altair
-
-    if kind != "bars":  # a logarithmic scale has no 0, where an interval may end
-        least = min((float(row["value"]) for row in rows if row["value"] > 0), default=1.0) / MAX_BAR_RATIO
-        rows = [{**row, "low": None if row["low"] is None else max(row["low"], least)} for row in rows]
-    chosen = altair.selection_point(fields=["side"], bind="legend", name="chosen")
-    base = altair.Chart(_data(_placed(rows, sides))).encode(
-        y=altair.Y(field="label", type="nominal", sort=None, title=None, axis=altair.Axis(domain=False, ticks=False)),
-        tooltip=_tips(("label", "case"), ("side", "of"), ("shown", "value"), ("trust", "trust")),
-    )
-    slots = len({row["label"] for row in rows})
-    if slots < len(rows):  # else a group has but one, in the middle
-        base = base.encode(yOffset=altair.YOffset(field="side", type="nominal", sort=_BY_PLACE))
-        slots = round(slots * (len(sides) + 0.4))
-    faded = altair.condition(chosen, altair.value(1), altair.value(0.2))
-    x = altair.X(field="value", type="quantitative", **_scale(rows, kind, line_at, title))
-    if kind == "dots":
-        mark = base.mark_point(size=70).encode(x=x, color=_colour(sides), opacity=faded)
-    else:
-        mark = base.mark_bar(height={"band": 0.82}, cornerRadius=2).encode(x=x, color=_colour(sides), opacity=faded)
-        mark = mark.encode(x2=altair.X2Datum(1)) if kind == "from one" else mark
-    known = altair.datum.high != None  # noqa: E711 (an expression of Vega's, not a comparison)
-    interval = base.transform_filter(known).mark_rule(strokeWidth=1.5).encode(
-        x=altair.X(field="low", type="quantitative"), x2=altair.X2(field="high")
-    )  # fmt: skip
-    number = base.mark_text(align="left", dx=6).encode(
-        x=altair.X(field="end", type="quantitative"), text=altair.Text(field="number", type="nominal")
-    )
-    layers = [mark.add_params(chosen), interval, number]
-    if line_at is not None:
-        at = altair.Chart(_data([{"at": line_at}])).mark_rule(strokeDash=[4, 3], opacity=0.7)
-        layers.append(at.encode(x=altair.X(field="at", type="quantitative")))
-    return {**_finished(altair.layer(*layers), BAR * slots, described), "padding": BEHIND}
+    def draw(self, width: float, look: Look) -> Canvas:
+        """The chart in so many pixels."""
+        canvas = Canvas(width, look, self.HEIGHT)
+        steps = [step for _, _, step, _ in self.dots]
+        across = Scale(min(steps), max(steps), 52, width - 8, linear=True)
+        up = Scale(*self.ends, self.HEIGHT - 26, 24, linear=True)
+        canvas.text(0, 13, self.axis)
+        for each in round_steps(*self.ends, 3):
+            canvas.across(up.at(each), (across.start, across.end), "line")
+            canvas.text(across.start - 8, up.at(each) + 4.5, tick(each), "end")
+        for step, anchor in dict.fromkeys([(min(steps), "start"), (max(steps), "end")]):
+            text = f"{step:,} steps" if anchor == "end" else f"{step:,}"
+            canvas.text(across.at(step), self.HEIGHT - 6, text, anchor)
+        ways: dict[tuple[int, bool], list[str]] = {}
+        for process, steady, step, value in self.dots:
+            way = f"M{pixels(across.at(step))} {pixels(up.at(value))}h0"
+            ways.setdefault((process, steady), []).append(way)
+        for (process, steady), dots in ways.items():  # a dot is a line without a length
+            canvas.path("".join(dots), SIDES[(process - 1) % len(SIDES)], 3.5, 0.75 if steady else 0.25)
+        return canvas
 
 
-def _scale(rows: Sequence[Row], kind: str, line_at: float | None, title: str) -> dict[str, Any]:
-    """Scale and axis for the values."""
-    import altair
-
-    line = [] if line_at is None else [line_at]
-    ends = [*(float(row["end"]) for row in rows), *line] or [1.0]
-    if kind == "bars":
-        scale = altair.Scale(domain=[0, max(ends) * 1.01], nice=False)
-        return {"scale": scale, "axis": altair.Axis(tickCount=5, title=title)}
-    lowest = min([*(float(row["low"] or row["value"]) for row in rows if row["value"] > 0), *line], default=1.0)
-    top = max(*ends, lowest * 1.05)
-    domain = [lowest / (top / lowest) ** 0.04, top * (top / lowest) ** 0.02]
-    axis = altair.Axis(values=log_ticks(lowest, top), format="~g", title=title)
-    return {"scale": altair.Scale(type="log", domain=domain, nice=False), "axis": axis}
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers for a logarithmic axis from one value to another: 1, 2, 5 and so on, or fewer where it is long."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    for parts in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
-        ticks = [part * 10.0**power for power in range(first, last + 1) for part in parts]
-        ticks = [value for value in ticks if low * 0.999 <= value <= high * 1.001]
-        if len(ticks) <= MAX_TICKS:
-            break
-    return ticks[:: math.ceil(len(ticks) / MAX_TICKS) or 1]
-
-
-def _over_sizes(rows: Sequence[Row], over: str, title: str) -> tuple[Any, Any]:
-    """The two logarithmic axes of a chart over sizes."""
-    import altair
-
-    sizes = sorted({row["x"] for row in rows})
-    numbers = [float(row[name]) for row in rows for name in ("value", "low", "high") if row[name]]
-    x = altair.X(
-        field="x", type="quantitative", scale=altair.Scale(type="log", base=2, nice=False, padding=12),
-        axis=altair.Axis(values=sizes, format=",d", grid=False, labelOverlap=True, title=over),
-    )  # fmt: skip
-    y = altair.Y(
-        field="value", type="quantitative", scale=altair.Scale(type="log", nice=False, padding=10),
-        axis=altair.Axis(values=log_ticks(min(numbers), max(numbers)), format="~g", title=title),
-    )  # fmt: skip
-    return x, y
-
-
-def curves(rows: Sequence[Row], sides: Sequence[str], titles: tuple[str, str], described: str) -> Spec:
-    """Lines through points with intervals, both axes logarithmic: x, value, low, high, side, shown, trust."""
-    import altair
-
-    x, y = _over_sizes(rows, *titles)
-    base = altair.Chart(_data(_placed(rows, sides))).encode(x=x, color=_colour(sides))
-    tips = _tips(("side", "of"), ("x", "size"), ("shown", "value"), ("trust", "trust"))
-    known = base.transform_filter(altair.datum.low != None)  # noqa: E711
-    interval = known.mark_rule().encode(y=altair.Y(field="low", type="quantitative"), y2=altair.Y2(field="high"))
-    chart = altair.layer(base.mark_line().encode(y=y), interval, base.mark_point().encode(y=y, tooltip=tips))
-    return _finished(chart, 260, described)
-
-
-def ratios(
-    rows: Sequence[Row], titles: tuple[str, str], crossings: Sequence[tuple[float, float, float]], described: str
-) -> Spec:
-    """How many times as fast one side is as the other over sizes, and where both are equal: x, value, low, high.
-
-    A row has side (which against which), shown and trust too.
-    """
-    import altair
-
-    x, y = _over_sizes(rows, *titles)
-    points = altair.Chart(_data(rows)).encode(x=x)
-    tips = _tips(("side", "of"), ("x", "size"), ("shown", "times as fast"), ("trust", "how"))
-    known = points.transform_filter(altair.datum.low != None)  # noqa: E711
-    equal = altair.Chart(_data([{"at": 1}])).mark_rule(strokeDash=[4, 3], opacity=0.7)
-    layers = [
-        equal.encode(y=altair.Y(field="at", type="quantitative")),
-        points.mark_line().encode(y=y),
-        known.mark_rule().encode(y=altair.Y(field="low", type="quantitative"), y2=altair.Y2(field="high")),
-        points.mark_point().encode(y=y, tooltip=tips),
-    ]
-    if crossings:
-        equal_at = altair.Chart(_data([{"x": at, "from": low, "to": high, "ratio": 1} for at, low, high in crossings]))
-        place = equal_at.encode(y=altair.Y(field="ratio", type="quantitative"))
-        ends = {"x": altair.X(field="from", type="quantitative"), "x2": altair.X2(field="to")}
-        layers.append(place.mark_rule(strokeWidth=8, opacity=0.3).encode(**ends))
-        diamond = place.mark_point(shape="diamond", size=150, style="crossing")
-        layers.append(diamond.encode(x=altair.X(field="x", type="quantitative")))
-    return _finished(altair.layer(*layers), 240, described)
-
-
-STAGES = ("warm-up", "steady")
-
-
-def samples(rows: Sequence[Row], unit: str, described: str) -> Spec:
-    """The time of a step against the number of steps before it: process, stage, step, value."""
-    import altair
-
-    heights = altair.Scale(zero=False, clamp=True, nice=False)
-    chart = altair.Chart(_data(rows)).mark_circle(size=14).encode(
-        x=altair.X(field="step", type="quantitative", title="steps done", scale=altair.Scale(nice=False, zero=False),
-                   axis=altair.Axis(tickCount=4, grid=False, format="~s")),
-        y=altair.Y(field="value", type="quantitative", title=unit, scale=heights, axis=altair.Axis(tickCount=4)),
-        color=altair.Color(field="process", type="nominal", legend=None),
-        opacity=altair.Opacity(field="stage", type="ordinal", legend=None,
-                               scale=altair.Scale(domain=list(STAGES), range=[0.25, 0.75])),
-        tooltip=_tips(("process", "process"), ("stage", "stage"), ("step", "steps done"), ("value", unit)),
-    )  # fmt: skip
-    return _finished(chart, 150, described)
+Drawing = Rows | Lines | Samples

@@ -1,4 +1,4 @@
-"""A check-up as text for the terminal, 80 columns wide, and as data."""
+"""A check-up as text for the terminal, at most 80 columns wide, and as data."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, Trial, Tr
 from mldyno.analysis.unused_gpu import CALLED
 from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
 from mldyno.views.devices import device_line
+from mldyno.views.window import window_width
 
 WIDTH = 80
 OUTCOMES = {
@@ -47,8 +48,9 @@ def _block(title: str, rows: Rows) -> str:
 
 
 def _wrapped(text: str, first: str, later: str) -> str:
+    width = min(WIDTH, window_width())
     return textwrap.fill(
-        text, WIDTH, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
+        text, width, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
     ).rstrip()
 
 

@@ -1,8 +1,9 @@
-"""All that a record says, in plain words: its samples, its first step, its memory, and what limits it."""
+"""All that a record says, in plain words: samples, first step, memory, what limits it; and many of them in short."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 
 from mldyno.analysis.bounds import bound, shares
 from mldyno.analysis.estimates import step_time, uncontended
@@ -11,7 +12,8 @@ from mldyno.records import Record
 from mldyno.stats.intervals import mean, median, quantile
 from mldyno.stats.shapes import modes
 from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
-from mldyno.views.sentences import headline, phases, trust
+from mldyno.views.sentences import headline, phases, run_name, trust
+from mldyno.views.window import window_width
 
 BOUNDS = {
     "compute": "compute-bound", "memory": "memory-bound", "host": "host-bound", "copy": "copy-bound",
@@ -145,3 +147,19 @@ def _software(record: Record) -> Rows:
         texts.append(f"not checked: {unchecked}")
     if texts:
         yield "checks", ", ".join(texts)
+
+
+def history_lines(records: Sequence[Record]) -> Iterator[str]:
+    """Records run by run: when and which it was, and below it the id, case and outcome of each.
+
+    Where the window is too narrow for that, the outcome stands below its case.
+    """
+    names = len({record.shown_machine for record in records}) > 1 or any(record.imported_from for record in records)
+    for _, group in itertools.groupby(records, lambda record: (record.run.id, record.shown_machine)):
+        run = list(group)
+        yield f"{run_name(run[0])}{f', {run[0].shown_machine}' if names else ''}"
+        longest = max(len(record.case.id) for record in run)
+        for record in run:
+            line = f"  {record.id[:10]}  {record.case.id.ljust(longest)}  {headline(record)}"
+            apart = f"  {record.id[:10]}  {record.case.id}\n{' ' * 14}{headline(record)}"
+            yield line if len(line) <= window_width() else apart

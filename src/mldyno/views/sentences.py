@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mldyno.analysis.comparisons import DELTA, Comparison, Mean, alike, differing
+from mldyno.analysis.comparisons import DELTA, ONE_SIDED, Comparison, Mean, alike, differences, differing
 from mldyno.analysis.estimates import Estimate, counting, of_metric, step_time
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column
-from mldyno.records import Case, Machine, Record
+from mldyno.records import Case, Machine, Pairing, Record
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_bytes, show_error, show_half_width, show_percent, show_seconds
+from mldyno.views.titles import case_on_device
 
 CANT_TELL = "can't tell"
 WORK = {"train": "training", "infer": "inference"}
@@ -23,6 +24,7 @@ PAIRING = {
     "alternating-processes": "whole processes in alternation",
 }
 FAKE_FRAMEWORK = "This was the fake framework: nothing was computed, and no time is real"
+FEW_OUTCOMES = 4  # of which each has a trust line of its own
 NOT_STEADY = ("drifting", "two-modes")  # warnings that speak against a steady state
 
 
@@ -46,17 +48,22 @@ def factor(comparison: Comparison | Mean) -> str:
 
 
 def arms(comparison: Comparison) -> tuple[str, str]:
-    """What the two sides differ in, in words: ('roundtrip', 'device')."""
+    """What the two sides differ in, in words: ('roundtrip', 'device'); where in nothing, their runs."""
     base, other = comparison.base, comparison.other
     different = differing(base, other)
     if not different:
-        return other.records[0].run.id, base.records[0].run.id
+        return run_name(other.records[0]), run_name(base.records[0])
 
     def side(outcome: Outcome) -> str:
         names = [named(axis, column(outcome, axis)) for axis in different]
         return " ".join(names) + (" (published)" if outcome.published else "")
 
     return side(other), side(base)
+
+
+def run_name(record: Record) -> str:
+    """When a record was made, and in which run: 2026-11-16 04:01 UTC (run 20261116T040042-0260ab)."""
+    return f"{record.created[:16].replace('T', ' ')} UTC (run {record.run.id})"
 
 
 def named(axis: str, value: Any) -> str:
@@ -68,13 +75,24 @@ def named(axis: str, value: Any) -> str:
 
 def sentence(comparison: Comparison) -> str:
     """One comparison as a sentence; that a published figure has no interval is said once, below all of them."""
-    case = comparison.other.case.id
-    if comparison.base.machine == comparison.other.machine and comparison.other.published:
-        case += f" on {comparison.other.machine}"
-    codes = dict.fromkeys(code for code, _ in doubts(comparison))
-    advice = "" if _published(comparison) else comparison.advice
-    notes = "; ".join([comparison.how, *codes, *([advice] if advice else [])])
-    return f"{case}: {claim(comparison, *arms(comparison))} [{notes}]"
+    base, other = comparison.base, comparison.other
+    case = f"{case_on_device(other.case, *differing(base, other))}: "
+    if base.machine == other.machine and other.published:
+        case = f"{case[:-2]}, {other.machine}: "
+    if other.case.own_command and other.case.workload != base.case.workload:  # a command says it all
+        case = ""
+    codes = dict.fromkeys(code for code, _, _ in doubts(comparison))
+    changed = [] if differing(base, other) else [f"differing {name}" for name in differences(base, other)]
+    advice = "" if _published(comparison) and comparison.low is None else comparison.advice
+    notes = "; ".join([comparison.how, *codes, *changed, *([advice] if advice else [])])
+    return f"{case}{claim(comparison, *arms(comparison))} [{notes}]"
+
+
+def nothing_along(axis: str, where: str = "") -> str:
+    """That there is nothing to compare along an axis, and what would give something."""
+    why = "no case was ok in two runs" if axis == "run" else f"no two cases that are ok differ only in {axis}"
+    cure = {"run": "measure it once more", "machine": "import what another has measured", "workload": "measure another"}
+    return f"nothing to compare along {axis}{where}: {why}; {cure.get(axis, f'measure some with --{axis} A,B')}."
 
 
 def best_sizes(outcomes: Sequence[Outcome], axis: str) -> list[str]:
@@ -86,7 +104,7 @@ def best_sizes(outcomes: Sequence[Outcome], axis: str) -> list[str]:
             most, best = max(rated, key=lambda pair: pair[0])
             item = best.good[0].fact("item") or "item"
             size = named(axis, getattr(best.case, axis))
-            lines.append(f"best of {len(rated)}: {size}, {digits(most)} {item}s/s [{best.case.id}]")
+            lines.append(f"best of {len(rated)}: {size}, {digits(most)} {item}s/s [{case_on_device(best.case, axis)}]")
     return lines
 
 
@@ -96,6 +114,8 @@ def mean_sentence(mean: Mean) -> str:
     doubtful = sum(bool(doubts(comparison)) for comparison in comparisons)
     among = f", {doubtful} of them doubtful" if doubtful else ""
     why = "" if mean.low is not None or any(map(_published, comparisons)) else ", since not each case has one"
+    if mean.low is not None and any(comparison.how == ONE_SIDED for comparison in comparisons):
+        why = ", own interval only"
     return f"geometric mean of {len(comparisons)} cases{among}: {claim(mean, *arms(comparisons[0]))}{why}"
 
 
@@ -116,10 +136,10 @@ def _published(comparison: Comparison) -> bool:
     return comparison.base.published or comparison.other.published
 
 
-def doubts(comparison: Comparison) -> list[tuple[str, str]]:
-    """What speaks against a published figure of either side: suspect or superseded, and the reason with its place."""
+def doubts(comparison: Comparison) -> list[tuple[str, Outcome, str]]:
+    """What speaks against a published figure of either side: suspect or superseded, the figure, and the reason."""
     return [
-        (code, f"{side.machine}, {side.case.id}: {reason}")
+        (code, side, reason)
         for side in (comparison.base, comparison.other)
         if side.published
         for code, reason in marks(side.records[0])
@@ -128,7 +148,8 @@ def doubts(comparison: Comparison) -> list[tuple[str, str]]:
 
 def footers(comparisons: Sequence[Comparison]) -> list[str]:
     """What is said once for all comparisons: why figures are doubted, and that published ones have no interval."""
-    lines = [f"{code}: {reason}" for comparison in comparisons for code, reason in doubts(comparison)]
+    marked = [doubt for comparison in comparisons for doubt in doubts(comparison)]
+    lines = [f"{code}: {side.machine}, {case_on_device(side.case)}: {reason}" for code, side, reason in marked]
     if any(map(_published, comparisons)):
         lines.append("a published figure has no interval: how far off a factor with one may be is not known")
     return list(dict.fromkeys(lines))
@@ -192,23 +213,23 @@ def sharing(counts: Mapping[tuple[Case, str], int], private: bool) -> str:
 
 
 def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """A trust line for every outcome, and below what the warnings mean and what to do, once each."""
-    return [*(f"trust {outcome.case.id}: {trust(outcome)}" for outcome in outcomes), *_meanings(outcomes)]
+    """A trust line for each of a few outcomes, or one for all; and what the warnings mean and what to do, once each."""
+    each = [f"trust {outcome.case.id}: {trust(outcome)}" for outcome in outcomes]
+    return [*(each if len(each) <= FEW_OUTCOMES else [trust_line(outcomes)]), *warning_meanings(outcomes)]
 
 
-def trust_summary(outcomes: Sequence[Outcome]) -> list[str]:
-    """How far many outcomes can be trusted, in one line; and what the warnings mean, each with its number of cases."""
+def trust_line(outcomes: Sequence[Outcome]) -> str:
+    """How far many outcomes can be trusted; each warning with its number of cases."""
     good = [outcome for outcome in outcomes if outcome.good]
     steady = sum(_steadiness(outcome) == "steady" for outcome in good)
     steps = [outcome.step for outcome in good]
     errors = [step.half_width / step.value for step in steps if step is not None and step.half_width is not None]
     spans = f"; known to {_between(min(errors), max(errors))}" if errors else ""
-    if good and len(errors) < len(good):
-        spans += f", {count(len(good) - len(errors), 'case')} of long steps without an interval"
     codes = Counter(code for outcome in outcomes for code in _codes(outcome))
-    against = "; but " + ", ".join(f"{code} ({number})" for code, number in codes.items()) if codes else ""
-    first = f"trust: {len(good)} of {count(len(outcomes), 'case')} succeeded, {steady} of them surely steady"
-    return [f"{first}{spans}{against}", *_meanings(outcomes)]
+    everywhere = [code for code, number in codes.items() if number == len(outcomes)]
+    some = [f"{code} ({number})" for code, number in codes.items() if number < len(outcomes)]
+    against = "; but " + ", ".join([*everywhere, *some]) if codes else ""
+    return f"trust: {len(good)} of {count(len(outcomes), 'case')} succeeded, {steady} surely steady{spans}{against}"
 
 
 def _between(least: float, most: float) -> str:
@@ -216,13 +237,13 @@ def _between(least: float, most: float) -> str:
     return shown[0] if shown[0] == shown[1] else f"{shown[0]} at best, {shown[1]} at worst"
 
 
-def _meanings(outcomes: Sequence[Outcome]) -> list[str]:
+def warning_meanings(outcomes: Sequence[Outcome]) -> list[str]:
     """What the warnings of outcomes mean, and what to do, once each."""
     warnings = dict.fromkeys(warning for outcome in outcomes for warning in outcome.warnings)
-    by_code = grouped(warnings, lambda warning: warning.code)
+    by_cure = grouped(warnings, lambda warning: (warning.code, warning.hint))
     return [
-        f"  {code}: {' / '.join(warning.message for warning in warnings)}. Next: {warnings[0].hint}."
-        for code, warnings in by_code.items()
+        f"  {code}: {' / '.join(warning.message for warning in warnings)}. Next: {hint}."
+        for (code, hint), warnings in by_cure.items()
     ]
 
 
@@ -275,13 +296,18 @@ def machine_lines(machine: Machine) -> list[str]:
     ]
 
 
+def how_paired(case: Case, pairing: Pairing) -> str:
+    """In what way a case was measured head-to-head with others; each run of a command is a process of its own."""
+    return "run by run" if (case.framework, pairing) == ("command", "interleaved") else PAIRING[pairing]
+
+
 def headline(*records: Record) -> str:
     """One line for the processes of a case: its time and how well it is known, or what became of the last one."""
     record = records[-1]
     if record.status != "ok":
         return f"{record.status}: {record.reason}"
     if not record.alone:
-        return f"measured head-to-head, {PAIRING[record.run.pairing]}"
+        return f"measured head-to-head, {how_paired(record.case, record.run.pairing)}"
     estimate = step_time([each for each in records if each.status == "ok"])
     if estimate is None:
         figures = [f"{s.metric.replace('_', ' ')} {show(s.values[0], s.unit)}" for s in record.series if s.values]

@@ -11,19 +11,24 @@ import csv
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from mldyno import plugins
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.crossover import Crossover
+from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.scores import reference
 from mldyno.analysis.tables import Cell, Key, Table, column
 from mldyno.axes import AXIS
 from mldyno.metrics import metric_named
 from mldyno.printable import printable
 from mldyno.store.figures import inert
-from mldyno.units import Scale, common_scale, digits, scale_of, show, show_error
+from mldyno.units import PERIODS, UNITS, Scale, common_scale, digits, scale_of, show, show_error
 from mldyno.views.as_json import case_without, machine_json
 from mldyno.views.sentences import CANT_TELL, factor, named, shown_time
+from mldyno.views.window import plain, window_width
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
 NO_MEMORY = "-"
@@ -35,11 +40,45 @@ _LATEX = {
 _MARKDOWN = re.compile(r"[\\`*|<>\[\]~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
-def title_of(table: Table) -> str:
-    """What the table shows, in words."""
+def _title(table: Table) -> str:
     if table.value == "speedup":
         return f"speed-up over {printable(table.base)}"
+    if table.value == "score":
+        return f"score, quick {reference().version}: 100 is {reference().machine}"
     return printable(metric_named(table.value).title)
+
+
+def title_of(table: Table) -> str:
+    """What the table shows, in words; a throughput with its own items, and the time that it is counted over."""
+    nouns = _nouns(table)
+    noun = nouns.pop() if len(nouns) == 1 else "items"
+    return _title(table).replace("items per second", f"{noun} per {PERIODS[table.per][0]}")
+
+
+def _nouns(table: Table) -> set[str]:
+    """What the cells of a throughput count; nothing of another value."""
+    if table.value.partition(":")[0] != "throughput":
+        return set()
+    return {_noun(cell.outcome) for cell in table.cells.values() if cell.figure is not None}
+
+
+def _noun(outcome: Outcome) -> str:
+    """The items of a case: tokens, images, B; where it names none, those of its batch, if the workload counts these."""
+    item = next((record.fact("item") for record in outcome.good), None) or "item"
+    if item == "item" and outcome.case.workload in plugins.names("workloads"):
+        workload = plugins.workload(outcome.case.workload)
+        item = workload.item if workload.items(outcome.case) == outcome.case.batch else item
+    return printable(item) if item in UNITS else f"{printable(item)}s"
+
+
+def _scales(table: Table) -> Callable[[Cell], Scale | None]:
+    """The unit of each cell: one for all that can be read in it; a throughput's with its items, where they differ."""
+    if nouns := _nouns(table):
+        seconds, mixed = PERIODS[table.per][1], len(nouns) > 1
+        return lambda cell: (1 / seconds, f"{_noun(cell.outcome) if mixed else ''}/{table.per}")
+    known = [cell.figure for cell in table.cells.values() if cell.figure is not None]
+    common = common_scale([figure.value for figure in known], known[0].unit) if known else None
+    return lambda cell: common
 
 
 def cell_text(cell: Cell | None, scale: Scale | None = None, ratio: bool = False) -> str:
@@ -77,7 +116,7 @@ def _row_labels(row: Key) -> list[str]:
 
 
 def _notes(table: Table) -> tuple[dict[tuple[Key, Key], str], list[str]]:
-    """Marks for cells, and the notes they point to."""
+    """Numbers for cells, and the notes they point to."""
     numbers: dict[str, int] = {}
     marks = {}
     for row in table.row_keys:
@@ -86,22 +125,25 @@ def _notes(table: Table) -> tuple[dict[tuple[Key, Key], str], list[str]]:
             if cell is None or not cell.notes:
                 continue
             used = [numbers.setdefault(printable(note), len(numbers) + 1) for note in cell.notes]
-            marks[row, col] = " [" + ",".join(map(str, used)) + "]"
+            marks[row, col] = ",".join(map(str, used))
     return marks, [f"[{number}] {note}" for note, number in numbers.items()]
 
 
-def grid(table: Table, with_marks: bool = True) -> tuple[list[str], list[list[str]], list[str]]:
-    """Heads, lines of cells, and the notes below; not escaped yet."""
+def grid(
+    table: Table, with_marks: bool = True, escaped: Callable[[str], str] = str, mark: str = " [{}]"
+) -> tuple[list[str], list[list[str]], list[str]]:
+    """Heads and lines of cells, escaped and with marks in the form asked for; and the notes below, not escaped yet."""
     marks, notes = _notes(table) if with_marks else ({}, [])
-    known = [cell.figure for cell in table.cells.values() if cell.figure is not None]
-    scale = common_scale([figure.value for figure in known], known[0].unit) if known else None
-    ratio = metric_named(table.value).ratio
+    scale, ratio = _scales(table), metric_named(table.value).ratio
     body = []
     for row in table.row_keys:
-        texts = [cell_text(table.cells.get((row, col)), scale, ratio) for col in table.col_keys]
-        marked = [text + marks.get((row, col), "") for text, col in zip(texts, table.col_keys, strict=True)]
-        body.append([*_row_labels(row), *marked])
-    return [*table.rows, *_heads(table)], body, notes
+        line = [escaped(label) for label in _row_labels(row)]
+        for col in table.col_keys:
+            cell = table.cells.get((row, col))
+            text = escaped(cell_text(cell, scale(cell) if cell else None, ratio))
+            line.append(text + (mark.format(marks[row, col]) if (row, col) in marks else ""))
+        body.append(line)
+    return [escaped(head) for head in (*table.rows, *_heads(table))], body, notes
 
 
 def to_json(table: Table) -> list[dict[str, Any]]:
@@ -124,10 +166,10 @@ def render(table: Table, form: str, notes_too: bool = True) -> str:
     """The table in one of FORMATS; its notes can be omitted where another table has just said them."""
     if form == "json":
         better = metric_named(table.value).better
-        content = {"value": table.value, "title": title_of(table), "better": better, "cells": to_json(table)}
+        content = {"value": table.value, "title": _title(table), "better": better, "cells": to_json(table)}
         return json.dumps(content, indent=1)
     if form == "csv":
-        return _csv(table)
+        return _csv(replace(table, per="s"))
     return {"terminal": _terminal, "markdown": _markdown, "latex": _latex}[form](table, notes_too)
 
 
@@ -180,68 +222,96 @@ def markdown_text(text: str) -> str:
 
 
 def _markdown(table: Table, notes_too: bool) -> str:
-    header, body, notes = grid(table, notes_too)
-    lines = [[markdown_text(part) for part in line] for line in (header, *body)]
-    lines.insert(1, ["---"] * len(table.rows) + ["---:"] * (len(header) - len(table.rows)))
-    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    header, body, notes = grid(table, notes_too, markdown_text, r" \[{}\]")
+    leaning = ["---"] * len(table.rows) + ["---:"] * (len(header) - len(table.rows))
+    text = "\n".join("| " + " | ".join(line) + " |" for line in (header, leaning, *body))
     below = "\n".join(f"- {markdown_text(note)}" for note in notes)
     return "\n\n".join(filter(None, [f"**{markdown_text(title_of(table))}**", text, below]))
 
 
 def latex_text(text: str) -> str:
-    """Text in which nothing means anything to LaTeX."""
-    return "".join(_LATEX.get(letter, letter) for letter in text)
+    """Text in which nothing means anything to LaTeX; two hyphens stay two."""
+    return re.sub("-(?=-)", "-{}", "".join(_LATEX.get(letter, letter) for letter in text))
 
 
 def _latex(table: Table, notes_too: bool) -> str:
-    """A `tabular` that needs no package, and its notes in small print."""
-    header, body, notes = grid(table, notes_too)
+    """A `tabular` with the rules of booktabs; where it has notes, with these below it in a `threeparttable`."""
+    header, body, notes = grid(table, notes_too, latex_text, r"\tnote{{{}}}")
     leaning = "l" * len(table.rows) + "r" * (len(header) - len(table.rows))
-    lines = [" & ".join(_guarded(latex_text(part)) for part in line) + r" \\" for line in (header, *body)]
-    text = [f"% {title_of(table)}", rf"\begin{{tabular}}{{{leaning}}}", r"\hline", lines[0], r"\hline", *lines[1:],
-            r"\hline", r"\end{tabular}"]  # fmt: skip
-    return "\n".join([*text, *(rf"\par{{\footnotesize {latex_text(note)}}}" for note in notes)])
+    head, *lines = [" & ".join(map(_guarded, line)) + r" \\" for line in (header, *body)]
+    text = [rf"\begin{{tabular}}{{{leaning}}}", r"\toprule", head, r"\midrule", *lines, r"\bottomrule",
+            r"\end{tabular}"]  # fmt: skip
+    if notes:
+        items = [rf"\item{number}] {latex_text(note)}" for number, _, note in (note.partition("] ") for note in notes)]
+        text = [r"\begin{threeparttable}", *text, r"\begin{tablenotes}", r"\footnotesize", *items,
+                r"\end{tablenotes}", r"\end{threeparttable}"]  # fmt: skip
+    packages = "booktabs,threeparttable" if notes else "booktabs"
+    return "\n".join([f"% {title_of(table)}", rf"% needs \usepackage{{{packages}}}", *text])
 
 
 def _guarded(text: str) -> str:
-    """A bracket at the start of a line would be taken for an option of the line break before it."""
-    return f"{{}}{text}" if text.startswith("[") else text
+    """A bracket or a star at the start of a line would be taken for a part of the line break before it."""
+    return f"{{}}{text}" if text.startswith(("[", "*")) else text
 
 
 # -- the terminal --------------------------------------------------------------------------------
 
 
-def _terminal(table: Table, notes_too: bool) -> str:
+def _terminal(table: Table, notes_too: bool, shared: str = "") -> str:
     header, body, notes = grid(table, notes_too)
-    text = aligned(header, body, len(table.rows), title_of(table))
-    if _widest(text) > _width():
-        if len(table.col_keys) > 1:
-            return _terminal(_long(table), notes_too)
-        text = "\n".join([title_of(table), *(f"{' '.join(filter(None, line[:-1]))}\n  {line[-1]}" for line in body)])
-    return "\n".join([text, *notes])
+    title = f"{title_of(table)}: {shared}" if shared else title_of(table)
+    text = _in_columns(header, body, len(table.rows), title)
+    if not text and table.cols:
+        long, shared = _long(table)
+        return _terminal(long, notes_too, shared)
+    facts = [_fact(table.rows, row, line[-1]) for row, line in zip(table.row_keys, body, strict=True)]
+    return "\n".join([text or "\n".join([title, *facts]), *notes])
 
 
-def _widest(text: str) -> int:
-    return max(map(len, text.splitlines()))
+def _long(table: Table) -> tuple[Table, str]:
+    """The same table with its columns as further rows, long instead of wide; and what all its cells share, in words."""
+    places = [(row, col) for row in table.row_keys for col in table.col_keys if (row, col) in table.cells]
+    parts = [dict(zip((*table.rows, *table.cols), (*row, *col), strict=True)) for row, col in places]
+    axes = tuple(axis for axis in (*table.rows, *table.cols) if len({part[axis] for part in parts}) > 1)
+    keys = [tuple(part[axis] for axis in axes) for part in parts]
+    cells = {(key, ()): table.cells[place] for key, place in zip(keys, places, strict=True)}
+    shared = _words((axis, value) for part in parts[:1] for axis, value in part.items() if axis not in axes)
+    return replace(table, rows=axes, cols=(), row_keys=keys, col_keys=[()], cells=cells), shared
 
 
-def _long(table: Table) -> Table:
-    """The same table with its columns as further rows: long instead of wide."""
-    keys = [(*row, *col) for row in table.row_keys for col in table.col_keys if (row, col) in table.cells]
-    cells = {((*row, *col), ()): cell for (row, col), cell in table.cells.items()}
-    return Table(table.value, (*table.rows, *table.cols), (), keys, [()], cells, table.base)
+def _words(parts: Iterable[tuple[str, Any]]) -> str:
+    """Values on axes, as a sentence has them; what is unstated is left out."""
+    return printable(", ".join(named(axis, part) for axis, part in parts if part is not None))
 
 
-def _width() -> int:
-    """The terminal's width; for a pipe as much as is needed."""
-    import shutil
-    import sys
-
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+def _fact(axes: Sequence[str], row: Key, value: str) -> str:
+    """What a cell says, in a line; in two where the window is too narrow for it."""
+    case = _words(zip(axes, row, strict=True))
+    line = _part(case, value)
+    return line if len(line) <= window_width() else f"{case}\n  {value}"
 
 
 def aligned(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str = "") -> str:
-    """Aligned columns for the terminal; the first `left` columns lean left."""
+    """Columns for the terminal, of which the first `left` lean left; where they do not fit, parts with their names.
+
+    In plain text each part has a line.
+    """
+    text = _in_columns(header, body, left, title)
+    if text:
+        return text
+    between, below = ("\n", "\n\n") if plain() else ("; ", "\n")
+    rows = [between.join(_part(*pair) for pair in zip(header, line, strict=True) if pair[1]) for line in body]
+    return below.join([*([printable(title)] if title else []), *rows])
+
+
+def _part(name: str, text: str) -> str:
+    return printable(f"{name}: {text}" if name else text)
+
+
+def _in_columns(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str) -> str:
+    """The columns; nothing where the window is too narrow for them, or text is to be plain."""
+    if plain():
+        return ""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -255,7 +325,8 @@ def aligned(header: Sequence[str], body: Sequence[Sequence[str]], left: int, tit
         grid.add_row(*(Text(printable(part)) for part in line))
     out = io.StringIO()
     Console(file=out, width=10_000, color_system=None, highlight=False).print(grid)
-    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+    lines = [line.rstrip() for line in out.getvalue().rstrip().splitlines()]
+    return "\n".join(lines) if max(map(len, lines)) <= window_width() else ""
 
 
 # -- crossovers ----------------------------------------------------------------------------------

@@ -22,7 +22,8 @@ def workload_of(case: Case, command: Sequence[str]) -> Workload:
     """The workload that a case names; a command is one by itself, whose step is a run of it."""
     if not command:
         return plugins.workload(case.workload)
-    return Workload(case.workload, version=1, item="run", batch=1, params=0, flops=lambda case: 0.0, build={})
+    name = case.workload
+    return Workload(name, name, version=1, item="run", batch=1, params=0, flops=lambda case: 0.0, build={})
 
 
 def build(

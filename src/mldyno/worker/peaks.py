@@ -106,12 +106,17 @@ def exceeded(framework: Framework, case: Case, clock: Clock, rate: float) -> tup
     fp32: the higher of both peaks is what can't be passed.
     """
     peak = of(framework, case, clock, LOOK_S)
-    if not 0 < TOLERANCE * peak < rate:
+    if not above(rate, peak):
         return peak, False
     peak = max(peak, of(framework, case, clock, SECOND_LOOK_S))
     plain = replace(case, precision="fp32")
     highest = peak if plain == case else max(peak, of(framework, plain, clock, SECOND_LOOK_S))
-    return peak, 0 < TOLERANCE * highest < rate
+    return peak, above(rate, highest)
+
+
+def above(rate: float, peak: float) -> bool:
+    """Whether a rate is more than can be, where a peak is known."""
+    return 0 < TOLERANCE * peak < rate
 
 
 def moved(framework: Framework, case: Case, clock: Clock, from_host: bool) -> float | None:

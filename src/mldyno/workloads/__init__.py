@@ -73,6 +73,8 @@ class Workload:
     """What is computed, frozen: name and version, sizes, and one build function per framework."""
 
     name: str
+    title: str
+    """What people call it."""
     version: int
     item: str
     batch: int

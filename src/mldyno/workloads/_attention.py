@@ -50,7 +50,7 @@ def forward_flops(width: int, batch: int, seq: int) -> tuple[int, int]:
     return 6 * batch * seq * width**2, 2 * batch * seq * (width**2 + 2 * seq * width)
 
 
-def workload(name: str, heads: int, *, version: int) -> Workload:
+def workload(name: str, title: str, heads: int, *, version: int) -> Workload:
     """The workload of self-attention with so many heads."""
 
     def build(torch: ModuleType, case: Case) -> Recipe:
@@ -64,7 +64,7 @@ def workload(name: str, heads: int, *, version: int) -> Workload:
         )
 
     return Workload(
-        name=name, version=version, item="token", batch=BATCH, seq=SEQ, params=1_050_624, flops=_flops,
+        name=name, title=title, version=version, item="token", batch=BATCH, seq=SEQ, params=1_050_624, flops=_flops,
         build={"torch": build},
     )  # fmt: skip
 

@@ -31,10 +31,10 @@ class Shape:
     vocabulary: int
 
 
-def workload(name: str, shape: Shape, *, version: int, batch: int, seq: int, params: int) -> Workload:
+def workload(name: str, title: str, shape: Shape, *, version: int, batch: int, seq: int, params: int) -> Workload:
     """The workload of a shape, with its default batch and sequence length."""
     return Workload(
-        name=name, version=version, item="token", batch=batch, seq=seq, params=params,
+        name=name, title=title, version=version, item="token", batch=batch, seq=seq, params=params,
         flops=lambda case: flops(shape, case.mode, case.batch or batch, case.seq or seq),
         build={"torch": lambda torch, case: _torch(torch, case, shape, case.batch or batch, case.seq or seq)},
     )  # fmt: skip

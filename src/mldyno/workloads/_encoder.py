@@ -22,7 +22,7 @@ PADDING, MIN_LENGTH = 0, 8  # MIN_LENGTH: words of a padded sequence, where the 
 BATCH, SEQ = 32, 50
 
 
-def workload(name: str, *, version: int, ragged: bool) -> Workload:
+def workload(name: str, title: str, *, version: int, ragged: bool) -> Workload:
     """The workload of sequences of one length, or of ragged ones."""
 
     def build(torch: ModuleType, case: Case) -> Recipe:
@@ -47,7 +47,7 @@ def workload(name: str, *, version: int, ragged: bool) -> Workload:
         )
 
     return Workload(
-        name=name, version=version, item="token", batch=BATCH, seq=SEQ, params=24_039_434, flops=_flops,
+        name=name, title=title, version=version, item="token", batch=BATCH, seq=SEQ, params=24_039_434, flops=_flops,
         build={"torch": build},
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ from mldyno.workloads import Recipe, Workload
 
 def workload(
     name: str,
+    title: str,
     *,
     version: int,
     batch: int,
@@ -39,14 +40,14 @@ def workload(
         )
 
     return Workload(
-        name=name, version=version, item="image", batch=batch, params=params, data=data,
+        name=name, title=title, version=version, item="image", batch=batch, params=params, data=data,
         flops=lambda case: float((case.batch or batch) * operations[case.mode or "train"]),
         build={"torch": build},
     )  # fmt: skip
 
 
 def two_layers(
-    name: str, *, version: int, hidden: int, params: int, optimiser: Callable[[ModuleType, Any], Any]
+    name: str, title: str, *, version: int, hidden: int, params: int, optimiser: Callable[[ModuleType, Any], Any]
 ) -> Workload:
     """The workload of an MLP with one hidden layer and ReLU on MNIST's digits, which are flattened first."""
     pixels, classes = 784, 10
@@ -57,6 +58,6 @@ def two_layers(
         return nn.Sequential(nn.Flatten(), nn.Linear(pixels, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
     return workload(
-        name, version=version, batch=64, image=(pixels,), classes=classes, params=params, data="mnist",
+        name, title, version=version, batch=64, image=(pixels,), classes=classes, params=params, data="mnist",
         operations={"infer": first + second, "train": 2 * first + 3 * second}, network=network, optimiser=optimiser,
     )  # fmt: skip

@@ -8,4 +8,4 @@ from __future__ import annotations
 
 from mldyno.workloads import _attention
 
-WORKLOAD = _attention.workload("attention", heads=8, version=1)
+WORKLOAD = _attention.workload("attention", "Attention", heads=8, version=1)

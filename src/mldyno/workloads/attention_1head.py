@@ -8,4 +8,4 @@ from __future__ import annotations
 
 from mldyno.workloads import _attention
 
-WORKLOAD = _attention.workload("attention-1head", heads=1, version=1)
+WORKLOAD = _attention.workload("attention-1head", "Attention with one head", heads=1, version=1)

@@ -9,4 +9,4 @@ from __future__ import annotations
 from mldyno.workloads import _bert
 
 SHAPE = _bert.Shape(layers=12, width=768, heads=12, inner=3072, vocabulary=28_996)
-WORKLOAD = _bert.workload("bert-base", SHAPE, version=1, batch=16, seq=128, params=108_311_810)
+WORKLOAD = _bert.workload("bert-base", "BERT-base", SHAPE, version=1, batch=16, seq=128, params=108_311_810)

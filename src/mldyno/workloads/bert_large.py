@@ -9,4 +9,4 @@ from __future__ import annotations
 from mldyno.workloads import _bert
 
 SHAPE = _bert.Shape(layers=24, width=1024, heads=16, inner=4096, vocabulary=28_996)
-WORKLOAD = _bert.workload("bert-large", SHAPE, version=1, batch=16, seq=128, params=333_581_314)
+WORKLOAD = _bert.workload("bert-large", "BERT-large", SHAPE, version=1, batch=16, seq=128, params=333_581_314)

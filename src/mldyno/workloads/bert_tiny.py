@@ -8,4 +8,4 @@ from __future__ import annotations
 from mldyno.workloads import _bert
 
 SHAPE = _bert.Shape(layers=2, width=128, heads=2, inner=512, vocabulary=30_522)
-WORKLOAD = _bert.workload("bert-tiny", SHAPE, version=1, batch=8, seq=64, params=4_386_178)
+WORKLOAD = _bert.workload("bert-tiny", "BERT-tiny", SHAPE, version=1, batch=8, seq=64, params=4_386_178)

@@ -27,7 +27,7 @@ def network(torch: ModuleType) -> Any:
 
 
 WORKLOAD = _images.workload(
-    "cifar10-cnn", version=1, batch=4, image=(3, 32, 32), classes=10, params=62_006, data="cifar10",
+    "cifar10-cnn", "CIFAR-10 CNN", version=1, batch=4, image=(3, 32, 32), classes=10, params=62_006, data="cifar10",
     operations={"infer": 1_303_440, "train": 3_204_720},
     network=network,
     optimiser=lambda torch, parameters: torch.optim.SGD(parameters, lr=0.001, momentum=0.9),

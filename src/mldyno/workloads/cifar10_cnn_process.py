@@ -9,7 +9,8 @@ from __future__ import annotations
 from mldyno.workloads import EndToEnd, Workload
 
 WORKLOAD = Workload(
-    name="cifar10-cnn-process", version=1, item="run", batch=4, params=62_006, flops=lambda case: 0.0, build={},
+    name="cifar10-cnn-process", title="CIFAR-10 CNN, whole training", version=1, item="run",
+    batch=4, params=62_006, flops=lambda case: 0.0, build={},
     modes=("train",), placement="loader", data="cifar10", end_to_end=EndToEnd("cifar10-cnn", epochs=2),
     count=lambda case: 1,
 )  # fmt: skip

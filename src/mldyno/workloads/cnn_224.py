@@ -26,7 +26,7 @@ def network(torch: ModuleType) -> Any:
 
 
 WORKLOAD = _images.workload(
-    "cnn-224", version=1, batch=32, image=(3, 224, 224), classes=10, params=11_170_250,
+    "cnn-224", "CNN for 224 pixels", version=1, batch=32, image=(3, 224, 224), classes=10, params=11_170_250,
     operations={"infer": 944_018_688, "train": 2_746_893_312},
     network=network,
     optimiser=lambda torch, parameters: torch.optim.Adam(parameters, lr=1e-3),

@@ -30,7 +30,7 @@ def network(torch: ModuleType) -> Any:
 
 
 WORKLOAD = _images.workload(
-    "compute-loop", version=1, batch=64, image=(3, 64, 64), classes=CLASSES, params=2_147_402,
+    "compute-loop", "Convolutions", version=1, batch=64, image=(3, 64, 64), classes=CLASSES, params=2_147_402,
     operations={"infer": 429_402_112, "train": 1_274_050_560},
     network=network,
     optimiser=lambda torch, parameters: torch.optim.SGD(parameters, lr=0.01),

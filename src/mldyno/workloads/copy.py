@@ -60,6 +60,6 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
 
 
 WORKLOAD = Workload(
-    name="copy", version=1, item="B", batch=MEBIBYTES, params=0, flops=lambda case: 0.0,
+    name="copy", title="Copy", version=1, item="B", batch=MEBIBYTES, params=0, flops=lambda case: 0.0,
     count=lambda case: (case.batch or MEBIBYTES) * MEBIBYTE, build={"torch": torch}, modes=("infer",),
 )  # fmt: skip

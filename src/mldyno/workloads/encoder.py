@@ -9,4 +9,4 @@ from __future__ import annotations
 
 from mldyno.workloads import _encoder
 
-WORKLOAD = _encoder.workload("encoder", version=1, ragged=False)
+WORKLOAD = _encoder.workload("encoder", "Transformer encoder", version=1, ragged=False)

@@ -9,4 +9,4 @@ from __future__ import annotations
 
 from mldyno.workloads import _encoder
 
-WORKLOAD = _encoder.workload("encoder-ragged", version=1, ragged=True)
+WORKLOAD = _encoder.workload("encoder-ragged", "Transformer encoder, ragged", version=1, ragged=True)

@@ -86,6 +86,6 @@ def _layers(tokens: int, context: int) -> int:
 
 
 WORKLOAD = Workload(
-    name="gpt2", version=1, item="token", batch=BATCH, seq=SEQ, params=124_439_808, flops=flops, count=count,
-    build={"torch": torch},
+    name="gpt2", title="GPT-2", version=1, item="token", batch=BATCH, seq=SEQ, params=124_439_808, flops=flops,
+    count=count, build={"torch": torch},
 )  # fmt: skip

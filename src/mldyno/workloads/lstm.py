@@ -46,5 +46,6 @@ def flops(case: Case) -> float:
 
 
 WORKLOAD = Workload(
-    name="lstm", version=1, item="token", batch=BATCH, seq=SEQ, params=9_453_568, flops=flops, build={"torch": torch}
-)
+    name="lstm", title="LSTM", version=1, item="token", batch=BATCH, seq=SEQ, params=9_453_568, flops=flops,
+    build={"torch": torch},
+)  # fmt: skip

@@ -42,5 +42,6 @@ def flops(case: Case) -> float:
 
 
 WORKLOAD = Workload(
-    name="matmul", version=1, item="row", batch=SIZE, params=0, flops=flops, build={"torch": torch}, modes=("infer",)
-)
+    name="matmul", title="Matmul", version=1, item="row", batch=SIZE, params=0, flops=flops,
+    build={"torch": torch}, modes=("infer",),
+)  # fmt: skip

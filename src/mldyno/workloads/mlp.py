@@ -39,5 +39,5 @@ def flops(case: Case) -> float:
 
 
 WORKLOAD = Workload(
-    name="mlp", version=1, item="sample", batch=128, params=1_051_138, flops=flops, build={"torch": torch}
+    name="mlp", title="MLP", version=1, item="sample", batch=128, params=1_051_138, flops=flops, build={"torch": torch}
 )

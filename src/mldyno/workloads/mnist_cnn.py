@@ -26,7 +26,7 @@ def network(torch: ModuleType) -> Any:
 
 
 WORKLOAD = _images.workload(
-    "mnist-cnn", version=1, batch=64, image=(1, 28, 28), classes=10, params=21_840, data="mnist",
+    "mnist-cnn", "MNIST CNN", version=1, batch=64, image=(1, 28, 28), classes=10, params=21_840, data="mnist",
     operations={"infer": 961_000, "train": 2_595_000},
     network=network,
     optimiser=lambda torch, parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.5),

@@ -9,7 +9,8 @@ from __future__ import annotations
 from mldyno.workloads import EndToEnd, Workload
 
 WORKLOAD = Workload(
-    name="mnist-cnn-process", version=1, item="run", batch=64, params=21_840, flops=lambda case: 0.0, build={},
+    name="mnist-cnn-process", title="MNIST CNN, whole training", version=1, item="run",
+    batch=64, params=21_840, flops=lambda case: 0.0, build={},
     modes=("train",), placement="loader", data="mnist", end_to_end=EndToEnd("mnist-cnn", epochs=9),
     count=lambda case: 1,
 )  # fmt: skip

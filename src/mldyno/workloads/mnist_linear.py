@@ -9,6 +9,6 @@ from __future__ import annotations
 from mldyno.workloads import _images
 
 WORKLOAD = _images.two_layers(
-    "mnist-linear", version=1, hidden=256, params=203_530,
+    "mnist-linear", "MNIST MLP, 256 wide", version=1, hidden=256, params=203_530,
     optimiser=lambda torch, parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.5),
 )  # fmt: skip

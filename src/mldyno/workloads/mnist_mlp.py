@@ -9,6 +9,6 @@ from __future__ import annotations
 from mldyno.workloads import _images
 
 WORKLOAD = _images.two_layers(
-    "mnist-mlp", version=1, hidden=512, params=407_050,
+    "mnist-mlp", "MNIST MLP, 512 wide", version=1, hidden=512, params=407_050,
     optimiser=lambda torch, parameters: torch.optim.SGD(parameters, lr=0.001),
 )  # fmt: skip

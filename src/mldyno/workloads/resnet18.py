@@ -10,7 +10,7 @@ from mldyno.workloads import _images, _resnet
 
 SHAPE = _resnet.Shape(block=_resnet.BASIC, counts=(2, 2, 2, 2), classes=1000, shrinks=True)
 WORKLOAD = _images.workload(
-    "resnet18", version=1, batch=32, image=(3, 224, 224), classes=SHAPE.classes, params=11_689_512,
+    "resnet18", "ResNet-18", version=1, batch=32, image=(3, 224, 224), classes=SHAPE.classes, params=11_689_512,
     operations={"infer": 3_628_146_688, "train": 10_648_412_160},
     network=lambda torch: _resnet.network(torch, SHAPE),
     optimiser=lambda torch, parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9),

@@ -10,7 +10,8 @@ from mldyno.workloads import _images, _resnet
 
 SHAPE = _resnet.Shape(block=_resnet.BASIC, counts=(2, 2, 2, 2), classes=10, shrinks=False)
 WORKLOAD = _images.workload(
-    "resnet18-cifar", version=1, batch=32, image=(3, 64, 64), classes=SHAPE.classes, params=11_173_962,
+    "resnet18-cifar", "ResNet-18 for 64 pixels", version=1, batch=32, image=(3, 64, 64), classes=SHAPE.classes,
+    params=11_173_962,
     operations={"infer": 4_443_351_040, "train": 13_315_897_344},
     network=lambda torch: _resnet.network(torch, SHAPE),
     optimiser=lambda torch, parameters: torch.optim.Adam(parameters, lr=1e-3),

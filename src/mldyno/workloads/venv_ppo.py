@@ -130,6 +130,6 @@ def flops(case: Case) -> float:
 
 
 WORKLOAD = Workload(
-    name="venv-ppo", version=1, item="transition", batch=1024, params=1_003_550, flops=flops, build={"torch": torch},
-    modes=("train",), count=items,
+    name="venv-ppo", title="PPO in a learned environment", version=1, item="transition", batch=1024, params=1_003_550,
+    flops=flops, build={"torch": torch}, modes=("train",), count=items,
 )  # fmt: skip

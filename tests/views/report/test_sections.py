@@ -13,9 +13,8 @@ from mldyno.analysis.outcomes import outcomes
 from mldyno.analysis.traces import sample_count, trace
 from mldyno.records import Case, Record
 from mldyno.store import reference
-from mldyno.views.charts import log_ticks
-from mldyno.views.report.card import wrapped
-from mldyno.views.report.parts import Chart, Grid, Paragraphs, Section, Traces
+from mldyno.views.charts import Rows, Samples
+from mldyno.views.report.parts import Chart, Grid, Paragraphs, Section
 from mldyno.views.report.sections import sections_of
 from mldyno.views.report.subject import Subject
 
@@ -26,28 +25,53 @@ def subject(records: Sequence[Record]) -> Subject:
 
 @pytest.fixture(scope="module")
 def whole() -> dict[str, Section]:
-    return {one.id: one for one in sections_of(subject(of_every_section()))}
+    return {section.id: section for section in sections_of(subject(of_every_section()))}
 
 
-def part(section: Section, kind: type) -> Any:
-    return next(one for one in section.parts if isinstance(one, kind))
+def parts(section: Section, kind: type) -> list[Any]:
+    return [part for part in section.single_parts if isinstance(part, kind)]
+
+
+def lines(section: Section) -> list[str]:
+    return [line for part in parts(section, Paragraphs) for line in part.lines]
 
 
 def test_every_number_has_its_trust_line(whole: dict[str, Section]) -> None:
-    table = part(whole["cases"], Grid)
+    (table,) = parts(whole["cases"], Grid)
     assert len(table.rows) == len(outcomes(of_every_section()))
     trust = [row[-1].text for row in table.rows]
     assert all(trust)
     assert "steady, ±" in trust[0]
-    assert any(one == "oom: fake: out of memory" for one in trust)
-    rows = part(whole["durations"], Chart).spec["layer"][0]["data"]["values"]
-    assert all(row["trust"] for row in rows)
+    assert "oom: fake: out of memory" in trust
+    (chart,) = parts(whole["speeds"], Chart)
+    assert all("steady" in mark.hover for row in chart.drawing.rows for mark in row.marks)
+
+
+def test_all_speeds_are_in_one_chart_by_training_and_inference_the_fastest_first(whole: dict[str, Section]) -> None:
+    (chart,) = parts(whole["speeds"], Chart)
+    assert [heading for heading, _ in chart.drawing.groups] == ["Training", "Inference"]
+    assert {row.label for row in chart.drawing.rows} >= {"BERT-base, batch 64, 128 tokens", "MLP, batch 128, bf16"}
+    for _, rows in chart.drawing.groups:
+        fastest = [max(mark.value for mark in row.marks) for row in rows]
+        assert fastest == sorted(fastest, reverse=True)
+    assert chart.drawing.legend == [("cpu", "s1"), ("cuda:0", "s2")]
+    assert {len({mark.colour for mark in row.marks}) for row in chart.drawing.rows} == {1, 2}
+
+
+def test_no_chart_has_a_single_mark(whole: dict[str, Section]) -> None:
+    charts = [chart for section in whole.values() for chart in parts(section, Chart)]
+    assert {chart.id.partition("-")[0] for chart in charts} == {
+        "speeds", "ratio", "peak", "copies", "crossover", "growth", "trace"
+    }  # fmt: skip
+    for chart in charts:
+        if isinstance(chart.drawing, Rows):
+            assert sum(len(row.marks) for row in chart.drawing.rows) > 1
 
 
 def test_a_grid_has_a_dash_where_memory_ran_out_and_colours_by_speed(whole: dict[str, Section]) -> None:
-    tables = [one for one in whole["grids"].parts if isinstance(one, Grid)]
-    grid = next(one for one in tables if one.caption.startswith("bert-base training") and "cuda" in one.caption)
-    assert grid.columns == ["batch", "seq 32", "seq 128", "seq 512"]
+    tables = parts(whole["scaling"], Grid)
+    grid = next(table for table in tables if table.caption == "BERT-base, training, cuda:0")
+    assert grid.columns == ["batch", "32 tokens", "128 tokens", "512 tokens"]
     assert [row[0].text for row in grid.rows] == ["1", "4", "16", "64"]
     last = grid.rows[-1]
     assert last[3].text == "-"
@@ -58,37 +82,32 @@ def test_a_grid_has_a_dash_where_memory_ran_out_and_colours_by_speed(whole: dict
     assert grid.notes == ["target-not-reached: not known to the ±2.0 % asked for"]
 
 
-def test_published_machines_are_marked(whole: dict[str, Section]) -> None:
-    chart = part(whole["published"], Chart)
-    rows = next(layer["data"]["values"] for layer in [chart.spec, *chart.spec["layer"]] if "data" in layer)
-    assert {row["side"] for row in rows} == {"measured", "published"}
-    assert all("(published)" in line for line in part(whole["published"], Paragraphs).lines)
+def test_what_drifts_comes_first_among_twelve_cases_over_time(whole: dict[str, Section]) -> None:
+    charts = parts(whole["sure"], Chart)
+    assert len(charts) == 12
+    assert "two-modes" in charts[0].about or "drifting" in charts[0].about
+    first = charts[0].drawing
+    assert isinstance(first, Samples)
+    assert {steady for _, steady, _, _ in first.dots} == {False, True}
+    assert "The first 12 of 67 cases" in whole["sure"].lead
 
 
-def test_what_drifts_comes_first_in_the_traces(whole: dict[str, Section]) -> None:
-    first = part(whole["traces"], Traces).traces[0]
-    assert "two-modes" in first["caption"] or "drifting" in first["caption"]
-    assert {row[1] for row in first["rows"]} == {0, 1}
+def test_a_section_with_nothing_to_say_is_left_out() -> None:
+    found = [section.id for section in sections_of(subject([record(Case("lstm", batch=8), 1e-3)]))]
+    assert found == ["sure", "cases", "method"]
 
 
-def test_a_section_with_nothing_to_show_is_left_out() -> None:
-    found = [one.id for one in sections_of(subject([record(Case("lstm", batch=8), 1e-3)]))]
-    assert found == ["verdicts", "machine", "durations", "traces", "cases", "method"]
-
-
-def test_without_any_time_the_report_says_so() -> None:
-    found = {one.id: one for one in sections_of(subject([record(Case("lstm", batch=8), None)]))}
-    assert "No case has a time" in found["durations"].lead
-    assert part(found["verdicts"], Paragraphs).lines == [
-        "lstm/train/torch/cpu/fp32/b8/device: oom: fake: out of memory"
-    ]
+def test_what_failed_is_said_in_words_and_by_its_id_in_the_table() -> None:
+    found = {section.id: section for section in sections_of(subject([record(Case("lstm", batch=8), None)]))}
+    assert "LSTM, training, batch 8 on cpu: oom: fake: out of memory" in lines(found["sure"])
+    assert parts(found["cases"], Grid)[0].rows[0][0].text == "lstm/train/torch/cpu/fp32/b8/device"
 
 
 def test_a_headline_is_the_number_that_the_verdicts_give() -> None:
     found = headlines(outcomes(of_every_section()))
-    train = next(one for one in found if (one.axis, one.case.mode) == ("device", "train"))
+    train = next(headline for headline in found if (headline.axis, headline.case.mode) == ("device", "train"))
     assert train.mean == verdicts(outcomes(of_every_section())).devices[0]
-    assert [one.other.case.batch for one in train.mean.comparisons] == [64], "the largest that fits on both"
+    assert [comparison.other.case.batch for comparison in train.mean.comparisons] == [64], "the largest on both"
     assert train.sure
     low, ratio, high = train.mean.low, train.mean.ratio, train.mean.high
     assert low is not None
@@ -96,37 +115,28 @@ def test_a_headline_is_the_number_that_the_verdicts_give() -> None:
     assert low < ratio < high
 
 
-def test_a_precision_has_the_number_of_its_device_in_headlines_and_verdicts(whole: dict[str, Section]) -> None:
+def test_the_title_of_a_chart_says_what_was_found_and_its_section_says_it_too(whole: dict[str, Section]) -> None:
+    (chart,) = parts(whole["ways"], Chart)
+    assert chart.title.startswith("bf16 is 1.60x (")
+    assert chart.title.endswith(" faster than fp32 in inference on cuda:0")
+    assert sum("bf16 is worth it in inference on your GPU: 1.6" in line for line in lines(whole["ways"])) == 1
     every = outcomes(of_every_section())
-    of_precisions = [one for one in headlines(every) if one.axis == "precision"]
-    assert {one.case.device for one in of_precisions} == {"cpu", "cuda:0"}
-    assert {one.mean.ratio for one in of_precisions} == {mean.ratio for mean in verdicts(every).precisions}
-    lines = part(whole["verdicts"], Paragraphs).lines
-    assert sum("bf16 is worth it in inference on your GPU: 1.6" in line for line in lines) == 1
+    of_precisions = [headline for headline in headlines(every) if headline.axis == "precision"]
+    assert {headline.case.device for headline in of_precisions} == {"cpu", "cuda:0"}
+    assert {headline.mean.ratio for headline in of_precisions} == {mean.ratio for mean in verdicts(every).precisions}
 
 
-def test_a_question_is_answered_in_one_sentence(whole: dict[str, Section]) -> None:
-    lines = part(whole["verdicts"], Paragraphs).lines
-    about_batches = [line for line in lines if "bert-base" in line and "batch" in line.lower() and "cuda" in line]
-    assert about_batches == [], "the machine's own sentence about small batches says it"
+def test_sentences_have_titles_and_no_ids(whole: dict[str, Section]) -> None:
+    for name in ("devices", "ways", "limits", "scaling"):
+        assert lines(whole[name])
+        assert not [line for line in lines(whole[name]) if "/train/" in line or "/infer/" in line]
 
 
 def test_a_trace_is_thinned_evenly_and_keeps_its_ends() -> None:
-    one = outcomes([record(Case("mlp", batch=8), 1e-3, samples=500)])[0]
-    assert sample_count(one) == 507
-    thin = trace(one, 50)
+    (outcome,) = outcomes([record(Case("mlp", batch=8), 1e-3, samples=500)])
+    assert sample_count(outcome) == 507
+    thin = trace(outcome, 50)
     assert len(thin) == 50
-    everything = trace(one, 10_000)
+    everything = trace(outcome, 10_000)
     assert (thin[0], thin[-1]) == (everything[0], everything[-1])
     assert [sample.step for sample in everything][:3] == [1, 5, 9]
-
-
-def test_ticks_of_a_logarithmic_axis_are_few_and_round() -> None:
-    assert log_ticks(0.9, 12) == [1, 2, 5, 10]
-    assert log_ticks(1, 1.6) == [1, 1.5]
-    assert len(log_ticks(1e-6, 1e6)) <= 6
-
-
-def test_text_of_a_card_ends_in_an_ellipsis_where_it_does_not_fit() -> None:
-    assert wrapped("a b", 20, 100, 1) == ["a b"]
-    assert wrapped("long words " * 20, 20, 300, 2)[-1].endswith("…")

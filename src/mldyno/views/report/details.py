@@ -1,59 +1,132 @@
-"""Sections that look closer: samples over time, shares of the peak, published machines, and all cases."""
+"""What holds it back? How sure is this? All cases, and how they were measured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator
 
-from mldyno.analysis import published as published_figures
-from mldyno.analysis.bounds import bound, shares
-from mldyno.analysis.comparisons import compare
-from mldyno.analysis.estimates import Estimate
+from mldyno.analysis.answers import Answers
+from mldyno.analysis.bounds import Bound, Shares, bound, shares
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.tables import Cell
 from mldyno.analysis.traces import sample_count, trace
-from mldyno.printable import printable
+from mldyno.records import Machine, Record
 from mldyno.stats.intervals import quantile
-from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_seconds
-from mldyno.views import charts
+from mldyno.views.answers import answer_lines
+from mldyno.views.charts import Row, Rows, Samples
+from mldyno.views.devices import device_line
 from mldyno.views.record_text import BOUNDS
-from mldyno.views.report.parts import Chart, Grid, GridCell, Paragraphs, Section, SectionPart, Traces
-from mldyno.views.report.rows import share_row, sides_of, time_row, time_unit
-from mldyno.views.report.speeds import MAX_BARS, MAX_CHARTS
-from mldyno.views.report.subject import Subject, full_label, label, work_name
-from mldyno.views.sentences import arms, claim, shown_time, trust
+from mldyno.views.report.parts import Chart, Charts, Grid, GridCell, Grids, Paragraphs, Section, SectionPart
+from mldyno.views.report.rows import copy_mark, share_mark, time_unit
+from mldyno.views.report.speeds import MOST_ROWS
+from mldyno.views.report.subject import Subject
+from mldyno.views.report.summary import failures
+from mldyno.views.sentences import machine_lines, shown_time, trust, trust_line, warning_meanings
+from mldyno.views.titles import case_on_device
 
+KINDS = (("arithmetic", "compute", "s1"), ("memory traffic", "memory", "s2"), ("copies", "copy", "s3"),
+         ("data", "data", "s4"))  # fmt: skip
+WAYS = {"in": "s1", "in and back": "s2", "back": "s3"}  # that batches are copied, with their colours
 SHAPED = ("drifting", "two-modes", "late-change", "recompiled", "throttled", "leaking")  # what a trace makes visible
-MAX_SAMPLES = 150_000  # of all cases that are drawn
-MIN_SAMPLES_EACH, MAX_SAMPLES_EACH = 24, 240  # of one case
-_PLACES = ("batch", "seq", "precision", "placement")
+MOST_TRACES = 12
+MOST_SAMPLES = 240  # of one case
 
 
-def traces(subject: Subject) -> Section | None:
-    """The time of each step while it was measured."""
-    sampled = [outcome for outcome in subject.outcomes if sample_count(outcome)]
-    if not sampled:
+def limits(subject: Subject) -> Section | None:
+    """How much of each device's peaks the cases use, what holds them up, and what copies cost."""
+    known = [(outcome, of_peaks, limit) for outcome in subject.outcomes if outcome.good
+             and (of_peaks := shares(outcome.good[0])) is not None
+             and (limit := bound(outcome.good[0])) is not None]  # fmt: skip
+    copies = subject.answers.copies
+    parts: list[SectionPart] = [*_peak_chart(subject, known), *_copy_chart(subject)]
+    lines = [f"{case_on_device(outcome.case)}: {BOUNDS[limit.kind]}: {limit.why}" for outcome, _, limit in known]
+    lines += answer_lines(Answers(copies=copies))
+    if not lines:
         return None
-    sampled.sort(
-        key=lambda outcome: not any(w.code in SHAPED for w in outcome.warnings) and outcome.status != "unsteady"
-    )
-    each = max(MIN_SAMPLES_EACH, min(MAX_SAMPLES_EACH, MAX_SAMPLES // len(sampled)))
-    drawn = [_trace(outcome, each) for outcome in sampled]
-    units = sorted({trace["unit"] for trace in drawn})
-    specs = {unit: charts.samples([], unit, "Dots: the time of a step while it was measured") for unit in units}
     lead = (
-        "Each dot is the time of a step, averaged over one block of steps, in the order in which they were measured; "
-        "each process has a colour of its own, the warm-up is pale, what is off the scale lies at its edge. A slope "
-        "is a drift, two bands are two speeds. Cases in which such a thing was seen come first."
+        "The peaks are measured on the same device, in the same process: matmuls for arithmetic, copies for memory. "
+        "A model that works in caches can be over the peak of memory."
     )
-    return Section("traces", "Step times over time", lead, [Traces("traces-list", specs, drawn)])
+    parts.append(Paragraphs("limit-lines", lines))
+    return Section("limits", "What holds it back?", "Limits", lead if known else "", parts)
 
 
-def _trace(outcome: Outcome, most: int) -> dict[str, Any]:
-    """The samples of a case in few letters: process, whether it is steady, steps done before, time in the unit."""
-    samples = trace(outcome, most)
+def _peak_chart(subject: Subject, known: list[tuple[Outcome, Shares, Bound]]) -> Iterator[Chart]:
+    rows = []
+    for outcome, of_peaks, limit in known[:MOST_ROWS]:
+        why = f"{BOUNDS[limit.kind]}: {limit.why}"
+        marks = [share_mark(share, name, colour, why) for name, kind, colour in KINDS
+                 if (share := getattr(of_peaks, kind)) is not None]  # fmt: skip
+        rows.append(Row(subject.title(outcome), marks))
+    if sum(len(row.marks) for row in rows) < 2:
+        return
+    colours = {mark.colour for row in rows for mark in row.marks}
+    legend = [(name, colour) for name, _, colour in KINDS if colour in colours]
+    kind, number = Counter(limit.kind for _, _, limit in known).most_common(1)[0]
+    rows.sort(key=lambda row: -row.marks[0].value)
+    drawing = Rows([("", rows)], "% of the peak", legend if len(legend) > 1 else (), bars=True, base=0.0, linear=True)
+    title = f"{number} of {count(len(known), 'case')}: {BOUNDS[kind]}"
+    caption = f"The first {MOST_ROWS} of {count(len(known), 'case')}." if len(known) > MOST_ROWS else ""
+    yield Chart("peak", title, "Share of what the device can do", drawing, caption)
+
+
+def _copy_chart(subject: Subject) -> Iterator[Chart]:
+    copies = subject.answers.copies[:MOST_ROWS]
+    if len(copies) < 2:
+        return
+    shared = grouped(copies, lambda cost: subject.title(cost.comparison.other, "placement"))
+    rows = [Row(label, [copy_mark(cost, WAYS[cost.way]) for cost in group]) for label, group in shared.items()]
+    rows.sort(key=lambda row: -max(mark.value for mark in row.marks))
+    ways = dict.fromkeys(cost.way for cost in copies)
+    legend = [(f"copying {way}", WAYS[way]) for way in ways]
+    drawing = Rows([("", rows)], "% of a step", legend if len(legend) > 1 else (), bars=True, base=0.0, linear=True)
+    most = copy_mark(max(copies, key=lambda cost: cost.share), "s1")
+    title = f"Copying takes up to {most.number} of a step" if most.value > 2 else "Copying costs next to nothing"
+    yield Chart("copies", title, "Share of a step that goes into copying its batch, with 95 % intervals", drawing)
+
+
+# -- how sure ----------------------------------------------------------------------------------------
+
+
+def sure(subject: Subject) -> Section:
+    """How far the numbers can be trusted, what did not succeed, and each step while it was measured."""
+    lines = [
+        line.removeprefix("trust: ").strip()
+        for line in [trust_line(subject.outcomes), *warning_meanings(subject.outcomes)]
+    ]
+    parts: list[SectionPart] = [Paragraphs("trust-lines", [*lines, *failures(subject.outcomes)], shown=8)]
+    sampled = [outcome for outcome in subject.outcomes if sample_count(outcome)]
+    sampled.sort(key=lambda each: not any(w.code in SHAPED for w in each.warnings) and each.status != "unsteady")
+    lead = ""
+    if sampled:
+        drawn = sampled[:MOST_TRACES]
+        parts.append(Charts([_trace(subject, number, each) for number, each in enumerate(drawn)]))
+        lead = (
+            "In the charts each dot is the time of a step, averaged over one block of steps, in the order in which "
+            "they were measured; each process has a colour of its own, the warm-up is pale, what is off the scale lies "
+            "at its edge. A slope is a drift, two bands are two speeds."
+        )
+        if len(sampled) > MOST_TRACES:
+            lead += f" The first {MOST_TRACES} of {len(sampled):,} cases, those in which such a thing was seen first."
+    parts.append(Paragraphs("how-lines", _HOW))
+    return Section("sure", "How sure is this?", "How sure", lead, parts)
+
+
+_HOW = (
+    "Every case ran in a process of its own. A block of steps is timed from its first step until the device has done "
+    "the last one. The first step and the warm-up are kept apart.",
+    "Measuring went on until the time was known well enough, or the budget was used up; then the trust line says so.",
+    "The number is the median of a process, or the mean of the medians of several processes. Its 95 % interval holds "
+    "for autocorrelated samples too.",
+    "Cases that do the same work in different ways were then measured head-to-head, in turns: that is what paired "
+    "means. Separate runs means that they were not, and what the machine did in between is in neither.",
+)
+
+
+def _trace(subject: Subject, number: int, outcome: Outcome) -> Chart:
+    """The samples of a case, thinned out evenly."""
+    samples = trace(outcome, MOST_SAMPLES)
     unit, per = time_unit(sorted(sample.seconds for sample in samples)[len(samples) // 2])
     there = sample_count(outcome)
     drawn = f"{len(samples):,} of {there:,} samples" if len(samples) < there else count(there, "sample")
@@ -61,99 +134,15 @@ def _trace(outcome: Outcome, most: int) -> dict[str, Any]:
     ordered = sorted(steady or [sample.seconds for sample in samples])
     low, high = quantile(ordered, 0.01), quantile(ordered, 0.99)
     margin = max(0.3 * (high - low), 0.02 * high)
-    ends = [float(f"{max(0.0, end) * per:.4g}") for end in (low - margin, high + margin)]
-    rows = [[sample.process, int(sample.stage == "steady"), sample.step, float(f"{sample.seconds * per:.4g}")]
-            for sample in samples]  # fmt: skip
-    caption = f"{trust(outcome)}. {drawn}, {count(len(outcome.records), 'process')}."
-    return {"title": printable(outcome.case.id), "machine": printable(outcome.machine), "caption": printable(caption),
-            "unit": f"{unit} a step", "ends": ends, "rows": rows}  # fmt: skip
+    ends = (max(0.0, low - margin) * per, (high + margin) * per)
+    dots = [(sample.process, sample.stage == "steady", sample.step, sample.seconds * per) for sample in samples]
+    about = f"{trust(outcome)}. {drawn}, {count(len(outcome.records), 'process')}"
+    title = f"{outcome.machine}: " if len(subject.machines) > 1 else ""
+    title += case_on_device(outcome.case)
+    return Chart(f"trace-{number}", title, about, Samples(dots, f"{unit} a step", ends))
 
 
-def peaks(subject: Subject) -> Section | None:
-    """How much of each device's peaks the cases use, and what holds them up."""
-    rows: list[dict[str, Any]] = []
-    lines = []
-    axes = [axis for axis in subject.varied if axis not in ("machine", "workload", "mode")]
-    for outcome in subject.outcomes:
-        of_peaks = shares(outcome.good[0]) if outcome.good else None
-        limit = bound(outcome.good[0]) if outcome.good else None
-        if of_peaks is None or limit is None:
-            continue
-        why = f"{BOUNDS[limit.kind]}: {limit.why}"
-        lines.append(f"{outcome.case.id}: {why}")
-        name = full_label(outcome.case, axes)
-        name = f"{outcome.machine}: {name}" if len(subject.machines) > 1 else name
-        kinds = (
-            ("arithmetic", of_peaks.compute),
-            ("memory traffic", of_peaks.memory),
-            ("copies", of_peaks.copy),
-            ("data", of_peaks.data),
-        )
-        rows += [share_row(share, name, kind, why) for kind, share in kinds if share is not None]
-    if not rows:
-        return None
-    rows = rows[:MAX_BARS]
-    alt = f"Bars: shares of the peak in {count(len({row['label'] for row in rows}), 'case')}, said in words below."
-    chart = Chart(
-        "peak", "Share of what the device can do", charts.bars(rows, sides_of(rows), "% of the peak", alt, 100.0), alt
-    )
-    lead = (
-        "The peaks are measured on the same device, in the same process: matmuls for arithmetic, copies for "
-        "memory. A model that works in caches can be over the peak of memory."
-    )
-    return Section("peaks", "Share of the peak", lead, [chart, Paragraphs("peak-lines", lines)])
-
-
-def published(subject: Subject) -> Section | None:
-    """Published machines beside these, in the same work."""
-    table = published_figures.place(subject.outcomes, subject.published)
-    if table is None:
-        return None
-    axes = ("workload", "mode", *_PLACES)
-    works = grouped(table.cells.values(), lambda cell: tuple(getattr(cell.outcome.case, name) for name in axes))
-    parts: list[SectionPart] = []
-    lines: list[str] = []
-    for number, cells in enumerate(list(works.values())[:MAX_CHARTS]):
-        parts += _published_chart(f"published-{number}", cells)
-        lines += _against_published(cells)
-    if not parts:
-        return None
-    lead = (
-        "Figures that other people published of the same work, as they were published: without an interval, and "
-        "with software of their time. What is marked as published was not measured by mldyno."
-    )
-    return Section("published", "Published machines beside yours", lead, [*parts, Paragraphs("published-lines", lines)])
-
-
-def _published_chart(identity: str, cells: Sequence[Cell]) -> Iterator[Chart]:
-    known = [(cell.outcome, cell.figure) for cell in cells if cell.figure is not None]
-    if len({outcome.published for outcome, _ in known}) < 2:
-        return
-    known.sort(key=lambda pair: pair[1].value)
-    known = known[:MAX_BARS]
-    case = known[0][0].case
-    unit, per = time_unit(max(step.value for _, step in known))
-    rows = [_machine_row(outcome, step, per) for outcome, step in known]
-    title = f"{work_name(case)}, {label(case, _PLACES)}"
-    alt = f"Bars: the time of a step of {title} on {count(len(rows), 'machine')}, published ones among them; "
-    alt += "the same is said in words below."
-    yield Chart(identity, title, charts.bars(rows, ["measured", "published"], f"{unit} a step", alt), alt)
-
-
-def _machine_row(outcome: Outcome, step: Estimate, per: float) -> dict[str, Any]:
-    doubts = ", ".join(code for code, _ in marks(outcome.records[0])) if outcome.published else ""
-    name = f"{outcome.case.device}: {outcome.machine}" + (f" ({doubts})" if doubts else "")
-    return time_row(outcome, step, name, "published" if outcome.published else "measured", per)
-
-
-def _against_published(cells: Sequence[Cell]) -> Iterator[str]:
-    """Each measured one against each published one."""
-    theirs = [cell.outcome for cell in cells if cell.outcome.published and cell.figure is not None]
-    for mine in (cell.outcome for cell in cells if not cell.outcome.published and cell.figure is not None):
-        for other in theirs:
-            comparison = compare(other, mine)
-            if comparison is not None:
-                yield f"{mine.case.id}: {claim(comparison, *arms(comparison))}"
+# -- all cases, and how they were measured -----------------------------------------------------------
 
 
 def cases(subject: Subject) -> Section:
@@ -166,8 +155,8 @@ def cases(subject: Subject) -> Section:
         hint = f"; {warning.hint}" if warning.hint else ""
         notes.setdefault(warning.code, f"{warning.code}: {warning.message}{hint}.")
     lead = "Every case, its numbers, and how far they can be trusted. Sort it by any column."
-    grid = Grid("all-cases", "All cases", columns, rows, list(notes.values()), numbers=1 + len(machines))
-    return Section("cases", "All cases", lead, [grid])
+    grid = Grid("all-cases", "All cases", columns, rows, list(notes.values()), numbers=1 + len(machines), shown=20)
+    return Section("cases", "All cases", "All cases", lead, [grid])
 
 
 def _case_row(outcome: Outcome, with_machine: bool) -> list[GridCell]:
@@ -186,3 +175,38 @@ def _case_row(outcome: Outcome, with_machine: bool) -> list[GridCell]:
         GridCell("") if peak is None else GridCell(show(peak.value, peak.unit), peak.value),
         GridCell(why),
     ]
+
+
+def method(subject: Subject) -> Section:
+    """On what it was measured, with what, and how to run it again."""
+    records = [record for outcome in subject.outcomes for record in (*outcome.records, *outcome.pairings)]
+    runs = {record.run.id: record.created[:10] for record in records}
+    steps = sum(record.fact("steps") or 0 for record in records)
+    software = list(dict.fromkeys(map(_software, records)))
+    settings = dict.fromkeys(f"{name}={value}" for each in records for name, value in each.software.env.items())
+    lines = [
+        f"{count(len(subject.outcomes), 'case')} in {count(len(records), 'process')}, {count(steps, 'step')}, "
+        f"{count(len(runs), 'run')} from {min(runs.values())} to {max(runs.values())}.",
+        *(f"Software: {versions}." for versions in software[:8]),
+        *([f"Settings that matter: {', '.join(list(settings)[:12])}."] if settings else []),
+        *(f"To run it again: {command}" for command in subject.commands),
+        *(f"They ran: {line}" for line in subject.their_commands),
+    ]
+    grids = [_machine_grid(each, place) for place, each in enumerate(subject.machines)]
+    parts: list[SectionPart] = [Grids(grids), Paragraphs("method-lines", lines, shown=40)]
+    return Section("method", "How it was measured", "Method", "", parts)
+
+
+def _machine_grid(machine: Machine, place: int) -> Grid:
+    rows = [("system", machine_lines(machine)[1]), ("processor", machine.cpu)]
+    rows += [(f"{device.framework} {device.name}", device_line(device)) for device in machine.devices]
+    cells = [[GridCell(name, head=True), GridCell(text)] for name, text in rows]
+    return Grid(f"machine-{place}", machine.name, (), cells, numbers=9)
+
+
+def _software(record: Record) -> str:
+    """What computed, in words."""
+    software = record.software
+    versions = ", ".join(f"{name} {version}" for name, version in software.versions.items())
+    threads = f", {count(software.threads, 'thread')}" if software.threads else ""
+    return f"{versions or record.case.framework}, Python {software.python}{threads}, mldyno {software.mldyno}"

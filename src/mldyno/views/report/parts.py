@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from mldyno.views.charts import Drawing
 
 
 @dataclass(frozen=True)
@@ -15,24 +16,6 @@ class Paragraphs:
     lines: Sequence[str]
     shown: int = 6
     kind: str = "paragraphs"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One large number: what it is about, the number, what it says, and where it comes from."""
-
-    about: str
-    number: str
-    says: str
-    source: str
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Large numbers side by side."""
-
-    figures: Sequence[Figure]
-    kind: str = "figures"
 
 
 @dataclass(frozen=True)
@@ -63,36 +46,77 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A chart: its specification, its title, and what is in it for who can't see it."""
+class Grids:
+    """Tables side by side."""
 
-    id: str
-    title: str
-    spec: dict[str, Any]
-    alt: str
-    caption: str = ""
-    kind: str = "chart"
+    grids: Sequence[Grid]
+    kind: str = "grids"
 
 
 @dataclass(frozen=True)
-class Traces:
-    """Samples of each case, drawn with the specification for their unit, into which they are put then."""
+class Chart:
+    """A chart: a title that says what was found, and below it what is drawn."""
 
     id: str
-    specs: dict[str, dict[str, Any]]
-    traces: Sequence[dict[str, Any]]
-    shown: int = 12
-    kind: str = "traces"
+    title: str
+    about: str
+    drawing: Drawing
+    caption: str = ""
+    narrow: Drawing | None = None
+    """What is drawn on a phone, if it is less."""
+    kind: str = "chart"
+
+    @property
+    def described(self) -> str:
+        """What is in it for who can't see it."""
+        return f"{self.title}. {self.about}. The numbers are in the table of all cases."
 
 
-SectionPart = Paragraphs | Figures | Grid | Chart | Traces
+@dataclass(frozen=True)
+class Charts:
+    """Small charts side by side."""
+
+    charts: Sequence[Chart]
+    kind: str = "charts"
+
+
+SectionPart = Paragraphs | Grid | Grids | Chart | Charts
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of the page; one without parts says why there are none."""
+    """A section of the page: a question, its short name for the navigation, and the answer."""
 
     id: str
     title: str
+    short: str
     lead: str
-    parts: Sequence[SectionPart] = ()
+    parts: Sequence[SectionPart]
+
+    @property
+    def single_parts(self) -> list[SectionPart]:
+        """Its parts, those that stand side by side one by one."""
+        single: list[SectionPart] = []
+        for part in self.parts:
+            single += part.charts if isinstance(part, Charts) else part.grids if isinstance(part, Grids) else [part]
+        return single
+
+
+@dataclass(frozen=True)
+class ScoreFigure:
+    """A score: of what, and the number."""
+
+    about: str
+    number: str
+    ends: str
+    """Of its 95 % interval."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The first screen: scores, what they are relative to or why there are none, what was found, and the league."""
+
+    scores: Sequence[ScoreFigure]
+    note: str
+    sentences: Sequence[str]
+    league: Chart | None

@@ -1,41 +1,46 @@
-"""The charts of a report as pictures, PNG or SVG, by vl-convert: the same definitions as in the page."""
+"""The charts of a report as pictures, PNG or SVG: the same drawings as in the page, in the colours of the light."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from mldyno.views.charts import STAGES, for_picture
-from mldyno.views.report.parts import Chart, Section, Traces
+from mldyno.views.drawing import IN_PICTURE, Canvas, fitted
+from mldyno.views.report.parts import Chart
+from mldyno.views.report.sections import sections_of
+from mldyno.views.report.subject import Subject
+from mldyno.views.report.summary import league
 
 SCALE = 2.0  # pixels of a PNG for each of the chart
+AROUND = 20  # pixels
+HEAD = 52  # pixels, for the title and what is drawn
 
 
-def charts_of(sections: Sequence[Section]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A name and a specification for each chart, samples of the first cases among them."""
-    for section in sections:
-        for part in section.parts:
-            if isinstance(part, Chart):
-                yield part.id, for_picture(part.spec, part.title)
-            elif isinstance(part, Traces):
-                for number, trace in enumerate(part.traces[: part.shown]):
-                    yield f"trace-{number}", for_picture(filled(part.specs[trace["unit"]], trace), trace["title"])
+def charts_of(subject: Subject) -> Iterator[Chart]:
+    """Every chart of the page."""
+    first = league(subject)
+    if first is not None:
+        yield first
+    for section in sections_of(subject):
+        yield from (part for part in section.single_parts if isinstance(part, Chart))
 
 
-def filled(spec: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
-    """The chart of samples with the samples of one case in it, as the page does it."""
-    rows = [{"process": process, "stage": STAGES[steady], "step": step, "value": value}
-            for process, steady, step, value in trace["rows"]]  # fmt: skip
-    height = {**spec["encoding"]["y"], "scale": {**spec["encoding"]["y"]["scale"], "domain": trace["ends"]}}
-    return {**spec, "data": {"values": rows}, "encoding": {**spec["encoding"], "y": height}}
+def picture_svg(chart: Chart) -> str:
+    """A chart that stands alone: with its title, and a ground."""
+    inner = chart.drawing.draw(chart.drawing.widths[0], IN_PICTURE)
+    picture = Canvas(inner.width + 2 * AROUND, IN_PICTURE, inner.height + HEAD + 2 * AROUND)
+    picture.marks.append(f'<rect width="100%" height="100%" fill="{IN_PICTURE.colours["paper"]}"/>')
+    picture.text(AROUND, AROUND + 13, fitted(chart.title, inner.width / 1.08), colour="ink", bold=True)
+    picture.text(AROUND, AROUND + 33, fitted(chart.about, inner.width))
+    picture.marks += [f'<g transform="translate({AROUND} {AROUND + HEAD})">', *inner.marks, "</g>"]
+    return picture.svg(chart.described)
 
 
-def drawn(spec: dict[str, Any], form: str) -> bytes:
-    """The picture of a specification."""
+def drawn(chart: Chart, form: str) -> bytes:
+    """The picture of a chart."""
     import vl_convert
 
+    svg = picture_svg(chart)
     if form == "svg":
-        text: str = vl_convert.vegalite_to_svg(spec)
-        return text.encode()
-    picture: bytes = vl_convert.vegalite_to_png(spec, scale=SCALE)
+        return svg.encode()
+    picture: bytes = vl_convert.svg_to_png(svg, scale=SCALE)
     return picture

@@ -1,15 +1,15 @@
-"""Outcomes and comparisons as rows of a chart: numbers in the chart's unit, and the same in words."""
+"""Outcomes and comparisons as marks of a chart: numbers in the chart's unit, and the same in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
 
 from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.copying import CopyCost
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
-from mldyno.units import digits, show_percent, show_seconds
+from mldyno.units import digits, show_percent
+from mldyno.views.charts import Mark
 from mldyno.views.sentences import CANT_TELL, factor, shown_time, trust
 
 UNITS = ((1e-6, "ns", 1e9), (1e-3, "µs", 1e6), (1.0, "ms", 1e3), (120.0, "s", 1.0))
@@ -20,34 +20,60 @@ def time_unit(longest: float) -> tuple[str, float]:
     return next(((name, per) for top, name, per in UNITS if longest < top), ("min", 1 / 60))
 
 
-Numbers = tuple[float, float | None, float | None]
+def speed(outcome: Outcome) -> Estimate | None:
+    """Items a second; steps where a step has none."""
+    rate, step = outcome.figure("throughput"), outcome.step
+    if rate is not None or step is None or not step.value:
+        return rate
+    return step.inverse(1, "1/s")
 
 
-def _row(
-    label: str, side: str, numbers: Numbers, texts: tuple[str, str, str], end: float | None = None
-) -> dict[str, Any]:
-    """A row of bars: its numbers, and in words the number, the number with its interval, and why it can be trusted."""
-    value, low, high = numbers
-    number, shown, why = texts
-    return {"label": label, "side": side, "value": value, "low": low, "high": high, "number": number, "shown": shown,
-            "end": end if end is not None else value if high is None else high, "trust": why}  # fmt: skip
+def unit_of(outcome: Outcome) -> str:
+    """What its speed counts: tokens/s."""
+    return f"{outcome.good[0].fact('item') or 'item'}s/s"
 
 
-def time_row(outcome: Outcome, step: Estimate, label: str, side: str, per: float) -> dict[str, Any]:
-    """The time of a step."""
-    ends = (None if end is None else max(0.0, end) * per for end in (step.low, step.high))
-    low, high = ends
-    texts = (show_seconds(step.value, step.half_width), shown_time(step), trust(outcome))
-    return _row(label, side, (step.value * per, low, high), texts)
+def shown_speed(outcome: Outcome, rate: Estimate) -> str:
+    """A speed with what is counted: 860 tokens/s."""
+    return f"{digits(rate.value, rate.half_width)} {unit_of(outcome)}"
 
 
-def ratio_row(result: Comparison | Mean, label: str, side: str) -> dict[str, Any]:
+def speed_mark(outcome: Outcome, rate: Estimate, colour: str) -> Mark:
+    """The speed of a case; what is counted is said at the end of its row."""
+    step = outcome.step
+    time = f", {shown_time(step)} a step" if step is not None else ""
+    hover = f"{shown_speed(outcome, rate)} on {outcome.case.device}{time}; {trust(outcome)}"
+    ends = (None, None) if step is None else _turned(step)
+    low, high = (None if end is None else rate.value * end for end in ends)
+    return Mark(rate.value, digits(rate.value, rate.half_width), hover, low, high, colour)
+
+
+def _turned(step: Estimate) -> tuple[float | None, float | None]:
+    """The ends of the speed that a time stands for, relative to it; that of no time at all is without bounds."""
+    if step.low is None or step.high is None:
+        return None, None
+    return step.value / step.high, step.value / step.low if step.low > 0 else math.inf
+
+
+def league_mark(outcome: Outcome, best: Outcome) -> Mark:
+    """How many times as fast as the best of ours; a published figure is hollow, since it has no interval."""
+    ours, theirs = best.step, outcome.step
+    assert ours is not None
+    assert theirs is not None
+    value = ours.value / theirs.value
+    low, high = (None if end is None else value * end for end in _turned(theirs))
+    hover = f"{shown_time(theirs)} a step; {trust(outcome)}"
+    rate = theirs.inverse(outcome.case.batch or 1, "1/s")  # of a batch: what else is counted, others do not say
+    number = f"{digits(rate.value, rate.half_width)}/s"
+    return Mark(value, number, hover, low, high, "soft", outcome.published)
+
+
+def ratio_mark(result: Comparison | Mean, colour: str) -> Mark:
     """How many times as fast."""
     why = result.how if isinstance(result, Comparison) else f"geometric mean of {len(result.comparisons)} cases"
     verdict = CANT_TELL if result.verdict == "inconclusive" else result.verdict
-    shown = shown_ratio(result)
-    texts = (shown.partition(" ")[0], shown, f"{factor(result)} {verdict}; {why}")
-    return _row(label, side, (result.ratio, result.low, result.high), texts, max(1.0, result.high or result.ratio))
+    number = shown_ratio(result).partition(" ")[0]
+    return Mark(result.ratio, number, f"{factor(result)} {verdict}; {why}", result.low, result.high, colour)
 
 
 def shown_ratio(result: Comparison | Mean) -> str:
@@ -60,19 +86,14 @@ def shown_ratio(result: Comparison | Mean) -> str:
     return f"{text}x ({low:,.{decimals}f}-{high:,.{decimals}f})"
 
 
-def copy_row(cost: CopyCost, label: str) -> dict[str, Any]:
+def copy_mark(cost: CopyCost, colour: str) -> Mark:
     """The share of a step in percent; one under 0 is drawn as nothing, and said as it is."""
-    percent = tuple(None if part is None else max(0.0, 100 * part) for part in (cost.share, cost.low, cost.high))
+    value, low, high = (None if part is None else max(0.0, 100 * part) for part in (cost.share, cost.low, cost.high))
     shown = f"{100 * cost.share:.1f} %" if abs(cost.share) < 0.1 else f"{100 * cost.share:.0f} %"
-    texts = (shown, shown, cost.comparison.how)
-    return _row(label, cost.way, (percent[0] or 0.0, percent[1], percent[2]), texts)
+    return Mark(value or 0.0, shown, f"copying {cost.way} takes {shown} of a step; {cost.comparison.how}", low, high,
+                colour)  # fmt: skip
 
 
-def share_row(share: float, label: str, side: str, why: str) -> dict[str, Any]:
+def share_mark(share: float, kind: str, colour: str, why: str) -> Mark:
     """A share of a peak in percent."""
-    return _row(label, side, (100 * share, None, None), (show_percent(share), show_percent(share), why))
-
-
-def sides_of(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """The sides in the order in which they come."""
-    return list(dict.fromkeys(str(row["side"]) for row in rows))
+    return Mark(100 * share, show_percent(share), f"{kind} at {show_percent(share)} of its peak; {why}", colour=colour)

@@ -1,30 +1,25 @@
-"""The sections of the report, in the order of the page; one that has nothing to show is omitted."""
+"""The sections of the report by question, in the order of the page; one that has nothing to say is omitted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from mldyno.views.report import about, details, effects, speeds
+from mldyno.views.report import details, sizes, speeds
 from mldyno.views.report.parts import Section
 from mldyno.views.report.subject import Subject
 
 SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
-    about.verdicts,
-    about.machine,
-    speeds.durations,
-    speeds.grids,
-    effects.precision,
-    effects.placement,
-    effects.scaling,
-    effects.crossover,
-    details.peaks,
-    details.published,
-    details.traces,
+    speeds.how_fast,
+    speeds.devices,
+    speeds.ways,
+    details.limits,
+    sizes.scaling,
+    details.sure,
     details.cases,
-    about.method,
+    details.method,
 )
 
 
 def sections_of(subject: Subject) -> list[Section]:
-    """All sections that have something to show."""
+    """All sections that have something to say."""
     return [section for build in SECTIONS if (section := build(subject)) is not None]

@@ -1,159 +1,175 @@
-"""Sections about how fast: times by device, speed-ups, and tables of batches and lengths."""
+"""How fast is it? Is the GPU worth it? Which precision, which framework?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from mldyno.analysis.answers import means_by_work
-from mldyno.analysis.comparisons import Comparison, Mean, alike
+from mldyno.analysis.answers import Answers, Headline, compared_along, means_by_work, typical
+from mldyno.analysis.comparisons import Comparison, Mean
+from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.grouping import grouped
-from mldyno.analysis.outcomes import OF_THE_MACHINE, Outcome
-from mldyno.analysis.tables import Cell, Key, Table, lay_out, varying
-from mldyno.units import count, show
-from mldyno.views import charts
-from mldyno.views.report.parts import Chart, Grid, GridCell, Section
-from mldyno.views.report.rows import ratio_row, sides_of, time_row, time_unit
-from mldyno.views.report.subject import Subject, full_label, label, work_name
-from mldyno.views.sentences import named, shown_time
-from mldyno.views.tables import NO_MEMORY
+from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.precisions import PLAIN
+from mldyno.axes import WAYS
+from mldyno.units import count
+from mldyno.views.answers import answer_lines, verdict_kinds
+from mldyno.views.charts import Row, Rows
+from mldyno.views.drawing import SIDES
+from mldyno.views.report.parts import Chart, Paragraphs, Section, SectionPart
+from mldyno.views.report.rows import ratio_mark, shown_speed, speed, speed_mark, unit_of
+from mldyno.views.report.subject import Subject
+from mldyno.views.sentences import WORK, arms, claim, named, sentence
+from mldyno.views.titles import case_title
 
-MAX_CHARTS = 16
-MAX_BARS = 36
-MAX_GRIDS = 16
-MAX_ROWS = 12  # of a grid, before the rest of it is unfolded
-WARMEST = 9
-
-
-def durations(subject: Subject) -> Section:
-    """The time of a step on each device, and speed-ups over the first of them."""
-    parts = list(bar_charts(subject, MAX_BARS))
-    if not parts:
-        return Section("durations", "Time of a step", "No case has a time; All cases says why.")
-    lead = "The thin line at the end of a bar is the 95 % interval."
-    if not subject.devices:
-        lead += " There is only one device here, so there is no speed-up to show."
-    works = len({work_name(outcome.case) for outcome in subject.outcomes})
-    if works > MAX_CHARTS:
-        lead += f" The first {MAX_CHARTS} of {works} workloads and modes; the others are in All cases."
-    return Section("durations", "Time of a step, by device", lead, parts)
+MOST_ROWS = 36
+MODES = (*WORK, None)
+OTHER_WAYS = tuple(axis for axis in WAYS if axis not in ("device", "placement"))  # precision, framework and so on
+Rated = list[tuple[Outcome, Estimate]]
 
 
-def bar_charts(subject: Subject, most: int) -> Iterator[Chart]:
-    """The speed-ups, and the times of each workload in each mode; with at most so many bars each."""
-    yield from _speedups(subject, most)
-    timed = [outcome for outcome in subject.outcomes if outcome.step is not None]
-    works = grouped(timed, lambda outcome: work_name(outcome.case))
-    for number, (name, group) in enumerate(list(works.items())[:MAX_CHARTS]):
-        yield _times(subject, f"time-{number}", name, group, most)
-
-
-def _times(subject: Subject, identity: str, name: str, outcomes: Sequence[Outcome], most: int) -> Chart:
-    """Bars for one workload in one mode."""
-    axes = [axis for axis in varying(outcomes) if axis not in ("device", "machine")] or ["batch"]
-    steps = [(outcome, outcome.step) for outcome in outcomes[:most] if outcome.step is not None]
-    unit, per = time_unit(max(step.value for _, step in steps))
-    rows = [time_row(outcome, step, label(outcome.case, axes) or "a step", subject.side(outcome), per)
-            for outcome, step in steps]  # fmt: skip
-    sides = sides_of(rows)
-    caption = f"The first {most} of {len(outcomes)}; the others are in All cases." if len(outcomes) > most else ""
-    alt = f"Bars: the time of a step of {name}, {count(len(rows), 'case')} on {', '.join(sides[:6])}. "
-    alt += "The numbers are in the table of all cases."
-    return Chart(identity, name, charts.bars(rows, sides, f"{unit} a step, shorter is faster", alt), alt, caption)
-
-
-def _speedups(subject: Subject, most: int) -> Iterator[Chart]:
-    """How many times as fast each device is as the first: each comparison, or means where they are many."""
-    results: Sequence[Comparison | Mean] = subject.devices
-    caption = "Each pair did the same work. A bar to the right of the dashed line is faster, one to the left is slower."
-    if len(results) > most:
-        results = means_by_work(subject.devices, "device")
-        caption += f" {count(len(subject.devices), 'comparison')}: geometric means by workload and mode."
-    if not results:
-        return
-    rows = []
-    axes = [axis for axis in varying([each.other for each in subject.devices]) if axis not in ("device", "machine")]
-    for result in results[:most]:
-        single = isinstance(result, Comparison)
-        other = result.other if isinstance(result, Comparison) else result.comparisons[0].other
-        rows.append(ratio_row(result, full_label(other.case, axes if single else ()), subject.side(other)))
-    base = subject.devices[0].base.case.device
-    alt = f"Bars: speed-up over {base} in {count(len(rows), 'case')}, with intervals; the same is said in words above."
-    spec = charts.speedups(rows, sides_of(rows), f"times as fast as {base}", alt)
-    yield Chart("speedup", f"Speed-up over {base}", spec, alt, caption)
-
-
-def grids(subject: Subject) -> Section | None:
-    """Tables of batches and lengths, coloured by speed."""
-    all_grids = [grid for group in alike(subject.outcomes, "batch", "seq", "device", "machine")
-                 for grid in _grids_of(subject, group)]  # fmt: skip
-    if not all_grids:
+def how_fast(subject: Subject) -> Section | None:
+    """The speed of all cases in one chart."""
+    lines = rated_cases(subject)
+    shown = lines[:MOST_ROWS]
+    if sum(map(len, shown)) < 2:
         return None
-    lead = (
-        "Time of one step. Colour is speed: the stronger, the more items a second, against the best of the same work. "
-        f"{NO_MEMORY} means out of memory. A mark (!) means that something spoke against the number: "
-        "the notes below the table, and All cases, say what."
-    )
-    if len(all_grids) > MAX_GRIDS:
-        lead += f" The first {MAX_GRIDS} of {len(all_grids)} tables; all numbers are in All cases."
-    numbered = [replace(grid, id=f"grid-{place}") for place, grid in enumerate(all_grids[:MAX_GRIDS])]
-    return Section("grids", "Batches and sequence lengths", lead, numbered)
+    modes = grouped(shown, lambda line: line[0][0].case.mode)
+    groups = [(_mode_name(mode), speed_rows(subject, modes[mode], "mode")) for mode in MODES if mode in modes]
+    legend = list(subject.colours.items()) if len(subject.colours) > 1 else []
+    units = sorted({unit_of(outcome) for line in shown for outcome, _ in line})
+    drawing = Rows(groups, f"{', '.join(units)}; log scale", legend)
+    left_out = len(lines) - len(shown)
+    caption = f"{count(left_out, 'other case')} of smaller sizes or other ways: All cases has them." if left_out else ""
+    chart = Chart("speeds", _leader(subject, shown), "Speed of each case, with its 95 % interval", drawing, caption)
+    return Section("speeds", "How fast is it?", "How fast", "", [chart])
 
 
-def _grids_of(subject: Subject, group: Sequence[Outcome]) -> Iterator[Grid]:
-    """The tables of one work: one for each device where lengths vary, else one with devices as columns."""
-    best = max((rate.value for outcome in group if (rate := outcome.figure("throughput")) is not None), default=0.0)
-    about = _about(subject, group[0])
-    if len({outcome.case.seq for outcome in group}) > 1:
-        for side in dict.fromkeys(map(subject.side, group)):
-            on_side = [outcome for outcome in group if subject.side(outcome) == side]
-            yield _grid(lay_out(on_side, ("batch",), ("seq",), "step", warnings_too=False), f"{about}, {side}", best)
-    elif len({outcome.case.batch for outcome in group}) > 1:
-        cols = ("machine", "device") if len(subject.machines) > 1 else ("device",)
-        yield _grid(lay_out(group, ("batch",), cols, "step", warnings_too=False), about, best)
+def _mode_name(mode: str | None) -> str:
+    return WORK.get(str(mode), "").capitalize()
 
 
-def _about(subject: Subject, outcome: Outcome) -> str:
-    """What all cells of a table have in common, as far as it is not the same in the whole report."""
-    axes = [axis for axis in subject.varied if axis not in ("batch", "seq", "device", "machine")]
-    return " ".join(filter(None, [work_name(outcome.case), label(outcome.case, axes)]))
+def rated_cases(subject: Subject) -> list[Rated]:
+    """Each case with its speed on each device; what counts most first: the largest sizes that all devices did, fp32."""
+    good = [outcome for outcome in subject.outcomes if outcome.status == "ok"]
+    rated = [(outcome, rate) for outcome in good if (rate := speed(outcome)) is not None and rate.value > 0]
+    large = {id(outcome) for outcome in typical([outcome for outcome, _ in rated])}
+    rated.sort(key=lambda pair: (id(pair[0]) not in large, pair[0].case.precision not in (PLAIN, None)))
+    return _by_case(subject, rated)
 
 
-def _grid(table: Table, caption: str, best: float) -> Grid:
-    heads = [", ".join(_column(n, p) for n, p in zip(table.cols, key, strict=True)) for key in table.col_keys]
-    rows, notes = [], {}
-    for row in table.row_keys:
-        cells = [_cell(table.cells.get((row, col)), best) for col in table.col_keys]
-        for col in table.col_keys:
-            cell = table.cells.get((row, col))
-            notes.update(dict.fromkeys(_doubts(cell.outcome) if cell else ()))
-        rows.append([_row_head(row), *cells])
-    return Grid("", caption, [", ".join(table.rows), *heads], rows, list(notes), shown=MAX_ROWS)
+def _by_case(subject: Subject, rated: Rated) -> list[Rated]:
+    """The same case on each device."""
+    return list(grouped(rated, lambda pair: subject.title(pair[0], "device", "machine")).values())
 
 
-def _column(name: str, part: object) -> str:
-    return "no sequence" if part is None else named(name, part)
+def speed_rows(subject: Subject, lines: Sequence[Rated], *without: str) -> list[Row]:
+    """A row for each case, the fastest first, with a mark for each device."""
+    ordered = sorted(lines, key=lambda line: -max(rate.value for _, rate in line))
+    rows = []
+    for line in ordered:
+        marks = [speed_mark(outcome, rate, subject.colours[subject.side(outcome)]) for outcome, rate in line]
+        marks[-1] = replace(marks[-1], number=f"{marks[-1].number} {unit_of(line[0][0])}")
+        rows.append(Row(subject.title(line[0][0], "device", "machine", *without), marks))
+    return rows
 
 
-def _row_head(row: Key) -> GridCell:
-    number = float(row[0]) if isinstance(row[0], int) else None
-    return GridCell(", ".join(f"{part:,}" if isinstance(part, int) else str(part) for part in row), number, head=True)
+def _leader(subject: Subject, lines: Sequence[Rated]) -> str:
+    """Which device leads; of a single one, from what to what its speeds go."""
+    if len(subject.colours) > 1:
+        shared = [line for line in lines if len({subject.side(outcome) for outcome, _ in line}) > 1]
+        winners = [subject.side(max(line, key=lambda pair: pair[1].value)[0]) for line in shared]
+        best = max(dict.fromkeys(winners), key=winners.count, default="")
+        if best:
+            return f"{best} is ahead in {winners.count(best)} of {count(len(shared), 'case')}"
+    rated = sorted((pair for line in lines for pair in line), key=lambda pair: pair[1].value)
+    ends = [f"{shown_speed(*pair)} ({_short(pair[0])})" for pair in (rated[0], rated[-1])]
+    return f"From {ends[0]} to {ends[1]}"
 
 
-def _doubts(outcome: Outcome) -> list[str]:
-    """What spoke against an outcome, apart from what holds for the whole machine."""
-    if outcome.status not in ("ok", "oom"):
-        return [f"{outcome.status}: {outcome.reason}"]
-    warnings = [warning for warning in outcome.warnings if warning.code not in OF_THE_MACHINE]
-    return [f"{warning.code}: {warning.message}" for warning in warnings]
+def _short(outcome: Outcome) -> str:
+    return case_title(outcome.case, ("framework", "device", "batch", "seq", "placement"))
 
 
-def _cell(cell: Cell | None, best: float) -> GridCell:
-    if cell is None:
-        return GridCell("")
-    if cell.figure is None:
-        return GridCell(NO_MEMORY if cell.outcome.status == "oom" else cell.outcome.status)
-    rate = cell.outcome.figure("throughput")
-    heat = None if rate is None or not best else min(WARMEST, int(rate.value / best * (WARMEST + 0.999)))
-    under = "" if rate is None else show(rate.value, "1/s", rate.half_width)
-    return GridCell(shown_time(cell.figure), cell.figure.value, heat, under, bool(_doubts(cell.outcome)))
+# -- ratios ------------------------------------------------------------------------------------------
+
+
+def devices(subject: Subject) -> Section | None:
+    """What an accelerator gains over the CPU, and from which batch on."""
+    compared = compared_along(subject.outcomes, "device")
+    if not compared:
+        return None
+    about_devices, _, about_batches, *_ = verdict_kinds(subject.verdicts)
+    lines = [*about_devices, *about_batches] or list(map(sentence, compared))
+    parts: list[SectionPart] = [*_ratio_chart(subject, "device", compared), Paragraphs("device-lines", lines)]
+    return Section("devices", "Is the GPU worth it?", "GPU", "", parts)
+
+
+def ways(subject: Subject) -> Section | None:
+    """What each precision, framework, and other way to do the same work gains over the first."""
+    parts: list[SectionPart] = []
+    lines = answer_lines(Answers(precisions=subject.answers.precisions))
+    for axis in OTHER_WAYS:
+        compared = compared_along(subject.outcomes, axis)
+        parts += _ratio_chart(subject, axis, compared)
+        lines += [] if axis == "precision" else list(map(sentence, compared))
+    about_precisions = verdict_kinds(subject.verdicts)[1]
+    lines = [*about_precisions, *lines]
+    if not lines:
+        return None
+    return Section("ways", "Which precision, which framework?", "Precision and framework", "",
+                   [*parts, Paragraphs("way-lines", lines)])  # fmt: skip
+
+
+def _ratio_chart(subject: Subject, axis: str, compared: Sequence[Comparison]) -> Iterator[Chart]:
+    """Bars from 1 for each comparison along an axis, or for means where they are many; none for a single one."""
+    results: Sequence[Comparison | Mean] = compared
+    caption = ""
+    if len(results) > MOST_ROWS:
+        results = means_by_work(compared, axis)
+        caption = f"Geometric means of {count(len(compared), 'comparison')}, by workload and mode."
+    results = results[:MOST_ROWS]
+    if len(results) < 2:
+        return
+    values = dict.fromkeys(named(axis, getattr(_other(result).case, axis)) for result in results)
+    colours = {value: SIDES[place % len(SIDES)] for place, value in enumerate(values)}
+    base = named(axis, getattr(compared[0].base.case, axis))
+    modes = grouped(results, lambda result: _other(result).case.mode)
+    groups = [(_mode_name(mode), _ratio_rows(subject, axis, modes[mode], colours)) for mode in MODES if mode in modes]
+    drawing = Rows(groups, f"times as fast as {base}, log scale",
+                   list(colours.items()) if len(colours) > 1 else (), bars=True, base=1.0)  # fmt: skip
+    yield Chart(f"ratio-{axis}", _finding(subject, axis) or f"{', '.join(values)} against {base}",
+                f"Times as fast as {base} in the same work, with 95 % intervals", drawing, caption)  # fmt: skip
+
+
+def _ratio_rows(
+    subject: Subject, axis: str, results: Sequence[Comparison | Mean], colours: Mapping[str, str]
+) -> list[Row]:
+    """A row for each case, the one that gains most first, with a bar for each value of the axis."""
+    shared = grouped(results, lambda result: _label(subject, axis, result))
+    rows = [
+        Row(label, [ratio_mark(result, colours[named(axis, getattr(_other(result).case, axis))]) for result in group])
+        for label, group in shared.items()
+    ]
+    return sorted(rows, key=lambda row: -max(mark.value for mark in row.marks))
+
+
+def _other(result: Comparison | Mean) -> Outcome:
+    return result.other if isinstance(result, Comparison) else result.comparisons[0].other
+
+
+def _label(subject: Subject, axis: str, result: Comparison | Mean) -> str:
+    sizes = ("batch", "seq", "placement") if isinstance(result, Mean) else ()
+    return subject.title(_other(result), axis, "mode", *sizes)
+
+
+def _finding(subject: Subject, axis: str) -> str:
+    """The clearest mean along an axis, in words."""
+    sure = [headline for headline in subject.headlines if headline.axis == axis and headline.sure]
+    if not sure:
+        return ""
+    best: Headline = max(sure, key=lambda headline: max(headline.mean.ratio, 1 / headline.mean.ratio))
+    where = f" in {WORK[best.case.mode]}" if best.case.mode else ""
+    device = f" on {best.case.device}" if axis != "device" and "device" in subject.varied else ""
+    text = claim(best.mean, *arms(best.mean.comparisons[0]))
+    return f"{text}{where}{device}"

@@ -1,0 +1,129 @@
+"""Scores: one number each for training and inference of a device, from a frozen set of cases.
+
+A score is 100 times the geometric mean of the speeds over fixed reference rates, which stand in the suite file with
+the machine that is 100. There is one only where every case of the set came out, and two versions are never mixed.
+In a CSV of figures it is a line of its own, as if `quick` were a workload.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from mldyno.analysis.estimates import Estimate, Interval
+from mldyno.analysis.grouping import grouped
+from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.tables import Cell, Table, in_order
+from mldyno.axes import AXIS, unstated
+from mldyno.records import SCHEMA, Case, Checks, Record, Run, Series, seal
+from mldyno.stats.intervals import mean
+from mldyno.suites import reader
+
+SUITE = "quick"
+REFERENCE_SCORE = 100.0
+
+
+@dataclass(frozen=True)
+class Score(Interval):
+    """How many times as fast as the reference, times 100; on one device in one mode."""
+
+    outcomes: tuple[Outcome, ...]
+    """Of the set, in its order."""
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the 95 % interval, by the same factor as the upper one."""
+        return None if self.half_width is None else self.value**2 / (self.value + self.half_width)
+
+    @property
+    def machine(self) -> str:
+        """The machine as tables name it."""
+        return self.outcomes[0].machine
+
+    @property
+    def case(self) -> Case:
+        """A case of it: its framework, device and mode are those of all."""
+        return self.outcomes[0].case
+
+
+@cache
+def reference() -> reader.Reference:
+    """The rates that make 100, with the version of the set and the name of the machine."""
+    known = reader.read(SUITE).score
+    assert known is not None
+    return known
+
+
+def version() -> str:
+    """The suite and the version of its set, as a figure names them: quick 1."""
+    return f"{SUITE} {reference().version}"
+
+
+def scores(outcomes: Sequence[Outcome]) -> list[Score]:
+    """The scores of all machines and devices that have one, training before inference; those from a CSV last."""
+    timed = [outcome for outcome in outcomes if outcome.step is not None and outcome.step.value > 0]
+    ours = [outcome for outcome in timed if not outcome.published]
+    sides = grouped(ours, lambda outcome: (outcome.machine, outcome.case.framework, outcome.case.device))
+    modes = grouped(reference().rates.items(), lambda entry: entry[0].mode)
+    scored = (_score(side, dict(rates)) for side in sides.values() for rates in modes.values())
+    stated = [(outcome.figure("score"), outcome) for outcome in outcomes if outcome.case.workload == SUITE]
+    return [
+        *(score for score in scored if score is not None),
+        *(Score(figure.value, None, (outcome,)) for figure, outcome in stated
+          if figure is not None and outcome.records[0].run.suite == version()),
+    ]  # fmt: skip
+
+
+def figure_of(score: Score) -> Record:
+    """A score as a record of one figure, as a CSV has it; it is never stored."""
+    newest = max((outcome.records[-1] for outcome in score.outcomes), key=lambda record: record.created)
+    case = replace(unstated(SUITE, score.case.framework), device=score.case.device, mode=score.case.mode)
+    run = Run(f"{version()} {newest.created}", version())
+    series = (Series("score", "1", (float(f"{score.value:.6g}"),)),)
+    return seal(replace(
+        newest, schema=SCHEMA, run=run, case=case, series=series, facts={}, checks=Checks(), warnings=()
+    ))  # fmt: skip
+
+
+def _score(outcomes: Sequence[Outcome], rates: Mapping[Case, float]) -> Score | None:
+    """The score over all of these cases; None unless every one has a time.
+
+    Its ends are those of the intervals' ends: as if all erred the same way, since what slows a machine down for a
+    while slows all of its cases down.
+    """
+    by_case = {_anywhere(outcome.case): outcome for outcome in outcomes}
+    if not by_case.keys() >= rates.keys():
+        return None
+    counted = tuple(by_case[case] for case in rates)
+    steps = [outcome.step for outcome in counted if outcome.step is not None]
+    centres = [math.log(step.value * rate) for step, rate in zip(steps, rates.values(), strict=True)]
+    value = REFERENCE_SCORE * math.exp(-mean(centres))
+    widths = [math.log1p(step.half_width / step.value) for step in steps if step.half_width is not None]
+    return Score(value, value * math.expm1(mean(widths)) if len(widths) == len(steps) else None, counted)
+
+
+def _anywhere(case: Case) -> Case:
+    """A case as the set names it, whichever framework and device it ran with."""
+    return replace(case, framework=AXIS["framework"].default, device=AXIS["device"].default)
+
+
+def missing(outcomes: Sequence[Outcome], mode: str) -> list[Case]:
+    """The cases of the set in one mode that none of these outcomes of one device has a time of."""
+    there = {_anywhere(outcome.case) for outcome in outcomes if outcome.step is not None}
+    return [case for case in reference().rates if case.mode == mode and case not in there]
+
+
+def score_table(outcomes: Sequence[Outcome]) -> Table:
+    """Scores with machines and devices as rows, training and inference as columns."""
+    known = scores(outcomes)
+    frameworks = {score.case.framework for score in known}
+    table = Table("score", ("machine", "device", *(("framework",) if len(frameworks) > 1 else ())), ("mode",))
+    for score in known:
+        row = (score.machine, *(getattr(score.case, name) for name in table.rows[1:]))
+        figure = Estimate(score.value, score.half_width, "1", samples=len(score.outcomes))
+        table.cells[row, (score.case.mode,)] = Cell(score.outcomes[0], figure)
+    table.row_keys = in_order({row for row, _ in table.cells})
+    table.col_keys = in_order({col for _, col in table.cells})
+    return table

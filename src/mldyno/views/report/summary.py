@@ -1,0 +1,154 @@
+"""The first screen: scores, the league of machines, and the few sentences that matter most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from operator import itemgetter
+
+from mldyno.analysis.answers import Verdicts, compared_along, left_to_say
+from mldyno.analysis.comparisons import between_machines
+from mldyno.analysis.grouping import grouped
+from mldyno.analysis.league import Division
+from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.scores import Score, missing, reference
+from mldyno.units import count, digits
+from mldyno.views.answers import answer_lines, verdict_kinds, verdict_lines, with_capital
+from mldyno.views.charts import MIDDLE, NARROW, Row, Rows
+from mldyno.views.report.parts import Chart, ScoreFigure, Summary
+from mldyno.views.report.rows import league_mark
+from mldyno.views.report.subject import Subject
+from mldyno.views.sentences import CANT_TELL, WORK, headline, mean_sentence, sentence
+from mldyno.views.titles import case_on_device, case_title, workload_title
+
+MOST_SENTENCES = 3
+MOST_SCORES = 6  # of machines and devices
+MOST_LEAGUE_ROWS = 15  # of all divisions together: more would not fit on the screen
+FEWEST_ROWS = 3  # of one division
+ON_A_PHONE = (2, 4)  # divisions, and rows of each
+MOST_NAMED = 2  # cases that a score misses, before the rest is only counted
+
+
+def summary(subject: Subject) -> Summary:
+    """All that is to be seen first."""
+    scores = [_figure(score, subject) for score in subject.scores[:MOST_SCORES]]
+    note = f"100 is {reference().machine}; version {reference().version} of the set." if scores else ""
+    return Summary(scores, " ".join(filter(None, [note, _missing(subject)])), sentences(subject), league(subject))
+
+
+def _figure(score: Score, subject: Subject) -> ScoreFigure:
+    ends = "" if score.low is None or score.high is None else f"{score.low:,.0f}-{score.high:,.0f}"
+    return ScoreFigure(score_title(score, subject), digits(score.value, score.half_width), ends)
+
+
+def score_title(score: Score, subject: Subject) -> str:
+    """What a score is of: Training, cpu."""
+    framework = f", {score.case.framework}" if "framework" in subject.varied else ""
+    return f"{WORK.get(str(score.case.mode), '').capitalize()}, {subject.side(score.outcomes[0])}{framework}"
+
+
+def _missing(subject: Subject) -> str:
+    """What the fullest device lacks for a score, where no device has one; nothing where it has none of the set."""
+    sides = grouped(subject.own, lambda outcome: (outcome.case.framework, subject.side(outcome)))
+    lacking = []
+    for mode, work in WORK.items():
+        if sides and not any(score.case.mode == mode for score in subject.scores):
+            cases = min((missing(outcomes, mode) for outcomes in sides.values()), key=len)
+            if len(cases) < sum(case.mode == mode for case in reference().rates):
+                named = ", ".join(workload_title(case.workload) for case in cases[:MOST_NAMED])
+                more = f" and {count(len(cases) - MOST_NAMED, 'other')}" if len(cases) > MOST_NAMED else ""
+                lacking.append(f"{named}{more} in {work}")
+    return f"Missing for a score: {'; '.join(lacking)}. `mldyno quick` measures all." if lacking else ""
+
+
+# -- the sentences -----------------------------------------------------------------------------------
+
+
+def sentences(subject: Subject) -> list[str]:
+    """The few that matter most: of each question the clearest answer, then what else there is."""
+    kinds = [lines for lines in _answers(subject) if lines]
+    lines = [*(lines[0] for lines in kinds), *(line for lines in kinds for line in lines[1:])]
+    lines = sorted((line.partition(" [")[0] for line in lines), key=lambda line: CANT_TELL in line.lower())
+    lines += failures(subject.outcomes)
+    devices = {outcome.case.device for outcome in subject.own if not outcome.case.own_command}
+    only = verdict_lines(Verdicts(only=subject.verdicts.only)) if devices else []
+    return [*(lines or _times(subject)), *only][:MOST_SENTENCES]
+
+
+def _answers(subject: Subject) -> list[list[str]]:
+    """All answers by question, the clearest of each first; those of the machine, or else those of its cases."""
+    kinds = verdict_kinds(replace(subject.verdicts, references=(), only=""))
+    machines = compared_along(subject.outcomes, "machine")
+    means = [with_capital(mean_sentence(mean)) for mean in between_machines(machines)]
+    commands = [outcome for outcome in subject.outcomes if outcome.case.own_command]
+    kinds = [means or list(map(sentence, machines)), list(map(sentence, compared_along(commands, "workload"))), *kinds]
+    if any(kinds):
+        return kinds
+    return [answer_lines(subject.answers), list(map(sentence, left_to_say(subject.outcomes, subject.answers)))]
+
+
+def _times(subject: Subject) -> Iterator[str]:
+    """Where nothing can be compared: what each case took."""
+    for outcome in subject.outcomes:
+        yield f"{case_on_device(outcome.case)}: {headline(*outcome.records)}"
+
+
+def failures(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """What did not succeed, by kind."""
+    failed = [outcome for outcome in outcomes if outcome.status != "ok"]
+    for (status, reason), group in grouped(failed, lambda outcome: (outcome.status, outcome.reason)).items():
+        more = f" and {count(len(group) - 1, 'other case')}" if len(group) > 1 else ""
+        yield f"{case_on_device(group[0].case)}{more}: {status}: {reason}"
+
+
+# -- the league --------------------------------------------------------------------------------------
+
+
+def league(subject: Subject) -> Chart | None:
+    """This machine among others, in each kind of work that they share."""
+    divisions = kinds_of_work(subject)
+    if not divisions:
+        return None
+    shown = divisions[: MOST_LEAGUE_ROWS // FEWEST_ROWS]
+    beside = [comparison for division in divisions for comparison in division.beside]
+    ahead = sum(comparison.ratio > 1 for comparison in beside)
+    about = "Speed in the same work, items a second; hollow: published figures, which have no interval"
+    wide, narrow = (
+        Rows([(case_title(division.case), league_rows(division, rows)) for division in shown[:some]],
+             "times as fast as this machine, log scale", base=1.0, compact=True, widths=(MIDDLE, NARROW))
+        for some, rows in ((len(shown), MOST_LEAGUE_ROWS // len(shown)), ON_A_PHONE)
+    )  # fmt: skip
+    left_out = len(divisions) - len(shown)
+    caption = f"Not shown: {count(left_out, 'more kind')} of work." if left_out else ""
+    return Chart("league", _standing(ahead, len(beside)), about, wide, caption, narrow)
+
+
+def _standing(ahead: int, others: int) -> str:
+    """The finding of a league in words."""
+    if 0 < ahead < others:
+        return f"Faster than {ahead} of {others} others in the same work"
+    which = "the one other" if others == 1 else f"all {others} others"
+    return f"{'Faster' if ahead else 'Slower'} than {which} in the same work"
+
+
+def kinds_of_work(subject: Subject) -> list[Division]:
+    """Of each workload and mode the division with the most machines, the largest first."""
+    kinds = grouped(subject.league, lambda division: (division.case.workload, division.case.mode))
+    largest = [max(divisions, key=lambda division: len(division.outcomes)) for divisions in kinds.values()]
+    return sorted(largest, key=lambda division: -len(division.outcomes))
+
+
+def league_rows(division: Division, most: int) -> list[Row]:
+    """The fastest first; where there are too many, ours and some of the others, from the fastest to the slowest."""
+    places = range(len(division.outcomes))
+    theirs = [place for place in places if place not in division.ours]
+    ours = sorted(division.ours)[: max(1, most - 2)]
+    room = max(1, most - len(ours))
+    if len(theirs) > room:
+        theirs = sorted({theirs[round(number * (len(theirs) - 1) / max(1, room - 1))] for number in range(room)})
+    shown = sorted([*((place, True) for place in ours), *((place, False) for place in theirs)], key=itemgetter(0))
+    return [_row(division.outcomes[place], division.best, strong) for place, strong in shown]
+
+
+def _row(outcome: Outcome, best: Outcome, strong: bool) -> Row:
+    return Row(f"{outcome.machine}, {outcome.case.device}", [league_mark(outcome, best)], strong)

@@ -1,0 +1,221 @@
+"""What a site shows: machines with their scores, and every work that they did, the fastest first.
+
+Published machines are among them. What is fake, or doubted by who published it, is ranked nowhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from mldyno.analysis.estimates import Estimate
+from mldyno.analysis.grouping import grouped
+from mldyno.analysis.outcomes import Outcome, outcomes
+from mldyno.analysis.published import WORK, work
+from mldyno.analysis.scores import Score, scores
+from mldyno.analysis.tables import in_order
+from mldyno.axes import AXES, AXIS, DEVICE_KINDS, NAMES
+from mldyno.axes import WORK as AXES_OF_WORK
+from mldyno.records import IMPORTED, Case, Device, Machine, Record
+from mldyno.store.figures import marks
+from mldyno.store.machine_names import written_name
+from mldyno.store.transfer import file_stem
+from mldyno.views.sentences import WORK as WORDS
+from mldyno.views.titles import case_title, workload_title
+
+Whose = tuple[str, bool]  # a machine as tables name it, and whether it is a published one
+Place = tuple[str, str]  # a framework and a device
+OTHER_KIND = "other"
+_IN_ORDER = tuple(dict.fromkeys(("device", *AXES_OF_WORK, *NAMES)))
+_NOT_WORK = tuple(name for name in NAMES if name not in WORK)
+_WAYS = tuple(axis for axis in AXES if axis.name in _NOT_WORK and axis.name not in ("framework", "device"))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A machine of the site, or what was published of one."""
+
+    name: str
+    stem: str
+    """Of the names of its files."""
+    outcomes: tuple[Outcome, ...]
+    scores: tuple[Score, ...]
+
+    @property
+    def published(self) -> bool:
+        """Whether others published its figures."""
+        return self.outcomes[0].published
+
+    @property
+    def machine(self) -> Machine:
+        """What it was when it was last seen."""
+        return self.newest.machine
+
+    @cached_property
+    def newest(self) -> Record:
+        """The last of its records."""
+        records = (record for outcome in self.outcomes for record in outcome.records)
+        return max(records, key=lambda record: record.created)
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """Where something was measured, the CPU first."""
+        known = in_order({(outcome.case.device, outcome.case.framework) for outcome in self.outcomes})
+        return [(framework, device) for device, framework in known]
+
+    def at(self, place: Place) -> list[Outcome]:
+        """The outcomes of one place."""
+        return [outcome for outcome in self.outcomes if place_of(outcome.case) == place]
+
+    def score(self, place: Place, mode: str) -> Score | None:
+        """The score of one place in training or inference."""
+        fitting = (score for score in self.scores if place_of(score.case) == place and score.case.mode == mode)
+        return next(fitting, None)
+
+    def device(self, place: Place) -> Device | None:
+        """What the machine says of a device."""
+        return next((device for device in self.machine.devices if (device.framework, device.name) == place), None)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """All that did one work, the fastest first."""
+
+    workload: str
+    """What people call it."""
+    title: str
+    stem: str
+    """Of the names of its files."""
+    ranked: tuple[tuple[Entry, Outcome, Estimate], ...]
+    """With the time of a step."""
+
+    @property
+    def machines(self) -> int:
+        """How many machines did it."""
+        return len({entry.stem for entry, _, _ in self.ranked})
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All machines, and all work."""
+
+    entries: Sequence[Entry]
+    rankings: Sequence[Ranking]
+
+    @cached_property
+    def in_order(self) -> list[tuple[Entry, Place]]:
+        """All places of all machines, the highest score first, then what was only published."""
+
+        def order(known: tuple[Entry, Place]) -> tuple[bool, float, str]:
+            entry, place = known
+            best = max((score.value for score in entry.scores if place_of(score.case) == place), default=0.0)
+            return entry.published, -best, entry.name
+
+        return sorted(((entry, place) for entry in self.entries for place in entry.places), key=order)
+
+    @cached_property
+    def ranking_of(self) -> dict[tuple[object, ...], Ranking]:
+        """The ranking of each work."""
+        return {_work(ranking.ranked[0][1]): ranking for ranking in self.rankings}
+
+    def ranking(self, outcome: Outcome) -> Ranking | None:
+        """Where an outcome is ranked."""
+        return None if ranked_time(outcome) is None else self.ranking_of[_work(outcome)]
+
+
+def whose(record: Record) -> Whose:
+    """The machine of a record, as the site tells them apart."""
+    return record.shown_machine, record.provenance == "published"
+
+
+def place_of(case: Case) -> Place:
+    """Where a case ran."""
+    return case.framework, case.device
+
+
+def shown_place(case: Case) -> str:
+    """Where and how it was done, where that is not the usual: cuda:0, compiled."""
+    ways = [axis.say(getattr(case, axis.name)) for axis in _WAYS if getattr(case, axis.name) != axis.default]
+    framework = [] if case.framework == AXIS["framework"].default else [case.framework]
+    return ", ".join([case.device, *framework, *ways])
+
+
+def ranked_time(outcome: Outcome) -> Estimate | None:
+    """The time of a step by which an outcome is ranked; None where it is not."""
+    step = outcome.step
+    return None if step is None or step.value <= 0 or marks(outcome.records[0]) else step
+
+
+def kind_of(device: str) -> str:
+    """The kind of a device, as the site's filter has them."""
+    kind = device.partition(":")[0]
+    return kind if kind in DEVICE_KINDS else OTHER_KIND
+
+
+def stems(records: Iterable[Record]) -> dict[Whose, str]:
+    """The name of each machine's files: the same whatever other machines there are, and whatever they are called."""
+    first: dict[Whose, Record] = {}
+    for record in records:
+        known = first.setdefault(whose(record), record)
+        if record.machine.key and not known.machine.key:  # it was measured before machines had keys
+            first[whose(record)] = record
+    return {
+        (name, published): file_stem(
+            written_name(record), record.machine.key or "", f"{published=}", IMPORTED if record.imported_from else ""
+        )
+        for (name, published), record in first.items()
+    }
+
+
+def collected(
+    records: Sequence[Record], files: Mapping[Whose, str], done: Callable[[], None] = lambda: None
+) -> Collection:
+    """The machines of these records, by name; `done` hears of each whose times are worked out."""
+    by_machine = grouped(outcomes(records), lambda outcome: whose(outcome.records[0]))
+    names = _names(by_machine)
+    entries = []
+    for machine, unsorted in by_machine.items():
+        own = _sorted(unsorted)
+        known = (score for score in scores(own) if score.case.mode in WORDS and score.value > 0)
+        entries.append(Entry(names[machine], files[machine], own, tuple(known)))
+        done()
+    entries.sort(key=lambda entry: (entry.published, entry.name))
+    return Collection(entries, _rankings(entries))
+
+
+def _sorted(own: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    """The outcomes of a machine by device, work, size and way."""
+    keys = {id(outcome): tuple(getattr(outcome.case, name) for name in _IN_ORDER) for outcome in own}
+    places = {key: place for place, key in enumerate(in_order(set(keys.values())))}
+    return tuple(sorted(own, key=lambda outcome: (places[keys[id(outcome)]], outcome.records[0].created)))
+
+
+def _names(machines: Iterable[Whose]) -> dict[Whose, str]:
+    """What the site calls its machines: that one was imported is said only where it tells it from another."""
+    short = {machine: machine[0].removesuffix(IMPORTED) for machine in machines}
+    often = Counter(short.values())
+    return {machine: name if often[name] == 1 else machine[0] for machine, name in short.items()}
+
+
+def _work(outcome: Outcome) -> tuple[object, ...]:
+    return *work(outcome), outcome.case.version
+
+
+def _rankings(entries: Sequence[Entry]) -> list[Ranking]:
+    """By what people call the work; among alike ones, those that most machines did come first."""
+    timed = [
+        (entry, outcome, step)
+        for entry in entries
+        for outcome in entry.outcomes
+        if (step := ranked_time(outcome)) is not None
+    ]
+    rankings = []
+    for key, group in grouped(timed, lambda each: _work(each[1])).items():
+        case = group[0][1].case
+        version = f", version {case.version}" if case.version != 1 else ""
+        title = case_title(case, _NOT_WORK) + version
+        ranked = sorted(group, key=lambda each: each[2].value)
+        rankings.append(Ranking(workload_title(case.workload), title, file_stem(title, *map(str, key)), tuple(ranked)))
+    return sorted(rankings, key=lambda ranking: (ranking.workload.casefold(), -ranking.machines, ranking.title))

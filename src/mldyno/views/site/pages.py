@@ -1,0 +1,260 @@
+"""The files of a site: nothing in them is fetched from elsewhere, and nothing from a record can become markup or code.
+
+Text is escaped by the templates, and data for scripts is JSON. Every link is relative. A long table has its first rows
+in its page, the others in pages behind it and, to be sorted and searched, all of them in a script beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mldyno.analysis.comparisons import DELTA, LARGEST_LOG
+from mldyno.analysis.grouping import grouped
+from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.rerun import rerun_commands, their_commands
+from mldyno.analysis.scores import Score, missing, reference
+from mldyno.axes import AXIS
+from mldyno.printable import printable_content
+from mldyno.store.figures import marks
+from mldyno.units import count, digits, show_percent
+from mldyno.views.devices import device_line
+from mldyno.views.sentences import CANT_TELL, WORK, headline, machine_lines, shown_time, trust
+from mldyno.views.site.bars import Scale, scale_for
+from mldyno.views.site.collection import Collection, Entry, Place, Ranking, kind_of, place_of, shown_place
+from mldyno.views.summary import shown_score
+from mldyno.views.templates import DATA, templates
+from mldyno.views.titles import case_title
+
+FILES = DATA / "site"
+ASSETS = ("style.css", "site.js", "compare.js")
+MARK = "mldyno-site.txt"  # shows that a folder is a site of ours
+ROWS = 100  # of a long table in one page
+MOST_SIBLINGS = 12  # works with the same model that a page names
+# Browsers differ in whether 'self' is a page's own folder where it is read from a disk; a server has no such files.
+POLICY = (
+    "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src data:; base-uri 'none'; "
+    "form-action 'none'"
+)
+Page = tuple[str, str]  # the path of a file within the site, and its text
+
+
+def belongs(name: str) -> bool:
+    """Whether a file or folder at the top of a folder is one that a site has."""
+    stem, _, ending = name.rpartition(".")
+    if ending == "html":
+        return stem == "compare" or stem.partition("-")[0] in ("index", "workloads")
+    return name in ("machines", "work", "files", "index-rows.js", "workloads-rows.js", MARK, ".DS_Store")
+
+
+def pages(collection: Collection, version: str, done: Callable[[], None] = lambda: None) -> Iterator[Page]:
+    """All files of a site; `done` hears of each machine and each work."""
+    yield MARK, f"Made by mldyno {version}. This folder is replaced as a whole when the site is made again.\n"
+    yield from ((f"files/{name}", (FILES / name).read_text(encoding="utf-8")) for name in ASSETS)
+    shared = {"version": version, "policy": POLICY, "reference": reference(), "newest": _newest(collection)}
+    yield from _index(collection, shared)
+    yield from _workloads(collection, shared)
+    names = [[entry.stem, _full_name(entry)] for entry in collection.entries]
+    yield "files/names.js", _script("mldynoNames", printable_content(names))
+    words = {"cant_tell": CANT_TELL, "equivalent": f"equivalent (within {show_percent(DELTA)})"}
+    yield "compare.html", _rendered("compare.html", shared, "", delta=DELTA, largest_log=LARGEST_LOG, words=words)
+    for entry in collection.entries:
+        yield f"machines/{entry.stem}.html", _machine(entry, collection, shared)
+        yield f"machines/{entry.stem}.js", _script("mldynoMachine", entry.stem, printable_content(_data(entry)))
+        done()
+    siblings = grouped(collection.rankings, lambda ranking: ranking.workload)
+    for ranking in collection.rankings:
+        yield from _work(ranking, siblings[ranking.workload], shared)
+        done()
+
+
+# -- templates -------------------------------------------------------------------------------------
+
+
+def _rendered(template: str, shared: dict[str, Any], up: str, **content: Any) -> str:
+    """A page; `up` leads from its folder to that of the site."""
+    text: str = templates("site").get_template(template).render(shared, up=up, **content)
+    return text
+
+
+def _script(name: str, *content: Any) -> str:
+    """A script that hands data to a function of ours, in ASCII."""
+    return f"{name}({', '.join(json.dumps(part, separators=(',', ':')) for part in content)});\n"
+
+
+def _listed(
+    place: str, rows: Sequence[str], template: str, shared: dict[str, Any], up: str, **content: Any
+) -> Iterator[Page]:
+    """A long table, its rows given as markup: pages of so many rows each, and all of them for the script."""
+    name = place.rpartition("/")[2]
+    last = max(1, -(-len(rows) // ROWS))
+    links = [f"{name}.html", *(f"{name}-{number}.html" for number in range(2, last + 1))]
+    rest = f"{name}-rows.js" if last > 1 else ""
+    for number, link in enumerate(links, 1):
+        part = "".join(rows[(number - 1) * ROWS : number * ROWS])
+        listing = {"rows": part, "links": links, "number": number, "rest": rest, "step": ROWS}
+        text = _rendered(template, shared, up, total=len(rows), listing=listing, **content)
+        yield f"{place.removesuffix(name)}{link}", text
+    if rest:
+        yield f"{place}-rows.js", _script("mldynoRows", "".join(rows))
+
+
+# -- machines --------------------------------------------------------------------------------------
+
+
+def _newest(collection: Collection) -> str:
+    measured = [entry.newest.created for entry in collection.entries if not entry.published]
+    return max(measured, default="")[:10]
+
+
+def _full_name(entry: Entry) -> str:
+    return f"{entry.name} (published)" if entry.published else entry.name
+
+
+def _where(place: Place) -> str:
+    """A device, with the framework where it is not the usual one."""
+    framework, device = place
+    return device if framework == AXIS["framework"].default else f"{device}, {framework}"
+
+
+def _index(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
+    """The machines, a row for each place where something was measured."""
+    scored = grouped((score for entry in collection.entries for score in entry.scores), lambda score: score.case.mode)
+    scales = {mode: scale_for(numbers) for mode, numbers in scored.items()}
+    macros = templates("site").get_template("rows.html").module
+    rows = []
+    for entry, place in collection.in_order:
+        known = [entry.score(place, mode) for mode in WORK]
+        figures = [score and _figure(score, scales[score.case.mode]) for score in known]
+        device = entry.device(place)
+        title = device.title if device is not None else ""
+        rows.append(str(macros.machine(entry, _where(place), title, kind_of(place[1]), figures, len(entry.at(place)))))
+    machines = sum(not entry.published for entry in collection.entries)
+    yield from _listed(
+        "index", rows, "index.html", shared, "", machines=machines, published=len(collection.entries) - machines,
+        kinds=sorted({kind_of(device) for _, (_, device) in collection.in_order}),
+        works=len(collection.rankings), logarithmic=any(scale.logarithmic for scale in scales.values()),
+    )  # fmt: skip
+
+
+def _figure(score: Score, scale: Scale) -> dict[str, Any]:
+    """A score as it stands in a table."""
+    return {"text": shown_score(score), "sort": score.value, "bar": scale.bar(score)}
+
+
+def _about_score(score: Score) -> dict[str, Any]:
+    """A score as it stands on the page of its machine."""
+    number, _, interval = shown_score(score).partition(" ")
+    return {
+        "about": f"{WORK[str(score.case.mode)].capitalize()} on {_where(place_of(score.case))}",
+        "number": number,
+        "interval": interval,
+        "source": f"{count(len(score.outcomes), 'case')} of set {reference().version}; 100 is {reference().machine}",
+    }
+
+
+def _machine(entry: Entry, collection: Collection, shared: dict[str, Any]) -> str:
+    """The page of one machine."""
+    machine, outcomes = entry.machine, entry.outcomes
+    facts = [] if entry.published else [("system", machine_lines(machine)[1]), ("processor", machine.cpu)]
+    facts += [(f"{device.framework} {device.name}", device_line(device)) for device in machine.devices]
+    facts += [("software", text) for text in _software(outcomes)]
+    sources = dict.fromkeys(str(outcome.records[0].run.suite) for outcome in outcomes)
+    facts += [("published in", ", ".join(sources))] if entry.published else []
+    return _rendered(
+        "machine.html", shared, "../", entry=entry, facts=facts, scored=list(map(_about_score, entry.scores)),
+        unscored=list(_unscored(entry)), cases=[_case(outcome, collection) for outcome in outcomes],
+        notes=_notes(outcomes), commands=rerun_commands(outcomes), theirs=their_commands(outcomes),
+    )  # fmt: skip
+
+
+def _software(outcomes: Sequence[Outcome]) -> list[str]:
+    """What computed, in words; each once."""
+    texts = []
+    for software in (outcome.records[-1].software for outcome in outcomes):
+        versions = ", ".join(f"{name} {version}" for name, version in software.versions.items())
+        texts += [f"{versions}, Python {software.python}, mldyno {software.mldyno}"] if versions else []
+    return list(dict.fromkeys(texts))
+
+
+def _unscored(entry: Entry) -> Iterator[str]:
+    """Which scores a machine lacks, and of how many cases."""
+    if entry.published:
+        return
+    for place in entry.places:
+        for mode, word in WORK.items():
+            left = missing(entry.at(place), mode) if entry.score(place, mode) is None else []
+            if left:
+                whole = sum(case.mode == mode for case in reference().rates)
+                yield f"No score for {word} on {_where(place)}: {len(left)} of its {count(whole, 'case')} missing."
+
+
+def _case(outcome: Outcome, collection: Collection) -> dict[str, Any]:
+    """A case as it stands in the table of its machine."""
+    step, rate, ranking = outcome.step, outcome.figure("throughput"), collection.ranking(outcome)
+    doubts = [f"{code}: {reason}" for code, reason in marks(outcome.records[0])] if outcome.published else []
+    return {
+        "title": case_title(outcome.case), "id": outcome.case.id, "device": _where(place_of(outcome.case)),
+        "time": shown_time(step) if step is not None else headline(outcome.records[-1]),
+        "sort": None if step is None else step.value,
+        "rate": "" if rate is None else digits(rate.value, rate.half_width),
+        "per_second": None if rate is None else rate.value,
+        "trust": "; ".join([trust(outcome), *doubts]), "when": outcome.records[-1].created[:10],
+        "ranking": "" if ranking is None else ranking.stem,
+    }  # fmt: skip
+
+
+def _notes(outcomes: Sequence[Outcome]) -> list[str]:
+    """What the warnings mean, once each."""
+    notes: dict[str, str] = {}
+    for warning in (warning for outcome in outcomes for warning in outcome.warnings):
+        hint = f"; {warning.hint}" if warning.hint else ""
+        notes.setdefault(warning.code, f"{warning.code}: {warning.message}{hint}.")
+    return list(notes.values())
+
+
+def _data(entry: Entry) -> dict[str, Any]:
+    """What the comparison of two machines reads: scores in words, and the times of all cases in s."""
+    scored = [[WORK[str(score.case.mode)], _where(place_of(score.case)), shown_score(score)] for score in entry.scores]
+    timed = [(outcome.case, outcome.step) for outcome in entry.outcomes]
+    cases = [
+        {"work": replace(case, device="").id, "title": case_title(case, ("device",)), "device": case.device,
+         "step": step.value, "half": step.half_width, "time": shown_time(step), "published": entry.published}
+        for case, step in timed if step is not None and step.value > 0
+    ]  # fmt: skip
+    return {"name": _full_name(entry), "published": entry.published, "scores": scored, "cases": cases}
+
+
+# -- work ------------------------------------------------------------------------------------------
+
+
+def _workloads(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
+    """All work, with how many machines did it and which was the fastest."""
+    macros = templates("site").get_template("rows.html").module
+    rows = []
+    for ranking in collection.rankings:
+        entry, outcome, step = ranking.ranked[0]
+        rows.append(str(macros.ranking(ranking, entry, shown_place(outcome.case), shown_time(step), step.value)))
+    yield from _listed("workloads", rows, "workloads.html", shared, "")
+
+
+def _work(ranking: Ranking, siblings: Sequence[Ranking], shared: dict[str, Any]) -> Iterator[Page]:
+    """All that did one work, the fastest first; bars are their speed, in percent of the fastest."""
+    fastest = ranking.ranked[0][2].value
+    speeds = [step.inverse(100 * fastest, "1") for _, _, step in ranking.ranked]
+    scale = scale_for(speeds)
+    macros = templates("site").get_template("rows.html").module
+    rows = []
+    for number, ((entry, outcome, step), speed) in enumerate(zip(ranking.ranked, speeds, strict=True), 1):
+        rate = outcome.figure("throughput")
+        shown_rate = "" if rate is None else digits(rate.value, rate.half_width)
+        time, where, drawn = shown_time(step), shown_place(outcome.case), scale.bar(speed)
+        rows.append(str(macros.ranked(number, entry, where, time, step.value, shown_rate, rate, speed.value, drawn)))
+    items = (outcome.records[0].fact("item") for _, outcome, _ in ranking.ranked)
+    others = [each for each in siblings if each is not ranking][:MOST_SIBLINGS]
+    yield from _listed(
+        f"work/{ranking.stem}", rows, "work.html", shared, "../", ranking=ranking, scale=scale,
+        item=next(filter(None, items), "item"), others=others,
+    )  # fmt: skip

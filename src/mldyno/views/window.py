@@ -1,0 +1,63 @@
+"""Text as a window shows it: as wide as that is, broken between words; or plain, for those who hear it.
+
+Plain is `mldyno --plain`, or MLDYNO_PLAIN=1: lines of words, of which none is drawn again; no rules, no bars, and one
+fact a line where others see columns.
+Rule: standard library only, and little of it, since all that is printed passes here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Any
+
+UNTOLD_WIDTH = 80  # columns of a terminal that does not tell
+NO_WINDOW = sys.maxsize  # columns, where a line may have as many as it needs
+# What stands before the text of a line: spaces; then a bullet, a number, a note's mark, or a name with a gap behind it.
+_BEFORE_TEXT = re.compile(r" *(?:- |\d+\. |\[\d+\] |\S.*?  +)?")
+_WORDS = re.compile(r" *[^ ]+(?: %[^ ]*)?")  # each with the spaces before it; a number keeps its %
+_PATH_PARTS = re.compile(r"[^/]*/|[^/]+")
+
+
+def plain() -> bool:
+    """Whether lines of words are wanted, and nothing else."""
+    return bool(os.environ.get("MLDYNO_PLAIN"))
+
+
+def width_of(stream: Any) -> int:
+    """Columns of the window that a stream writes to; as many as are needed where it writes elsewhere."""
+    if stream is None or not stream.isatty():
+        return NO_WINDOW
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or UNTOLD_WIDTH
+    except (OSError, ValueError):
+        return UNTOLD_WIDTH
+
+
+def window_width() -> int:
+    """Columns of the window that standard output goes to."""
+    return width_of(sys.stdout)
+
+
+def fitted(line: str, width: int) -> str:
+    """A line broken between words where it is too wide; what follows hangs below the start of its text.
+
+    A word that is too long for a line of its own, such as a case's id, breaks behind its slashes.
+    """
+    if len(line) <= width:
+        return line
+    before = _BEFORE_TEXT.match(line)
+    spaces, start = len(line) - len(line.lstrip()), before.end() if before else 0
+    hang = start if spaces < start <= width // 2 else spaces + 2
+    lines = [""]
+    for word in _WORDS.findall(line):
+        for part in [word] if hang + len(word.lstrip()) <= width else _PATH_PARTS.findall(word):
+            if lines[-1].strip() and len(lines[-1]) + len(part) > width:
+                lines.append(" " * hang + part.lstrip())
+            else:
+                lines[-1] += part
+    return "\n".join(lines)
