@@ -7,12 +7,12 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 export PYTHONDONTWRITEBYTECODE =  # compiled modules are kept: tests and benches start a thousand processes
 
-.PHONY: bench test fuzz test-tools check bench-self bench-peers selfcheck newcomer docs-outputs docs-pictures schema setup clean
+.PHONY: bench test fuzz test-tools check bench-self bench-peers selfcheck newcomer docs-outputs docs-pictures schema setup all-frameworks clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
 
-test: setup test-tools check  ## linters, types, the layer contract, all tests
+test: setup all-frameworks test-tools check  ## linters, types, the layer contract, all tests
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 fuzz: setup  ## strange records for ten minutes: what `import` takes, every command shows; SEED=1 for the same ones again
@@ -63,6 +63,12 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c constraints.txt -e '.[torch,test]'
 	@touch $(READY)
+
+all-frameworks: $(VENV)/.all-frameworks  # which tests measure; `make bench` needs PyTorch only
+
+$(VENV)/.all-frameworks: $(READY)
+	$(PIP) install -c constraints.txt -e '.[torch,tensorflow,jax,mlx,onnxruntime,openvino,test]'
+	@touch $@
 
 schema: setup  ## the JSON Schema of a record, from the dataclasses
 	$(BIN)/python -c 'import json; from mldyno.store.codec import json_schema; print(json.dumps(json_schema(), indent=1))' \

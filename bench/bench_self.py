@@ -21,7 +21,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench.results import Chapter, Measured, circumstances, keep, page
 from bench.work import Work, say
 
-from bench import bert_suite, loops, memory, models, running, starting, storing, watching
+from bench import (
+    bert_suite,
+    framework_loops,
+    framework_speeds,
+    loops,
+    memory,
+    models,
+    running,
+    starting,
+    storing,
+    watching,
+)
 
 FIGURES: dict[int, Callable[[Work], Chapter]] = {
     1: starting.measure,
@@ -35,6 +46,8 @@ FIGURES: dict[int, Callable[[Work], Chapter]] = {
     9: memory.measure,
     10: bert_suite.measure,
     11: watching.measure,
+    12: framework_loops.measure,
+    13: framework_speeds.measure,
 }
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 DATA = RESULTS.with_name("results.json")

@@ -108,14 +108,14 @@ def _compare(case: Case, effort: Effort) -> Ratio:
         opened.warm_up(effort.warmup, lambda step: None)
         loop = by_hand(opened.program)
         loop(1)
-        return _paired(opened, loop, effort)
+        return paired_rounds(opened, loop, effort)
     finally:
         torch.set_num_threads(threads)
         gc.unfreeze()  # the warm-up froze what there was; the next case needs the room
         gc.collect()
 
 
-def _paired(opened: CaseSession, loop: Loop, effort: Effort) -> Ratio:
+def paired_rounds(opened: CaseSession, loop: Loop, effort: Effort) -> Ratio:
     """Rounds of both, until their ratio is known well enough or they took long enough."""
     size = opened.blocks.size
     count = max(1, round(PORTION * 1e9 / opened.blocks.time(size)))

@@ -112,14 +112,19 @@ def test_a_file_from_before_the_axis_is_read_with_its_default(grown: Grown, tmp_
 def test_the_kinds_of_axes_are_what_is_computed_how_much_and_how() -> None:
     assert WORK == ("workload", "mode", "batch", "seq")
     assert SIZES == ("batch", "seq")
-    ways = ("framework", "device", "precision", "placement", "ranks", "compile", "threads", "layout", "allocator")
+    ways = ("framework", "device", "precision", "placement", "ranks", "compile", "threads", "layout", "allocator",
+            "python")  # fmt: skip
     assert ways == WAYS
 
 
 @pytest.mark.parametrize("axis", [axis for axis in AXES if axis.name != "workload"], ids=lambda axis: axis.name)
 def test_what_an_axis_shows_it_reads(axis: object) -> None:
     axis = AXIS[axis.name]  # type: ignore[attr-defined]
-    examples = axis.values or {"framework": ("fake",), "device": ("cpu", "cuda:1")}.get(axis.name, ())
+    examples = axis.values or {
+        "framework": ("fake",),
+        "device": ("cpu", "cuda:1"),
+        "python": ("3.11.7+jax0.10.2",),
+    }.get(axis.name, ())
     values = examples or ((True, False) if axis.name == "compile" else (1, 16, LARGEST_WHOLE - 1))
     for value in values:
         assert axis.parse(axis.show(value)) == value

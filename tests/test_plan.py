@@ -185,7 +185,7 @@ def test_an_exclude_whose_values_never_are_paired_is_refused(tmp_path: Path) -> 
 def test_an_exclude_may_name_a_device_that_only_other_machines_have(tmp_path: Path) -> None:
     path = own(tmp_path, f"{MLP}mode = 'infer'\ndevice = 'all'\n[[exclude]]\ndevice = 'mps'\nbatch = 2\n")
     assert len(expand([path], {}).cases) == 2
-    found = ids(expand([path], {}, here=lambda framework: ["cpu", "mps"]))
+    found = ids(expand([path], {}, here=lambda framework, python: ["cpu", "mps"]))
     assert [one.removeprefix("mlp/infer/torch/").removesuffix("/device") for one in found] == [
         "cpu/fp32/b1", "mps/fp32/b1", "cpu/fp32/b2",
     ]  # fmt: skip
@@ -201,7 +201,7 @@ def test_a_flag_may_leave_nothing_for_an_exclude_to_drop_but_must_leave_somethin
 def test_devices_are_asked_for_only_where_a_word_stands_for_them(tmp_path: Path) -> None:
     asked = []
 
-    def here(framework: str) -> list[str]:
+    def here(framework: str, python: str | None) -> list[str]:
         asked.append(framework)
         return ["cpu", "xpu:0", "xpu:1"]
 
@@ -217,7 +217,10 @@ def test_devices_are_asked_for_only_where_a_word_stands_for_them(tmp_path: Path)
 def test_gpu_is_the_first_accelerator_and_all_are_all() -> None:
     def devices(*words: str) -> list[str]:
         axes = {"device": list(words), "mode": ["infer"]}
-        return [case.device for case in expand(["mlp"], axes, here=lambda framework: ["cpu", "cuda:0", "cuda:1"]).cases]
+        return [
+            case.device
+            for case in expand(["mlp"], axes, here=lambda framework, python: ["cpu", "cuda:0", "cuda:1"]).cases
+        ]
 
     assert devices("gpu") == ["cuda:0"]
     assert devices("all") == ["cpu", "cuda:0", "cuda:1"]
@@ -234,7 +237,10 @@ def test_an_accelerator_that_is_not_here_is_said(tmp_path: Path) -> None:
 def test_each_framework_has_devices_of_its_own() -> None:
     seen = {"torch": ["cpu"], "fake": ["cpu", "gpu"]}
     axes = {"framework": ["torch", "fake"], "device": ["all"], "mode": ["infer"]}
-    found = [(case.framework, case.device) for case in expand(["mlp"], axes, here=seen.__getitem__).cases]
+    found = [
+        (case.framework, case.device)
+        for case in expand(["mlp"], axes, here=lambda framework, python: seen[framework]).cases
+    ]
     assert found == [("torch", "cpu"), ("fake", "cpu"), ("fake", "gpu")]
 
 
@@ -265,14 +271,14 @@ BERT_INFER = "[[cases]]\nworkload = 'bert-tiny'\nmode = 'infer'\n"
 
 
 def test_a_framework_that_there_is_not_is_an_unknown_word(tmp_path: Path) -> None:
-    path = own(tmp_path, "[[cases]]\nworkload = 'mlp'\nframework = 'tensorflow'\ndevice = 'all'\n")
-    with pytest.raises(UsageError, match=r"unknown framework 'tensorflow'.* Possible: command, fake, torch"):
+    path = own(tmp_path, "[[cases]]\nworkload = 'mlp'\nframework = 'caffe'\ndevice = 'all'\n")
+    with pytest.raises(UsageError, match=r"unknown framework 'caffe'.* Possible: command, fake, jax, .*torch"):
         expand([path], {})
 
 
 @pytest.mark.parametrize("name", suites.names())
 def test_a_shipped_suite_can_be_faked_on_any_devices(name: str) -> None:
-    plan = expand([name], {"framework": ["fake"], "device": ["all"]}, here=lambda framework: ["cpu", "gpu"])
+    plan = expand([name], {"framework": ["fake"], "device": ["all"]}, here=lambda framework, python: ["cpu", "gpu"])
     by_device = [{replace(case, device="") for case in plan.cases if case.device == kind} for kind in ("cpu", "gpu")]
     assert by_device[0] == by_device[1] != set()
 
@@ -332,7 +338,7 @@ def test_a_sweep_goes_up_to_the_workloads_own_size_and_compares_along_the_axis_w
 
 def test_a_sweep_between_devices_is_refused_where_one_of_them_is_not_here() -> None:
     def sweep(device: str) -> plans.Plan:
-        return plans.sweep("mlp", {"device": ["cpu", device]}, "batch", here=lambda framework: ("cpu", "mps"))
+        return plans.sweep("mlp", {"device": ["cpu", device]}, "batch", here=lambda framework, python: ("cpu", "mps"))
 
     assert (
         {case.device for case in sweep("mps").cases} == {case.device for case in sweep("gpu").cases} == {"cpu", "mps"}

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.peers import environments, report, rounds
+from bench.peers.ours import STORE
 from bench.peers.tools import say
 
 ROUNDS = 10
@@ -45,7 +46,8 @@ def main() -> None:
     versions = {name: environments.versions(name) for name in dict.fromkeys(names)}
     where = report.circumstances(report.load(), versions)
     if full:
-        KEPT.unlink(missing_ok=True)
+        for path in (KEPT, STORE):
+            path.unlink(missing_ok=True)
         KEPT_WHERE.write_text(json.dumps(where.lines), encoding="utf-8")
     turns: list[rounds.Turn] = []
     for number in range(1, (given.rounds or (1 if given.quick else ROUNDS)) + 1):

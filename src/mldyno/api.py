@@ -105,10 +105,12 @@ def probe(frameworks: Sequence[str]) -> FrameworksProbed:
     return with_vendors(frameworks_seen(frameworks), machines.Vendors())
 
 
-def _device_names(framework: str) -> list[str]:
-    """The devices that a framework can use here; for names nobody else need be asked."""
+def _device_names(framework: str, python: str | None = None) -> list[str]:
+    """The devices that a framework can use here, in an interpreter of its own; for names nobody else need be asked."""
     plugins.check("frameworks", framework)
-    facts = frameworks_seen([framework]).frameworks[framework]
+    if python is None and not plugins.installed(framework):
+        return ["cpu"]  # the case says itself what is missing, and those of other frameworks are measured
+    facts = frameworks_seen([framework], python=python).frameworks[framework]
     if facts.error:
         raise MldynoError(f"{framework}: {facts.error}.")
     return [device.name for device in facts.devices]
@@ -274,7 +276,7 @@ def compare(
         if not comparing.compared(comparing.pairs(outcomes(left), outcomes(right), allowed, one_free)[0]):
             raise MldynoError(placing.nothing_shared(text, outcomes(theirs), plugins.names("workloads")))
     pairs = comparing.match(_with_time(left, a, moment), _with_time(right, b, moment), allowed, one_free)
-    return Comparisons(comparing.compared(pairs))
+    return _compared(pairs, tell)
 
 
 def _moment(since: str | None) -> str:
@@ -296,8 +298,19 @@ def compare_along(
     axis, moment = axis_named(by or "device", ("machine", "run")), _moment(since)
     of_runs = axis == "run"
     records = runs_of(text, opened(store), moment, tell) if of_runs else select(text, opened(store), moment, tell)[0]
-    comparisons = comparing.compared(comparing.along(_with_time(records, text, moment), axis))
-    return Comparisons(comparisons), answers(outcomes(records), axis)
+    comparisons = _compared(comparing.along(_with_time(records, text, moment), axis), tell)
+    return comparisons, answers(outcomes(records), axis)
+
+
+def _compared(pairs: comparing.Pairs, tell: Tell | None) -> Comparisons:
+    """The comparisons of pairs; what is not compared is told, and refused where nothing else is there."""
+    comparisons, doubts = Comparisons(comparing.compared(pairs)), comparing.doubts(pairs)
+    if doubts and not comparisons:
+        raise MldynoError(doubts[0])
+    if tell is not None:
+        for line in doubts:
+            tell(line)
+    return comparisons
 
 
 def in_several_runs(text: str, store: Store | str | None = None, since: str | None = None) -> bool:
@@ -717,7 +730,7 @@ def quick_plan(
     if plugins.framework(framework).clock is None:
         setting = sleeping_pays(framework, rates.threads, machines.describe().cores)
     axes = {"device": ["all"], "framework": [framework]}
-    whole = plans.expand(["quick"], axes, settings, lambda name: rates.devices)
+    whole = plans.expand(["quick"], axes, settings, lambda name, python: rates.devices)
     left = None if whole.limit is None else max(1.0, whole.limit - (time.monotonic() - began))
     return replace(choose(replace(whole, limit=left), opened(store), rates), setting=setting)
 

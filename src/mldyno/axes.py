@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
+from mldyno import interpreters
 from mldyno.errors import UsageError, unknown
 
 Mode = Literal["train", "infer"]
@@ -100,6 +101,8 @@ class Axis:
         word = self.words.get(word, word)
         if word in (*self.values, *plugin_names) and not self.prefix:
             return word
+        if self.read is interpreter and interpreters.NAME.fullmatch(word):
+            return word
         if self.read is device_name and word.partition(":")[0] in DEVICE_KINDS:
             return self.parse(word)
         if self.read is yes_or_no and word in (self.prefix, f"no-{self.prefix}"):
@@ -141,6 +144,11 @@ def device_name(axis: Axis, text: str) -> str:
     return f"{kind}:{index}" if index or kind == "cuda" else kind
 
 
+def interpreter(axis: Axis, text: str) -> str:
+    """What the interpreter at a path is called."""
+    return interpreters.name_of(text)
+
+
 def _axis(help: str, **entry: Any) -> dict[str, Axis]:  # as the options call it
     return {"axis": Axis(help, **entry)}
 
@@ -152,7 +160,8 @@ class Case:
     workload: str = field(metadata=_axis("what is computed", kind="work", plugins="workloads", in_every_id=True))
     version: int = 1
     framework: str = field(default="torch", metadata=_axis(
-        "torch, or fake for the fake framework", plugins="frameworks", own_process=True, in_every_id=True))  # fmt: skip
+        "torch, tensorflow, jax, mlx, onnxruntime, openvino; fake", plugins="frameworks", own_process=True,
+        in_every_id=True))  # fmt: skip
     device: str = field(default="cpu", metadata=_axis(
         "cpu, mps, cuda:0, xpu, gpu (the accelerator), all", read=device_name, in_every_id=True))  # fmt: skip
     mode: Mode | None = field(default="train", metadata=_axis(
@@ -184,6 +193,9 @@ class Case:
     allocator: Allocator = field(default="system", metadata=_axis(
         "system, steady (glibc's, told to keep what it has), jemalloc, tcmalloc", values=get_args(Allocator),
         own_process=True, phrase="{} allocator"))  # fmt: skip
+    python: str | None = field(default=None, metadata=_axis(
+        "paths of other interpreters, whose frameworks are measured", read=interpreter, own_process=True,
+        phrase="Python {}"))  # fmt: skip
 
     @property
     def rehearsed(self) -> bool:

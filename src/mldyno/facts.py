@@ -65,6 +65,7 @@ FACTS: Mapping[str, Entry] = {
     "reference_usual": _TIME, "reference_error": _SHARE, "reference_freedom": _FREEDOM,
     "compile_time": _TIME, "graphs": _COUNT, "graph_breaks": _COUNT, "compile_cached": _FLAG, "recompiles": _COUNT,
     # what proves it
+    "proof": _TEXT, "blas": _TEXT,
     "device_seen": _TEXT, "products_in": _TEXT, "not_checked": _TEXT, "device_peak_by": _TEXT,
     "accuracy": Entry("number", "1", most=1), "loss_first": _NUMBER, "loss_last": _NUMBER,
     # peaks

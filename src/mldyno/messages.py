@@ -265,9 +265,10 @@ class MeasureRounds(Command[RoundsMeasured]):
 
 @dataclass(frozen=True)
 class CloseCase(Command[CaseClosed]):
-    """Check the work of a case, and read its meters."""
+    """Check the work of a case, and read its meters; `prove`: show by numbers what it computes."""
 
     key: int
+    prove: bool = False
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ PROCESS_S = 20.0  # of the budget, for each of the fewest processes of a case
 PLAN_FORMAT = 3  # of the text of a plan; 1 had a budget for each process, 1 and 2 had one command at most
 MOST_CASES = 10_000  # of a plan; three repeats of a second each take a working day
 GPU = "gpu"  # the accelerator, whatever the framework calls it
-Devices = Callable[[str, str], Sequence[str]]  # of a framework, behind a word
+Here = Callable[[str, str | None], Sequence[str]]  # the devices that a framework finds, in an interpreter of its own
+Devices = Callable[[Case], Sequence[str]]  # that are meant by the word in a case
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def expand(
     targets: Sequence[str],
     axes: Mapping[str, Sequence[str]],
     settings: Mapping[str, Any] | None = None,
-    here: Callable[[str], Sequence[str]] = lambda framework: ("cpu",),
+    here: Here = lambda framework, python: ("cpu",),
 ) -> Plan:
     """The plan for workloads and suites on the axes given; a flag overrides what a suite says.
 
@@ -175,7 +176,7 @@ def sweep(
     ends: tuple[str | None, str | None] = (None, None),
     per_doubling: int = 1,
     settings: Mapping[str, Any] | None = None,
-    here: Callable[[str], Sequence[str]] = lambda framework: ("cpu",),
+    here: Here = lambda framework, python: ("cpu",),
 ) -> Plan:
     """The plan that compares two ways to do a workload over sizes; `ends` are the smallest and the largest of them.
 
@@ -207,10 +208,10 @@ def sweep(
     return replace(plan, by=axis)
 
 
-def check_present(cases: Sequence[Case], here: Callable[[str], Sequence[str]]) -> None:
+def check_present(cases: Sequence[Case], here: Here) -> None:
     """Raise where a device is not here: one side alone answers nothing, however long it is measured."""
-    for framework, device in dict.fromkeys((case.framework, case.device) for case in cases):
-        if device != "cpu" and device not in (names := here(framework)):
+    for framework, device, python in dict.fromkeys((case.framework, case.device, case.python) for case in cases):
+        if device != "cpu" and device not in (names := here(framework, python)):
             raise absent(device, framework, names)
 
 
@@ -263,12 +264,12 @@ def absent(device: str, framework: str, names: Sequence[str]) -> MldynoError:
     )
 
 
-def _present(here: Callable[[str], Sequence[str]], framework: str, word: str) -> Sequence[str]:
-    """The devices that a word stands for."""
-    if word not in (ALL, GPU):
-        return (word,)
-    names = here(framework)
-    if word == GPU:
+def _present(here: Here, case: Case) -> Sequence[str]:
+    """The devices that the word in a case stands for."""
+    if case.device not in (ALL, GPU):
+        return (case.device,)
+    names = here(case.framework, case.python)
+    if case.device == GPU:
         names = [name for name in names if name != "cpu"][:1]
     if not names:
         raise MldynoError("no accelerator found, only the CPU; `mldyno doctor` says what each framework sees.")
@@ -303,7 +304,7 @@ def _check_excludes(suite: Suite) -> list[Case]:
     cases = [case for included in suite.included for case in _check_excludes(included)]
     for axes in suite.cases:
         _check_modes(axes)
-        cases += _cases(axes, lambda framework, word: (word,))
+        cases += _cases(axes, lambda case: (case.device,))
     for axes in suite.excluded:
         _check_exclude(axes, cases, suite.file)
     return cases
@@ -370,7 +371,7 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
             continue
         sizes = {name: _size(getattr(case, name), getattr(workload, name)) for name in SIZES if hasattr(workload, name)}
         case = replace(case, version=workload.version, **sizes)  # type: ignore[arg-type]
-        cases += [replace(case, device=name) for name in devices(case.framework, case.device)]
+        cases += [replace(case, device=name) for name in devices(case)]
     return cases
 
 

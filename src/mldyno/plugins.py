@@ -38,6 +38,14 @@ def about(kind: str, name: str) -> tuple[str, str]:
     return title, requires
 
 
+def installed(framework: str) -> bool:
+    """Whether the package that a framework needs is there for this Python, without importing it."""
+    from importlib.util import find_spec
+
+    needs = about("frameworks", framework)[1]
+    return not needs or find_spec(needs) is not None
+
+
 def check(kind: str, name: str) -> None:
     """Raise unless the kind has a member of that name."""
     if name not in names(kind):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,16 +138,14 @@ def test_a_tool_that_fails_says_why(tmp_path: Path) -> None:
         tools.ask(bare.Bare(), Path(sys.executable).parent, "none", tmp_path)
 
 
-def test_the_headline_of_a_record_is_the_median_of_its_steady_blocks() -> None:
-    series = [
-        {"metric": "step_time", "stage": stage, "values": values}
-        for stage, values in (("warmup", [9.0]), ("steady", [1.0, 2.0]), ("steady", [6.0]))
-    ]
-    warning = {"code": "target-not-reached", "message": "no", "hint": ""}
-    standing = {"code": "virtualised", "message": "yes", "hint": ""}
-    record = {"status": "ok", "reason": "", "series": series, "warnings": [warning, standing]}
-    assert Ours().read(json.dumps(record)) == Answer(2.0, ("target-not-reached: no",))
-    assert Ours().read(json.dumps({**record, "status": "unsteady"})).seconds is None
+def test_our_answer_is_the_headline_of_all_processes_and_what_it_warns_of(fake_run: Any, script: Any) -> None:
+    script({"step": 0.002})
+    records = fake_run("mlp", mode="infer", repeats=3).records
+    answer = Ours().read("".join(f"{record.text}\n" for record in records))
+    assert answer.seconds == pytest.approx(0.002, rel=0.05)
+    assert answer.uncontended == pytest.approx(0.002, rel=0.05)
+    script({"fail": "oom"})
+    assert Ours().read(fake_run("mlp", mode="infer").records[0].text).seconds is None
 
 
 def test_what_pyperf_warns_of_is_read_from_what_it_prints() -> None:
@@ -168,7 +166,7 @@ def test_a_full_run_writes_the_page_and_can_write_it_again(tmp_path: Path, monke
     monkeypatch.setattr(rounds, "ask", lambda *_, **__: Answer(1e-3, (), 2.0))
     monkeypatch.setattr(environments, "ready", lambda names: None)
     monkeypatch.setattr(environments, "versions", lambda name: {"torch": "2"})
-    for name in ("PAGE", "KEPT", "KEPT_WHERE"):
+    for name in ("PAGE", "KEPT", "KEPT_WHERE", "STORE"):
         monkeypatch.setattr(peers, name, tmp_path / name)
     monkeypatch.setattr(sys, "argv", ["peers"])
     peers.main()

@@ -66,7 +66,7 @@ BOTH = Rates(("cpu", "gpu"), 1.5, {**CPU_ONLY.known, ("gpu", "fp32"): 1e13, ("gp
 
 def chosen(found: Rates, store: Store) -> api.Chosen:
     axes = {"device": ["all"], "framework": ["torch"]}
-    return choose(expand(["quick"], axes, here=lambda framework: found.devices), store, found)
+    return choose(expand(["quick"], axes, here=lambda framework, python: found.devices), store, found)
 
 
 def test_on_the_only_device_half_precision_is_measured_where_it_is_fast(store: Store) -> None:

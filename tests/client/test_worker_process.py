@@ -78,7 +78,7 @@ def test_work_that_metal_dropped_is_known_by_what_it_says_on_standard_error(
 
 def test_accelerate_is_told_its_threads_before_the_worker_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case("mlp", threads=2)
-    assert "VECLIB_MAXIMUM_THREADS" not in worker_process._settings_of(case)
+    assert "VECLIB_MAXIMUM_THREADS" not in worker_process.settings_of(case)
     monkeypatch.setattr("sys.platform", "darwin")
-    assert worker_process._settings_of(case) == {"VECLIB_MAXIMUM_THREADS": "2"}
-    assert worker_process._settings_of(Case("mlp")) == {}
+    assert worker_process.settings_of(case) == {"VECLIB_MAXIMUM_THREADS": "2"}
+    assert worker_process.settings_of(Case("mlp")) == {}

@@ -30,7 +30,7 @@ class Clock:
 
 def plan_of(workloads: list[str], repeats: int = 1, limit: float | None = None) -> Plan:
     axes = {"framework": ["fake"], "device": ["cpu", "gpu"], "mode": ["infer"]}
-    return expand(workloads, axes, {"repeats": repeats, "limit": limit}, lambda framework: ("cpu", "gpu"))
+    return expand(workloads, axes, {"repeats": repeats, "limit": limit}, lambda framework, python: ("cpu", "gpu"))
 
 
 def shown_and_true(plan: Plan, alone: float, paired: float, real: dict[str, float]) -> list[tuple[float, float]]:

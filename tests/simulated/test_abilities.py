@@ -12,7 +12,7 @@ import pytest
 from tests.simulated.conftest import HERE, ISSUE
 
 from mldyno.analysis.bounds import bound, shares
-from mldyno.frameworks._torch_precision import TOLERANCE
+from mldyno.frameworks import TOLERANCE
 from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series
 from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.selftest import on_device

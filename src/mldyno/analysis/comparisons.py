@@ -18,6 +18,7 @@ from operator import attrgetter
 from mldyno.analysis import rounds
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.proofs import doubt
 from mldyno.analysis.tables import column, in_order
 from mldyno.axes import NAMES, SIZES
 from mldyno.errors import MldynoError
@@ -30,7 +31,12 @@ LARGEST_LOG = 700.0  # of which the exponential is still a number, and its inver
 MIN_PROCESSES = 3  # from which on their spread is measured, not assumed
 MAX_ADVISED_FACTOR = 100  # times as long: nobody would wait
 PAIRED, SEPARATE = "paired", "separate runs"  # how a comparison was made
-AS_MEASURED = ("workload", "run")  # axes without an order of their own: what was measured first is the base
+AS_MEASURED = (
+    "workload",
+    "framework",
+    "python",
+    "run",
+)  # axes without an order of their own: what was measured first is the base
 ONE_SIDED = f"{SEPARATE}, own interval only"  # one side is a published figure, which has none
 Pairs = list[tuple[Outcome, Outcome]]
 
@@ -125,9 +131,9 @@ def between_machines(comparisons: Sequence[Comparison]) -> list[Mean]:
 
 
 def compare(base: Outcome, other: Outcome) -> Comparison | None:
-    """The comparison of two outcomes; None where one of them has no time of a step."""
+    """The comparison of two outcomes; None where one has no time of a step, or they may not do the same work."""
     first, second = base.step, other.step
-    if first is None or second is None or min(first.value, second.value) <= 0:
+    if first is None or second is None or min(first.value, second.value) <= 0 or doubt(base, other):
         return None
     comparison = _paired(base, other)
     if comparison is not None:
@@ -158,6 +164,11 @@ def more_items(base: Outcome, other: Outcome) -> float:
 def compared(pairs: Pairs) -> list[Comparison]:
     """The comparisons of pairs, as far as both sides have a time of a step."""
     return [comparison for base, other in pairs if (comparison := compare(base, other)) is not None]
+
+
+def doubts(pairs: Pairs) -> list[str]:
+    """Why some pairs are not compared, each reason once."""
+    return list(dict.fromkeys(filter(None, (doubt(base, other) for base, other in pairs))))
 
 
 def _how_to_pair(base: Outcome, other: Outcome) -> str:

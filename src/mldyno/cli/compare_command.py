@@ -13,7 +13,7 @@ from mldyno.cli.options import complete_stored, json_option, print_json, say, si
 from mldyno.errors import MldynoError
 from mldyno.views.answers import answer_section
 from mldyno.views.as_json import answers_json, comparison_json, mean_json
-from mldyno.views.sentences import footers, mean_sentence, nothing_along, sentence
+from mldyno.views.sentences import fastest_frameworks, footers, mean_sentence, nothing_along, sentence
 
 
 @click.command("compare")
@@ -60,7 +60,8 @@ def command(
         if b is not None:
             raise MldynoError(f"nothing to compare in '{a}' and '{b}': no two that are ok differ only in that.")
         raise MldynoError(runs or nothing_along(by or "device", f" in '{a}'"))
-    for line in (*map(sentence, comparisons), *map(mean_sentence, means), *footers(comparisons), *section):
+    best = fastest_frameworks(comparisons)
+    for line in (*map(sentence, comparisons), *best, *map(mean_sentence, means), *footers(comparisons), *section):
         click.echo(line)
     if runs:
         click.echo(runs)

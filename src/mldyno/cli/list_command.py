@@ -81,12 +81,10 @@ def _suites() -> Rows:
 
 
 def _frameworks() -> Rows:
-    from importlib.util import find_spec
-
     rows = []
     for name in plugins.names("frameworks"):
-        title, needs = plugins.about("frameworks", name)
-        here = "" if not needs or find_spec(needs) else f" (not installed: pip install 'mldyno[{name}]')"
+        title, _ = plugins.about("frameworks", name)
+        here = "" if plugins.installed(name) else f" (not installed: pip install 'mldyno[{name}]')"
         rows.append((name, title + here))
     return rows
 
@@ -98,13 +96,15 @@ def _devices() -> Rows:
 def devices_json() -> list[dict[str, Any]]:
     """The devices that each framework sees, with all that is known of them; one that can't be started says why.
 
-    Those of the fake framework, which are made up, are left out.
+    Those of the fake framework, which are made up, are left out, and frameworks that are not installed, but for torch.
     """
     from mldyno import api
     from mldyno.views.devices import device_line
 
     rows: list[dict[str, Any]] = []
-    names = [name for name in plugins.names("frameworks") if name != FAKE]
+    names = [
+        name for name in plugins.names("frameworks") if name == "torch" or (plugins.installed(name) and name != FAKE)
+    ]
     for framework, facts in api.probe(names).frameworks.items():
         if facts.error:
             rows.append({"name": framework, "about": facts.error, "framework": framework, "device": None})

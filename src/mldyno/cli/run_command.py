@@ -8,6 +8,7 @@ import click
 
 from mldyno import api
 from mldyno.analysis.answers import compared_along, left_to_say
+from mldyno.analysis.comparisons import along, doubts
 from mldyno.axes import SIZES, axis_named
 from mldyno.cli.measuring import axes_of, axis_options, effort_options, preview, run_options, watched
 from mldyno.cli.options import complete_targets, store_option
@@ -15,7 +16,7 @@ from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan
 from mldyno.store import Store
 from mldyno.views.answers import answer_section
-from mldyno.views.sentences import best_sizes, nothing_along, phase_lines, sentence, trust_lines
+from mldyno.views.sentences import best_sizes, fastest_frameworks, nothing_along, phase_lines, sentence, trust_lines
 from mldyno.views.tables import render
 
 BEHIND_DASHES = "mldyno.command"
@@ -107,6 +108,8 @@ def tell(results: api.Results, axis: str | None, store: Store) -> None:
     answers = results.answers
     lines = [sentence(comparison) for comparison in left_to_say(results.outcomes, answers, axis)]
     lines += best_sizes(results.outcomes, axis) if axis in SIZES else []
+    lines += fastest_frameworks(compared_along(results.outcomes, "framework"))
+    lines += doubts(along([outcome for outcome in results.outcomes if outcome.status == "ok"], "framework"))
     lines += [nothing_along(axis)] if axis and not compared_along(results.outcomes, axis) else []
     for line in [*([""] if lines else []), *lines, *answer_section(answers)]:
         click.echo(line)

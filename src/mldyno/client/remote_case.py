@@ -95,6 +95,8 @@ class RemoteCase(Observed):
     data: DataSource | None = None
     command: tuple[str, ...] = ()
     """The words of the user's command, where it is one."""
+    prove: bool = False
+    """Whether it is to show by numbers what it computes."""
 
     def tell(self, step: float) -> None:
         """Pass on what a step takes at present, in s."""
@@ -149,7 +151,7 @@ class RemoteCase(Observed):
 
     def close(self) -> None:
         """Check that the work was done, and read the meters."""
-        self.checks = self._take(self.ask(messages.CloseCase(self.key))).checks
+        self.checks = self._take(self.ask(messages.CloseCase(self.key, self.prove))).checks
 
     @property
     def wall_time(self) -> float:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mldyno import machine, messages
+from mldyno import interpreters, machine, messages, plugins
 from mldyno.client import allocators
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
 from mldyno.records import Case
@@ -58,13 +58,15 @@ class Ended(Exception):
         """Time in s since its last word."""
 
 
-def _settings_of(case: Case) -> dict[str, str]:
-    """What the environment of a case's worker must hold when it starts: its allocator, and the threads of Accelerate.
+def settings_of(case: Case) -> dict[str, str]:
+    """What the environment of a case's worker must hold when it starts: its allocator, its framework's own settings,
+    and the threads of Accelerate.
 
     macOS's library for matmuls does not hear what a framework is told. Raises NotHere where the allocator is missing.
     """
+    framework = plugins.framework(case.framework).environment(case)
     threads = {"VECLIB_MAXIMUM_THREADS": str(case.threads)} if case.threads and sys.platform == "darwin" else {}
-    return {**allocators.settings_for(case.allocator), **threads}
+    return {**allocators.settings_for(case.allocator), **threads, **framework}
 
 
 class WorkerProcess:
@@ -74,12 +76,12 @@ class WorkerProcess:
         self,
         check_interrupt: Callable[[], None] = lambda: None,
         settings: Mapping[str, str | None] | None = None,
-        python: str = sys.executable,
+        python: str | None = None,
         case: Case | None = None,
     ) -> None:
         """`settings` are those of its environment that differ from ours; None stands for one that is not set.
 
-        `case` is the one that it is for, where that has to be in its environment.
+        `case` is the one that it is for, where that has to be in its environment, or has an interpreter of its own.
         """
         self._python, self._check_interrupt, self._case = python, check_interrupt, case
         self._settings = settings or {}
@@ -110,23 +112,33 @@ class WorkerProcess:
     def start(self) -> None:
         """Start the process and those that listen to it."""
         try:
-            chosen = {} if self._case is None else _settings_of(self._case)
+            chosen = {} if self._case is None else settings_of(self._case)
         except allocators.NotHere as error:
             raise Ended("unsupported", str(error)) from None
         wanted: dict[str, str | None] = {**os.environ, **chosen, **self._settings}
+        python = self._interpreter()
         try:
             self._process = subprocess.Popen(
-                [self._python, SCRIPT],
+                [python, SCRIPT],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
                 env={name: value for name, value in wanted.items() if value is not None},
             )  # fmt: skip
         except OSError as error:
-            raise Ended("failed", f"{self._python} can't be started: {error.strerror or error}") from None
+            raise Ended("failed", f"{python} can't be started: {error.strerror or error}") from None
         self._tree = ProcessTree(self._process.pid)
         for read in (self._read_answers, self._read_words):
             thread = threading.Thread(target=read, args=(self._process,), daemon=True)
             thread.start()
             self._threads.append(thread)
+
+    def _interpreter(self) -> str:
+        """The path of the one to start: the case's own, or ours."""
+        if self._case is None or self._case.python is None:
+            return self._python or sys.executable
+        path = interpreters.path_of(self._case.python)
+        if path is None:
+            raise Ended("unsupported", f"where Python {self._case.python} is was not said; name its path with --python")
+        return path
 
     def _read_answers(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None

@@ -12,14 +12,17 @@ record names as not checked.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case, Device, Fact
+    from mldyno.workloads import Build, Workload
+    from mldyno.workloads._portable import Portable
 
 
 class Unsupported(Exception):
@@ -34,6 +37,30 @@ class Trial:
     tolerance: float
     fallback: str = ""
     """What the framework let the CPU do in the device's place; empty where the device did it all."""
+
+
+# Largest relative difference from fp32 on the CPU, and between frameworks: of outputs in inference, of losses in
+# training.
+TOLERANCE = {
+    "fp32": 1e-3, "tf32": 1e-2, "fp16": 2e-2, "bf16": 1e-1, "amp-fp16": 2e-2, "amp-bf16": 1e-1, "fp64": 1e-3,
+}  # fmt: skip
+COMPARED_UPDATES = 3  # after which losses are compared
+PROOF_ITEMS, PROOF_TOKENS = 4, 16  # of the batch that proves what a case computes
+PROOF_NUMBERS = 16  # of its outputs
+PROOF_RATE = 0.01  # of the optimiser's own: from random weights larger updates are wild, and make much of rounding
+
+
+def proof_case(case: Case) -> Case:
+    """The case on a batch that is small enough to prove what it computes."""
+    seq = None if case.seq is None else min(case.seq, PROOF_TOKENS)
+    return replace(case, batch=min(case.batch or PROOF_ITEMS, PROOF_ITEMS), seq=seq)
+
+
+def relative_error(actual: Sequence[float], expected: Sequence[float]) -> float:
+    """The largest difference, relative to the largest value; infinite where one is not a number."""
+    largest = max(1e-6, *map(abs, expected))
+    error = max(abs(a - e) for a, e in zip(actual, expected, strict=True)) / largest
+    return error if math.isfinite(error) else math.inf
 
 
 class Kernel(Protocol):
@@ -82,6 +109,13 @@ class Program(ABC):
     def check_step(self) -> None:
         """Training: one step that brings the losses down."""
         self.run(1)
+
+    def proof(self, portable: Portable) -> list[float] | None:
+        """What the case computes from the workload's first weights and batch: outputs, or losses of a few updates.
+
+        In every framework the same numbers come out where the work is the same; None where it is not known.
+        """
+        return None
 
     def precision_flaw(self) -> str | None:
         """Why the case's precision did not take effect, in words; empty where it did, None where it is not checked.
@@ -152,8 +186,8 @@ class Framework(ABC):
         """The devices that can be used now; the CPU is called `cpu`."""
 
     @abstractmethod
-    def build_program(self, case: Case, build: Callable[..., Any], data: Opened | None) -> Program:
-        """Build a case that `check` let pass; `build` is the workload's function, `data` its data set, if any."""
+    def build_program(self, case: Case, build: Any, data: Opened | None) -> Program:
+        """Build a case that `check` let pass, from what `version_of` gave; `data` is its data set, if any."""
 
     # -- optional: what more than the plain case can be asked for ----------------------------------
 
@@ -164,6 +198,27 @@ class Framework(ABC):
     compiles: bool = False
     """Whether it can compile a model (`--compile yes`)."""
 
+    builds_from: str = ""
+    """The framework whose version of a workload it builds from; its own, if this is empty."""
+    portable: bool = False
+    """Whether it builds workloads that have no version of their own for it."""
+
+    def version_of(self, workload: Workload) -> Build | Portable | None:
+        """What it builds a workload from; None where it can't."""
+        own = workload.build.get(self.builds_from or self.name)
+        return own or (workload.portable if self.portable else None)
+
+    computes_in_caller: bool = False
+    """Whether, with one thread, the one that calls does all of the work."""
+
+    def asynchronous(self, device: str) -> bool:
+        """Whether a device may work on when a call has returned."""
+        return device != "cpu"
+
+    def environment(self, case: Case) -> dict[str, str]:
+        """What the environment of a process must hold before the framework is started in it for a case."""
+        return {}
+
     def threads(self) -> int | None:
         """CPU threads in use; None where that is not known."""
         return None
@@ -172,7 +227,7 @@ class Framework(ABC):
         """Use so many CPU threads from now on."""
         raise Unsupported(f"{self.name} can't be told how many threads to use")
 
-    def open(self, case: Case, build: Callable[..., Any] | None, data: Opened | None = None) -> Program:
+    def open(self, case: Case, build: Any, data: Opened | None = None) -> Program:
         """The case as a program; raises Unsupported, with the reason, where it can't be done as it was asked for."""
         self.check(case, build, data)
         if case.threads:
@@ -180,7 +235,7 @@ class Framework(ABC):
         assert build is not None
         return self.build_program(case, build, data)
 
-    def check(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> None:
+    def check(self, case: Case, build: Any, data: Opened | None) -> None:
         """Raise Unsupported where a case can't be done as it was asked for: nothing is ever replaced."""
         if build is None:
             raise Unsupported(f"{case.workload} has no version for {self.name}")
@@ -238,7 +293,7 @@ class Framework(ABC):
     def limit_memory(self, case: Case) -> None:  # noqa: B027 (most need not do anything)
         """From now on, refuse what does not fit on the case's device, where more could be had of other memory."""
 
-    def forecast_memory(self, case: Case, build: Callable[..., Any] | None) -> int | None:
+    def forecast_memory(self, case: Case, build: Any) -> int | None:
         """Memory in B that the case will need on its device, without taking it; None where that is not known."""
         return None
 

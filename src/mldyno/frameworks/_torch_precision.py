@@ -22,10 +22,6 @@ from mldyno.records import Case
 
 CAST = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 AUTOCAST = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
-# Largest relative difference from fp32 on the CPU: of outputs in inference, of the loss after three steps in training.
-TOLERANCE = {
-    "fp32": 1e-3, "tf32": 1e-2, "fp16": 2e-2, "bf16": 1e-1, "amp-fp16": 2e-2, "amp-bf16": 1e-1, "fp64": 1e-3,
-}  # fmt: skip
 IMAGE_DIMENSIONS = 4  # items, channels, rows, columns
 TF32_TRIAL_SIZE = 256  # of the matmul that shows whether a device has TF32
 

@@ -8,23 +8,32 @@ from contextlib import nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Program, Unsupported, _torch_places
+from mldyno.frameworks import (
+    COMPARED_UPDATES,
+    PROOF_NUMBERS,
+    PROOF_RATE,
+    TOLERANCE,
+    Program,
+    Unsupported,
+    _torch_places,
+    proof_case,
+)
 from mldyno.frameworks._torch_devices import counted_memory
 from mldyno.frameworks._torch_features import every_warning, fallen_back
 from mldyno.frameworks._torch_loader import Loader
 from mldyno.frameworks._torch_operations import count_operations
-from mldyno.frameworks._torch_precision import IMAGE_DIMENSIONS, TOLERANCE, PrecisionPolicy, backward_and_step
+from mldyno.frameworks._torch_precision import IMAGE_DIMENSIONS, PrecisionPolicy, backward_and_step
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
     from mldyno.workloads import Batch, Build, Recipe
+    from mldyno.workloads._portable import Portable, Values
 
 SEED = 20240229
 FETCHED_BATCHES = 20  # got from disk in a row, to time that
 BATCH_POOL = 4  # batches drawn ahead and taken in turn, so that no cache or shortcut wins
 COMPARED_ITEMS = 8  # that results are compared on: in fp32 on the CPU a whole batch can take minutes
-COMPARED_UPDATES = 3  # after which losses are compared
 MAX_COMPARED_STEPS = 24  # to get so many updates: a gradient scaler skips some
 
 
@@ -365,33 +374,65 @@ class TorchProgram(Program):
     def _error_in_training(self) -> float:
         recipe = self._fresh()
         batch = self._compared_batch(recipe)
-        expected = self._loss_after(recipe.network, recipe.network, batch, plain=True)
+        expected = self._losses_of(recipe.network, recipe.network, batch, plain=True)[-1]
         network = self._on_device(self._fresh().network)
         with self.policy.steps():
-            actual = self._loss_after(network, self._compiled(network), self._placed(batch), plain=False)
+            actual = self._losses_of(network, self._compiled(network), self._placed(batch), plain=False)[-1]
         return abs(actual - expected) / max(abs(expected), 1e-6)
 
-    def _loss_after(self, network: Any, forward: Any, batch: Batch, plain: bool) -> float:
-        """The loss of the last of three updates; those that a scaler skips do not count."""
+    def _losses_of(
+        self, network: Any, forward: Any, batch: Batch, plain: bool, updates: int = COMPARED_UPDATES, rate: float = 1.0
+    ) -> list[float]:
+        """The losses of so many updates, at `rate` times the usual one; those that a scaler skips do not count."""
         network.train()
         for module in network.modules():
             if isinstance(module, self.torch.nn.modules.dropout._DropoutNd):
                 module.eval()
         optimiser = self._optimiser(network)
+        for group in optimiser.param_groups:
+            group["lr"] *= rate
         loss_of = self.recipe.loss
         forward_loss = (lambda x, y: (None, loss_of(forward(x), y))) if plain else self._forward_loss(forward)
         scaler = None if plain else self.policy.scaler()
-        value, updates = float("nan"), 0
+        losses: list[float] = []
         for _ in range(MAX_COMPARED_STEPS):
             loss = forward_loss(*batch)[1]
             before = 0.0 if scaler is None else scaler.get_scale()
             backward_and_step(loss, optimiser, scaler)
             optimiser.zero_grad()
             if scaler is None or scaler.get_scale() >= before:
-                value, updates = float(loss.detach()), updates + 1
-            if updates == COMPARED_UPDATES:
+                losses.append(float(loss.detach()))
+            if len(losses) == updates:
                 break
-        return value
+        return losses or [float("nan")]
+
+    def proof(self, portable: Portable) -> list[float]:
+        """What the case computes from the workload's first weights and batch, on its device, in its precision."""
+        small = proof_case(self.case)
+        network = self._on_device(with_first_values(self.torch, self.build(self.torch, small).network, portable))
+        inputs, targets = (self.policy.to_device(tensor_of(self.torch, values)) for values in portable.batch(small, 0))
+        forward = self._compiled(network)
+        if self.training:
+            with self.policy.steps():
+                return self._losses_of(network, forward, (inputs, targets), False, COMPARED_UPDATES + 1, PROOF_RATE)
+        with self.torch.inference_mode(), self.policy.steps():
+            flat = self.policy.around(forward)(inputs).float().flatten()
+        numbers: list[float] = flat[:: max(1, len(flat) // PROOF_NUMBERS)][:PROOF_NUMBERS].tolist()
+        return numbers
+
+
+def tensor_of(torch: ModuleType, values: Values) -> Any:
+    """Numbers that are the same in every framework, as a tensor."""
+    whole = torch.frombuffer(values.whole, dtype=torch.int32).reshape(values.shape)
+    return whole.long() if values.scale is None else whole.float() * values.scale + values.offset
+
+
+def with_first_values(torch: ModuleType, network: Any, portable: Portable) -> Any:
+    """The network with the workload's first values, which are the same in every framework."""
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            parameter.copy_(tensor_of(torch, portable.first_values(name, tuple(parameter.shape))))
+    return network
 
 
 def compiler_facts(torch: ModuleType) -> dict[str, Any]:

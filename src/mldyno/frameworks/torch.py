@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Framework, Trial, Unsupported, _torch_devices, _torch_features, _torch_memory
-from mldyno.frameworks._torch_precision import AUTOCAST, TOLERANCE, PrecisionPolicy
+from mldyno.frameworks import TOLERANCE, Framework, Trial, Unsupported, _torch_devices, _torch_features, _torch_memory
+from mldyno.frameworks._torch_precision import AUTOCAST, PrecisionPolicy
 from mldyno.frameworks._torch_program import SEED, TorchProgram, waiting
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class Torch(Framework):
     placements = ("device", "host", "roundtrip", "loader")
     memory_formats = ("contiguous", "channels-last")
     compiles = True
+    computes_in_caller = True
     layouts = ("nn", "nt", "tn", "tt")  # by rows, or transposed: by columns
     features: Mapping[str, float] = {name: feature.timeout for name, feature in _torch_features.FEATURES.items()}
     fallback: Mapping[str, str] = _torch_features.FALLBACK

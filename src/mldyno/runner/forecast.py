@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from mldyno import datasets, plugins
 from mldyno import machine as machines
+from mldyno.analysis.grouping import grouped
 from mldyno.client.worker_process import Ended, WorkerProcess, reserve
 from mldyno.messages import CaseForecasted, ForecastCase
 from mldyno.plan import Plan
@@ -232,20 +233,21 @@ def _room(case: Case, look: CaseForecasted) -> int | None:
 
 
 def _look_into(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecasted]:
-    """What workers say of cases, one for each framework; a case that they can't estimate has no entry."""
+    """What workers say of cases, one for those that can share it; a case that they can't estimate has no entry."""
     looks: dict[Case, CaseForecasted] = {}
-    for framework in dict.fromkeys(case.framework for case in cases):
+    for (framework, _), group in grouped(cases, lambda case: (case.framework, case.python)).items():
         if framework not in plugins.names("frameworks") or framework == "command":
             continue
         worker: WorkerProcess | None = None
-        for case in (case for case in cases if case.framework == framework):
-            if worker is None:
-                worker = WorkerProcess()
-                worker.start()
+        for case in group:
             try:
+                if worker is None:
+                    worker = WorkerProcess(case=case)
+                    worker.start()
                 looks[case] = worker.ask(ForecastCase(case), FORECAST_TIMEOUT_S)
             except Ended:
-                worker.kill()
+                if worker is not None:
+                    worker.kill()
                 worker = None
             tell(cases.index(case) + 1, len(cases))
         if worker is not None:

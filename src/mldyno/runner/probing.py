@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from mldyno import interpreters
 from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.machine import Vendors
 from mldyno.messages import FrameworkFacts, FrameworksProbed, ProbeFrameworks
@@ -12,10 +13,12 @@ from mldyno.messages import FrameworkFacts, FrameworksProbed, ProbeFrameworks
 PROBE_TIMEOUT_S = 120.0
 
 
-def frameworks_seen(frameworks: Sequence[str], check_interrupt: Callable[[], None] = lambda: None) -> FrameworksProbed:
-    """What each framework says of itself; nobody else is asked."""
+def frameworks_seen(
+    frameworks: Sequence[str], check_interrupt: Callable[[], None] = lambda: None, python: str | None = None
+) -> FrameworksProbed:
+    """What each framework says of itself, in an interpreter of that name; nobody else is asked."""
     try:
-        with WorkerProcess(check_interrupt) as worker:
+        with WorkerProcess(check_interrupt, python=python and interpreters.path_of(python)) as worker:
             return worker.ask(ProbeFrameworks(tuple(frameworks)), PROBE_TIMEOUT_S)
     except Ended as end:
         return FrameworksProbed("unknown", {name: FrameworkFacts(end.reason) for name in frameworks})

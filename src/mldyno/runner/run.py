@@ -88,7 +88,7 @@ class Runner:
 
     def __init__(
         self, plan: Plan, store: Store, run: str, forecasts: Sequence[Forecast] | None = None,
-        python: str = sys.executable,
+        python: str | None = None,
     ) -> None:  # fmt: skip
         """`forecasts` say how long a case may take where the plan does not; they are made where there are none."""
         self.plan, self.store, self.run, self.python = plan, store, run, python
@@ -234,6 +234,7 @@ class Runner:
             worker=worker, timeout=self._timeout([case]), hear=self.listener.progress, key=key,
             data=None if name is None else self.sources[name], command=words,
             facts={"command": masked_line(words)} if words else {},
+            prove=alone and repeat == 0 and len({case.framework for case in self.plan.cases}) > 1,
         )  # fmt: skip
 
     def _worker(self, case: Case) -> WorkerProcess:

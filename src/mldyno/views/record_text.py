@@ -89,9 +89,10 @@ def _first_step(record: Record) -> Rows:
     if first is not None:
         yield "first step", show_seconds(first)
     if compiling is not None:
-        graphs, breaks = (count(record.fact(name) or 0, word) for name, word in _COMPILED)
+        known = [(record.fact(name), word) for name, word in _COMPILED]
+        parts = " and ".join(count(number, word) for number, word in known if number is not None)
         cached = ", from a cache" if record.fact("compile_cached") else ""
-        yield "compiled", f"{graphs} and {breaks} in {show_seconds(compiling)}{cached}"
+        yield "compiled", f"{parts and f'{parts} '}in {show_seconds(compiling)}{cached}"
 
 
 def _phases(record: Record) -> Rows:

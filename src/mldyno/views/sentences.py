@@ -108,6 +108,22 @@ def best_sizes(outcomes: Sequence[Outcome], axis: str) -> list[str]:
     return lines
 
 
+def fastest_frameworks(comparisons: Sequence[Comparison]) -> list[str]:
+    """For cases that were compared in several frameworks: in which of them the work is done fastest."""
+    lines = []
+    along = [each for each in comparisons if differing(each.base, each.other) == ["framework"]]
+    for group in grouped(along, lambda each: each.base.records[0].id).values():
+        if len(group) == 1:
+            continue  # the sentence about the two has said it
+        best = max(group, key=lambda each: each.ratio)
+        base, work = best.base.case, case_on_device(best.base.case, "framework")
+        name, sure = (best.other.case.framework, best.verdict) if best.ratio > 1 else (base.framework, best.verdict)
+        how = f", {factor(best)} faster than {base.framework}" if name != base.framework else ""
+        known = how if sure in ("faster", "slower") else ", as far as can be told"
+        lines.append(f"fastest of {len(group) + 1} frameworks: {name}{known} [{work}]")
+    return lines
+
+
 def mean_sentence(mean: Mean) -> str:
     """The mean of several comparisons as a sentence."""
     comparisons = mean.comparisons

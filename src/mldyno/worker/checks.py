@@ -71,14 +71,14 @@ def events_share(program: Program, blocks: Blocks) -> float | None:
     return device * 1e9 / max(1, host)
 
 
-def issued_shares(case: Case, blocks: Blocks, steps_are_short: bool) -> tuple[float, float] | None:
+def issued_shares(blocks: Blocks, steps_are_short: bool) -> tuple[float, float] | None:
     """Two times over the time until the device was done: of issuing one step, and several where they are short.
 
     One step is issued into an empty queue: where that takes as long as the step, the host is what holds it up. Several
     show a wait that is hidden in a step; but the queue of a device may be full by then, and make the host wait too.
-    None on the CPU, which is done when its call returns.
+    None for a device that is done when its call returns, such as the CPU in most frameworks.
     """
-    if case.device == "cpu":
+    if not blocks.asynchronous:
         return None
     step = blocks.time(blocks.size) / blocks.size
     steps, times = blocks.size, 1

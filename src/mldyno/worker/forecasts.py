@@ -25,7 +25,7 @@ def forecast_case(case: Case) -> CaseForecasted:
     framework.start()
     if case.threads:
         framework.limit_threads(case.threads)
-    memory = framework.forecast_memory(case, plugins.workload(case.workload).build.get(case.framework))
+    memory = framework.forecast_memory(case, framework.version_of(plugins.workload(case.workload)))
     if memory is not None and case.device == "cpu" and framework.clock is None:
         memory = round(memory * (HEAP if case.mode == "train" else 1)) + (resident() or 0)  # the framework itself
     device = next((device for device in framework.devices() if device.name == case.device), None)

@@ -69,7 +69,7 @@ class Worker:
         return session.measure_rounds(cases, command.seconds, command.fewest, command.seed, self._progress)
 
     def _close_case(self, command: messages.CloseCase) -> Answer:
-        return self.opened.pop(command.key).close()
+        return self.opened.pop(command.key).close(command.prove)
 
     def _run_task(self, command: messages.RunTask) -> Answer:
         """Pass on what a task finds, row by row; its module may say whether the process is fit for others after it."""

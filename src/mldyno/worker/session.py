@@ -23,6 +23,7 @@ from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, stretch, tim
 from mldyno.timing.warmup import warm_up
 from mldyno.worker import checks, commands, peaks
 from mldyno.worker.checks import Wrong
+from mldyno.workloads._portable import Portable
 
 LONG_STEP_S = 5.0  # a step of this length is not run once more just to count its kernels
 REPORT_EVERY_NS = 500_000_000
@@ -49,7 +50,7 @@ def open_case(case: Case, data: DataSource | None = None, command: Sequence[str]
     """Start the framework and build the case; `data` says where its data set lies, `command` what the user runs."""
     framework = plugins.framework(case.framework)
     workload = commands.workload_of(case, command)
-    build: Callable[..., Any] | None = workload.build.get(case.framework)
+    build: Any = framework.version_of(workload)
     if case.framework == "command":
         build = commands.build(workload, case, data, command)
         data = None
@@ -72,16 +73,23 @@ def open_case(case: Case, data: DataSource | None = None, command: Sequence[str]
         "fake_time": framework.clock is not None,
     }
     facts |= {"data": opened.source} if opened else {}
-    return CaseSession(case, framework, program, facts | dict(program.facts))
+    return CaseSession(case, framework, program, facts | dict(program.facts), workload.portable)
 
 
 class CaseSession:
     """A built case and what has been seen of it."""
 
-    def __init__(self, case: Case, framework: Framework, program: Program, facts: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        case: Case,
+        framework: Framework,
+        program: Program,
+        facts: dict[str, Any],
+        portable: Portable | None = None,
+    ) -> None:
         self.case, self.framework, self.program, self.facts = case, framework, program, facts
-        self.clock = framework.clock or clock.now
-        self.blocks = Blocks(program, self.clock, asynchronous=case.device != "cpu")
+        self.portable, self.clock = portable, framework.clock or clock.now
+        self.blocks = Blocks(program, self.clock, framework.asynchronous(case.device))
         self.meters = plugins.meters()
         real = framework.clock is None  # nobody gets in the way of fake time
         self.windows = Windows(self.meters if real else (), self.clock, self._check_counters)
@@ -105,7 +113,7 @@ class CaseSession:
             with suppress(Unsupported):  # a framework need not have a matmul
                 self.kernel = ReferenceKernel(self.framework, self.case, self.clock)
                 self.facts["reference_size"] = KERNEL_SIZE
-        issued, drained = checks.issued_shares(self.case, self.blocks, warm.steady is not None) or (None, None)
+        issued, drained = checks.issued_shares(self.blocks, warm.steady is not None) or (None, None)
         events = checks.events_share(self.program, self.blocks)
         self.facts |= {
             "first_step": warm.first_step / 1e9,
@@ -193,8 +201,8 @@ class CaseSession:
         series = tuple(Series(f"{name}_time", "s", _rounded(values)) for name, values in times.items())
         return messages.PhasesTimed(series, {f"{name}_items": items[name] for name in items})
 
-    def close(self) -> messages.CaseClosed:
-        """Check that the work was done, stop the meters, and give what they saw."""
+    def close(self, prove: bool = False) -> messages.CaseClosed:
+        """Check that the work was done, stop the meters, and give what they saw; `prove`: and what it computes."""
         series = [series for meter in self.meters for series in meter.stop()]
         peak = self.program.device_peak()
         if peak is not None:
@@ -208,6 +216,8 @@ class CaseSession:
         self._measure_copies()
         checks.check_device(self.case, self.program)  # after a step was counted, which shows where its matmuls ran
         self.facts |= dict(self.program.facts)
+        if prove and self.portable is not None and (numbers := self.program.proof(self.portable)) is not None:
+            self.facts["proof"] = " ".join(f"{number:.7g}" for number in numbers)
         self.facts |= checks.unchecked(self.case, self.framework, self.program, self.facts, results)
         return messages.CaseClosed(tuple(series), results, self.facts)
 
@@ -241,7 +251,8 @@ def measure_rounds(
 
 def _blocks_for_rounds(case: CaseSession) -> Blocks:
     """The case's blocks; where one thread does all of the work, it is seen how long that had no core."""
-    if case.case.device == "cpu" and case.framework.clock is None and case.framework.threads() == 1:
+    by_caller = case.framework.computes_in_caller and case.framework.threads() == 1
+    if case.case.device == "cpu" and case.framework.clock is None and by_caller:
         return BlocksOfOneThread(case.program, case.clock, case.blocks.size)
     return case.blocks
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mldyno.records import Case
+from mldyno.workloads._portable import Portable
 
 Batch = tuple[Any, Any]
 """Inputs and targets."""
@@ -83,6 +84,9 @@ class Workload:
     """Floating-point operations of one step in matmuls and convolutions; a test holds it against
     torch's own counter."""
     build: Mapping[str, Build]
+    """For frameworks that it has a version of its own for."""
+    portable: Portable | None = None
+    """For frameworks that make networks of layers."""
     seq: int | None = None
     modes: tuple[str, ...] = ("train", "infer")
     placement: str = "device"

@@ -8,14 +8,16 @@ tokens. Where it must show that it learns: SGD 0.001, which finds the targets' m
 
 from __future__ import annotations
 
+import random
 from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
-from mldyno.workloads import Recipe, Workload
+from mldyno.workloads import Recipe, Workload, _portable
 
 WIDTH, BATCH, SEQ = 512, 32, 512
-TARGET_MEAN, LEARNING_RATE = 1.0, 1e-3  # targets are random but for their mean
+TARGET_MEAN = 1.0  # targets are random but for that
+OPTIMISER = _portable.Optimiser("sgd", 1e-3)
 
 
 def self_attention(torch: ModuleType) -> Any:
@@ -45,6 +47,17 @@ def self_attention(torch: ModuleType) -> Any:
     return SelfAttention
 
 
+def layer(nn: Any, name: str, width: int, heads: int, dropout: float = 0.0) -> Any:
+    """Such a layer in any framework, with the same names."""
+    projection = nn.linear(None, width, 3 * width, weight=f"{name}in_proj_weight", bias=f"{name}in_proj_bias")
+    joined = nn.linear(f"{name}out_proj", width, width)
+
+    def forward(x: Any) -> Any:
+        return joined(nn.attention(*nn.split(projection(x), 3), heads, dropout))
+
+    return forward
+
+
 def forward_flops(width: int, batch: int, seq: int) -> tuple[int, int]:
     """Operations of a forward pass: of the matmul that makes queries, keys and values, and of all the others."""
     return 6 * batch * seq * width**2, 2 * batch * seq * (width**2 + 2 * seq * width)
@@ -59,13 +72,21 @@ def workload(name: str, title: str, heads: int, *, version: int) -> Workload:
             network=self_attention(torch)(WIDTH, heads),
             draw=lambda: (torch.randn(size), torch.randn(size) + TARGET_MEAN),
             loss=lambda output, target: (output - target).square().sum(2).mean(),
-            optimiser=lambda parameters: torch.optim.SGD(parameters, lr=LEARNING_RATE),
+            optimiser=lambda parameters: OPTIMISER.in_torch(torch, parameters),
             updates=False,
         )
 
+    def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+        size = (case.batch or BATCH, case.seq or SEQ, WIDTH)
+        return _portable.numbers(chance, size), _portable.numbers(chance, size, centre=TARGET_MEAN)
+
+    def network(nn: Any, _: Case) -> Any:
+        return layer(nn, "", WIDTH, heads)
+
+    portable = _portable.Portable(network, examples, OPTIMISER, "squared-error", updates=False)
     return Workload(
         name=name, title=title, version=version, item="token", batch=BATCH, seq=SEQ, params=1_050_624, flops=_flops,
-        build={"torch": build},
+        build={"torch": build}, portable=portable,
     )  # fmt: skip
 
 

@@ -7,16 +7,17 @@ its weights load. Train: Adam 1e-4, cross-entropy. A workload is a file with a `
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
-from mldyno.workloads import Recipe, Workload
+from mldyno.workloads import Recipe, Workload, _portable
 
 POSITIONS, TOKEN_TYPES, LABELS = 512, 2, 2
 DROPOUT, EPSILON, INITIAL_STD = 0.1, 1e-12, 0.02  # INITIAL_STD: standard deviation of fresh weights
-LEARNING_RATE = 1e-4
+OPTIMISER = _portable.Optimiser("adam", 1e-4)
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,19 @@ class Shape:
 
 def workload(name: str, title: str, shape: Shape, *, version: int, batch: int, seq: int, params: int) -> Workload:
     """The workload of a shape, with its default batch and sequence length."""
+
+    def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+        return _portable.marked_words(chance, case.batch or batch, case.seq or seq, shape.vocabulary, LABELS)
+
+    def network(nn: Any, case: Case) -> Any:
+        _check_length(case, case.seq or seq)
+        return layers(nn, shape)
+
     return Workload(
         name=name, title=title, version=version, item="token", batch=batch, seq=seq, params=params,
         flops=lambda case: flops(shape, case.mode, case.batch or batch, case.seq or seq),
         build={"torch": lambda torch, case: _torch(torch, case, shape, case.batch or batch, case.seq or seq)},
+        portable=_portable.Portable(network, examples, OPTIMISER),
     )  # fmt: skip
 
 
@@ -50,8 +60,7 @@ def flops(shape: Shape, mode: str | None, batch: int, seq: int) -> float:
 
 
 def _torch(torch: ModuleType, case: Case, shape: Shape, batch: int, seq: int) -> Recipe:
-    if seq > POSITIONS:
-        raise NotImplementedError(f"{case.workload} knows {POSITIONS} positions; a sequence of {seq} is too long")
+    _check_length(case, seq)
     half = shape.vocabulary // 2
 
     def draw() -> tuple[Any, Any]:
@@ -63,8 +72,13 @@ def _torch(torch: ModuleType, case: Case, shape: Shape, batch: int, seq: int) ->
         network=network(torch, shape),
         draw=draw,
         loss=torch.nn.functional.cross_entropy,
-        optimiser=lambda parameters: torch.optim.Adam(parameters, lr=LEARNING_RATE),
+        optimiser=lambda parameters: OPTIMISER.in_torch(torch, parameters),
     )
+
+
+def _check_length(case: Case, seq: int) -> None:
+    if seq > POSITIONS:
+        raise NotImplementedError(f"{case.workload} knows {POSITIONS} positions; a sequence of {seq} is too long")
 
 
 def network(torch: ModuleType, shape: Shape) -> Any:
@@ -149,3 +163,42 @@ def network(torch: ModuleType, shape: Shape) -> Any:
                 module.weight[module.padding_idx].zero_()
 
     return Bert()
+
+
+def layers(nn: Any, shape: Shape) -> Any:
+    """The network in any framework, with the same names."""
+    width, start = shape.width, "bert.embeddings."
+    words = nn.embedding(f"{start}word_embeddings", shape.vocabulary, width)
+    places = nn.embedding(f"{start}position_embeddings", POSITIONS, width)
+    types = nn.embedding(f"{start}token_type_embeddings", TOKEN_TYPES, width)
+    norm, dropout = nn.layer_norm(f"{start}LayerNorm", width, EPSILON), nn.dropout(DROPOUT)
+    stack = [_layer(nn, shape, f"bert.encoder.layer.{number}.") for number in range(shape.layers)]
+    pooler, head = nn.linear("bert.pooler.dense", width, width), nn.linear("classifier", width, LABELS)
+
+    def forward(ids: Any) -> Any:
+        x = words(ids) + types.rows(0, 1) + places.rows(0, ids.shape[1])
+        x = dropout(norm(x))
+        for each in stack:
+            x = each(x)
+        return head(dropout(nn.tanh(pooler(x[:, 0]))))
+
+    return forward
+
+
+def _layer(nn: Any, shape: Shape, name: str) -> Any:
+    width, dropout = shape.width, nn.dropout(DROPOUT)
+    parts = [nn.linear(f"{name}attention.self.{part}", width, width) for part in ("query", "key", "value")]
+
+    def closing(part: str, inputs: int) -> Any:
+        dense = nn.linear(f"{name}{part}.dense", inputs, width)
+        norm = nn.layer_norm(f"{name}{part}.LayerNorm", width, EPSILON)
+        return lambda x, shortcut: norm(shortcut + dropout(dense(x)))
+
+    attended, widened = closing("attention.output", width), nn.linear(f"{name}intermediate.dense", width, shape.inner)
+    output = closing("output", shape.inner)
+
+    def forward(x: Any) -> Any:
+        x = attended(nn.attention(*(part(x) for part in parts), shape.heads, DROPOUT), x)
+        return output(nn.gelu(widened(x)), x)
+
+    return forward

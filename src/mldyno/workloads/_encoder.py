@@ -10,14 +10,16 @@ in `encoder`, which needs no mask.
 from __future__ import annotations
 
 import math
+import random
 from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
-from mldyno.workloads import Recipe, Workload, _attention
+from mldyno.workloads import Recipe, Workload, _attention, _portable
 
 VOCABULARY, WIDTH, LAYERS, HEADS, INNER, LABELS = 10_000, 512, 6, 8, 2048, 10
-DROPOUT, LEARNING_RATE = 0.1, 1e-4
+DROPOUT, EPSILON = 0.1, 1e-5
+OPTIMISER = _portable.Optimiser("adam", 1e-4)
 PADDING, MIN_LENGTH = 0, 8  # MIN_LENGTH: words of a padded sequence, where the batch has room for so many
 BATCH, SEQ = 32, 50
 
@@ -43,12 +45,16 @@ def workload(name: str, title: str, *, version: int, ragged: bool) -> Workload:
             network=(padded if ragged else fixed)(seq),
             draw=draw,
             loss=torch.nn.functional.cross_entropy,
-            optimiser=lambda parameters: torch.optim.Adam(parameters, lr=LEARNING_RATE),
+            optimiser=lambda parameters: OPTIMISER.in_torch(torch, parameters),
         )
 
+    def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+        return _portable.marked_words(chance, case.batch or BATCH, case.seq or SEQ, VOCABULARY, LABELS)
+
+    portable = None if ragged else _portable.Portable(layers, examples, OPTIMISER)
     return Workload(
         name=name, title=title, version=version, item="token", batch=BATCH, seq=SEQ, params=24_039_434, flops=_flops,
-        build={"torch": build},
+        build={"torch": build}, portable=portable,
     )  # fmt: skip
 
 
@@ -119,3 +125,36 @@ def _positions(torch: ModuleType, seq: int) -> Any:
     rates = torch.exp(torch.arange(0, WIDTH, 2) * (-math.log(10_000.0) / WIDTH))
     angles = torch.arange(seq)[:, None] * rates
     return torch.stack((angles.sin(), angles.cos()), 2).flatten(1)
+
+
+def layers(nn: Any, case: Case) -> Any:
+    """The network in any framework, for sequences of one length, with the same names."""
+    seq = case.seq or SEQ
+    rates = [math.exp(-math.log(10_000.0) / WIDTH * pair) for pair in range(0, WIDTH, 2)]
+    positions = nn.constant(
+        [[wave(place * rate) for rate in rates for wave in (math.sin, math.cos)] for place in range(seq)]
+    )
+    embedding, dropout = nn.embedding("embedding", VOCABULARY, WIDTH), nn.dropout(DROPOUT)
+    stack = [_layer(nn, f"layers.{number}.") for number in range(LAYERS)]
+    head = nn.linear("fc", WIDTH, LABELS)
+
+    def forward(ids: Any) -> Any:
+        x = dropout(embedding(ids) * math.sqrt(WIDTH) + positions())
+        for each in stack:
+            x = each(x)
+        return head(nn.mean(x, (1,)))
+
+    return forward
+
+
+def _layer(nn: Any, name: str) -> Any:
+    attention = _attention.layer(nn, f"{name}self_attn.", WIDTH, HEADS, DROPOUT)
+    widened, narrowed = nn.linear(f"{name}linear1", WIDTH, INNER), nn.linear(f"{name}linear2", INNER, WIDTH)
+    norm1, norm2 = (nn.layer_norm(f"{name}norm{number}", WIDTH, EPSILON) for number in (1, 2))
+    dropout = nn.dropout(DROPOUT)
+
+    def forward(x: Any) -> Any:
+        x = norm1(x + dropout(attention(x)))
+        return norm2(x + dropout(narrowed(dropout(nn.relu(widened(x))))))
+
+    return forward

@@ -122,3 +122,41 @@ def network(torch: ModuleType, shape: Shape) -> Any:
             return nn.functional.linear(part["ln_f"](x if caches is None else x[:, -1]), part["wte"].weight)
 
     return Gpt2()
+
+
+def layers(nn: Any, shape: Shape) -> Any:
+    """The network in any framework, with the same names."""
+    start, width = "transformer.", shape.width
+    words = nn.embedding(f"{start}wte", shape.vocabulary, width)
+    places = nn.embedding(f"{start}wpe", shape.positions, width)
+    dropout = nn.dropout(DROPOUT)
+    stack = [_layer(nn, shape, f"{start}h.{number}.") for number in range(shape.layers)]
+    norm = nn.layer_norm(f"{start}ln_f", width, EPSILON)
+
+    def forward(ids: Any, caches: Any = None) -> Any:
+        """Logits of every token; with a cache for each layer, of the last one only."""
+        before = 0 if caches is None else caches[0].length
+        x = dropout(words(ids) + places.rows(before, ids.shape[1]))
+        for number, each in enumerate(stack):
+            x = each(x, None if caches is None else caches[number])
+        return words.scores(norm(x if caches is None else x[:, -1]))
+
+    return forward
+
+
+def _layer(nn: Any, shape: Shape, name: str) -> Any:
+    width, dropout = shape.width, nn.dropout(DROPOUT)
+    norm1, norm2 = (nn.layer_norm(f"{name}ln_{number}", width, EPSILON) for number in (1, 2))
+
+    def linear(part: str, inputs: int, outputs: int) -> Any:
+        return nn.linear(f"{name}{part}", inputs, outputs, inputs_first=True)
+
+    parts, joined = linear("attn.c_attn", width, 3 * width), linear("attn.c_proj", width, width)
+    widened, narrowed = linear("mlp.c_fc", width, 4 * width), linear("mlp.c_proj", 4 * width, width)
+
+    def forward(x: Any, cache: Any) -> Any:
+        attended = nn.attention(*nn.split(parts(norm1(x)), 3), shape.heads, DROPOUT, causal=True, cache=cache)
+        x = x + dropout(joined(attended))
+        return x + dropout(narrowed(nn.gelu(widened(norm2(x)), by_tanh=True)))
+
+    return forward

@@ -6,12 +6,13 @@ a network and an optimiser of its own.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
-from mldyno.workloads import Recipe, Workload
+from mldyno.workloads import Recipe, Workload, _portable
 
 
 def workload(
@@ -25,10 +26,14 @@ def workload(
     params: int,
     operations: Mapping[str, int],
     network: Callable[[ModuleType], Any],
-    optimiser: Callable[[ModuleType, Any], Any],
+    optimiser: _portable.Optimiser,
     data: str | None = None,
+    layers: Callable[[Any], Any] | None = None,
 ) -> Workload:
-    """The workload of a network for images of that shape; `operations` are those of one image, by mode."""
+    """The workload of a network for images of that shape; `operations` are those of one image, by mode.
+
+    `network` is the one in PyTorch, `layers` the one in any other framework.
+    """
 
     def build(torch: ModuleType, case: Case) -> Recipe:
         count = case.batch or batch
@@ -36,18 +41,34 @@ def workload(
             network=network(torch),
             draw=lambda: (torch.randn(count, *image), torch.randint(classes, (count,))),
             loss=torch.nn.functional.cross_entropy,
-            optimiser=lambda parameters: optimiser(torch, parameters),
+            optimiser=lambda parameters: optimiser.in_torch(torch, parameters),
         )
 
+    def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+        count = case.batch or batch
+        return _portable.numbers(chance, (count, *image)), _portable.choices(chance, (count,), 0, classes)
+
+    portable = layers and _portable.Portable(lambda nn, case: layers(nn), examples, optimiser)
     return Workload(
         name=name, title=title, version=version, item="image", batch=batch, params=params, data=data,
         flops=lambda case: float((case.batch or batch) * operations[case.mode or "train"]),
-        build={"torch": build},
+        build={"torch": build}, portable=portable,
     )  # fmt: skip
 
 
+def sequence(*parts: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """One part after the other."""
+
+    def forward(x: Any) -> Any:
+        for part in parts:
+            x = part(x)
+        return x
+
+    return forward
+
+
 def two_layers(
-    name: str, title: str, *, version: int, hidden: int, params: int, optimiser: Callable[[ModuleType, Any], Any]
+    name: str, title: str, *, version: int, hidden: int, params: int, optimiser: _portable.Optimiser
 ) -> Workload:
     """The workload of an MLP with one hidden layer and ReLU on MNIST's digits, which are flattened first."""
     pixels, classes = 784, 10

@@ -101,3 +101,51 @@ def network(torch: ModuleType, shape: Shape) -> Any:
             return self.fc(torch.flatten(self.avgpool(x), 1))
 
     return ResNet()
+
+
+def layers(nn: Any, shape: Shape) -> Any:
+    """The network in any framework, with the same names."""
+
+    def normed(name: str, number: int | str, inputs: int, outputs: int, kernel: int, stride: int) -> Any:
+        """A convolution and its batch norm, as a function."""
+        names = ("0", "1") if number == "downsample" else (f"conv{number}", f"bn{number}")
+        place = f"{name}{number}." if number == "downsample" else name
+        convolution = nn.convolution(place + names[0], inputs, outputs, kernel, stride, kernel // 2, bias=False)
+        norm = nn.batch_norm(place + names[1], outputs)
+        return lambda x: norm(convolution(x))
+
+    def block(name: str, inputs: int, channels: int, stride: int) -> Any:
+        parts, outputs = [], inputs
+        for number, (kernel, expansion, strided) in enumerate(shape.block, start=1):
+            parts.append(normed(name, number, outputs, channels * expansion, kernel, stride if strided else 1))
+            outputs = channels * expansion
+        shrinks = stride != 1 or inputs != outputs
+        downsample = normed(name, "downsample", inputs, outputs, 1, stride) if shrinks else None
+
+        def forward(x: Any) -> Any:
+            shortcut = x if downsample is None else downsample(x)
+            for part in parts[:-1]:
+                x = nn.relu(part(x))
+            return nn.relu(parts[-1](x) + shortcut)
+
+        return forward
+
+    kernel, stride = (7, 2) if shape.shrinks else (3, 1)
+    stem = normed("", 1, 3, CHANNELS[0], kernel, stride)
+    pool = nn.max_pool(3, 2, 1) if shape.shrinks else None
+    blocks, inputs = [], CHANNELS[0]
+    for number, (channels, count) in enumerate(zip(CHANNELS, shape.counts, strict=True), start=1):
+        for place in range(count):
+            name = f"layer{number}.{place}."
+            blocks.append(block(name, inputs, channels, 2 if place == 0 and number > 1 else 1))
+            inputs = channels * shape.block[-1].expansion
+    head = nn.linear("fc", inputs, shape.classes)
+
+    def forward(x: Any) -> Any:
+        x = nn.relu(stem(x))
+        x = x if pool is None else pool(x)
+        for each in blocks:
+            x = each(x)
+        return head(nn.mean(x, (1, 2)))
+
+    return forward

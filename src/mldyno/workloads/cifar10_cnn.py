@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.workloads import _images
+from mldyno.workloads._portable import Optimiser
 
 
 def network(torch: ModuleType) -> Any:
@@ -26,9 +27,22 @@ def network(torch: ModuleType) -> Any:
     )  # fmt: skip
 
 
+def layers(nn: Any) -> Any:
+    """The network in any framework."""
+    return _images.sequence(
+        nn.convolution("0", 3, 6, 5), nn.relu, nn.max_pool(2),
+        nn.convolution("3", 6, 16, 5), nn.relu, nn.max_pool(2),
+        nn.flatten,
+        nn.linear("7", 400, 120, image=(16, 5, 5)), nn.relu,
+        nn.linear("9", 120, 84), nn.relu,
+        nn.linear("11", 84, 10),
+    )  # fmt: skip
+
+
 WORKLOAD = _images.workload(
     "cifar10-cnn", "CIFAR-10 CNN", version=1, batch=4, image=(3, 32, 32), classes=10, params=62_006, data="cifar10",
     operations={"infer": 1_303_440, "train": 3_204_720},
     network=network,
-    optimiser=lambda torch, parameters: torch.optim.SGD(parameters, lr=0.001, momentum=0.9),
+    optimiser=Optimiser("sgd", 0.001, momentum=0.9),
+    layers=layers,
 )  # fmt: skip

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.workloads import _images
+from mldyno.workloads._portable import Optimiser
 
 
 def network(torch: ModuleType) -> Any:
@@ -25,9 +26,22 @@ def network(torch: ModuleType) -> Any:
     )  # fmt: skip
 
 
+def layers(nn: Any) -> Any:
+    """The network in any framework."""
+    return _images.sequence(
+        nn.convolution("0", 3, 32, 3), nn.relu, nn.max_pool(2),
+        nn.convolution("3", 32, 64, 3), nn.relu, nn.max_pool(2),
+        nn.convolution("6", 64, 128, 3), nn.relu, nn.max_pool(2),
+        nn.flatten,
+        nn.linear("10", 128 * 26 * 26, 128, image=(128, 26, 26)), nn.relu,
+        nn.linear("12", 128, 10),
+    )  # fmt: skip
+
+
 WORKLOAD = _images.workload(
     "cnn-224", "CNN for 224 pixels", version=1, batch=32, image=(3, 224, 224), classes=10, params=11_170_250,
     operations={"infer": 944_018_688, "train": 2_746_893_312},
     network=network,
-    optimiser=lambda torch, parameters: torch.optim.Adam(parameters, lr=1e-3),
+    optimiser=Optimiser("adam", 1e-3),
+    layers=layers,
 )  # fmt: skip

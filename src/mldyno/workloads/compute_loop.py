@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.workloads import _images
+from mldyno.workloads._portable import Optimiser
 
 CHANNELS = (3, 64, 128, 256, 256, 512)
 CLASSES = 10
@@ -33,5 +34,5 @@ WORKLOAD = _images.workload(
     "compute-loop", "Convolutions", version=1, batch=64, image=(3, 64, 64), classes=CLASSES, params=2_147_402,
     operations={"infer": 429_402_112, "train": 1_274_050_560},
     network=network,
-    optimiser=lambda torch, parameters: torch.optim.SGD(parameters, lr=0.01),
+    optimiser=Optimiser("sgd", 0.01),
 )  # fmt: skip

@@ -8,25 +8,25 @@ state-dict keys are those of GPT2LMHeadModel in transformers, but for its copy o
 
 from __future__ import annotations
 
+import array
+import random
 from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
-from mldyno.workloads import Phase, Recipe, Workload, _gpt2
+from mldyno.workloads import Phase, Recipe, Workload, _gpt2, _portable
 
 SHAPE = _gpt2.Shape(layers=12, width=768, heads=12, vocabulary=50_257, positions=1024)
 BATCH, SEQ = 4, 512
 DECODED = 32
 CYCLE, STRIDE = 97, 518  # words of the texts, and how far apart they lie in the vocabulary
-LEARNING_RATE = 1e-4
+OPTIMISER = _portable.Optimiser("adamw", 1e-4, decay=0.01)
 
 
 def torch(torch: ModuleType, case: Case) -> Recipe:
     """The recipe for PyTorch."""
     batch, seq = case.batch or BATCH, case.seq or SEQ
-    needed = seq + DECODED if case.mode == "infer" else seq
-    if needed > SHAPE.positions:
-        raise NotImplementedError(f"{case.workload} knows {SHAPE.positions} positions; a sequence needs {needed}")
+    _check_length(case)
 
     def draw() -> tuple[Any, Any]:
         """Texts that go round one cycle of words, each from a place of its own; the targets are one word ahead."""
@@ -51,9 +51,34 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
         network=_gpt2.network(torch, SHAPE),
         draw=draw,
         loss=loss,
-        optimiser=lambda parameters: torch.optim.AdamW(parameters, lr=LEARNING_RATE),
+        optimiser=lambda parameters: OPTIMISER.in_torch(torch, parameters),
         phases=generation if case.mode == "infer" else {},
     )
+
+
+def _check_length(case: Case) -> None:
+    seq = case.seq or SEQ
+    needed = seq + DECODED if case.mode == "infer" else seq
+    if needed > SHAPE.positions:
+        raise NotImplementedError(f"{case.workload} knows {SHAPE.positions} positions; a sequence needs {needed}")
+
+
+def network(nn: Any, case: Case) -> Any:
+    """The network in any framework."""
+    _check_length(case)
+    return _gpt2.layers(nn, SHAPE)
+
+
+def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+    """As in PyTorch: texts that go round one cycle of words, and the same one word ahead."""
+    batch, seq = case.batch or BATCH, case.seq or SEQ
+    starts = [chance.randrange(CYCLE) for _ in range(batch)]
+
+    def texts(ahead: int) -> _portable.Values:
+        words = [(start + place + ahead) % CYCLE * STRIDE for start in starts for place in range(seq)]
+        return _portable.Values((batch, seq), array.array("i", words))
+
+    return texts(0), texts(1)
 
 
 def prefill(network: Any, ids: Any, _: Any) -> tuple[Any, list[_gpt2.Cache]]:
@@ -87,5 +112,5 @@ def _layers(tokens: int, context: int) -> int:
 
 WORKLOAD = Workload(
     name="gpt2", title="GPT-2", version=1, item="token", batch=BATCH, seq=SEQ, params=124_439_808, flops=flops,
-    count=count, build={"torch": torch},
+    count=count, build={"torch": torch}, portable=_portable.Portable(network, examples, OPTIMISER, decoded=DECODED),
 )  # fmt: skip

@@ -6,15 +6,17 @@ classes. Train: SGD 0.1, cross-entropy.
 
 from __future__ import annotations
 
+import random
 from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
-from mldyno.workloads import Recipe, Workload
+from mldyno.workloads import Recipe, Workload, _portable
 
 LAYERS, FEATURES, HIDDEN = 4, 1024, 512
 GATES = 4 * HIDDEN
 BATCH, SEQ = 8, 128
+OPTIMISER = _portable.Optimiser("sgd", 0.1)
 
 
 def torch(torch: ModuleType, case: Case) -> Recipe:
@@ -32,8 +34,26 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
         network=Last(FEATURES, HIDDEN, LAYERS),
         draw=lambda: (torch.randn(seq, batch, FEATURES), torch.randint(HIDDEN, (batch,))),
         loss=torch.nn.functional.cross_entropy,
-        optimiser=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        optimiser=lambda parameters: OPTIMISER.in_torch(torch, parameters),
     )
+
+
+def network(nn: Any, _: Case) -> Any:
+    """The network in any framework: inputs are (sequence, batch, features)."""
+    stack = [nn.lstm(f"l{layer}", FEATURES if layer == 0 else HIDDEN, HIDDEN) for layer in range(LAYERS)]
+
+    def forward(x: Any) -> Any:
+        for each in stack:
+            x = each(x)
+        return x[-1]
+
+    return forward
+
+
+def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+    """Random features and labels."""
+    batch, seq = case.batch or BATCH, case.seq or SEQ
+    return _portable.numbers(chance, (seq, batch, FEATURES)), _portable.choices(chance, (batch,), 0, HIDDEN)
 
 
 def flops(case: Case) -> float:
@@ -47,5 +67,5 @@ def flops(case: Case) -> float:
 
 WORKLOAD = Workload(
     name="lstm", title="LSTM", version=1, item="token", batch=BATCH, seq=SEQ, params=9_453_568, flops=flops,
-    build={"torch": torch},
+    build={"torch": torch}, portable=_portable.Portable(network, examples, OPTIMISER),
 )  # fmt: skip

@@ -5,12 +5,16 @@ Train: SGD, cross-entropy. As in the published m1-chips comparison.
 
 from __future__ import annotations
 
+import itertools
+import random
 from types import ModuleType
+from typing import Any
 
 from mldyno.records import Case
-from mldyno.workloads import Recipe, Workload
+from mldyno.workloads import Recipe, Workload, _portable
 
 FEATURES, HIDDEN, CLASSES = 1024, 512, 2
+OPTIMISER = _portable.Optimiser("sgd", 0.01)
 
 
 def torch(torch: ModuleType, case: Case) -> Recipe:
@@ -26,8 +30,27 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
         network=network,
         draw=lambda: (torch.randn(case.batch, FEATURES), torch.randint(CLASSES, (case.batch,))),
         loss=nn.functional.cross_entropy,
-        optimiser=lambda parameters: torch.optim.SGD(parameters, lr=0.01),
+        optimiser=lambda parameters: OPTIMISER.in_torch(torch, parameters),
     )
+
+
+def network(nn: Any, _: Case) -> Any:
+    """The network in any framework."""
+    sizes = itertools.pairwise((FEATURES, HIDDEN, HIDDEN, HIDDEN, CLASSES))
+    *inner, last = (nn.linear(f"{2 * place}", *size) for place, size in enumerate(sizes))
+
+    def forward(x: Any) -> Any:
+        for layer in inner:
+            x = nn.relu(layer(x))
+        return last(x)
+
+    return forward
+
+
+def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+    """Random features and labels."""
+    batch = case.batch or WORKLOAD.batch
+    return _portable.numbers(chance, (batch, FEATURES)), _portable.choices(chance, (batch,), 0, CLASSES)
 
 
 def flops(case: Case) -> float:
@@ -39,5 +62,6 @@ def flops(case: Case) -> float:
 
 
 WORKLOAD = Workload(
-    name="mlp", title="MLP", version=1, item="sample", batch=128, params=1_051_138, flops=flops, build={"torch": torch}
-)
+    name="mlp", title="MLP", version=1, item="sample", batch=128, params=1_051_138, flops=flops, build={"torch": torch},
+    portable=_portable.Portable(network, examples, OPTIMISER),
+)  # fmt: skip

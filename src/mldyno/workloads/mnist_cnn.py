@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.workloads import _images
+from mldyno.workloads._portable import Optimiser
 
 
 def network(torch: ModuleType) -> Any:
@@ -25,9 +26,21 @@ def network(torch: ModuleType) -> Any:
     )  # fmt: skip
 
 
+def layers(nn: Any) -> Any:
+    """The network in any framework."""
+    return _images.sequence(
+        nn.convolution("0", 1, 10, 5), nn.max_pool(2), nn.relu,
+        nn.convolution("3", 10, 20, 5), nn.max_pool(2), nn.relu,
+        nn.flatten,
+        nn.linear("7", 320, 50, image=(20, 4, 4)), nn.relu,
+        nn.linear("9", 50, 10),
+    )  # fmt: skip
+
+
 WORKLOAD = _images.workload(
     "mnist-cnn", "MNIST CNN", version=1, batch=64, image=(1, 28, 28), classes=10, params=21_840, data="mnist",
     operations={"infer": 961_000, "train": 2_595_000},
     network=network,
-    optimiser=lambda torch, parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.5),
+    optimiser=Optimiser("sgd", 0.01, momentum=0.5),
+    layers=layers,
 )  # fmt: skip

@@ -7,8 +7,9 @@ cross-entropy. As example 4 of the published m2-vs-intel comparison, where 4 ran
 from __future__ import annotations
 
 from mldyno.workloads import _images
+from mldyno.workloads._portable import Optimiser
 
 WORKLOAD = _images.two_layers(
     "mnist-linear", "MNIST MLP, 256 wide", version=1, hidden=256, params=203_530,
-    optimiser=lambda torch, parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.5),
+    optimiser=Optimiser("sgd", 0.01, momentum=0.5),
 )  # fmt: skip

@@ -7,8 +7,9 @@ of the published m2-vs-intel comparison, where 2 ranks share the training.
 from __future__ import annotations
 
 from mldyno.workloads import _images
+from mldyno.workloads._portable import Optimiser
 
 WORKLOAD = _images.two_layers(
     "mnist-mlp", "MNIST MLP, 512 wide", version=1, hidden=512, params=407_050,
-    optimiser=lambda torch, parameters: torch.optim.SGD(parameters, lr=0.001),
+    optimiser=Optimiser("sgd", 0.001),
 )  # fmt: skip

@@ -7,6 +7,7 @@ cross-entropy. As in the published m4-gpu comparison.
 from __future__ import annotations
 
 from mldyno.workloads import _images, _resnet
+from mldyno.workloads._portable import Optimiser
 
 SHAPE = _resnet.Shape(block=_resnet.BASIC, counts=(2, 2, 2, 2), classes=10, shrinks=False)
 WORKLOAD = _images.workload(
@@ -14,5 +15,6 @@ WORKLOAD = _images.workload(
     params=11_173_962,
     operations={"infer": 4_443_351_040, "train": 13_315_897_344},
     network=lambda torch: _resnet.network(torch, SHAPE),
-    optimiser=lambda torch, parameters: torch.optim.Adam(parameters, lr=1e-3),
+    optimiser=Optimiser("adam", 1e-3),
+    layers=lambda nn: _resnet.layers(nn, SHAPE),
 )  # fmt: skip

@@ -1,0 +1,121 @@
+"""What one framework computes, seen from inside a process of its own: `python in_own_process.py jax` prints JSON.
+
+Several frameworks in one process fight for threads, and some crash; in the product each has a process of its own too.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+from mldyno import plugins
+from mldyno.frameworks import Unsupported
+from mldyno.records import Case
+
+QUICK = ("mlp", "mnist-cnn", "cifar10-cnn", "resnet18-cifar", "attention", "bert-tiny", "lstm")
+LEARNING = ("mlp", "mnist-cnn", "bert-tiny")
+EXPORTED = ("onnxruntime", "openvino")
+
+
+def opened(framework: str, workload: str, mode: str, **axes: Any) -> Any:
+    definition, its = plugins.workload(workload), plugins.framework(framework)
+    sizes = {"batch": 2, "seq": 8 if definition.seq else None}
+    case = Case(workload, framework=framework, mode=mode, **{**sizes, **axes})  # type: ignore[arg-type]
+    return its.open(case, its.version_of(definition))
+
+
+def proofs(framework: str, workloads: tuple[str, ...], modes: tuple[str, ...]) -> dict[str, list[float]]:
+    return {
+        f"{workload} {mode}": opened(framework, workload, mode).proof(plugins.workload(workload).portable)
+        for workload in workloads
+        for mode in modes
+    }
+
+
+def learned(framework: str, workload: str) -> list[float]:
+    """The loss of the first step, and the one after twelve more."""
+    program = opened(framework, workload, "train", batch=8)
+    program.run(1)
+    program.synchronize()
+    first = program.first_losses()["loss"]
+    for _ in range(12):
+        program.check_step()
+    return [first, program.losses()["loss"]]
+
+
+def placed(framework: str, placement: str) -> str:
+    program = opened(framework, "mlp", "infer", placement=placement)
+    program.run(3)
+    program.synchronize()
+    return str(program.actual_device())
+
+
+def in_precision(framework: str, precision: str, mode: str) -> list[Any]:
+    program = opened(framework, "mlp", mode, precision=precision)
+    program.run(1)
+    program.synchronize()
+    return [program.precision_flaw(), program.facts["products_in"], *program.disagreement()]
+
+
+def traced(framework: str) -> list[list[int]]:
+    """The counters after three steps, and after a batch of another shape."""
+    program = opened(framework, "mlp", "infer")
+    program.run(3)
+    program.synchronize()
+    before = list(program.steady_counters())
+    portable: Any = plugins.workload("mlp").portable
+    program.model.infer(program.model.place(portable.batch(replace(program.case, batch=3), 0)[0]))
+    return [before, list(program.steady_counters())]
+
+
+def refused(framework: str, *case: str, **axes: Any) -> str:
+    try:
+        opened(framework, *case, **axes)
+    except Unsupported as error:
+        return str(error)
+    return ""
+
+
+def generated(framework: str) -> dict[str, int]:
+    program = opened(framework, "gpt2", "infer", batch=1, seq=8)
+    for name in program.phases:
+        program.run_phase(name)
+        program.synchronize()
+    program.run(1)
+    program.synchronize()
+    return dict(program.phases)
+
+
+def main(framework: str) -> dict[str, Any]:
+    its = plugins.framework(framework)
+    its.start()
+    if framework == "torch":
+        return {"proofs": proofs(framework, QUICK, ("infer", "train"))}
+    if framework == "numpy":
+        own = {"refused": refused(framework, "mnist-cnn", "infer"), "learned": {"mlp": learned(framework, "mlp")}}
+        return {**own, "proofs": proofs(framework, ("mlp",), ("infer", "train"))}
+    common = {"params": opened(framework, "bert-tiny", "infer").params,
+              "placed": [placed(framework, placement) for placement in ("device", "host", "roundtrip")]}  # fmt: skip
+    if framework in EXPORTED:
+        some = ("mlp", "mnist-cnn", "bert-tiny")
+        off = opened(framework, "mlp", "infer").disagreement()
+        return {**common, "proofs": proofs(framework, some, ("infer",)), "off": off,
+                "refused": refused(framework, "mlp", "train")}  # fmt: skip
+    facts = {**common, "proofs": proofs(framework, QUICK, ("infer", "train")), "phases": generated(framework)}
+    facts["learned"] = {name: learned(framework, name) for name in LEARNING}
+    if framework == "mlx":
+        return {**facts, "refused": refused(framework, "mlp", "infer", precision="bf16")}
+    kinds = [(precision, mode) for precision in ("bf16", "amp-bf16") for mode in ("train", "infer")]
+    facts["precisions"] = {" ".join(kind): in_precision(framework, *kind) for kind in kinds}
+    facts["traced"] = traced(framework)
+    if framework == "tensorflow":
+        program = opened(framework, "mlp", "train", compile=True)
+        program.run(2)
+        facts["compiled"] = program.disagreement()
+    return facts
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(sys.argv[1])))
