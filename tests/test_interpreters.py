@@ -31,6 +31,17 @@ def test_it_is_called_by_its_version_and_its_frameworks_and_not_by_its_path(tmp_
     assert interpreters.name_of(name) == name, "a name stays as it is"
 
 
+def test_in_the_cases_of_a_framework_only_that_is_in_its_name(tmp_path: Path) -> None:
+    both, other = (an_interpreter(tmp_path / name, (3, 13, 1), **more) for name, more in
+                   (("both", {"jax": "0.9", "torch": "2.9"}), ("other", {"jax": "0.9", "mlx": "0.3"})))  # fmt: skip
+    names = [interpreters.name_of(path) for path in (both, other)]
+    assert interpreters.name_for(names[0], "jax") == "3.13.1+jax0.9"
+    assert interpreters.path_of("3.13.1+jax0.9") == both
+    assert interpreters.name_for(names[1], "jax") == names[1], "else two would have one name"
+    assert interpreters.name_for(names[0], "mlx") == "3.13.1"
+    assert interpreters.name_for("3.99.1", "jax") == "3.99.1"
+
+
 def test_this_interpreter_answers_for_itself() -> None:
     name = interpreters.name_of(sys.executable)
     assert name.startswith(".".join(map(str, sys.version_info[:3])))

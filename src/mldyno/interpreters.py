@@ -30,6 +30,7 @@ for name in {PACKAGES}:
 print(json.dumps([list(sys.version_info[:3]), found]))
 """
 _PATHS: dict[str, str] = {}
+_VERSIONS: dict[str, tuple[str, dict[str, str]]] = {}  # of Python, and of each framework, by an interpreter's name
 
 
 def name_of(text: str) -> str:
@@ -45,10 +46,25 @@ def name_of(text: str) -> str:
     if tuple(version) < OLDEST:
         is_, oldest = (".".join(map(str, numbers)) for numbers in (version, OLDEST))
         raise UsageError(f"{text} is Python {is_}; a worker needs {oldest} or newer.")
-    parts = [".".join(map(str, version)), *(f"{name}{frameworks[name]}" for name in sorted(frameworks))]
-    name = re.sub(r"[^0-9A-Za-z.+-]", "-", "+".join(parts))[:LONGEST_NAME]
-    _PATHS[name] = path
+    own = ".".join(map(str, version))
+    name = _name(own, *(f"{each}{frameworks[each]}" for each in sorted(frameworks)))
+    _PATHS[name], _VERSIONS[name] = path, (own, frameworks)
     return name
+
+
+def _name(*parts: str) -> str:
+    return re.sub(r"[^0-9A-Za-z.+-]", "-", "+".join(parts))[:LONGEST_NAME]
+
+
+def name_for(name: str, framework: str) -> str:
+    """What an interpreter is called in the cases of a framework: without the others, where that tells it apart."""
+    if name not in _VERSIONS:
+        return name
+    version, frameworks = _VERSIONS[name]
+    short = _name(version, *([f"{framework}{frameworks[framework]}"] if framework in frameworks else []))
+    if _PATHS.setdefault(short, _PATHS[name]) != _PATHS[name]:
+        return name
+    return short
 
 
 def path_of(name: str) -> str | None:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mldyno import plugins, suites
+from mldyno import interpreters, plugins, suites
 from mldyno.axes import AXES, AXIS, LARGEST_WHOLE, NAMES, SIZES, WORK, Case, axis_named, unstated
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.masking import MASK, masked_line, masked_words
@@ -367,6 +367,8 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
         if "placement" not in axes:
             case = replace(case, placement=workload.placement)  # type: ignore[arg-type]
         plugins.check("frameworks", case.framework)
+        if case.python is not None:
+            case = replace(case, python=interpreters.name_for(case.python, case.framework))
         if case.mode not in workload.modes:
             continue
         sizes = {name: _size(getattr(case, name), getattr(workload, name)) for name in SIZES if hasattr(workload, name)}

@@ -178,3 +178,10 @@ def test_a_gpu_that_the_user_may_not_open_is_named_with_its_file_and_the_groups(
 def test_a_file_that_leads_to_another_gpu_is_no_cause() -> None:
     assert codes(torch(), **LINUX, barred=("dri/renderD128",)) == ["cpu-only-build"]
     assert codes(torch("2.13.0+cu126", cuda="12.6"), **LINUX, barred=("dri/renderD128",)) == ["gpu-not-found"]
+
+
+def test_the_reference_blas_is_told_with_its_cure() -> None:
+    slow = Installed("mlx", versions={"mlx": "0.32", "blas": "the reference BLAS"}, devices=(CPU,))
+    (found,) = findings(slow, system="Linux", arch="x86_64")
+    assert (found.code, "LD_PRELOAD" in found.cure) == ("slow-blas", True)
+    assert findings(Installed("mlx", versions={"blas": "OpenBLAS"}, devices=(CPU,)), system="Linux") == []

@@ -11,7 +11,7 @@ from mldyno.timing import spin
 
 
 def test_all_frameworks_that_compute_are_looked_at_unless_one_is_named() -> None:
-    assert checkup.wanted(False, None, None, None).frameworks == ("torch",)
+    assert checkup.wanted(False, None, None, None).frameworks == ("torch", "jax", "mlx", "tensorflow")
     assert checkup.wanted(False, None, "fake", None).frameworks == ("fake",)
     with pytest.raises(UsageError, match="Did you mean 'torch'"):
         checkup.wanted(False, None, "torhc", None)

@@ -23,6 +23,7 @@ MEMORY_SHARE, MEMORY_BYTES = 0.1, 1 << 30  # with less available than either, me
 MEMORY_WAITS = 0.05  # share of the last minute that some process may wait for memory
 STEERED_CLOCKS = ("intel_pstate", "intel_cpufreq", "amd-pstate", "amd-pstate-epp", "amd_pstate", "amd_pstate_epp")
 GIVES_NUMBERS = ("works", "wrong", "fallback")
+REFERENCE_BLAS = "the reference BLAS"  # as frameworks name it in their versions
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,15 @@ def _threads_hurt(checkup: Checkup) -> Causes:
         yield f"{which}: {better[0]}", better[1]
 
 
+def _slow_blas(checkup: Checkup) -> Causes:
+    for framework in checkup.frameworks:
+        if framework.versions.get("blas") == REFERENCE_BLAS:
+            yield (
+                f"{framework.name} multiplies on the CPU with {REFERENCE_BLAS}: over ten times as slow as OpenBLAS",
+                "install OpenBLAS (Debian and Ubuntu: libopenblas0-pthread), and set LD_PRELOAD=libopenblas.so.0",
+            )
+
+
 def _allocator_slow(checkup: Checkup) -> Causes:
     better = _better_setting(checkup.allocators)
     if better is not None:
@@ -255,7 +265,7 @@ RULES: dict[str, Rule] = {
     "device-broken": _device_broken, "wrong-numbers": _wrong_numbers,
     "crashes": _crashes, "cpu-fallback": _cpu_fallback, "fallback-on": _fallback_on, "no-compiler": _no_compiler,
     "cores-busy": _cores_busy, "cpu-quota": _cpu_quota, "threads-hurt": _threads_hurt,
-    "allocator-slow": _allocator_slow,
+    "allocator-slow": _allocator_slow, "slow-blas": _slow_blas,
     "on-battery": _of_state("on-battery"), "low-power": _of_state("low-power"), "memory-short": _memory_short,
     "swapped": _of_state("swapped"), "throttled": _of_state("throttled"),
     "slow-governor": _slow_governor, "noisy": _noisy, "store-unreadable": _store_unreadable,

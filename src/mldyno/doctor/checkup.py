@@ -42,9 +42,11 @@ def wanted(quick: bool, noise: float | None, framework: str | None, store: str |
 
 
 def _computing() -> tuple[str, ...]:
-    """The frameworks that are worth a look: those that really compute and have features to try."""
-    known = ((name, plugins.framework(name)) for name in plugins.names("frameworks"))
-    return tuple(name for name, framework in known if framework.features and framework.clock is None)
+    """The frameworks that are worth a look: those that compute and have features to try, or are here and train."""
+    known = [plugins.framework(name) for name in plugins.names("frameworks")]
+    tried = [each.name for each in known if each.features and each.clock is None]
+    others = [each.name for each in known if each.portable and not each.example and plugins.installed(each.name)]
+    return (*tried, *others)
 
 
 class Parts:

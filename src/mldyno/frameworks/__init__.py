@@ -200,6 +200,8 @@ class Framework(ABC):
 
     builds_from: str = ""
     """The framework whose version of a workload it builds from; its own, if this is empty."""
+    example: bool = False
+    """Whether it is there to be read rather than used."""
     portable: bool = False
     """Whether it builds workloads that have no version of their own for it."""
 

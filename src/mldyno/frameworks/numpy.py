@@ -139,7 +139,7 @@ class Matmul:
 class Numpy(Framework):
     """NumPy as mldyno uses it."""
 
-    portable = True
+    portable = example = True
     np: Any = None
 
     def start(self) -> None:

@@ -16,12 +16,19 @@ PROBE_TIMEOUT_S = 120.0
 def frameworks_seen(
     frameworks: Sequence[str], check_interrupt: Callable[[], None] = lambda: None, python: str | None = None
 ) -> FrameworksProbed:
-    """What each framework says of itself, in an interpreter of that name; nobody else is asked."""
-    try:
-        with WorkerProcess(check_interrupt, python=python and interpreters.path_of(python)) as worker:
-            return worker.ask(ProbeFrameworks(tuple(frameworks)), PROBE_TIMEOUT_S)
-    except Ended as end:
-        return FrameworksProbed("unknown", {name: FrameworkFacts(end.reason) for name in frameworks})
+    """What each framework says of itself, in an interpreter of that name; nobody else is asked.
+
+    Each has a process of its own: some can't be loaded beside others.
+    """
+    version, facts = "unknown", dict[str, FrameworkFacts]()
+    for name in frameworks:
+        try:
+            with WorkerProcess(check_interrupt, python=python and interpreters.path_of(python)) as worker:
+                probed = worker.ask(ProbeFrameworks((name,)), PROBE_TIMEOUT_S)
+            version, facts[name] = probed.python, probed.frameworks[name]
+        except Ended as end:
+            facts[name] = FrameworkFacts(end.reason)
+    return FrameworksProbed(version, facts)
 
 
 def with_vendors(probed: FrameworksProbed, vendors: Vendors) -> FrameworksProbed:
