@@ -17,7 +17,7 @@ from tests.frameworks.in_own_process import EXPORTED, LEARNING, QUICK
 from mldyno import plugins
 from mldyno.client.worker_process import settings_of
 from mldyno.frameworks import TOLERANCE, relative_error
-from mldyno.frameworks._portable import Layers
+from mldyno.frameworks._layers import Layers
 from mldyno.records import Case
 
 ARRAYS = ("jax", "tensorflow", "mlx")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks._portable import Caches, Layers, Model, multiplied_type, stored_type
+from mldyno.frameworks._layers import Caches, Layers
+from mldyno.frameworks._portable import Model, multiplied_type, stored_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What frameworks with arrays share: a case of a portable workload as a program, and layers with parameters by name.
+"""What frameworks with arrays share: a case of a portable workload as a program.
 
 A framework gives layers, of which the workload makes its network, and a model: that network on a device, with all that
 training changes. Whatever is the same in every framework is here: batches, placements, steps, checks.
@@ -11,7 +11,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import (
@@ -20,10 +20,10 @@ from mldyno.frameworks import (
     PROOF_RATE,
     TOLERANCE,
     Program,
-    Unsupported,
     proof_case,
     relative_error,
 )
+from mldyno.frameworks._layers import Layers
 
 if TYPE_CHECKING:
     from mldyno.records import Case
@@ -48,222 +48,6 @@ def stored_type(case: Case) -> str:
 def multiplied_type(case: Case) -> str:
     """The type of what goes into matmuls."""
     return MULTIPLIED.get(case.precision or "fp32", "float32")
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter by its name and shape in PyTorch, and how it lies in a framework's memory."""
-
-    name: str
-    shape: tuple[int, ...]
-    split: tuple[int, ...] = ()
-    order: tuple[int, ...] = ()
-    joined: tuple[int, ...] = ()
-
-    def arranged(self, values: Any) -> Any:
-        """An array of that shape, as the framework wants it."""
-        values = values.reshape(self.split) if self.split else values
-        values = values.transpose(*self.order) if self.order else values
-        return values.reshape(self.joined) if self.joined else values
-
-
-class Layers:
-    """Layers with parameters by name; images have their channels last."""
-
-    name: str
-    """The framework's."""
-    inputs_first = True
-    """Whether the weight of a linear layer is (inputs, outputs); else (outputs, inputs)."""
-    kernel_order: tuple[int, ...] = (2, 3, 1, 0)
-    """How a kernel lies: of (outputs, inputs, rows, columns) which comes first."""
-
-    def __init__(self) -> None:
-        self.parameters: dict[str, Parameter] = {}
-        self.values: Mapping[str, Any] = {}
-        """Of the parameters, while the network runs."""
-        self.statistics: dict[str, Any] = {}
-        """Running means and variances of batch norms, while the network runs; in training they are the new ones."""
-        self.normed: dict[str, int] = {}
-        """The channels of each batch norm."""
-        self.training = False
-        self.dropping = False
-        """Whether dropout is on: in training, but for the steps that are compared."""
-        self.multiplied: set[str] = set()
-        """Types of what went into matmuls."""
-
-    def add(self, name: str, *shape: int, **arrangement: tuple[int, ...]) -> str:
-        """A parameter; gives its name."""
-        self.parameters[name] = Parameter(name, shape, **arrangement)
-        return name
-
-    def add_linear(
-        self, weight: str, inputs: int, outputs: int, image: tuple[int, int, int] | None, inputs_first: bool
-    ) -> str:
-        """The weight of a linear layer; behind images it is ordered by channels, rows and columns in PyTorch."""
-        if inputs_first:
-            return self.add(weight, inputs, outputs, order=() if self.inputs_first else (1, 0))
-        if image is None:
-            return self.add(weight, outputs, inputs, order=(1, 0) if self.inputs_first else ())
-        order, joined = ((2, 3, 1, 0), (inputs, outputs)) if self.inputs_first else ((0, 2, 3, 1), (outputs, inputs))
-        return self.add(weight, outputs, inputs, split=(outputs, *image), order=order, joined=joined)
-
-    def note(self, x: Any) -> Any:
-        """Remember the type of what goes into a matmul."""
-        self.multiplied.add(getattr(x.dtype, "name", None) or str(x.dtype).rpartition(".")[2])
-        return x
-
-    # -- layers ------------------------------------------------------------------------------------
-
-    def linear(
-        self,
-        name: str | None,
-        inputs: int,
-        outputs: int,
-        image: tuple[int, int, int] | None = None,
-        weight: str = "",
-        bias: str = "",
-        inputs_first: bool = False,
-    ) -> Callable[[Any], Any]:
-        """Times a matrix, plus a bias; behind flattened images of that shape, where one is given."""
-        kernel = self.add_linear(weight or f"{name}.weight", inputs, outputs, image, inputs_first)
-        offset = self.add(bias or f"{name}.bias", outputs)
-        return lambda x: self._linear(self.note(x), self.values[kernel], self.values[offset])
-
-    def convolution(
-        self, name: str, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0, bias: bool = True
-    ) -> Callable[[Any], Any]:
-        """Images (batch, rows, columns, channels) to the same."""
-        weight = self.add(f"{name}.weight", outputs, inputs, kernel, kernel, order=self.kernel_order)
-        offset = self.add(f"{name}.bias", outputs) if bias else None
-
-        def convolved(x: Any) -> Any:
-            x = self._convolution(self.note(x), self.values[weight], stride, padding)
-            return x if offset is None else x + self.values[offset]
-
-        return convolved
-
-    def batch_norm(self, name: str, channels: int) -> Callable[[Any], Any]:
-        """By the means and variances of the batch in training, and else by running ones."""
-        scale, offset = self.add(f"{name}.weight", channels), self.add(f"{name}.bias", channels)
-        self.normed[name] = channels
-        return lambda x: self._batch_norm(name, x, self.values[scale], self.values[offset])
-
-    def layer_norm(self, name: str, width: int, epsilon: float) -> Callable[[Any], Any]:
-        """Of the last axis."""
-        scale, offset = self.add(f"{name}.weight", width), self.add(f"{name}.bias", width)
-        return lambda x: self._layer_norm(x, self.values[scale], self.values[offset], epsilon)
-
-    def embedding(self, name: str, count: int, width: int) -> Embedding:
-        """A row for each of so many words."""
-        return Embedding(self, self.add(f"{name}.weight", count, width))
-
-    def dropout(self, rate: float) -> Callable[[Any], Any]:
-        """Some values are 0 in training, by chance."""
-        return lambda x: self._dropout(x, rate) if self.dropping and rate else x
-
-    def lstm(self, name: str, inputs: int, hidden: int) -> Callable[[Any], Any]:
-        """(sequence, batch, inputs) to (sequence, batch, hidden), with the two biases of PyTorch."""
-        order = (1, 0) if self.inputs_first else ()
-        weights = [
-            self.add(f"weight_ih_{name}", 4 * hidden, inputs, order=order),
-            self.add(f"weight_hh_{name}", 4 * hidden, hidden, order=order),
-            *(self.add(f"bias_{which}_{name}", 4 * hidden) for which in ("ih", "hh")),
-        ]
-        return lambda x: self._lstm(self.note(x), *(self.values[weight] for weight in weights))
-
-    def attention(
-        self,
-        query: Any,
-        key: Any,
-        value: Any,
-        heads: int,
-        dropout: float = 0.0,
-        causal: bool = False,
-        cache: Any = None,
-    ) -> Any:
-        """Of (batch, sequence, width), in so many heads; `causal`: a token sees none after it."""
-        batch, _, width = query.shape
-        query, key, value = (x.reshape(batch, x.shape[1], heads, width // heads) for x in (query, key, value))
-        before = 0
-        if cache is not None:
-            before = cache.length
-            key, value = cache.extend(key, value)
-        attended = self._attention(self.note(query), key, value, dropout if self.dropping else 0.0, causal, before)
-        return attended.reshape(batch, -1, width)
-
-    # -- the framework's own; what it leaves out, it has not ------------------------------------------
-
-    def _missing(self, *_: Any, **__: Any) -> Any:
-        raise Unsupported(f"{self.name} has no layers of all the kinds that this workload needs")
-
-    _linear: Callable[..., Any] = _missing
-    """Of x, a weight and a bias."""
-    _convolution: Callable[..., Any] = _missing
-    """Of x, a kernel, the stride and the padding on each side."""
-    _batch_norm: Callable[..., Any] = _missing
-    """Of a name, x, a scale and an offset."""
-    _layer_norm: Callable[..., Any] = _missing
-    """Of x, a scale, an offset and an epsilon."""
-    _dropout: Callable[..., Any] = _missing
-    """Of x and a rate."""
-    _lstm: Callable[..., Any] = _missing
-    """Of x, the weights of inputs and of the last state, and two biases."""
-    _attention: Callable[..., Any] = _missing
-    """Of query, key and value (batch, sequence, heads, width), a rate of dropout, whether it is causal, and how many
-    tokens come before the query's."""
-    max_pool: Callable[..., Any] = _missing
-    """The largest of each window of a size, with a stride (the size, if it is 0) and a padding; gives a function."""
-    constant: Callable[..., Any] = _missing
-    """A matrix that nothing changes, from its rows; gives a function without arguments."""
-    relu: Callable[..., Any] = _missing
-    gelu: Callable[..., Any] = _missing
-    """Exact, or by the formula with tanh (`by_tanh`)."""
-    tanh: Callable[..., Any] = _missing
-    mean: Callable[..., Any] = _missing
-    """Of x over these axes."""
-    split: Callable[..., Any] = _missing
-    """The last axis of x in so many equal parts."""
-    take: Callable[..., Any] = _missing
-    """Rows of a table by their numbers."""
-    rows: Callable[..., Any] = _missing
-    """Of a table from that row on so many."""
-    scores: Callable[..., Any] = _missing
-    """The product of x with each row of a table."""
-
-    def flatten(self, x: Any) -> Any:
-        """All but the first axis in one."""
-        return x.reshape(x.shape[0], -1)
-
-
-class Caches(dict[int, Any]):
-    """The keys and values of each layer, by its number; each is made when it is first asked for."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        super().__init__()
-        self.make = make
-
-    def __missing__(self, number: int) -> Any:
-        self[number] = self.make()
-        return self[number]
-
-
-class Embedding:
-    """A table of rows, one for each word."""
-
-    def __init__(self, layers: Layers, weight: str) -> None:
-        self.layers, self.weight = layers, weight
-
-    def __call__(self, ids: Any) -> Any:
-        """The rows of these words."""
-        return self.layers.take(self.layers.values[self.weight], ids)
-
-    def rows(self, start: Any, count: int) -> Any:
-        """So many rows from that one on."""
-        return self.layers.rows(self.layers.values[self.weight], start, count)
-
-    def scores(self, x: Any) -> Any:
-        """How well each word fits."""
-        return self.layers.scores(self.layers.note(x), self.layers.values[self.weight])
 
 
 class Model(ABC):

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Framework
-from mldyno.frameworks._portable import Layers, Model, PortableProgram
+from mldyno.frameworks._layers import Layers
+from mldyno.frameworks._portable import Model, PortableProgram
 from mldyno.records import Device
 
 if TYPE_CHECKING:
