@@ -23,6 +23,7 @@ from mldyno.records import Case
 ARRAYS = ("jax", "tensorflow", "mlx")
 LARGE = ("cnn-224", "encoder", "resnet50", "bert-base", "gpt2")
 SCRIPT = Path(__file__).with_name("in_own_process.py")
+pytestmark = pytest.mark.timeout(1200)  # the first test of a framework waits for all that its process does
 
 
 @functools.cache
