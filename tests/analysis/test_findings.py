@@ -66,6 +66,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "fallback-on": {"system": "Darwin", "env": {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}},
     "no-compiler": {"tried": (tried("fp32"), tried("compile", "unsupported", "no C++ compiler"))},
     "cores-busy": {"free": 2.0},
+    "slow-blas": {"frameworks": (replace(TORCH, versions={"blas": "the reference BLAS"}),)},
     "cpu-quota": {"quota": 1.5, "free": 1.5},
     "threads-hurt": {"threads": threads(FAST)},
     "allocator-slow": {"allocators": threads(FAST)},
