@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks._layers import Caches, Layers
-from mldyno.frameworks._portable import Model, multiplied_type, stored_type
+from mldyno.frameworks._portable import Model, in_numpy, multiplied_type, stored_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,7 +175,7 @@ class JaxModel(Model):
         self.layers: JaxLayers = JaxLayers(jax)
         self.network = portable.network(self.layers, case)
         parameters = {
-            name: self._put(parameter.arranged(self._plain(portable.first_values(name, parameter.shape))))
+            name: self._put(parameter.arranged(in_numpy(self.numpy, portable.first_values(name, parameter.shape))))
             for name, parameter in self.layers.parameters.items()
         }
         statistics = {
@@ -205,20 +205,13 @@ class JaxModel(Model):
 
     # -- arrays ------------------------------------------------------------------------------------
 
-    def _plain(self, values: Values) -> Any:
-        """As an array of NumPy."""
-        whole = self.numpy.frombuffer(values.whole, self.numpy.int32).reshape(values.shape)
-        if values.scale is None:
-            return whole
-        return whole.astype(self.numpy.float32) * self.numpy.float32(values.scale) + self.numpy.float32(values.offset)
-
     def _put(self, array: Any) -> Any:
         floating = array.dtype.kind == "f"
         return self.jax.device_put(array.astype(self.stored) if floating else array, self.device)
 
     def on_host(self, values: Values) -> Any:
         """An array of NumPy, in the case's type."""
-        array = self._plain(values)
+        array = in_numpy(self.numpy, values)
         array = array.transpose(0, 2, 3, 1).copy() if array.ndim == IMAGE_DIMENSIONS else array
         return array.astype(self.stored) if array.dtype.kind == "f" else array
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks._layers import Caches, Layers
-from mldyno.frameworks._portable import Model, multiplied_type, stored_type
+from mldyno.frameworks._portable import Model, in_numpy, multiplied_type, stored_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,7 +237,9 @@ class KerasModel(Model):
     """A network on one of TensorFlow's devices."""
 
     def __init__(self, tf: Any, keras: Any, device: str, case: Case, portable: Portable, dropout: bool) -> None:
-        self.tf, self.device, self.portable, self.dropout = tf, device, portable, dropout
+        import numpy
+
+        self.numpy, self.tf, self.device, self.portable, self.dropout = numpy, tf, device, portable, dropout
         self.training, self.returns = case.mode == "train", case.placement == "roundtrip"
         self.stored, self.computed = tf.as_dtype(stored_type(case)), tf.as_dtype(multiplied_type(case))
         self.accelerated = case.device != "cpu"
@@ -246,7 +248,7 @@ class KerasModel(Model):
             self.layers: KerasLayers = KerasLayers(tf, keras, POLICIES[case.precision or "fp32"])
             self.network = portable.network(self.layers, case)
             for name, parameter in self.layers.parameters.items():
-                values = self._plain(portable.first_values(name, parameter.shape))
+                values = in_numpy(self.numpy, portable.first_values(name, parameter.shape))
                 self.layers.values[name].assign(parameter.arranged(values))
             self.variables = list(self.layers.values.values())
             self.optimiser = self._optimiser(keras)
@@ -268,18 +270,9 @@ class KerasModel(Model):
 
     # -- arrays ------------------------------------------------------------------------------------
 
-    def _plain(self, values: Values) -> Any:
-        """As an array of NumPy."""
-        import numpy
-
-        whole = numpy.frombuffer(values.whole, numpy.int32).reshape(values.shape)
-        if values.scale is None:
-            return whole
-        return whole.astype(numpy.float32) * numpy.float32(values.scale) + numpy.float32(values.offset)
-
     def on_host(self, values: Values) -> Any:
         """A tensor of the host, in the case's type."""
-        array = self._plain(values)
+        array = in_numpy(self.numpy, values)
         array = array.transpose(0, 2, 3, 1) if array.ndim == IMAGE_DIMENSIONS else array
         with self.tf.device("/CPU:0"):
             return self.tf.constant(array, self.stored if values.scale is not None else self.tf.int32)

@@ -40,6 +40,14 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def in_numpy(numpy: Any, values: Values) -> Any:
+    """Numbers that are the same in every framework, as an array of NumPy."""
+    whole = numpy.frombuffer(values.whole, numpy.int32).reshape(values.shape)
+    if values.scale is None:
+        return whole
+    return whole.astype(numpy.float32) * numpy.float32(values.scale) + numpy.float32(values.offset)
+
+
 def stored_type(case: Case) -> str:
     """The type of weights and inputs."""
     return STORED.get(case.precision or "fp32", "float32")
@@ -210,10 +218,10 @@ class PortableProgram(Program):
 
     def precision_flaw(self) -> str:
         """By the types of what went into matmuls while the step was made."""
-        wanted, seen = multiplied_type(self.case), self.model.layers.multiplied
-        if seen <= {wanted}:
+        types = self.model.layers.multiplied
+        if types <= {multiplied_type(self.case)}:
             return ""
-        return f"{self.case.precision} did not take effect: matmuls ran in {', '.join(sorted(seen))}"
+        return f"{self.case.precision} did not take effect: matmuls ran in {', '.join(sorted(types))}"
 
     @property
     def facts(self) -> Mapping[str, Any]:

@@ -71,11 +71,11 @@ class Jax(Framework):
 
     def devices(self) -> list[Device]:
         """All that JAX finds, the CPU first."""
-        found = [Device("cpu", "jax")]
+        devices = [Device("cpu", "jax")]
         for device in self.jax.devices():
             if device.platform != "cpu":
-                found.append(Device(device_name(device), "jax", str(device.device_kind), _memory(device)))
-        return found
+                devices.append(Device(device_name(device), "jax", str(device.device_kind), _memory(device)))
+        return devices
 
     def build_program(self, case: Case, build: Portable, data: Opened | None) -> PortableProgram:
         """The case, its step jitted."""

@@ -66,12 +66,12 @@ class Mlx(Framework):
 
     def devices(self) -> list[Device]:
         """The CPU, and the GPU where there is one: Metal's is called mps."""
-        found = [Device("cpu", "mlx")]
+        devices = [Device("cpu", "mlx")]
         if self._gpu is not None:
             info = self.mx.device_info(self.mx.gpu)
             memory = info.get("max_recommended_working_set_size") or info.get("total_memory")
-            found.append(Device(self._gpu, "mlx", str(info.get("device_name") or Device.title), memory))
-        return found
+            devices.append(Device(self._gpu, "mlx", str(info.get("device_name") or Device.title), memory))
+        return devices
 
     @property
     def _gpu(self) -> str | None:

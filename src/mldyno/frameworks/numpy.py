@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Framework
 from mldyno.frameworks._layers import Layers
-from mldyno.frameworks._portable import Model, PortableProgram
+from mldyno.frameworks._portable import Model, PortableProgram, in_numpy
 from mldyno.records import Device
 
 if TYPE_CHECKING:
@@ -71,10 +71,7 @@ class NumpyModel(Model):
 
     def on_host(self, values: Values) -> Any:
         """As an array."""
-        whole = self.np.frombuffer(values.whole, self.np.int32).reshape(values.shape)
-        if values.scale is None:
-            return whole
-        return whole.astype(self.np.float32) * self.np.float32(values.scale) + self.np.float32(values.offset)
+        return in_numpy(self.np, values)
 
     place = on_host
 

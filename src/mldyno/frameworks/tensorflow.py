@@ -69,12 +69,12 @@ class Tensorflow(Framework):
 
     def devices(self) -> list[Device]:
         """The CPU, and its GPUs: those of tensorflow-metal are called mps."""
-        found = [Device("cpu", "tensorflow")]
+        devices = [Device("cpu", "tensorflow")]
         for number, gpu in enumerate(self.tf.config.list_physical_devices("GPU")):
             details = self.tf.config.experimental.get_device_details(gpu)
             title = str(details.get("device_name") or Device.title)
-            found.append(Device(self._name(number), "tensorflow", title))
-        return found
+            devices.append(Device(self._name(number), "tensorflow", title))
+        return devices
 
     def _name(self, number: int) -> str:
         """Our name of a GPU."""

@@ -147,11 +147,11 @@ def league_rows(division: Division, most: int) -> list[Row]:
     if len(theirs) > room:
         theirs = sorted({theirs[round(number * (len(theirs) - 1) / max(1, room - 1))] for number in range(room)})
     shown = sorted([*((place, True) for place in ours), *((place, False) for place in theirs)], key=itemgetter(0))
-    several = len({division.outcomes[place].case.framework for place in division.ours}) > 1
-    return [_row(division.outcomes[place], division.best, strong, several) for place, strong in shown]
+    name_framework = len({division.outcomes[place].case.framework for place in division.ours}) > 1
+    return [_row(division.outcomes[place], division.best, strong, name_framework) for place, strong in shown]
 
 
-def _row(outcome: Outcome, best: Outcome, strong: bool, several: bool) -> Row:
+def _row(outcome: Outcome, best: Outcome, strong: bool, name_framework: bool) -> Row:
     """One of ours, or another; where ours ran in several frameworks, each says in which."""
-    framework = f", {outcome.case.framework}" if strong and several else ""
+    framework = f", {outcome.case.framework}" if strong and name_framework else ""
     return Row(f"{outcome.machine}, {outcome.case.device}{framework}", [league_mark(outcome, best)], strong)
