@@ -203,7 +203,7 @@ def _settings() -> list[str]:
     for tool in every:
         call = tool.call("bert", Path("FOLDER"), False)
         folder = ".venv" if tool.environment == "mldyno" else f".peers/{tool.environment}"
-        setting = "".join(f"{key}={value} " for key, value in call.settings.items())
+        setting = "".join(f"{key}={value} " for key, value in call.settings.items()).replace(f"{ROOT}/", "")
         lines.append(f"$ {setting}{folder}/bin/{' '.join(_quoted(word) for word in call.words)}")
     lines += ["```", ""]
     return lines + [f"- {tool.name}: {tool.settings}" for tool in every]
