@@ -146,7 +146,7 @@ class RemoteCase(Observed):
 
     def time_phases(self) -> None:
         """Time what can be timed apart from the step, for a share of the budget."""
-        if self.facts.get("phases"):
+        if self.facts.get("phases") or self.facts.get("beside"):
             self._take(self.ask(messages.TimePhases(self.key, PHASES_SHARE * self.stopping.budget)))
 
     def close(self) -> None:

@@ -5,23 +5,27 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mldyno import interpreters, machine, messages, plugins
 from mldyno.client import allocators
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
+from mldyno.printable import printable
 from mldyno.records import Case
 from mldyno.units import parse_bytes, show_bytes, show_seconds
 from mldyno.worker import start as worker_start
+from mldyno.worker.start import FAILED
 
 if TYPE_CHECKING:
     import psutil
@@ -32,6 +36,7 @@ TREE_SHARE = 0.001  # of a core, that looking for the worker's own processes may
 LONGEST_ANSWER = 64 << 20  # B
 STDERR_TAIL = 8192  # B of a worker's last words that are shown
 RESERVE_SHARE, SMALLEST_RESERVE = 0.05, 512 << 20  # memory that a worker must leave free
+RANK_ENDS_S = 3.0  # after which it is told which rank failed, if at all
 PIPE_CLOSES_S = 1.0  # that a thread may take to read the end of a dead worker's pipe
 # What Metal says, on standard error only, when it drops work: status and reason for the case.
 DROPPED = {
@@ -39,6 +44,8 @@ DROPPED = {
     b"command buffer exited with error status": ("wrong", "Metal dropped work that it could not do"),
 }
 LONGEST_SIGN = max(map(len, DROPPED))
+# What torchrun logs of a rank that has ended: "failed (exitcode: -9) local_rank: 1 (pid: 123) of binary: python".
+_KILLED_RANK = re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+)")
 Hear = Callable[[Any], None]
 
 
@@ -92,7 +99,7 @@ class WorkerProcess:
         self._last_words: collections.deque[bytes] = collections.deque(maxlen=8)
         self._threads: list[threading.Thread] = []
         self._dropped: tuple[str, str] | None = None
-        self._number = 0
+        self._number, self._ranked = 0, False
         self._watched = self._heard = time.monotonic()
         self.spent = 0.0
         """Time in s that was spent waiting for this worker's answers."""
@@ -117,9 +124,13 @@ class WorkerProcess:
             raise Ended("unsupported", str(error)) from None
         wanted: dict[str, str | None] = {**os.environ, **chosen, **self._settings}
         python = self._interpreter()
+        launcher = () if self._case is None else plugins.framework(self._case.framework).launcher(self._case)
+        self._ranked = bool(launcher)
+        if launcher and self._case is not None:
+            wanted |= {worker_start.RANKED: self._case.framework, worker_start.LEADS: "1"}
         try:
             self._process = subprocess.Popen(
-                [python, SCRIPT],
+                [python, *launcher, SCRIPT],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
                 env={name: value for name, value in wanted.items() if value is not None},
             )  # fmt: skip
@@ -178,7 +189,7 @@ class WorkerProcess:
                 elif isinstance(answer, TaskRow):
                     hear(answer.row)
                 elif isinstance(answer, Failed):
-                    raise Ended(answer.status, answer.reason, fit=answer.fit)
+                    raise self._failed_rank() or Ended(answer.status, answer.reason, fit=answer.fit)
                 elif isinstance(answer, messages.answer_to(command)):
                     if self._dropped is not None:
                         raise Ended(*self._dropped)
@@ -195,6 +206,7 @@ class WorkerProcess:
             if now - self._watched >= WATCH_EVERY_S:  # by the clock: a worker that talks is watched too
                 self._watched = now
                 self._watch_memory()
+                self._watch_launcher()
                 if now - since() > timeout:
                     silence = now - self._heard
                     self.kill()
@@ -235,11 +247,34 @@ class WorkerProcess:
                 f"ended before the machine ran out of memory: it held {show_bytes(resident)}, {show_bytes(left)} left",
             )
 
+    def _watch_launcher(self) -> None:
+        """Ranks may live on when what started them has died: then nobody would end them."""
+        if self._ranked and self._process is not None and self._process.poll() is not None and self._lines.empty():
+            if self._tree is not None:
+                self._tree.kill()
+            raise self._explain_death()
+
+    def _failed_rank(self) -> Ended | None:
+        """Which rank failed, and why, where there are ranks: the first one only sees that another is gone."""
+        until = time.monotonic() + RANK_ENDS_S
+        while self._ranked and time.monotonic() < until:
+            failed = failed_rank(self._said())
+            if failed is not None or (self._process is not None and self._process.poll() is not None):
+                return failed
+            time.sleep(WATCH_EVERY_S)
+        return None
+
+    def _said(self) -> list[str]:
+        """The last lines on its standard error."""
+        return b"".join(self._last_words).decode(errors="replace").strip().splitlines()
+
     def _explain_death(self) -> Ended:
         assert self._process is not None
         code = self._process.wait()
         self._threads[1].join(timeout=PIPE_CLOSES_S)
-        lines = b"".join(self._last_words).decode(errors="replace").strip().splitlines()
+        lines = self._said()
+        if self._ranked and (failed := failed_rank(lines)) is not None:
+            return failed
         last = f": {lines[-1][:300]}" if lines else ""
         if code == -signal.SIGKILL and _kernel_kills() > self._kills_before:
             return Ended("oom", "killed by the system for want of memory")
@@ -293,6 +328,11 @@ class ProcessTree:
             living |= {process.pid: process for process in self._worker.children(recursive=True)}
         self._started = living
 
+    def has_children(self) -> bool:
+        """Whether it has started any that still live."""
+        self._look()
+        return bool(self._started)
+
     def kill(self) -> None:
         """End all of them: the worker's group, and what has left it."""
         import psutil
@@ -303,6 +343,22 @@ class ProcessTree:
         for process in self._started.values():
             with contextlib.suppress(psutil.Error):
                 process.kill()
+
+
+def failed_rank(lines: Sequence[str]) -> Ended | None:
+    """What a rank said of its end, or its launcher of one that could say nothing."""
+    for line in lines:
+        _, found, words = line.partition(FAILED)
+        with contextlib.suppress(ValueError):
+            if found:
+                rank, status, reason = json.loads(words)
+                return Ended(str(status), printable(f"rank {rank}: {reason}"))
+    for line in lines:
+        killed = _KILLED_RANK.search(line)
+        if killed:
+            name = signal.Signals(-int(killed["code"])).name if int(killed["code"]) < 0 else f"exit code {killed['code']}"
+            return Ended("failed", f"rank {killed['rank']} was ended by {name}", crashed=True)
+    return None
 
 
 def memory_limit() -> int | None:

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks._layers import Caches, Layers
-from mldyno.frameworks._portable import Model, multiplied_type, stored_type
+from mldyno.frameworks._portable import Model, multiplied_type, per_channel, stored_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,8 +174,7 @@ class MlxModel(Model):
             self.optimiser.init(self.parameters)
             self._find = mx.value_and_grad(self._loss_of)
             self._steps = {update: compiled(self._step(update)) for update in (True, False)}
-        else:
-            self._infer = compiled(self._forward)
+        self._infer = compiled(self._forward)
         mx.eval(self.parameters, self.statistics, self.optimiser.state)
 
     def _optimiser(self, optimizers: ModuleType) -> Any:
@@ -202,7 +201,8 @@ class MlxModel(Model):
         whole = self.mx.array(values.whole).reshape(values.shape)
         if values.scale is None:
             return whole
-        return (whole.astype(self.mx.float32) * values.scale + values.offset).astype(self.stored)
+        scale, offset = (self.mx.array(each).reshape(per_channel(each)) for each in (values.scale, values.offset))
+        return (whole.astype(self.mx.float32) * scale + offset).astype(self.stored)
 
     def place(self, values: Values) -> Any:
         """An array on the device."""

@@ -18,9 +18,10 @@ from mldyno.frameworks import (
     _torch_places,
     proof_case,
 )
+from mldyno.frameworks._loader import FETCHED_BATCHES
 from mldyno.frameworks._torch_devices import counted_memory
 from mldyno.frameworks._torch_features import every_warning, fallen_back
-from mldyno.frameworks._torch_loader import Loader
+from mldyno.frameworks._torch_loader import TorchLoader
 from mldyno.frameworks._torch_operations import count_operations
 from mldyno.frameworks._torch_precision import IMAGE_DIMENSIONS, PrecisionPolicy, backward_and_step
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from mldyno.workloads._portable import Portable, Values
 
 SEED = 20240229
-FETCHED_BATCHES = 20  # got from disk in a row, to time that
 BATCH_POOL = 4  # batches drawn ahead and taken in turn, so that no cache or shortcut wins
 COMPARED_ITEMS = 8  # that results are compared on: in fp32 on the CPU a whole batch can take minutes
 MAX_COMPARED_STEPS = 24  # to get so many updates: a gradient scaler skips some
@@ -51,6 +51,8 @@ def _done() -> None:
 class TorchProgram(Program):
     """A case on its device, with the batches it takes in turn."""
 
+    rank, size = 0, 1
+
     def __init__(self, torch: ModuleType, case: Case, build: Build, data: Opened | None) -> None:
         self.torch, self.case = torch, case
         self.device = torch.device(case.device)
@@ -62,7 +64,9 @@ class TorchProgram(Program):
         self.build = build
         self.recipe = recipe = self._fresh()
         self._check_phases()
-        self.loader = None if data is None else Loader(torch, data, case.batch or 1, self.training)
+        self.loader = None if data is None else TorchLoader(torch, data, case.batch or 1, self.training, self.rank, self.size)
+        if self.rank:  # each rank has batches of its own
+            torch.manual_seed(SEED + self.rank)
         pool = [recipe.draw() for _ in range(BATCH_POOL)] if self.loader is None else [self.loader.first()]
         if case.layout != "contiguous" and pool[0][0].dim() != IMAGE_DIMENSIONS:
             raise Unsupported(f"its inputs are no images, so that {case.layout} is no other case than contiguous")
@@ -72,7 +76,7 @@ class TorchProgram(Program):
         self.fixed = self._placed(pool[0])
         self.optimiser: Any = self._optimiser(self.network) if self.training else None
         self.scaler = self.policy.scaler() if self.training else None
-        self.forward = self._compiled(self.network)
+        self.forward = self._compiled(self._together(self.network))
         self.forward_loss, self.infer = self._forward_loss(self.forward), self.policy.around(self.forward)
         self.batches = self._stream(pool)
         self.output: Any = None
@@ -108,6 +112,10 @@ class TorchProgram(Program):
 
     def _optimiser(self, network: Any) -> Any:
         return self.recipe.optimiser(network.parameters())
+
+    def _together(self, network: Any) -> Any:
+        """The network as all ranks train it; there is one process only."""
+        return network
 
     def _compiled(self, network: Any) -> Any:
         return self.torch.compile(network) if self.case.compile else network
@@ -210,7 +218,7 @@ class TorchProgram(Program):
         if self.recipe.phases:
             return {name: phase.items for name, phase in self.recipe.phases.items()}
         if self.loader is not None:
-            return {"data": FETCHED_BATCHES * self.loader.batch, "epoch": self.loader.items}
+            return self.loader.phases
         return {}
 
     def run_phase(self, name: str) -> None:

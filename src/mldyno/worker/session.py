@@ -13,7 +13,7 @@ from typing import Any
 
 from mldyno import messages, plugins, system_queries
 from mldyno.datasets import open_set
-from mldyno.frameworks import Framework, Program, Unsupported
+from mldyno.frameworks import Framework, Program, Team, Unsupported
 from mldyno.messages import DataSource
 from mldyno.meters import Windows
 from mldyno.records import Case, Device, Series
@@ -21,7 +21,7 @@ from mldyno.stats.intervals import median
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, stretch, time_phases
 from mldyno.timing.warmup import warm_up
-from mldyno.worker import checks, commands, peaks
+from mldyno.worker import checks, commands, peaks, ranks
 from mldyno.worker.checks import Wrong
 from mldyno.workloads._portable import Portable
 
@@ -31,6 +31,7 @@ KERNEL_SIZE = 256  # of the reference kernel's matrices: large enough for severa
 KERNEL_BLOCKS = 3  # one after the other; their median counts
 KERNELS_AFTER_STEP = 10  # of a long one: they take a few ms each
 LARGEST_KERNEL_SHARE = 0.2  # of the time of the steps
+FEWEST_ROUNDS = 12  # of steps and those beside them: as many as an interval has batches
 STEPS_FIRST_NS = 20_000_000  # that steps run for before anything else is done: other code makes theirs cold
 ENV_THAT_MATTERS = (
     "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "KMP_BLOCKTIME", "GOMP_SPINCOUNT",
@@ -46,8 +47,13 @@ ENV_THAT_MATTERS = (
 Tell = Callable[[float], None]
 
 
-def open_case(case: Case, data: DataSource | None = None, command: Sequence[str] = ()) -> CaseSession:
-    """Start the framework and build the case; `data` says where its data set lies, `command` what the user runs."""
+def open_case(
+    case: Case, data: DataSource | None = None, command: Sequence[str] = (), team: Team | None = None
+) -> CaseSession:
+    """Start the framework and build the case; `data` says where its data set lies, `command` what the user runs.
+
+    `team` are the ranks that train together, where this is one that has joined them; rank 0 joins them here.
+    """
     framework = plugins.framework(case.framework)
     workload = commands.workload_of(case, command)
     build: Any = framework.version_of(workload)
@@ -59,20 +65,26 @@ def open_case(case: Case, data: DataSource | None = None, command: Sequence[str]
     framework.start()
     imported = take_time()
     opened = open_set(**vars(data)) if data else None
-    program = framework.open(case, build, opened)
+    team = team or ranks.gather_team(framework, case, data)
+    own = case if team is None else ranks.own_share(case, team.local_rank)
+    program = framework.open(own, build, opened)
+    if team is not None and team.leads:
+        program = ranks.Leader(program, team)
     built = take_time()
     if program.params is not None and program.params != workload.params:
         raise Wrong(f"the model has {program.params:,} parameters, {workload.name} has {workload.params:,}")
+    in_all = 1 if team is None else team.size
     facts = {
-        "items_per_step": workload.items(case),
+        "items_per_step": in_all * workload.items(own),
         "item": workload.item,
         "params": workload.params,
-        "flops_per_step": workload.flops(case),
+        "flops_per_step": in_all * workload.flops(own),
         "import_time": (imported - began) / 1e9,
         "build_time": (built - imported) / 1e9,
         "fake_time": framework.clock is not None,
     }
     facts |= {"data": opened.source} if opened else {}
+    facts |= {} if team is None else {"batch_per_rank": own.batch, "batch_in_all": in_all * (own.batch or 1)}
     return CaseSession(case, framework, program, facts | dict(program.facts), workload.portable)
 
 
@@ -129,6 +141,8 @@ class CaseSession:
         }
         checks.check_precision(self.program)
         self.facts |= {"phases": ", ".join(self.program.phases)} if self.program.phases else {}
+        self.facts |= {"beside": ", ".join(self.program.beside)} if self.program.beside else {}
+        self.program.rank_times()  # of the warm-up
         checks.check_device(self.case, self.program)
         checks.check_waiting(events)
         self.steady_counters = self.program.steady_counters()
@@ -192,14 +206,45 @@ class CaseSession:
             series.append(Series("step_time", "s", _rounded([last]), block=left))
             values.append(last)
         self.values += values
+        series += self._by_rank(self.blocks.size)
         return messages.TurnMeasured(tuple(series), {"late_changes": self.late_changes})
 
     def phases(self, seconds: float, progress: Tell) -> messages.PhasesTimed:
         """Time the phases of a step, or what else there is beside it, each by itself."""
         items = self.program.phases
-        times = time_phases(self.program, items, seconds, self.clock, Reporter(self.clock, progress))
-        series = tuple(Series(f"{name}_time", "s", _rounded(values)) for name, values in times.items())
-        return messages.PhasesTimed(series, {f"{name}_items": items[name] for name in items})
+        self.program.prepare_phases()
+        report = Reporter(self.clock, progress)
+        times = time_phases(self.program, items, seconds, self.clock, report) if items else {}
+        series = [Series(f"{name}_time", "s", _rounded(values)) for name, values in times.items()]
+        series += self._beside(seconds, report) if self.program.beside else []
+        return messages.PhasesTimed(tuple(series), {f"{name}_items": items[name] for name in items})
+
+    def _beside(self, seconds: float, report: Reporter) -> list[Series]:
+        """Rounds of the step and of those beside it; what these change is made good, and checked before."""
+        checks.check_ranks(self.program)
+        names, blocks = ["step"], [self.blocks]
+        for name, steps in self.program.beside.items():
+            names.append(name)
+            blocks.append(Blocks(steps, self.clock))
+            blocks[-1].time(1)
+            blocks[-1].fit(float(blocks[-1].time(1)))
+        self.program.rank_times()
+        times = rounds(blocks, seconds, FEWEST_ROUNDS, random.Random(len(names)), report)
+        series = [
+            Series(f"{name}_time", "s", _rounded(values), stage="beside", block=block.size)
+            for name, values, block in zip(names, times, blocks, strict=True)
+        ]
+        series += self._by_rank(1)
+        self.program.settle()
+        return series
+
+    def _by_rank(self, block: int) -> list[Series]:
+        """The same blocks as each rank saw them, where there are several."""
+        return [
+            Series(f"{name}_time", "s", _rounded(values), stage=f"rank-{rank}", block=block)
+            for name, of_ranks in self.program.rank_times().items()
+            for rank, values in enumerate(of_ranks)
+        ]
 
     def close(self, prove: bool = False) -> messages.CaseClosed:
         """Check that the work was done, stop the meters, and give what they saw; `prove`: and what it computes."""
@@ -209,6 +254,7 @@ class CaseSession:
             series.append(Series("peak_device_memory", "B", (float(peak),), stage="process"))
         if self.case.compile:
             self.facts["recompiles"] = self.program.steady_counters()[0] - self.first_counters[0]
+        checks.check_ranks(self.program)
         results = checks.check_results(self.case, self.program, self.first_losses, self.facts)
         checks.check_plausible(self.framework, self.case, self.clock, self.values, self.facts)
         if self.program.phases or (self.values and median(self.values) < LONG_STEP_S):
@@ -219,6 +265,9 @@ class CaseSession:
         if prove and self.portable is not None and (numbers := self.program.proof(self.portable)) is not None:
             self.facts["proof"] = " ".join(f"{number:.7g}" for number in numbers)
         self.facts |= checks.unchecked(self.case, self.framework, self.program, self.facts, results)
+        if peaks_of_ranks := self.program.rank_peaks():
+            series.append(Series("rank_peak_memory", "B", tuple(peaks_of_ranks), stage="process"))
+        self.program.end()
         return messages.CaseClosed(tuple(series), results, self.facts)
 
     def _measure_copies(self) -> None:

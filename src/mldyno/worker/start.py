@@ -1,6 +1,7 @@
 """Entry of a worker: makes this very mldyno importable, guards the channel, and listens.
 
-With the word `end-to-end` and a command behind it: trains a case as a process of its own instead.
+With the word `end-to-end` and a command behind it: trains a case as a process of its own instead. Where a launcher
+has started several, as ranks that train together, only the first listens, and the others follow it.
 
 Run by path: nothing but the package `mldyno` itself becomes importable, so the interpreter's own
 packages are the ones that count.
@@ -11,6 +12,8 @@ import os
 import sys
 
 END_TO_END = "end-to-end"
+RANKED, LEADS = "MLDYNO_RANKED", "MLDYNO_LEADS"  # as in `rendezvous`, which can't be imported yet
+FAILED = "mldyno-rank-failed "  # before what ended a rank, on standard error: the launcher passes on no more than a code
 
 
 def _own_package() -> None:
@@ -30,11 +33,16 @@ def _own_package() -> None:
 def _private_channel() -> tuple[int, int]:
     """Take standard input and output for ourselves; what libraries print goes to standard error."""
     commands, answers = os.dup(0), os.dup(1)
+    _no_channel()
+    return commands, answers
+
+
+def _no_channel() -> None:
+    """Leave standard input and output to others."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    return commands, answers
 
 
 if __name__ == "__main__":
@@ -46,6 +54,15 @@ if __name__ == "__main__":
         wish, _ = decode_command(sys.argv[2])
         assert isinstance(wish, TrainEndToEnd)
         sys.exit(train(wish))
+    if os.environ.get(RANKED) and not (os.environ.get(LEADS) and os.environ.get("LOCAL_RANK", "0") == "0"):
+        _no_channel()
+        _own_package()
+        from mldyno.worker.follow import follow
+        from mldyno.worker.listen import die_with_parent
+
+        die_with_parent()
+        follow(os.environ[RANKED])
+        sys.exit(0)
     channel = _private_channel()
     _own_package()
     from mldyno.worker.listen import listen

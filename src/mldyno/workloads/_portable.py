@@ -26,12 +26,15 @@ NORM = 0.5  # around which the first scales of norms lie: at 1 the shortcuts of 
 
 @dataclass(frozen=True)
 class Values:
-    """Numbers of which every framework makes the same array: whole ones; with a scale, these times it plus offset."""
+    """Numbers of which every framework makes the same array: whole ones; with a scale, these times it plus offset.
+
+    Images may have a scale and an offset for each channel.
+    """
 
     shape: tuple[int, ...]
     whole: array.array[int]
-    scale: float | None = None
-    offset: float = 0.0
+    scale: float | tuple[float, ...] | None = None
+    offset: float | tuple[float, ...] = 0.0
 
 
 def numbers(chance: random.Random, shape: tuple[int, ...], deviation: float = 1.0, centre: float = 0.0) -> Values:

@@ -1,0 +1,56 @@
+"""A node that joins the jobs of another: it starts ranks again and again, as long as the first node has jobs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+
+from mldyno import plugins
+from mldyno.axes import Case
+from mldyno.client.worker_process import SCRIPT, ProcessTree, failed_rank
+from mldyno.rendezvous import RANKED, Rendezvous
+
+LOOK_EVERY_S = 0.2
+NOT_MET = ("RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousClosedError", "DistNetworkError")
+Tell = Callable[[str], None]
+
+
+def join(meeting: Rendezvous, case: Case, wait: float, python: str, tell: Tell) -> int:
+    """Take part in job after job, with the ranks of a case, until none begins for `wait` s; gives how many there were.
+
+    `case` has the ranks of all nodes, and how many nodes there are.
+    """
+    os.environ |= meeting.environment  # from which the launcher takes it
+    framework = plugins.framework(case.framework)
+    command = [python, *framework.launcher(case), SCRIPT]
+    environment = {**os.environ, **framework.environment(case), RANKED: case.framework}
+    jobs, until = 0, time.monotonic() + wait
+    tell(f"waiting for {meeting.address}")
+    while time.monotonic() < until:
+        code, said = _take_part(command, environment, until)
+        if code is None or any(word in said for word in NOT_MET):
+            time.sleep(LOOK_EVERY_S)
+            continue
+        jobs, until = jobs + 1, time.monotonic() + wait
+        end = failed_rank(said.splitlines())
+        tell(f"job {jobs}: {'done' if code == 0 else end.reason if end else f'ended with exit code {code}'}")
+    return jobs
+
+
+def _take_part(command: list[str], environment: Mapping[str, str], until: float) -> tuple[int | None, str]:
+    """The launcher's exit code and what it said; None where its ranks had not begun when the time was over."""
+    with tempfile.TemporaryFile("w+", errors="replace") as words:
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=words, start_new_session=True)  # fmt: skip
+        tree, code = ProcessTree(process.pid), None
+        try:
+            while (code := process.poll()) is None and (time.monotonic() < until or tree.has_children()):
+                time.sleep(LOOK_EVERY_S)
+        finally:
+            tree.kill()
+            process.wait()
+        words.seek(0)
+        return code, words.read()
