@@ -97,7 +97,7 @@ def test_steps_beside_its_own_and_phases_are_passed_on_by_their_place(leader: Le
 
 
 def test_what_rank_0_does_by_itself_is_passed_on_to_nobody(leader: Leader) -> None:
-    assert leader.losses() == {"loss": 1.0}
+    assert leader.disagreement() is None
     assert leader.phases == {"data": 1, "epoch": 2}
     assert leader.team.orders == []  # type: ignore[attr-defined]
 

@@ -74,9 +74,10 @@ class TorchProgram(Program):
         self._check_recurrent()
         self.params = sum(p.numel() for p in self.network.parameters())
         self.fixed = self._placed(pool[0])
+        together = self._together(self.network)
         self.optimiser: Any = self._optimiser(self.network) if self.training else None
         self.scaler = self.policy.scaler() if self.training else None
-        self.forward = self._compiled(self._together(self.network))
+        self.forward = self._compiled(together)
         self.forward_loss, self.infer = self._forward_loss(self.forward), self.policy.around(self.forward)
         self.batches = self._stream(pool)
         self.output: Any = None

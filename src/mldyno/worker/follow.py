@@ -12,7 +12,7 @@ from mldyno.messages import OpenCase
 from mldyno.meters.memory import peak_resident
 from mldyno.timing import clock
 from mldyno.worker.checks import failure
-from mldyno.worker.ranks import BESIDE, END, FLAW, ORDERS, PEAK, RUN, RUN_PHASE
+from mldyno.worker.ranks import BESIDE, END, ORDERS, PEAK, RUN, RUN_PHASE
 from mldyno.worker.session import open_case
 from mldyno.worker.start import FAILED
 
@@ -50,8 +50,6 @@ def _obey(program: Program, team: Team) -> None:
             program.run(argument)
         elif order == RUN_PHASE:
             program.run_phase(phases[argument])
-        elif order == FLAW:
-            program.rank_flaw()
         elif order >= BESIDE:
             done = beside[order - BESIDE]
             done.run(argument)

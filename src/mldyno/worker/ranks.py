@@ -19,8 +19,13 @@ from mldyno.records import Case
 from mldyno.timing import clock
 from mldyno.workloads._portable import Portable
 
-ORDERS = ("run", "check_step", "prepare_phases", "run_phase", "settle", "flaw", "peak", "end", "beside")
-RUN, CHECK_STEP, PREPARE_PHASES, RUN_PHASE, SETTLE, FLAW, PEAK, END, BESIDE = range(len(ORDERS))
+ORDERS = (
+    "run", "check_step", "losses", "precision_flaw", "prepare_phases", "run_phase", "settle", "rank_flaw", "peak",
+    "end", "beside",
+)  # fmt: skip
+RUN, CHECK_STEP, LOSSES, PRECISION_FLAW, PREPARE_PHASES, RUN_PHASE, SETTLE, RANK_FLAW, PEAK, END, BESIDE = range(
+    len(ORDERS)
+)
 
 
 def own_share(case: Case, rank: int) -> Case:
@@ -84,6 +89,20 @@ class Leader(Program):
         self.program.check_step()
         self._collect()
 
+    def losses(self) -> Mapping[str, float] | None:
+        """On rank 0's fixed batch; a model of which each has a part needs all of them for it."""
+        self._pass_on(LOSSES)
+        losses = self.program.losses()
+        self._collect()
+        return losses
+
+    def precision_flaw(self) -> str | None:
+        """Of rank 0's forward pass."""
+        self._pass_on(PRECISION_FLAW)
+        flaw = self.program.precision_flaw()
+        self._collect()
+        return flaw
+
     def counts(self) -> dict[str, int]:
         """Of rank 0's step."""
         self._pass_on(RUN, 1)
@@ -129,7 +148,7 @@ class Leader(Program):
 
     def rank_flaw(self) -> str:
         """Why the ranks did not train together."""
-        self._pass_on(FLAW)
+        self._pass_on(RANK_FLAW)
         flaw = self.program.rank_flaw()
         self._collect()
         return flaw
@@ -155,14 +174,6 @@ class Leader(Program):
 
     # -- what rank 0 does by itself ----------------------------------------------------------------
 
-    def losses(self) -> Mapping[str, float] | None:
-        """On rank 0's fixed batch."""
-        return self.program.losses()
-
-    def first_losses(self) -> Mapping[str, float] | None:
-        """On rank 0's fixed batch."""
-        return self.program.first_losses()
-
     def disagreement(self) -> tuple[float, float] | None:
         """Of rank 0's share against the CPU."""
         return self.program.disagreement()
@@ -170,10 +181,6 @@ class Leader(Program):
     def proof(self, portable: Portable) -> list[float] | None:
         """What rank 0 computes by itself."""
         return self.program.proof(portable)
-
-    def precision_flaw(self) -> str | None:
-        """Of rank 0's model."""
-        return self.program.precision_flaw()
 
     def actual_device(self) -> str | None:
         """Of rank 0."""

@@ -31,7 +31,7 @@ KERNEL_SIZE = 256  # of the reference kernel's matrices: large enough for severa
 KERNEL_BLOCKS = 3  # one after the other; their median counts
 KERNELS_AFTER_STEP = 10  # of a long one: they take a few ms each
 LARGEST_KERNEL_SHARE = 0.2  # of the time of the steps
-FEWEST_ROUNDS = 12  # of steps and those beside them: as many as an interval has batches
+FEWEST_ROUNDS = 4  # of steps and those beside them, however long they take
 STEPS_FIRST_NS = 20_000_000  # that steps run for before anything else is done: other code makes theirs cold
 ENV_THAT_MATTERS = (
     "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "KMP_BLOCKTIME", "GOMP_SPINCOUNT",
