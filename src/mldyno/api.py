@@ -32,6 +32,7 @@ from mldyno.analysis.outcomes import Outcome, known_value, outcomes
 from mldyno.analysis.scores import figure_of, scores
 from mldyno.analysis.symptoms import Checkup
 from mldyno.axes import AXIS, Case, axis_named
+from mldyno.client import joining
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.messages import FrameworksProbed
 from mldyno.plan import Plan
@@ -206,7 +207,7 @@ def host(plan: Plan, address: str | None) -> str:
         raise UsageError("the others join with one number of ranks, nodes and threads; give one of each.")
     ((ranks, nodes, threads),) = spread
     meeting = rendezvous.read(address or rendezvous.USUAL)
-    os.environ |= meeting.environment
+    joining.meet(meeting)
     more = f" --threads {threads}" if threads else ""
     return f"mldyno join {meeting.address} --token {meeting.token} --ranks {ranks} --nodes {nodes}{more}"
 
@@ -217,12 +218,10 @@ def join(
     """Take part in what another machine measures, until nothing begins there for `wait` s; gives how many jobs."""
     import sys
 
-    from mldyno.client.joining import join as take_part
-
     if ranks % nodes:
         raise UsageError(f"{ranks} ranks can't be spread over {nodes} nodes evenly.")
     case = Case("", ranks=ranks, nodes=nodes, threads=threads)
-    return take_part(rendezvous.read(address, token), case, wait, sys.executable, tell)
+    return joining.join(rendezvous.read(address, token), case, wait, sys.executable, tell)
 
 
 def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:

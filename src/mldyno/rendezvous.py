@@ -16,6 +16,7 @@ from mldyno.errors import UsageError
 
 RANKED, LEADS = "MLDYNO_RANKED", "MLDYNO_LEADS"  # the framework of ranks; whether a command waits for their answers
 ADDRESS, TOKEN, HOSTS = "MLDYNO_RENDEZVOUS", "MLDYNO_RENDEZVOUS_TOKEN", "MLDYNO_RENDEZVOUS_HOSTS"
+INTERFACE = "GLOO_SOCKET_IFNAME"  # gloo's own
 USUAL = "127.0.0.1:29400"  # the loopback: nobody else can reach it unless an address is named
 _WRITTEN = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]):(?P<port>[0-9]{1,5})")
 _TOKEN = re.compile(r"[0-9a-f]{8,64}")
@@ -63,16 +64,6 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Rendezvous | N
 def leads(environ: Mapping[str, str]) -> bool:
     """Whether a rank is the one that speaks with a command, by its environment."""
     return environ.get(LEADS) == "1" and environ.get("LOCAL_RANK", "0") == "0"
-
-
-def interface_of(address: str) -> str:
-    """The interface of this machine that has an address."""
-    import psutil
-
-    for name, addresses in psutil.net_if_addrs().items():
-        if any(each.address == address for each in addresses):
-            return name
-    raise UsageError(f"no interface of this machine has the address {address}.")
 
 
 def own_address(meeting: Rendezvous) -> str:

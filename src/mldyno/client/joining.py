@@ -11,11 +11,20 @@ from collections.abc import Callable, Mapping
 from mldyno import plugins
 from mldyno.axes import Case
 from mldyno.client.worker_process import SCRIPT, ProcessTree, failed_rank
-from mldyno.rendezvous import RANKED, Rendezvous
+from mldyno.rendezvous import INTERFACE, RANKED, Rendezvous, own_address
 
 LOOK_EVERY_S = 0.2
 NOT_MET = ("RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousClosedError", "DistNetworkError")
 Tell = Callable[[str], None]
+
+
+def meet(meeting: Rendezvous) -> None:
+    """Let launchers that are started from now on go there, by the interface that leads to it."""
+    import psutil
+
+    own = own_address(meeting)
+    names = [name for name, addresses in psutil.net_if_addrs().items() if own in [each.address for each in addresses]]
+    os.environ |= meeting.environment | ({INTERFACE: names[0]} if names and INTERFACE not in os.environ else {})
 
 
 def join(meeting: Rendezvous, case: Case, wait: float, python: str, tell: Tell) -> int:
@@ -23,7 +32,7 @@ def join(meeting: Rendezvous, case: Case, wait: float, python: str, tell: Tell) 
 
     `case` has the ranks of all nodes, and how many nodes there are.
     """
-    os.environ |= meeting.environment  # from which the launcher takes it
+    meet(meeting)
     framework = plugins.framework(case.framework)
     command = [python, *framework.launcher(case), SCRIPT]
     environment = {**os.environ, **framework.environment(case), RANKED: case.framework}

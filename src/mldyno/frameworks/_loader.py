@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Unsupported
-from mldyno.workloads._portable import Values
+from mldyno.values import Values
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened, Split

@@ -29,7 +29,8 @@ from mldyno.frameworks._loader import FETCHED_BATCHES, TEST_BATCH, PlainLoader
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
-    from mldyno.workloads._portable import Portable, Values
+    from mldyno.values import Values
+    from mldyno.workloads._portable import Portable
 
 BATCH_POOL = 4  # batches drawn ahead and taken in turn, so that no cache or shortcut wins
 PRECISIONS = ("fp32", "bf16", "fp16", "amp-bf16")  # weights and inputs in that type; amp: only what is multiplied

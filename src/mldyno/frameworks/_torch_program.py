@@ -28,8 +28,9 @@ from mldyno.frameworks._torch_precision import IMAGE_DIMENSIONS, PrecisionPolicy
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
+    from mldyno.values import Values
     from mldyno.workloads import Batch, Build, Recipe
-    from mldyno.workloads._portable import Portable, Values
+    from mldyno.workloads._portable import Portable
 
 SEED = 20240229
 BATCH_POOL = 4  # batches drawn ahead and taken in turn, so that no cache or shortcut wins

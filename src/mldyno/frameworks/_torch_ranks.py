@@ -52,12 +52,8 @@ def launcher(case: Case) -> tuple[str, ...]:
 
 def environment(case: Case, cores: int) -> dict[str, str]:
     """Threads that do not fight, and the interface to use: gloo goes by the host's name, which not all resolve."""
-    nodes, meeting = case.nodes or 1, rendezvous.from_environment()
-    threads = case.threads or max(1, cores // max(1, (case.ranks or 1) // nodes))
-    interface = LOOPBACK
-    if nodes > 1 and meeting is not None:
-        interface = rendezvous.interface_of(rendezvous.own_address(meeting))
-    named = {} if "GLOO_SOCKET_IFNAME" in os.environ else {"GLOO_SOCKET_IFNAME": interface}
+    threads = case.threads or max(1, cores // max(1, (case.ranks or 1) // (case.nodes or 1)))
+    named = {} if rendezvous.INTERFACE in os.environ else {rendezvous.INTERFACE: LOOPBACK}
     return {"OMP_NUM_THREADS": str(threads), "TORCH_CPP_LOG_LEVEL": "ERROR", **named}
 
 
