@@ -6,7 +6,7 @@ import pytest
 
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.ranks import split
-from mldyno.records import Case, Machine, Record, Run, Series
+from mldyno.records import Case, Fact, Machine, Record, Run, Series
 from mldyno.views.sentences import ranks_told
 
 ROUNDS = 24
@@ -25,9 +25,12 @@ def outcome(slow_rank: float = 1.0, **times: float) -> Outcome:
     parts = [series(f"{name}_time", value) for name, value in {**usual, **times}.items()]
     parts += [series("compute_time", 0.05 * slow_rank if rank == 2 else 0.05, f"rank-{rank}") for rank in range(4)]
     parts.append(series("step_time", 0.10, "steady"))
-    facts = {"batch_per_rank": 16, "batch_in_all": 64, "items_per_step": 64, "item": "image"}
-    record = Record(3, "0" * 32, "2026-11-17T00:00:00+00:00", "measured", Run("run"),
-                    Case("mnist-mlp", ranks=4, batch=16), "ok", "", Machine("here"), series=tuple(parts), facts=facts)  # fmt: skip
+    facts: dict[str, Fact] = {"batch_per_rank": 16, "batch_in_all": 64, "items_per_step": 64, "item": "image"}
+    case, machine = Case("mnist-mlp", ranks=4, batch=16), Machine("here")
+    record = Record(
+        3, "0" * 32, "2026-11-17T00:00:00+00:00", "measured", Run("run"), case, "ok", "", machine,
+        series=tuple(parts), facts=facts,
+    )  # fmt: skip
     return Outcome((record,))
 
 

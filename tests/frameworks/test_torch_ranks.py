@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -81,8 +82,8 @@ def test_no_port_is_chosen_that_another_could_take_before_it_is_bound() -> None:
     [({"mode": "infer"}, "ranks train together"), ({"batch": 3, "scaling": "strong"}, "can't be shared by 2 ranks"),
      ({"framework": "jax"}, "jax can't train in ranks here")],
 )  # fmt: skip
-def test_what_ranks_can_not_do_is_refused_with_a_reason(axes: dict[str, object], reason: str, store: Store) -> None:
-    given = {"mode": "train", "batch": 4, **axes}
+def test_what_ranks_can_not_do_is_refused_with_a_reason(axes: dict[str, Any], reason: str, store: Store) -> None:
+    given: dict[str, Any] = {"mode": "train", "batch": 4, **axes}
     (record,) = api.run("mlp", ranks=2, repeats=1, budget=1.0, store=store, **given).records
     assert record.status == "unsupported"
     assert reason in record.reason

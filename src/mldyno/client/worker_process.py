@@ -356,7 +356,9 @@ def failed_rank(lines: Sequence[str]) -> Ended | None:
     for line in lines:
         killed = _KILLED_RANK.search(line)
         if killed:
-            name = signal.Signals(-int(killed["code"])).name if int(killed["code"]) < 0 else f"exit code {killed['code']}"
+            name = (
+                signal.Signals(-int(killed["code"])).name if int(killed["code"]) < 0 else f"exit code {killed['code']}"
+            )
             return Ended("failed", f"rank {killed['rank']} was ended by {name}", crashed=True)
     return None
 

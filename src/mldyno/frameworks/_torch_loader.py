@@ -47,6 +47,4 @@ class TorchLoader(Loader):
             shares.set_epoch(self.epochs)
             self.epochs += 1
             return data.DataLoader(items, batch_size=batch, sampler=shares, drop_last=full_only)
-        return data.DataLoader(
-            items, batch_size=batch, shuffle=shuffle, drop_last=full_only, generator=self.generator
-        )
+        return data.DataLoader(items, batch_size=batch, shuffle=shuffle, drop_last=full_only, generator=self.generator)

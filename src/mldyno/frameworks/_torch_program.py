@@ -65,7 +65,9 @@ class TorchProgram(Program):
         self.build = build
         self.recipe = recipe = self._fresh()
         self._check_phases()
-        self.loader = None if data is None else TorchLoader(torch, data, case.batch or 1, self.training, self.rank, self.size)
+        self.loader = (
+            None if data is None else TorchLoader(torch, data, case.batch or 1, self.training, self.rank, self.size)
+        )
         if self.rank:  # each rank has batches of its own
             torch.manual_seed(SEED + self.rank)
         pool = [recipe.draw() for _ in range(BATCH_POOL)] if self.loader is None else [self.loader.first()]

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from mldyno import rendezvous
 from mldyno.frameworks import TOLERANCE, Steps, Unsupported
 from mldyno.frameworks._torch_program import COMPARED_ITEMS, SEED, TorchProgram
-
 from mldyno.rendezvous import leads
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def launcher(case: Case) -> tuple[str, ...]:
     """torchrun: on one machine it finds a free port by itself; a rank that fails ends the job."""
     nodes, meeting = case.nodes or 1, rendezvous.from_environment()
     ranks = (case.ranks or 1) // nodes
-    where = ("--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1")
+    where: tuple[str, ...] = ("--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1")
     if nodes > 1 and meeting is not None:
         settings = f"is_host={int(meeting.first)},join_timeout={LONGEST_MEETING_S}"
         where = (f"--rdzv-endpoint={meeting.address}", f"--local-addr={rendezvous.own_address(meeting)}",
@@ -93,7 +92,7 @@ class TorchTeam:
     @property
     def leads(self) -> bool:
         """Whether this is the leader."""
-        return self.rank == self.leader
+        return bool(self.rank == self.leader)
 
     def nodes(self) -> list[str]:
         """The machines of the job, each once."""
@@ -124,8 +123,10 @@ class RankProgram(TorchProgram):
         super().__init__(torch, case, build, data)
         self.noted |= {"nodes": "; ".join(team.nodes())} if (case.nodes or 1) > 1 else {}
         if self.recipe.phases:
-            raise Unsupported(f"a step of it is made of phases ({', '.join(self.recipe.phases)}), which ranks can't share")
-        self.alone = self._forward_loss(self._compiled(self.network)) if not self.sharded else None
+            raise Unsupported(
+                f"a step of it is made of phases ({', '.join(self.recipe.phases)}), which ranks can't share"
+            )
+        self.alone = self._forward_loss(self._compiled(self.network))
         self.all_cores = os.cpu_count() or 1
         if hasattr(os, "sched_getaffinity"):
             self.all_cores = len(os.sched_getaffinity(0))

@@ -20,8 +20,8 @@ from mldyno.frameworks import (
     _torch_ranks,
     in_ranks,
 )
-from mldyno.frameworks._torch_precision import AUTOCAST, PrecisionPolicy
 from mldyno.frameworks._portable import cores
+from mldyno.frameworks._torch_precision import AUTOCAST, PrecisionPolicy
 from mldyno.frameworks._torch_program import SEED, TorchProgram, waiting
 from mldyno.frameworks._torch_ranks import TorchTeam
 

@@ -152,8 +152,7 @@ def _contended(evidence: Evidence) -> Judged:
 
 
 def _oversubscribed(evidence: Evidence) -> Judged:
-    ranks, cores = evidence.case.ranks or 1, evidence.machine.cores
-    threads = (evidence.threads or 1) * ranks
+    ranks, cores, threads = evidence.case.ranks or 1, evidence.machine.cores, evidence.threads or 1
     if evidence.case.device == "cpu" and cores and ranks > cores:
         return (
             f"{ranks} ranks share {cores} cores: they take turns, and wait for each other",
@@ -161,7 +160,7 @@ def _oversubscribed(evidence: Evidence) -> Judged:
         )
     if evidence.case.device != "cpu" or threads < 2 or evidence.env.get("OMP_WAIT_POLICY") in QUIET_WAITING:
         return None
-    if not _waited(evidence) and not (cores and threads > cores):
+    if not _waited(evidence) and not (cores and threads * ranks > cores):
         return None
     return (
         "more OpenMP threads than free cores: those that wait spin, and keep the others from working",

@@ -25,12 +25,12 @@ def ranks(subject: Subject) -> Section | None:
         return None
     charts = [_gain(subject, number, group) for number, group in enumerate(_by_work(known)[:MOST_CHARTS])]
     lines = [f"{subject.title(outcome)}: {'; '.join(ranks_told(outcome))}" for outcome, _ in known]
-    parts: list[SectionPart] = [Charts(charts), *_made_of(subject, known), Paragraphs("rank-lines", lines)]
+    shown: list[SectionPart] = [Charts(charts), *_made_of(subject, known), Paragraphs("rank-lines", lines)]
     lead = (
         "All of it was measured in one job, in rounds: steps with an exchange of gradients, without one, and of one "
         "process alone took turns. Dashed would be one process; a rank more is a process more, ideally a whole one."
     )
-    return Section("ranks", "What do ranks bring?", "Ranks", lead, parts)
+    return Section("ranks", "What do ranks bring?", "Ranks", lead, shown)
 
 
 def _by_work(known: Sequence[Split]) -> list[list[Split]]:
