@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from mldyno import plugins
+from mldyno.datasets import Opened
 from mldyno.frameworks import Unsupported
 from mldyno.records import Case
 
@@ -50,6 +51,40 @@ def placed(framework: str, placement: str) -> str:
     program.run(3)
     program.synchronize()
     return str(program.actual_device())
+
+
+class Few:
+    """A small data set in memory, as the readers give one: images of one grey, which is their label."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.shape = count, (1, 28, 28)
+
+    def pixels(self, index: int) -> bytes:
+        return bytes([25 * (index % 10)]) * 784
+
+    def label(self, index: int) -> int:
+        return index % 10
+
+
+def from_disk(framework: str) -> dict[str, Any]:
+    """A training whose batches come from a data set: phases, what a pixel became, traces of two epochs, accuracy."""
+    data: Any = Opened("few", "synthetic", Few(130), Few(40), (0.1,), (0.3,))  # type: ignore[arg-type]
+    definition, its = plugins.workload("mnist-cnn"), plugins.framework(framework)
+    case = Case("mnist-cnn", framework=framework, mode="train", batch=16, placement="loader")
+    program: Any = its.open(case, its.version_of(definition), data)
+    program.run(3)
+    first = program.first_losses()
+    program.prepare_phases()
+    prepared = list(program.steady_counters())
+    for name in ("data", "epoch", "epoch"):
+        program.run_phase(name)
+        program.synchronize()
+    inputs, targets = program.fixed
+    return {
+        "phases": dict(program.phases), "traces": [prepared, list(program.steady_counters())],
+        "labels": program.model.numbers(targets, 16), "pixels": program.model.numbers(inputs, 16 * 784)[3 * 784],
+        "losses": [first["loss"], program.losses()["loss"]], "accuracy": program.facts["accuracy"],
+    }  # fmt: skip
 
 
 def in_precision(framework: str, precision: str, mode: str) -> list[Any]:
@@ -105,6 +140,7 @@ def main(framework: str) -> dict[str, Any]:
                 "refused": refused(framework, "mlp", "train")}  # fmt: skip
     facts = {**common, "proofs": proofs(framework, QUICK, ("infer", "train")), "phases": generated(framework)}
     facts["learned"] = {name: learned(framework, name) for name in LEARNING}
+    facts["from_disk"] = from_disk(framework)
     if framework == "mlx":
         return {**facts, "refused": refused(framework, "mlp", "infer", precision="bf16")}
     kinds = [(precision, mode) for precision in ("bf16", "amp-bf16") for mode in ("train", "infer")]

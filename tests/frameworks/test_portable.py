@@ -82,6 +82,19 @@ def test_it_has_the_parameters_of_the_workload_and_runs_in_every_placement(frame
     assert facts(framework)["placed"] == ["cpu"] * 3
 
 
+@pytest.mark.parametrize("framework", ARRAYS)
+def test_batches_from_disk_are_normalised_and_an_epoch_makes_no_graph_that_was_not_prepared(framework: str) -> None:
+    seen = facts(framework)["from_disk"]
+    assert seen["phases"] == {"data": 20 * 16, "epoch": 170}
+    assert seen["labels"] == [index % 10 for index in range(16)]
+    assert seen["pixels"] == pytest.approx((75 / 255 - 0.1) / 0.3)
+    prepared, after = seen["traces"]
+    assert prepared == after
+    assert 0 <= seen["accuracy"] <= 1
+    first, last = seen["losses"]
+    assert 0 <= last < first
+
+
 @pytest.mark.parametrize("framework", ["jax", "tensorflow"])
 def test_a_precision_takes_effect_and_agrees_with_fp32(framework: str) -> None:
     kinds = facts(framework)["precisions"]

@@ -144,6 +144,9 @@ class Program(ABC):
         """Issue one of the phases."""
         raise KeyError(name)
 
+    def prepare_phases(self) -> None:  # noqa: B027 (most have nothing to prepare)
+        """Do once, before phases are timed, what only their first time needs, such as graphs of other shapes."""
+
     def steady_counters(self) -> tuple[int, ...]:
         """Counters that stand still in the steady state: graphs compiled, device memory reserved."""
         return ()

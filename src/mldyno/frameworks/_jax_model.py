@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mldyno.records import Case
-    from mldyno.workloads._portable import Portable, Values
+    from mldyno.values import Values
+    from mldyno.workloads._portable import Portable
 
 MOMENTUM, EPSILON = 0.1, 1e-5  # of batch norms: how far running statistics follow, as in PyTorch
 IMAGE_DIMENSIONS = 4
@@ -183,6 +184,7 @@ class JaxModel(Model):
             for name, channels in self.layers.normed.items()
         }
         self.pending: list[Any] = []
+        self._infer = jax.jit(self._forward)
         self.optimiser = self._optimiser(optax)
         if self.training:
             with jax.default_device(device):
@@ -191,7 +193,6 @@ class JaxModel(Model):
             self._steps = {update: jax.jit(self._step(update), donate_argnums=0) for update in (True, False)}
         else:
             self.state = (parameters, statistics)
-            self._infer = jax.jit(self._forward)
             self._prefill = jax.jit(self._prefilled, static_argnums=3)
             self._decode = jax.jit(self._decoded, static_argnums=5)
 
@@ -286,7 +287,7 @@ class JaxModel(Model):
 
     def infer(self, inputs: Any) -> Any:
         """Issue a forward pass."""
-        output = self._infer(*self.state, inputs)
+        output = self._infer(*self.state[:2], inputs)
         self.pending.append(output)
         return output
 

@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mldyno.records import Case
-    from mldyno.workloads._portable import Portable, Values
+    from mldyno.values import Values
+    from mldyno.workloads._portable import Portable
 
 MOMENTUM, EPSILON = 0.1, 1e-5  # of batch norms: how far running statistics follow, as in PyTorch
 ADAM_EPSILON = 1e-8  # PyTorch's
 POLICIES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "amp-bf16": "mixed_bfloat16"}
+PRODUCTS = ("MatMul", "BatchMatMulV2", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "Einsum")
 IMAGE_DIMENSIONS = 4
 
 
@@ -302,6 +304,11 @@ class KerasModel(Model):
         names = {"CPU:0": "cpu"}
         return {names.get(kind, kind.replace("GPU", "cuda")) for kind in kinds}
 
+    def correct(self, output: Any, targets: Any) -> int:
+        """How many outputs are largest where their targets say."""
+        tf = self.tf
+        return int(tf.math.count_nonzero(tf.argmax(output, -1, targets.dtype) == targets))
+
     # -- steps -------------------------------------------------------------------------------------
 
     def _applied(self, inputs: Any, training: bool, caches: Any = None) -> Any:
@@ -311,9 +318,16 @@ class KerasModel(Model):
             inputs = self.tf.cast(inputs, self.computed)
         return self.network(inputs) if caches is None else self.network(inputs, caches)
 
-    def _forward(self, inputs: Any) -> Any:
+    def _traced(self) -> None:
+        """Count the graph, and note the types of all products in it: what layers multiply, not only what they get."""
         self.traces += 1
-        return self._applied(inputs, False)
+        operations = self.tf.compat.v1.get_default_graph().get_operations()
+        self.layers.multiplied |= {each.get_attr("T").name for each in operations if each.type in PRODUCTS}
+
+    def _forward(self, inputs: Any) -> Any:
+        output = self._applied(inputs, False)
+        self._traced()
+        return output
 
     def _loss(self, output: Any, targets: Any) -> Any:
         tf, exact = self.tf, self.tf.cast(output, self.tf.float32)
@@ -325,12 +339,12 @@ class KerasModel(Model):
         tf = self.tf
 
         def step(inputs: Any, targets: Any) -> Any:
-            self.traces += 1
             with tf.GradientTape() as tape:
                 output = self._applied(inputs, True)
                 loss = self._loss(output, targets)
             gradients = tape.gradient(loss, [variable.value for variable in self.variables])
             gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+            self._traced()
             if not update:
                 return output, loss, gradients
             self.optimiser.apply(gradients, self.variables)

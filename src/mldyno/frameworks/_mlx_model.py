@@ -6,13 +6,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks._layers import Caches, Layers
-from mldyno.frameworks._portable import Model, multiplied_type, stored_type
+from mldyno.frameworks._portable import Model, multiplied_type, per_channel, stored_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mldyno.records import Case
-    from mldyno.workloads._portable import Portable, Values
+    from mldyno.values import Values
+    from mldyno.workloads._portable import Portable
 
 MOMENTUM, EPSILON = 0.1, 1e-5  # of batch norms: how far running statistics follow, as in PyTorch
 IMAGE_DIMENSIONS = 4
@@ -174,8 +175,7 @@ class MlxModel(Model):
             self.optimiser.init(self.parameters)
             self._find = mx.value_and_grad(self._loss_of)
             self._steps = {update: compiled(self._step(update)) for update in (True, False)}
-        else:
-            self._infer = compiled(self._forward)
+        self._infer = compiled(self._forward)
         mx.eval(self.parameters, self.statistics, self.optimiser.state)
 
     def _optimiser(self, optimizers: ModuleType) -> Any:
@@ -202,7 +202,8 @@ class MlxModel(Model):
         whole = self.mx.array(values.whole).reshape(values.shape)
         if values.scale is None:
             return whole
-        return (whole.astype(self.mx.float32) * values.scale + values.offset).astype(self.stored)
+        scale, offset = (self.mx.array(each).reshape(per_channel(each)) for each in (values.scale, values.offset))
+        return (whole.astype(self.mx.float32) * scale + offset).astype(self.stored)
 
     def place(self, values: Values) -> Any:
         """An array on the device."""

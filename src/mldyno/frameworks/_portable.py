@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,13 @@ from mldyno.frameworks import (
     relative_error,
 )
 from mldyno.frameworks._layers import Layers
+from mldyno.frameworks._loader import FETCHED_BATCHES, TEST_BATCH, PlainLoader
 
 if TYPE_CHECKING:
+    from mldyno.datasets import Opened
     from mldyno.records import Case
-    from mldyno.workloads._portable import Portable, Values
+    from mldyno.values import Values
+    from mldyno.workloads._portable import Portable
 
 BATCH_POOL = 4  # batches drawn ahead and taken in turn, so that no cache or shortcut wins
 PRECISIONS = ("fp32", "bf16", "fp16", "amp-bf16")  # weights and inputs in that type; amp: only what is multiplied
@@ -42,10 +45,16 @@ def cores() -> int:
 
 def in_numpy(numpy: Any, values: Values) -> Any:
     """Numbers that are the same in every framework, as an array of NumPy."""
-    whole = numpy.frombuffer(values.whole, numpy.int32).reshape(values.shape)
+    whole = numpy.frombuffer(values.whole, values.whole.typecode).reshape(values.shape)
     if values.scale is None:
         return whole
-    return whole.astype(numpy.float32) * numpy.float32(values.scale) + numpy.float32(values.offset)
+    scale, offset = (numpy.float32(number).reshape(per_channel(number)) for number in (values.scale, values.offset))
+    return whole.astype(numpy.float32) * scale + offset
+
+
+def per_channel(numbers: float | tuple[float, ...]) -> tuple[int, ...]:
+    """The shape in which one number serves all, or one each channel of images that have these first."""
+    return (len(numbers), 1, 1) if isinstance(numbers, tuple) else ()
 
 
 def stored_type(case: Case) -> str:
@@ -101,6 +110,10 @@ class Model(ABC):
     def devices(self, *arrays: Any) -> set[str]:
         """Where all of the model and these arrays lie."""
 
+    def correct(self, output: Any, targets: Any) -> int:
+        """How many outputs are largest where their targets say."""
+        return int((output.argmax(-1) == targets).sum().item())
+
     def compile_time(self) -> float | None:
         """Time in s that this process has spent on tracing and compiling; None where the framework tells none."""
         return None
@@ -130,16 +143,15 @@ Make = Callable[["Case", "Portable", bool], Model]
 class PortableProgram(Program):
     """A case of a portable workload."""
 
-    def __init__(self, case: Case, portable: Portable, make: Make) -> None:
+    def __init__(self, case: Case, portable: Portable, make: Make, data: Opened | None = None) -> None:
         self.case, self.portable, self.make = case, portable, make
         self.training = case.mode == "train"
         self.copies, self.returns = case.placement != "device", case.placement == "roundtrip"
         self.model = make(case, portable, True)
         self.params = self.model.params
-        pool = [portable.batch(case, seed) for seed in range(BATCH_POOL)]
-        self.fixed = self._placed(pool[0])
-        put = self.model.on_host if self.copies else self.model.place
-        self.batches = itertools.cycle([(put(inputs), put(targets)) for inputs, targets in pool])
+        self.loader = None if data is None else PlainLoader(data, case.batch or 1, self.training)
+        self.fixed = self._placed(portable.batch(case, 0) if self.loader is None else self.loader.first())
+        self.batches = self._stream()
         self.first_loss: Any = None
         self.carry: Any = None
         self.noted: dict[str, Any] = {}
@@ -147,6 +159,17 @@ class PortableProgram(Program):
     def _placed(self, batch: tuple[Values, Values]) -> tuple[Any, Any]:
         inputs, targets = batch
         return self.model.place(inputs), self.model.place(targets)
+
+    def _on_host(self, batch: tuple[Values, Values]) -> tuple[Any, Any]:
+        inputs, targets = batch
+        return self.model.on_host(inputs), self.model.on_host(targets)
+
+    def _stream(self) -> Iterator[tuple[Any, Any]]:
+        """Batches without end: from a data set on disk, or a few that were drawn ahead."""
+        if self.loader is not None:
+            return map(self._on_host, self.loader.endless())
+        put = self._on_host if self.copies else self._placed
+        return itertools.cycle([put(self.portable.batch(self.case, seed)) for seed in range(BATCH_POOL)])
 
     @property
     def _generates(self) -> bool:
@@ -186,18 +209,47 @@ class PortableProgram(Program):
 
     @property
     def phases(self) -> Mapping[str, int]:
-        """Of a step that generates text."""
+        """Of a step that generates text, or beside one whose batches come from a data set."""
+        if self.loader is not None:
+            return self.loader.phases
         if not self._generates:
             return {}
         batch, seq = self.fixed[0].shape
         return {"prefill": batch * seq, "decode": batch * self.portable.decoded}
 
     def run_phase(self, name: str) -> None:
-        """One phase, on the fixed batch."""
-        if name == "prefill":
+        """One phase; those of a step that generates text on the fixed batch."""
+        if name == "data":
+            for _ in range(FETCHED_BATCHES):
+                next(self.batches)
+        elif name == "epoch":
+            self._epoch()
+        elif name == "prefill":
             self.carry = self._prefilled(self.fixed[0])
         else:
             self.model.decode(self.carry, self.portable.decoded)
+
+    def prepare_phases(self) -> None:
+        """An epoch has batches of sizes that no step had: the graphs for these are made before it is timed."""
+        if self.loader is not None:
+            for inputs, _ in map(self._placed, self.loader.of_each_size(self.loader.data.test, TEST_BATCH)):
+                self.model.infer(inputs)
+            if self.training:
+                for batch in self.loader.of_each_size(self.loader.data.train, self.loader.batch):
+                    self.model.train(*self._placed(batch), self.portable.updates)
+            self.model.wait()
+
+    def _epoch(self) -> None:
+        """Every item of the data set once, then the evaluation on its held-out part."""
+        assert self.loader is not None
+        if self.training:
+            for batch in self.loader.epoch():
+                self.model.train(*self._placed(batch), self.portable.updates)
+        correct = 0
+        for batch in self.loader.held_out():
+            inputs, targets = self._placed(batch)
+            correct += self.model.correct(self.model.infer(inputs), targets)
+        self.noted["accuracy"] = correct / self.loader.tested
 
     # -- what is seen ------------------------------------------------------------------------------
 
@@ -232,8 +284,10 @@ class PortableProgram(Program):
     # -- checks ------------------------------------------------------------------------------------
 
     def first_losses(self) -> Mapping[str, float] | None:
-        """The loss that the first step found, on the fixed batch."""
-        return None if self.first_loss is None else {"loss": self._number(self.first_loss)}
+        """The loss that the first step found, where it was on the fixed batch."""
+        if self.loader is not None or self.first_loss is None:
+            return self.losses()
+        return {"loss": self._number(self.first_loss)}
 
     def losses(self) -> Mapping[str, float] | None:
         """Training: the loss on the fixed batch, as one more step finds it."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Unsupported
+from mldyno.frameworks._loader import SHUFFLE_SEED, Loader
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened, Split
-
-TEST_BATCH = 1000  # items of a batch in the evaluation
-SHUFFLE_SEED = 7
 
 
 class Items:
@@ -33,45 +29,17 @@ class Items:
         return (image - self.mean) / self.spread, self.split.label(index)
 
 
-class Loader:
-    """Training takes the set's training part, shuffled; inference its held-out part, in order."""
+class TorchLoader(Loader):
+    """By a DataLoader."""
 
     def __init__(self, torch: ModuleType, data: Opened, batch: int, training: bool) -> None:
-        self.torch, self.batch, self.training = torch, batch, training
-        self.train, self.test = Items(torch, data, data.train), Items(torch, data, data.test)
-        self.split = self.train if training else self.test
-        if batch > len(self.split):
-            raise Unsupported(f"{data.name} has {len(self.split):,} items; a batch of {batch:,} is too large")
+        super().__init__(data, batch, training)
+        self.torch = torch
         self.generator = torch.Generator().manual_seed(SHUFFLE_SEED)
 
-    @property
-    def items(self) -> int:
-        """Items of an epoch: all of the training part, in training, and all of the held-out part."""
-        return len(self.test) + (len(self.train) if self.training else 0)
-
-    @property
-    def tested(self) -> int:
-        """Items of the evaluation."""
-        return len(self.test)
-
-    def _batches(self, items: Items, batch: int, shuffle: bool, full_only: bool) -> Any:
+    def batches(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Any:
+        """As a DataLoader gives them."""
         return self.torch.utils.data.DataLoader(
-            items, batch_size=batch, shuffle=shuffle, drop_last=full_only, generator=self.generator
-        )
-
-    def first(self) -> tuple[Any, Any]:
-        """The set's first items as a batch, for checks."""
-        return next(iter(self._batches(self.split, self.batch, shuffle=False, full_only=True)))  # type: ignore[no-any-return]
-
-    def endless(self) -> Iterator[tuple[Any, Any]]:
-        """Batches of full size, epoch after epoch."""
-        while True:
-            yield from self._batches(self.split, self.batch, self.training, full_only=True)
-
-    def epoch(self) -> Iterator[tuple[Any, Any]]:
-        """Every item of the training part once; the last batch may be smaller."""
-        return iter(self._batches(self.train, self.batch, shuffle=True, full_only=False))
-
-    def held_out(self) -> Iterator[tuple[Any, Any]]:
-        """Every item of the held-out part once, in order."""
-        return iter(self._batches(self.test, TEST_BATCH, shuffle=False, full_only=False))
+            Items(self.torch, self.data, split),
+            batch_size=batch, shuffle=shuffle, drop_last=full_only, generator=self.generator,
+        )  # fmt: skip

@@ -18,20 +18,21 @@ from mldyno.frameworks import (
     _torch_places,
     proof_case,
 )
+from mldyno.frameworks._loader import FETCHED_BATCHES
 from mldyno.frameworks._torch_devices import counted_memory
 from mldyno.frameworks._torch_features import every_warning, fallen_back
-from mldyno.frameworks._torch_loader import Loader
+from mldyno.frameworks._torch_loader import TorchLoader
 from mldyno.frameworks._torch_operations import count_operations
 from mldyno.frameworks._torch_precision import IMAGE_DIMENSIONS, PrecisionPolicy, backward_and_step
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
+    from mldyno.values import Values
     from mldyno.workloads import Batch, Build, Recipe
-    from mldyno.workloads._portable import Portable, Values
+    from mldyno.workloads._portable import Portable
 
 SEED = 20240229
-FETCHED_BATCHES = 20  # got from disk in a row, to time that
 BATCH_POOL = 4  # batches drawn ahead and taken in turn, so that no cache or shortcut wins
 COMPARED_ITEMS = 8  # that results are compared on: in fp32 on the CPU a whole batch can take minutes
 MAX_COMPARED_STEPS = 24  # to get so many updates: a gradient scaler skips some
@@ -62,7 +63,7 @@ class TorchProgram(Program):
         self.build = build
         self.recipe = recipe = self._fresh()
         self._check_phases()
-        self.loader = None if data is None else Loader(torch, data, case.batch or 1, self.training)
+        self.loader = None if data is None else TorchLoader(torch, data, case.batch or 1, self.training)
         pool = [recipe.draw() for _ in range(BATCH_POOL)] if self.loader is None else [self.loader.first()]
         if case.layout != "contiguous" and pool[0][0].dim() != IMAGE_DIMENSIONS:
             raise Unsupported(f"its inputs are no images, so that {case.layout} is no other case than contiguous")
@@ -210,7 +211,7 @@ class TorchProgram(Program):
         if self.recipe.phases:
             return {name: phase.items for name, phase in self.recipe.phases.items()}
         if self.loader is not None:
-            return {"data": FETCHED_BATCHES * self.loader.batch, "epoch": self.loader.items}
+            return self.loader.phases
         return {}
 
     def run_phase(self, name: str) -> None:

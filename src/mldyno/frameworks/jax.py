@@ -26,7 +26,7 @@ class Jax(Framework):
 
     portable = True
     precisions = PRECISIONS
-    placements = ("device", "host", "roundtrip")
+    placements = ("device", "host", "roundtrip", "loader")
     jax: Any = None
     compiled = 0.0
     """Time in s that was spent on tracing and compiling."""
@@ -83,7 +83,7 @@ class Jax(Framework):
         def make(case: Case, portable: Portable, dropout: bool) -> JaxModel:
             return JaxModel(self.jax, self.optax, self._device(case), case, portable, dropout, lambda: self.compiled)
 
-        return PortableProgram(case, build, make)
+        return PortableProgram(case, build, make, data)
 
     def _device(self, case: Case) -> Any:
         devices = [*self.jax.devices(), *self.jax.devices("cpu")]

@@ -31,7 +31,7 @@ class Mlx(Framework):
 
     portable = True
     precisions = PRECISIONS
-    placements = ("device", "host", "roundtrip")
+    placements = ("device", "host", "roundtrip", "loader")
     compiles = True
     mx: Any = None
 
@@ -97,7 +97,7 @@ class Mlx(Framework):
         def make(case: Case, portable: Portable, dropout: bool) -> MlxModel:
             return MlxModel(self.mx, self.nn, self.optimizers, self._device(case), case, portable, dropout)
 
-        return MlxProgram(case, build, make)
+        return MlxProgram(case, build, make, data)
 
     def _device(self, case: Case) -> Any:
         return self.mx.cpu if case.device == "cpu" else self.mx.gpu

@@ -16,7 +16,8 @@ from mldyno.records import Device
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
-    from mldyno.workloads._portable import Portable, Values
+    from mldyno.values import Values
+    from mldyno.workloads._portable import Portable
 
 
 class NumpyLayers(Layers):

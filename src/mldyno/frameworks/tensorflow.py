@@ -26,7 +26,7 @@ class Tensorflow(Framework):
 
     portable = True
     precisions = PRECISIONS
-    placements = ("device", "host", "roundtrip")
+    placements = ("device", "host", "roundtrip", "loader")
     compiles = True
     tf: Any = None
 
@@ -91,7 +91,7 @@ class Tensorflow(Framework):
         def make(case: Case, portable: Portable, dropout: bool) -> KerasModel:
             return KerasModel(self.tf, self.keras, self._device(case), case, portable, dropout)
 
-        return PortableProgram(case, build, make)
+        return PortableProgram(case, build, make, data)
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Any:
         """Two square matrices on the case's device."""

@@ -18,9 +18,10 @@ from mldyno.printable import printable, shortened
 LIGHT = {
     "paper": "#ffffff", "ink": "#1c2128", "soft": "#57606a", "line": "#dde2e8", "accent": "#c04a00",
     "s1": "#3b6ea5", "s2": "#15795a", "s3": "#7a56b0", "s4": "#8a6100", "s5": "#b02a64",
+    "s6": "#0a7490", "s7": "#a33b3b", "s8": "#5c6b1e",
 }  # fmt: skip
 """The colours of a picture; `style.css` has the same for the page, and those of the dark."""
-SIDES = ("s1", "s2", "s3", "s4", "s5")
+SIDES = ("s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8")
 SIZE = 13  # of letters
 LETTER = 0.58  # of a letter's size: how wide it is on average
 MOST_TICKS = 6

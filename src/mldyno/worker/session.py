@@ -197,6 +197,7 @@ class CaseSession:
     def phases(self, seconds: float, progress: Tell) -> messages.PhasesTimed:
         """Time the phases of a step, or what else there is beside it, each by itself."""
         items = self.program.phases
+        self.program.prepare_phases()
         times = time_phases(self.program, items, seconds, self.clock, Reporter(self.clock, progress))
         series = tuple(Series(f"{name}_time", "s", _rounded(values)) for name, values in times.items())
         return messages.PhasesTimed(series, {f"{name}_items": items[name] for name in items})

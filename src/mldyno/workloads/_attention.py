@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
+from mldyno.values import Values
 from mldyno.workloads import Recipe, Workload, _portable
 
 WIDTH, BATCH, SEQ = 512, 32, 512
@@ -76,7 +77,7 @@ def workload(name: str, title: str, heads: int, *, version: int) -> Workload:
             updates=False,
         )
 
-    def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+    def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
         size = (case.batch or BATCH, case.seq or SEQ, WIDTH)
         return _portable.numbers(chance, size), _portable.numbers(chance, size, centre=TARGET_MEAN)
 

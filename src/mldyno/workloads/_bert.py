@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
+from mldyno.values import Values
 from mldyno.workloads import Recipe, Workload, _portable
 
 POSITIONS, TOKEN_TYPES, LABELS = 512, 2, 2
@@ -35,7 +36,7 @@ class Shape:
 def workload(name: str, title: str, shape: Shape, *, version: int, batch: int, seq: int, params: int) -> Workload:
     """The workload of a shape, with its default batch and sequence length."""
 
-    def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+    def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
         return _portable.marked_words(chance, case.batch or batch, case.seq or seq, shape.vocabulary, LABELS)
 
     def network(nn: Any, case: Case) -> Any:

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
+from mldyno.values import Values
 from mldyno.workloads import Recipe, Workload, _attention, _portable
 
 VOCABULARY, WIDTH, LAYERS, HEADS, INNER, LABELS = 10_000, 512, 6, 8, 2048, 10
@@ -48,7 +49,7 @@ def workload(name: str, title: str, *, version: int, ragged: bool) -> Workload:
             optimiser=lambda parameters: OPTIMISER.in_torch(torch, parameters),
         )
 
-    def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+    def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
         return _portable.marked_words(chance, case.batch or BATCH, case.seq or SEQ, VOCABULARY, LABELS)
 
     portable = None if ragged else _portable.Portable(layers, examples, OPTIMISER)

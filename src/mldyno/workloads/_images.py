@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
+from mldyno.values import Values
 from mldyno.workloads import Recipe, Workload, _portable
 
 
@@ -44,7 +45,7 @@ def workload(
             optimiser=lambda parameters: optimiser.in_torch(torch, parameters),
         )
 
-    def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+    def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
         count = case.batch or batch
         return _portable.numbers(chance, (count, *image)), _portable.choices(chance, (count,), 0, classes)
 

@@ -18,20 +18,11 @@ from types import ModuleType
 from typing import Any, Literal
 
 from mldyno.records import Case
+from mldyno.values import Values
 
 SEED = 20240229
 BIAS_DEVIATION, NORM_DEVIATION = 0.02, 0.1  # of first values: none is 0 or 1, so that one in the wrong place shows
 NORM = 0.5  # around which the first scales of norms lie: at 1 the shortcuts of a deep network make much of rounding
-
-
-@dataclass(frozen=True)
-class Values:
-    """Numbers of which every framework makes the same array: whole ones; with a scale, these times it plus offset."""
-
-    shape: tuple[int, ...]
-    whole: array.array[int]
-    scale: float | None = None
-    offset: float = 0.0
 
 
 def numbers(chance: random.Random, shape: tuple[int, ...], deviation: float = 1.0, centre: float = 0.0) -> Values:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
+from mldyno.values import Values
 from mldyno.workloads import Phase, Recipe, Workload, _gpt2, _portable
 
 SHAPE = _gpt2.Shape(layers=12, width=768, heads=12, vocabulary=50_257, positions=1024)
@@ -69,14 +70,14 @@ def network(nn: Any, case: Case) -> Any:
     return _gpt2.layers(nn, SHAPE)
 
 
-def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
     """As in PyTorch: texts that go round one cycle of words, and the same one word ahead."""
     batch, seq = case.batch or BATCH, case.seq or SEQ
     starts = [chance.randrange(CYCLE) for _ in range(batch)]
 
-    def texts(ahead: int) -> _portable.Values:
+    def texts(ahead: int) -> Values:
         words = [(start + place + ahead) % CYCLE * STRIDE for start in starts for place in range(seq)]
-        return _portable.Values((batch, seq), array.array("i", words))
+        return Values((batch, seq), array.array("i", words))
 
     return texts(0), texts(1)
 

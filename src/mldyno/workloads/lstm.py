@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
+from mldyno.values import Values
 from mldyno.workloads import Recipe, Workload, _portable
 
 LAYERS, FEATURES, HIDDEN = 4, 1024, 512
@@ -50,7 +51,7 @@ def network(nn: Any, _: Case) -> Any:
     return forward
 
 
-def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
     """Random features and labels."""
     batch, seq = case.batch or BATCH, case.seq or SEQ
     return _portable.numbers(chance, (seq, batch, FEATURES)), _portable.choices(chance, (batch,), 0, HIDDEN)

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
+from mldyno.values import Values
 from mldyno.workloads import Recipe, Workload, _portable
 
 FEATURES, HIDDEN, CLASSES = 1024, 512, 2
@@ -47,7 +48,7 @@ def network(nn: Any, _: Case) -> Any:
     return forward
 
 
-def examples(case: Case, chance: random.Random) -> tuple[_portable.Values, _portable.Values]:
+def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
     """Random features and labels."""
     batch = case.batch or WORKLOAD.batch
     return _portable.numbers(chance, (batch, FEATURES)), _portable.choices(chance, (batch,), 0, CLASSES)
