@@ -51,6 +51,7 @@ FIGURES: dict[int, Callable[[Work], Chapter]] = {
     13: framework_speeds.measure,
     14: ranks.measure_loops,
     15: ranks.measure_scaling,
+    16: ranks.measure_bandwidth,
 }
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 DATA = RESULTS.with_name("results.json")

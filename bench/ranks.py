@@ -1,4 +1,4 @@
-"""Figures 14 and 15: ranks that train together, over a bare script for torchrun, and what they bring here."""
+"""Figures 14 to 16: ranks over a bare script for torchrun, what they bring here, and what they wait for over a cable."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from bench.networks import two_nodes
 from bench.results import Chapter, Figure
 from bench.work import Work, say
 
 from mldyno import api
 from mldyno.analysis.ranks import Factor, split
 from mldyno.frameworks._torch_ranks import environment, launcher
-from mldyno.records import Case
-from mldyno.stats.intervals import half_width, mean
-from mldyno.store import Store
+from mldyno.records import Case, Record
+from mldyno.stats.intervals import half_width, mean, median
+from mldyno.store import Query, Store
 
 LEAST, MOST = 0.98, 1.02
 CASES = (Case("mnist-mlp", batch=64, ranks=2), Case("resnet18-cifar", batch=16, ranks=2))
@@ -101,3 +102,52 @@ def _figure(name: str, factor: Factor, how: str) -> Figure:
     width = None if factor.low is None or factor.high is None else (factor.high - factor.low) / 2
     say(f"  {name}: {factor.value:.3f}")
     return Figure(name, factor.value, "×", None, how, None, width)
+
+
+# -- between two nodes --------------------------------------------------------------------------------
+
+RATES = (1e9, 5e8, 2e8)  # bit/s
+OVER_CABLE = Case("resnet18-cifar", batch=2, ranks=2, nodes=2)
+PORT = 29421
+LONGEST_S = 600.0
+
+
+def measure_bandwidth(work: Work) -> Chapter:
+    """What a step waits for gradients, over what a cable of a known rate must take for them."""
+    chapter = Chapter("16. Waiting for gradients between two nodes, over what their bytes must take")
+    chapter.notes.append(
+        f"`mldyno run {OVER_CABLE.workload} --ranks 2 --nodes 2` and `mldyno join`, in two network namespaces on this"
+        " machine, through a cable that `tc` (tbf) holds to a rate. Two ranks send all gradients once each way. The"
+        " value is the median time that a step takes longer than one without an exchange, over gradients in bits / rate."
+        " What computing hides of the exchange makes it smaller, what TCP and gloo add makes it larger."
+    )
+    for rate in RATES[:1] if work.quick else RATES:
+        record = _between_nodes(rate, work)
+        if record.status != "ok":
+            chapter.notes.append(f"{rate / 1e9:g} Gbit/s: {record.status}: {record.reason}.")
+            continue
+        bits = 32 * int(record.fact("params"))
+        step, compute, exchange = (median(record.values(f"{name}_time", "beside"))
+                                   for name in ("step", "compute", "exchange"))  # fmt: skip
+        waited, computed, by_itself = (round(1e3 * each) for each in (step - compute, bits / rate, exchange))
+        how = f"{waited} ms, computed {computed} ms; the exchange by itself {by_itself} ms"
+        chapter.figures.append(Figure(f"{rate / 1e9:g} Gbit/s", (step - compute) / (bits / rate), "", None, how))
+        say(f"  {rate / 1e9:g} Gbit/s: {how}")
+    return chapter
+
+
+def _between_nodes(rate: float, work: Work) -> Record:
+    path = work.folder / f"nodes-{rate:.0f}.sqlite"
+    with two_nodes(rate) as (one, other):
+        process = one.start(
+            "run", OVER_CABLE.workload, "--mode", "train", "--placement", "device", "--ranks", "2", "--nodes", "2",
+            "--batch", str(OVER_CABLE.batch), "--threads", "1", "--repeats", "1", "--budget",
+            "2s" if work.quick else "30s", "--store", str(path), "--rendezvous", f"{one.address}:{PORT}",
+        )  # fmt: skip
+        assert process.stderr is not None
+        words = process.stderr.readline().partition("mldyno ")[2].split()
+        joined = other.start(*words, "--wait", "5s")
+        process.communicate(timeout=LONGEST_S)
+        joined.communicate(timeout=LONGEST_S)
+    (record,) = Store(path).stream(Query(heads=False))
+    return record
