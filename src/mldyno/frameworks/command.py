@@ -90,8 +90,6 @@ class Command(Framework):
             raise Unsupported(f"a command chooses its device itself: '{case.device}' can't be asked of it")
         if case.precision not in (None, "fp32") or case.compile:
             raise Unsupported("a command chooses precision and compiler itself: neither can be asked of it")
-        if (case.ranks or 1) != 1:
-            raise Unsupported("more than one rank can't be measured yet")
 
     def build_program(self, case: Case, build: Callable[..., Any], data: Opened | None) -> CommandProgram:
         """Take the words of the command."""

@@ -1,23 +1,35 @@
-"""A training end to end, as a process: its data set is fetched if need be, each epoch ends with an evaluation."""
+"""A training end to end, as a process or as ranks: its data set is fetched if need be, epochs end with an evaluation."""
 
 from __future__ import annotations
 
+import os
 import sys
 
-from mldyno.datasets import prepare
+from mldyno import plugins
+from mldyno.datasets import open_set, prepare
+from mldyno.frameworks import in_ranks
 from mldyno.messages import TrainEndToEnd
-from mldyno.worker.session import open_case
+from mldyno.worker.checks import check_ranks
+from mldyno.worker.ranks import own_share
 
 
 def train(wish: TrainEndToEnd) -> int:
     """Train a case for so many epochs; gives the exit code, 1 where nothing was learned."""
-    data = wish.data
+    data, case, framework = wish.data, wish.case, plugins.framework(wish.case.framework)
+    os.environ |= framework.environment(case)
     prepare(data.name, data.source, data.folder, lambda what, done, total: None)
-    program = open_case(wish.case, data).program
+    framework.start()
+    team = framework.team() if in_ranks(case) else None
+    own = case if team is None else own_share(case, team.local_rank)
+    program = framework.open(own, framework.version_of(plugins.workload(case.workload)), open_set(**vars(data)))
     first = program.losses()
     for _ in range(wish.epochs):
         program.run_phase("epoch")
     last = program.losses()
+    check_ranks(program)
+    program.end()
+    if team is not None:
+        team.leave()
     if not first or not last or not all(0 <= last[name] < value for name, value in first.items()):
         sys.stderr.write(f"nothing was learned: {first} at the start, {last} at the end\n")
         return 1

@@ -42,7 +42,7 @@ def own_share(case: Case, rank: int) -> Case:
 
 def gather_team(framework: Framework, case: Case, data: DataSource | None) -> Team | None:
     """Rank 0: those that train together, who now know the case; None where it is a process by itself."""
-    if not in_ranks(case):
+    if not in_ranks(case) or not framework.parallel:  # others say why not, or have ranks of their own
         return None
     team = framework.team()
     team.share(messages.encode(OpenCase(0, case, 0.0, data), 0).decode())
