@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from bench.networks import two_nodes
 from bench.results import Chapter, Figure
@@ -25,7 +26,7 @@ from mldyno.store import Query, Store
 LEAST, MOST = 0.98, 1.02
 CASES = (Case("mnist-mlp", batch=64, ranks=2), Case("resnet18-cifar", batch=16, ranks=2))
 PAIRS, BUDGET_S = 8, 6.0
-SCALED = {"mnist-mlp": {}, "mnist-linear": {}, "resnet18-cifar": {"batch": 16}}
+SCALED: dict[str, dict[str, Any]] = {"mnist-mlp": {}, "mnist-linear": {}, "resnet18-cifar": {"batch": 16}}
 RANKS = (1, 2, 4)
 SCRIPT = Path(__file__).resolve().parent / "bare_ranks.py"
 

@@ -63,7 +63,10 @@ def test_a_node_that_leaves_becomes_a_record_and_nothing_is_left_behind(dyno: Dy
     with two_nodes() as nodes:
         process, words = first(dyno, nodes[0], "--budget", "120s")
         other = joined(dyno, nodes[1], words)
-        ranks = lambda: [each for each in dyno.living() if "worker/start.py" in " ".join(each.cmdline())]  # noqa: E731
+
+        def ranks() -> list[psutil.Process]:
+            return [each for each in dyno.living() if "worker/start.py" in " ".join(each.cmdline())]
+
         wait_for(lambda: len(ranks()) >= 4, 120.0, "a rank on each node")
         wait_for(lambda: sum(each.cpu_times().user for each in ranks()) > 12, 120.0, "ranks at work")
         for each in psutil.Process(other.pid).children(recursive=True):

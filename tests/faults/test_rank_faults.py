@@ -48,7 +48,8 @@ if os.environ.get("RANK") == "1" and os.environ.get("MLDYNO_RANKED"):
 
 def measured(dyno: Dyno, tmp_path: Path, fault: str, *more: str) -> Record:
     (tmp_path / "sitecustomize.py").write_text(CUSTOM, encoding="utf-8")
-    done = dyno(*RUN, *more, PYTHONPATH=str(tmp_path), TEST_FAULT=fault)
+    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    done = dyno(*RUN, *more, PYTHONPATH=path, TEST_FAULT=fault)
     (record,) = dyno.records()
     assert done.code == (0 if record.status == "ok" else 3)
     return record

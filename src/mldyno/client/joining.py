@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import tempfile
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from mldyno import plugins
 from mldyno.axes import Case
-from mldyno.client.worker_process import SCRIPT, ProcessTree, failed_rank
+from mldyno.client.worker_process import JOB, SCRIPT, ProcessTree, failed_rank
 from mldyno.rendezvous import INTERFACE, RANKED, Rendezvous, own_address
 
 LOOK_EVERY_S = 0.2
@@ -35,7 +36,7 @@ def join(meeting: Rendezvous, case: Case, wait: float, python: str, tell: Tell) 
     meet(meeting)
     framework = plugins.framework(case.framework)
     command = [python, *framework.launcher(case), SCRIPT]
-    environment = {**os.environ, **framework.environment(case), RANKED: case.framework}
+    environment = {**os.environ, **framework.environment(case), RANKED: case.framework, JOB: secrets.token_hex(8)}
     jobs, until = 0, time.monotonic() + wait
     tell(f"waiting for {meeting.address}")
     while time.monotonic() < until:
@@ -54,7 +55,7 @@ def _take_part(command: list[str], environment: Mapping[str, str], until: float)
     with tempfile.TemporaryFile("w+", errors="replace") as words:
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                    stderr=words, start_new_session=True)  # fmt: skip
-        tree, code = ProcessTree(process.pid), None
+        tree, code = ProcessTree(process.pid, environment[JOB]), None
         try:
             while (code := process.poll()) is None and (time.monotonic() < until or tree.has_children()):
                 time.sleep(LOOK_EVERY_S)

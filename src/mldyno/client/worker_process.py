@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import json
 import os
 import queue
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -34,7 +34,7 @@ SCRIPT = worker_start.__file__
 WATCH_EVERY_S = 0.2
 TREE_SHARE = 0.001  # of a core, that looking for the worker's own processes may take
 LONGEST_ANSWER = 64 << 20  # B
-STDERR_TAIL = 8192  # B of a worker's last words that are shown
+STDERR_TAIL = 64 << 10  # B of a worker's last words that are looked at
 RESERVE_SHARE, SMALLEST_RESERVE = 0.05, 512 << 20  # memory that a worker must leave free
 RANK_ENDS_S = 3.0  # after which it is told which rank failed, if at all
 PIPE_CLOSES_S = 1.0  # that a thread may take to read the end of a dead worker's pipe
@@ -44,6 +44,7 @@ DROPPED = {
     b"command buffer exited with error status": ("wrong", "Metal dropped work that it could not do"),
 }
 LONGEST_SIGN = max(map(len, DROPPED))
+JOB = "MLDYNO_JOB"  # in the environment of ranks, by which they are found
 # What torchrun logs of a rank that has ended: "failed (exitcode: -9) local_rank: 1 (pid: 123) of binary: python".
 _KILLED_RANK = re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+)")
 Hear = Callable[[Any], None]
@@ -96,7 +97,7 @@ class WorkerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._tree: ProcessTree | None = None
         self._lines: queue.Queue[bytes | None] = queue.Queue()  # a SimpleQueue can wait for ever after a signal
-        self._last_words: collections.deque[bytes] = collections.deque(maxlen=8)
+        self._last_words = b""
         self._threads: list[threading.Thread] = []
         self._dropped: tuple[str, str] | None = None
         self._number, self._ranked = 0, False
@@ -125,9 +126,9 @@ class WorkerProcess:
         wanted: dict[str, str | None] = {**os.environ, **chosen, **self._settings}
         python = self._interpreter()
         launcher = () if self._case is None else plugins.framework(self._case.framework).launcher(self._case)
-        self._ranked = bool(launcher)
+        self._ranked, job = bool(launcher), secrets.token_hex(8)
         if launcher and self._case is not None:
-            wanted |= {worker_start.RANKED: self._case.framework, worker_start.LEADS: "1"}
+            wanted |= {worker_start.RANKED: self._case.framework, worker_start.LEADS: "1", JOB: job}
         try:
             self._process = subprocess.Popen(
                 [python, *launcher, SCRIPT],
@@ -136,7 +137,7 @@ class WorkerProcess:
             )  # fmt: skip
         except OSError as error:
             raise Ended("failed", f"{python} can't be started: {error.strerror or error}") from None
-        self._tree = ProcessTree(self._process.pid)
+        self._tree = ProcessTree(self._process.pid, job if self._ranked else None)
         for read in (self._read_answers, self._read_words):
             thread = threading.Thread(target=read, args=(self._process,), daemon=True)
             thread.start()
@@ -164,7 +165,7 @@ class WorkerProcess:
         with contextlib.suppress(OSError, ValueError):
             tail = b""
             while words := os.read(process.stderr.fileno(), 65536):
-                self._last_words.append(words[-STDERR_TAIL:])
+                self._last_words = (self._last_words + words)[-STDERR_TAIL:]
                 said, tail = tail + words, words[-LONGEST_SIGN:]
                 self._dropped = self._dropped or next((end for sign, end in DROPPED.items() if sign in said), None)
 
@@ -258,15 +259,18 @@ class WorkerProcess:
         """Which rank failed, and why, where there are ranks: the first one only sees that another is gone."""
         until = time.monotonic() + RANK_ENDS_S
         while self._ranked and time.monotonic() < until:
+            ended = self._process is None or self._process.poll() is not None
+            if ended:
+                self._threads[1].join(timeout=PIPE_CLOSES_S)
             failed = failed_rank(self._said())
-            if failed is not None or (self._process is not None and self._process.poll() is not None):
+            if failed is not None or ended:
                 return failed
             time.sleep(WATCH_EVERY_S)
         return None
 
     def _said(self) -> list[str]:
         """The last lines on its standard error."""
-        return b"".join(self._last_words).decode(errors="replace").strip().splitlines()
+        return self._last_words.decode(errors="replace").strip().splitlines()
 
     def _explain_death(self) -> Ended:
         assert self._process is not None
@@ -300,9 +304,11 @@ class WorkerProcess:
 class ProcessTree:
     """A worker and all that it has started: loaders' processes, a command and what that starts."""
 
-    def __init__(self, root: int) -> None:
+    def __init__(self, root: int, job: str | None = None) -> None:
+        """`job` is in the environment of all of them, where one that starts others may die before these are seen."""
         import psutil
 
+        self._job = job
         self._root, self._worker = root, psutil.Process(root)  # which knows it from a later one of the same number
         self._started: dict[int, psutil.Process] = {}
         self._look_again = 0.0
@@ -340,9 +346,20 @@ class ProcessTree:
         self._look()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._root, signal.SIGKILL)
-        for process in self._started.values():
+        for process in [*self._started.values(), *self._of_job()]:
             with contextlib.suppress(psutil.Error):
                 process.kill()
+
+    def _of_job(self) -> list[psutil.Process]:
+        """All processes of the job, whoever their parent is now."""
+        import psutil
+
+        found = []
+        for process in psutil.process_iter() if self._job else ():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get(JOB) == self._job:
+                    found.append(process)
+        return found
 
 
 def failed_rank(lines: Sequence[str]) -> Ended | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
 LONGEST_WAIT = timedelta(days=1)  # for an order: how long a case may take is the parent's to say
 SAME_MODEL = 1e-6  # by which sums over parameters may differ between ranks, relative
-LONGEST_MEETING_S = 600  # until all nodes are there
+LONGEST_MEETING = timedelta(minutes=10)  # until all ranks are there
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 GRADIENT_SEED = 7919  # apart from those of batches that are trained on
 
@@ -40,7 +40,7 @@ def launcher(case: Case) -> tuple[str, ...]:
     ranks = (case.ranks or 1) // nodes
     where: tuple[str, ...] = ("--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1")
     if nodes > 1 and meeting is not None:
-        settings = f"is_host={int(meeting.first)},join_timeout={LONGEST_MEETING_S}"
+        settings = f"is_host={int(meeting.first)},join_timeout={LONGEST_MEETING.total_seconds():.0f}"
         where = (f"--rdzv-endpoint={meeting.address}", f"--local-addr={rendezvous.own_address(meeting)}",
                  f"--rdzv-id={meeting.token}", f"--rdzv-conf={settings}")  # fmt: skip
     return (
@@ -61,7 +61,8 @@ class TorchTeam:
 
     def __init__(self, torch: ModuleType) -> None:
         self.torch, self.distributed = torch, torch.distributed
-        self.distributed.init_process_group("gloo", timeout=LONGEST_WAIT)
+        self.distributed.init_process_group("gloo", timeout=LONGEST_MEETING)
+        self.orders = self.distributed.new_group(backend="gloo", timeout=LONGEST_WAIT)
         self.rank, self.size = self.distributed.get_rank(), self.distributed.get_world_size()
         self.local_rank = int(os.environ["LOCAL_RANK"])
         place = torch.tensor(self.rank if leads(os.environ) else 0)
@@ -72,13 +73,13 @@ class TorchTeam:
     def share(self, text: str) -> str:
         """The leader's text, on every rank."""
         shared = [text]
-        self.distributed.broadcast_object_list(shared, src=self.leader)
+        self.distributed.broadcast_object_list(shared, src=self.leader, group=self.orders)
         return shared[0]
 
     def pass_on(self, order: int, argument: int) -> tuple[int, int]:
         """The leader's order, on every rank."""
         both = self.torch.tensor((order, argument))
-        self.distributed.broadcast(both, src=self.leader)
+        self.distributed.broadcast(both, src=self.leader, group=self.orders)
         order, argument = both.tolist()
         return order, argument
 
@@ -86,7 +87,7 @@ class TorchTeam:
         """The numbers of all ranks, where the leader is."""
         own = self.torch.tensor(number, dtype=self.torch.float64)
         every = [self.torch.zeros_like(own) for _ in range(self.size)] if self.leads else None
-        self.distributed.gather(own, every, dst=self.leader)
+        self.distributed.gather(own, every, dst=self.leader, group=self.orders)
         return [float(each) for each in every or ()]
 
     @property

@@ -1,4 +1,4 @@
-"""A training end to end, as a process or as ranks: its data set is fetched if need be, epochs end with an evaluation."""
+"""A training end to end, as a process or as ranks: its data set is fetched if need be, an epoch ends with a test."""
 
 from __future__ import annotations
 

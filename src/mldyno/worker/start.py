@@ -13,9 +13,7 @@ import sys
 
 END_TO_END = "end-to-end"
 RANKED, LEADS = "MLDYNO_RANKED", "MLDYNO_LEADS"  # as in `rendezvous`, which can't be imported yet
-FAILED = (
-    "mldyno-rank-failed "  # before what ended a rank, on standard error: a launcher passes on a code only
-)
+FAILED = "mldyno-rank-failed "  # before what ended a rank, on standard error: a launcher passes on a code only
 
 
 def _own_package() -> None:
