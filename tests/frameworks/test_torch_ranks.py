@@ -65,12 +65,22 @@ def test_it_has_proven_that_the_ranks_trained_together(results: api.Results) -> 
     assert weak.fact("ddp_buckets")
 
 
+def test_a_model_that_is_sharded_trains_as_one_that_is_not(store: Store) -> None:
+    results = api.run("bert-tiny", mode="train", ranks=2, parallel="fsdp", batch=2, seq=8, repeats=1, budget=1.0,
+                      store=store)  # fmt: skip
+    (record,) = results.records
+    assert record.status == "ok", record.reason
+    assert record.case.id.endswith("/r2/fsdp")
+    assert record.checks.learned
+    assert len(record.values("rank_peak_memory", "process")) == 2
+
+
 def test_threads_of_ranks_do_not_fight_and_they_talk_over_the_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
-    settings = environment(Case("mlp", ranks=4), cores=8)
+    settings = environment(Case("mlp", ranks=4), 8)
     assert (settings["OMP_NUM_THREADS"], settings["GLOO_SOCKET_IFNAME"]) == ("2", LOOPBACK)
-    assert environment(Case("mlp", ranks=4, threads=1), cores=8)["OMP_NUM_THREADS"] == "1"
-    assert environment(Case("mlp", ranks=4), cores=2)["OMP_NUM_THREADS"] == "1"
+    assert environment(Case("mlp", ranks=4, threads=1), 8)["OMP_NUM_THREADS"] == "1"
+    assert environment(Case("mlp", ranks=4), 2)["OMP_NUM_THREADS"] == "1"
 
 
 def test_no_port_is_chosen_that_another_could_take_before_it_is_bound() -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from mldyno import rendezvous
 from mldyno.frameworks import TOLERANCE, Steps, Unsupported
+from mldyno.frameworks._portable import cores
 from mldyno.frameworks._torch_program import COMPARED_ITEMS, SEED, TorchProgram
 from mldyno.rendezvous import leads
 
@@ -49,9 +50,9 @@ def launcher(case: Case) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def environment(case: Case, cores: int) -> dict[str, str]:
+def environment(case: Case, available: int) -> dict[str, str]:
     """Threads that do not fight, and the interface to use: gloo goes by the host's name, which not all resolve."""
-    threads = case.threads or max(1, cores // max(1, (case.ranks or 1) // (case.nodes or 1)))
+    threads = case.threads or max(1, available // max(1, (case.ranks or 1) // (case.nodes or 1)))
     named = {} if rendezvous.INTERFACE in os.environ else {rendezvous.INTERFACE: LOOPBACK}
     return {"OMP_NUM_THREADS": str(threads), "TORCH_CPP_LOG_LEVEL": "ERROR", **named}
 
@@ -123,14 +124,13 @@ class RankProgram(TorchProgram):
         self.sharded = case.parallel == "fsdp"
         super().__init__(torch, case, build, data)
         self.noted |= {"nodes": "; ".join(team.nodes())} if (case.nodes or 1) > 1 else {}
-        if self.recipe.phases:
-            raise Unsupported(
-                f"a step of it is made of phases ({', '.join(self.recipe.phases)}), which ranks can't share"
-            )
         self.alone = self._forward_loss(self._compiled(self.network))
-        self.all_cores = os.cpu_count() or 1
-        if hasattr(os, "sched_getaffinity"):
-            self.all_cores = len(os.sched_getaffinity(0))
+
+    def _check_phases(self) -> None:
+        """Phases have optimisers of their own, which no wrapper sees."""
+        if self.recipe.phases:
+            names = ", ".join(self.recipe.phases)
+            raise Unsupported(f"a step of it is made of phases ({names}), which ranks can't share")
 
     def _together(self, network: Any) -> Any:
         """The network as all ranks train it."""
@@ -159,10 +159,10 @@ class RankProgram(TorchProgram):
         """Without an exchange of gradients; without the wrapper; the exchange alone; and rank 0 by itself."""
         if self.sharded:
             return {}
-        cores = {"all_cores": Beside(self, self._alone_on_all_cores)} if self.device.type == "cpu" else {}
+        on_cpu = {"all_cores": Beside(self, self._alone_on_all_cores)} if self.device.type == "cpu" else {}
         return {
             "compute": Beside(self, self._without_exchange), "bare": Beside(self, self._bare),
-            "exchange": Beside(self, self._exchange), "alone": Beside(self, self._alone), **cores,
+            "exchange": Beside(self, self._exchange), "alone": Beside(self, self._alone), **on_cpu,
         }  # fmt: skip
 
     def _without_exchange(self, steps: int) -> None:
@@ -181,7 +181,7 @@ class RankProgram(TorchProgram):
     def _alone_on_all_cores(self, steps: int) -> None:
         if self.team.leads:
             threads = self.torch.get_num_threads()
-            self.torch.set_num_threads(self.all_cores)
+            self.torch.set_num_threads(cores())
             try:
                 self._alone(steps)
             finally:

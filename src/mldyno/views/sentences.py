@@ -280,7 +280,7 @@ def ranks_told(outcome: Outcome) -> Iterator[str]:
         return
     fact, given = outcome.good[0].fact, f"{parts.ranks} ranks give" if parts.ranks > 1 else "1 rank gives"
     others = f", {spanned(parts.over_all_cores)} of one with all cores" if parts.over_all_cores else ""
-    yield f"{given} {spanned(parts.over_same_threads)} the speed of one process with its threads{others}"
+    yield f"{given} {spanned(parts.over_same_threads)} the speed of one process with the threads of a rank{others}"
     yield f"{in_percent(parts.waiting)} of a step waits for gradients"
     if parts.hidden is not None:
         yield f"{in_percent(parts.hidden)} of their exchange is hidden behind computing"
