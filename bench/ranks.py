@@ -88,7 +88,7 @@ def measure_scaling(work: Work) -> Chapter:
             outcome = api.run(workload, mode="train", placement="device", ranks=ranks, store=store, repeats=1,
                               budget=2.0 if work.quick else 20.0, **sizes).outcomes[0]  # fmt: skip
             parts = split(outcome)
-            if parts is None:
+            if parts is None or parts.over_same_threads is None:
                 chapter.notes.append(f"`{workload}`, {ranks} ranks: {outcome.status}: {outcome.reason}.")
                 continue
             over_all = parts.over_all_cores

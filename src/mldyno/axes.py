@@ -213,6 +213,11 @@ class Case:
         return self.framework == FAKE
 
     @property
+    def in_ranks(self) -> bool:
+        """Whether it has ranks that train together, or one that is treated as such."""
+        return (self.ranks or 1) > 1 or (self.nodes or 1) > 1 or self.parallel is not None
+
+    @property
     def own_command(self) -> bool:
         """Whether it is a user's own command, with its words as the workload; a published training has a mode."""
         return self.framework == "command" and self.mode is None

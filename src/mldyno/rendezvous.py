@@ -5,20 +5,28 @@ Rule: standard library only; a worker's launcher reads this from its environment
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mldyno.errors import UsageError
 
 RANKED, LEADS = "MLDYNO_RANKED", "MLDYNO_LEADS"  # the framework of ranks; whether a command waits for their answers
+JOB = "MLDYNO_JOB"  # by which all processes of a job are found
+FAILED, DONE = "mldyno-rank-failed ", "mldyno-rank-done"  # on standard error: a launcher passes on a code only
 ADDRESS, TOKEN, HOSTS = "MLDYNO_RENDEZVOUS", "MLDYNO_RENDEZVOUS_TOKEN", "MLDYNO_RENDEZVOUS_HOSTS"
 INTERFACE = "GLOO_SOCKET_IFNAME"  # gloo's own
 USUAL = "127.0.0.1:29400"  # the loopback: nobody else can reach it unless an address is named
-_WRITTEN = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]):(?P<port>[0-9]{1,5})")
+_WRITTEN = re.compile(r"(?P<host>[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+# What torchrun says of a rank that has ended: at once in its log, where ranks are numbered on their machine, and at
+# its own end in a summary.
+_LOGGED = re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+)")
+_ROOT_CAUSE = re.compile(r"rank\s*: (?P<rank>\d+) \(local_rank: \d+\)\s+exitcode\s*: (?P<code>-?\d+)")
 _TOKEN = re.compile(r"[0-9a-f]{8,64}")
 
 
@@ -64,6 +72,42 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Rendezvous | N
 def leads(environ: Mapping[str, str]) -> bool:
     """Whether a rank is the one that speaks with a command, by its environment."""
     return environ.get(LEADS) == "1" and environ.get("LOCAL_RANK", "0") == "0"
+
+
+def failure_line(rank: str, status: str, reason: str) -> str:
+    """What a rank says of its end."""
+    return f"\n{FAILED}{json.dumps([rank, status, reason])}\n"
+
+
+@dataclass(frozen=True)
+class RankFailure:
+    """Which rank failed: by a signal, or with a status and a reason."""
+
+    rank: str
+    signal: int | None = None
+    status: str = "failed"
+    reason: str = ""
+
+
+def failure_in(lines: Sequence[str]) -> RankFailure | None:
+    """Which rank failed first, from what ranks and their launcher said; a signal comes before what others saw of it."""
+    text = "\n".join(lines)
+    seen = _ROOT_CAUSE.search(text) or _LOGGED.search(text)
+    if seen is not None and int(seen["code"]) < 0:
+        return RankFailure(seen["rank"], signal=-int(seen["code"]))
+    told = []
+    for line in lines:
+        with suppress(ValueError):
+            _, found, words = line.partition(FAILED)
+            if found:
+                told.append(RankFailure(*_told(words)))
+    first = [each for each in told if seen is not None and each.rank == seen["rank"]]
+    return next(iter(first or told), None)
+
+
+def _told(words: str) -> tuple[str, None, str, str]:
+    rank, status, reason = (str(part) for part in json.loads(words))
+    return rank, None, status, reason
 
 
 def own_address(meeting: Rendezvous) -> str:

@@ -47,6 +47,7 @@ def test_waiting_is_what_a_step_takes_longer_than_without_an_exchange() -> None:
 def test_the_gain_counts_the_items_of_all_ranks() -> None:
     parts = split(outcome())
     assert parts is not None
+    assert parts.over_same_threads is not None
     assert parts.over_same_threads.value == pytest.approx(4 * 0.04 / 0.10)
     assert parts.over_all_cores is not None
     assert parts.over_all_cores.value == pytest.approx(4 * 0.025 / 0.10)
@@ -60,7 +61,10 @@ def test_a_rank_that_is_slower_by_itself_is_named(slow: float, named: int | None
 
 
 def test_it_is_said_in_words() -> None:
-    said = "; ".join(ranks_told(outcome(1.5)))
+    slow = outcome(1.5)
+    parts = split(slow)
+    assert parts is not None
+    said = "; ".join(ranks_told(slow, parts))
     assert "4 ranks give 1.60x" in said
     assert "40 % (40-40) of a step waits for gradients" in said
     assert "batch 16 a rank, 64 in all" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import psutil
@@ -21,6 +22,7 @@ PORT = 29411
 RUN = ("run", "mnist-mlp", "--mode", "train", "--placement", "device", "--ranks", "2", "--nodes", "2", "--batch", "16",
        "--repeats", "1")  # fmt: skip
 LONGEST_S = 240.0
+WORKING_S = 12.0  # after which ranks train, on an idle machine; before that they are not there yet, which is as bad
 
 
 def first(dyno: Dyno, node: Node, *more: str) -> tuple[subprocess.Popen[str], list[str]]:
@@ -53,7 +55,7 @@ def test_two_nodes_make_one_record_with_the_facts_of_both(dyno: Dyno, leader: in
     measured = record(dyno)
     assert measured.status == "ok", measured.reason
     assert measured.case.id.endswith("/r2/n2")
-    assert measured.fact("nodes")
+    assert len(measured.fact("nodes").split("; ")) == 2
     assert measured.values("compute_time", "rank-1")
     assert "job 1: done" in said
     assert "took part in 1 job" in said
@@ -68,7 +70,7 @@ def test_a_node_that_leaves_becomes_a_record_and_nothing_is_left_behind(dyno: Dy
             return [each for each in dyno.living() if "worker/start.py" in " ".join(each.cmdline())]
 
         wait_for(lambda: len(ranks()) >= 4, 120.0, "a rank on each node")
-        wait_for(lambda: sum(each.cpu_times().user for each in ranks()) > 12, 120.0, "ranks at work")
+        time.sleep(WORKING_S)
         for each in psutil.Process(other.pid).children(recursive=True):
             each.kill()
         other.kill()

@@ -47,11 +47,14 @@ def test_the_step_is_taken_apart_in_rounds_of_one_job(results: api.Results) -> N
     parts = split(results.outcomes[0])
     assert parts is not None
     assert parts.ranks == 2
+    assert parts.over_same_threads is not None
     assert 0 < parts.over_same_threads.value < 4
 
 
 def test_each_ranks_series_and_memory_are_kept(results: api.Results) -> None:
     weak = record(results, "weak")
+    turns = [series for series in weak.series if series.stage == "rank-1" and series.turn is not None]
+    assert sum(len(series.values) for series in turns) == len(weak.values("step_time"))
     for rank in range(2):
         assert weak.values("step_time", f"rank-{rank}")
         assert weak.values("compute_time", f"rank-{rank}")
@@ -65,13 +68,14 @@ def test_it_has_proven_that_the_ranks_trained_together(results: api.Results) -> 
     assert weak.fact("ddp_buckets")
 
 
-def test_a_model_that_is_sharded_trains_as_one_that_is_not(store: Store) -> None:
+def test_a_model_that_is_sharded_has_the_gradient_of_one_that_is_not(store: Store) -> None:
     results = api.run("bert-tiny", mode="train", ranks=2, parallel="fsdp", batch=2, seq=8, repeats=1, budget=1.0,
                       store=store)  # fmt: skip
     (record,) = results.records
     assert record.status == "ok", record.reason
     assert record.case.id.endswith("/r2/fsdp")
     assert record.checks.learned
+    assert record.fact("gradient_error") < 1e-4
     assert len(record.values("rank_peak_memory", "process")) == 2
 
 
@@ -89,7 +93,7 @@ def test_no_port_is_chosen_that_another_could_take_before_it_is_bound() -> None:
 
 @pytest.mark.parametrize(
     ("axes", "reason"),
-    [({"mode": "infer"}, "ranks train together"), ({"batch": 3, "scaling": "strong"}, "can't be shared by 2 ranks"),
+    [({"mode": "infer"}, "ranks train together"), ({"batch": 4, "nodes": 2}, "need an address to meet at"), ({"batch": 3, "scaling": "strong"}, "can't be shared by 2 ranks"),
      ({"framework": "jax"}, "jax can't train in ranks here")],
 )  # fmt: skip
 def test_what_ranks_can_not_do_is_refused_with_a_reason(axes: dict[str, Any], reason: str, store: Store) -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from mldyno.analysis import rounds
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Record
-from mldyno.stats.intervals import batch_half_width, mean, median
+from mldyno.stats.intervals import batches, half_width, mean, median
 
 STRAGGLES = 1.1  # times what the others take for the same work: a rank that is slower is named
-INTERVAL_BATCHES = 12
+PARTS = 4  # of the rounds of a process
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class RankSplit:
     """Share of the exchange that computing hides."""
     wrapper: Factor
     """How many times as long a step takes with the wrapper, without an exchange, as without it."""
-    over_same_threads: Factor
-    """How many times as many items a second as one process with the threads of one rank."""
+    over_same_threads: Factor | None
+    """How many times as many items a second as one process with the threads of one rank; None where it has none."""
     over_all_cores: Factor | None
     """The same against one process with all cores; None on an accelerator."""
     straggler: tuple[int, Factor] | None
@@ -55,13 +55,15 @@ def split(outcome: Outcome) -> RankSplit | None:
     first = records[0]
     gain = math.log((first.fact("batch_in_all") or 1) / (outcome.case.batch or 1))
     computing = _ratio(records, "compute", "step")
-    all_cores = _ratio(records, "all_cores", "step", gain) if _beside(first, "all_cores") else None
+    same, all_cores = (
+        _ratio(records, name, "step", gain) if _beside(first, name) else None for name in ("alone", "all_cores")
+    )
     return RankSplit(
         ranks=outcome.case.ranks or 1,
         waiting=Factor(1 - computing.value, _rest(computing.high), _rest(computing.low)),
         hidden=_hidden(records),
         wrapper=_ratio(records, "compute", "bare"),
-        over_same_threads=_ratio(records, "alone", "step", gain),
+        over_same_threads=same,
         over_all_cores=all_cores,
         straggler=_straggler(records),
     )
@@ -93,20 +95,26 @@ def _factor(by_process: Sequence[list[float]], more: float = 0.0) -> Factor:
 
 
 def _hidden(records: Sequence[Record]) -> Factor | None:
-    """Of the exchange's own time, what a step does not take longer for; from round to round."""
-    shares = [
-        1 - max(0.0, step - compute) / exchange
-        for record in records
-        for step, compute, exchange in zip(
-            _beside(record, "step"), _beside(record, "compute"), _beside(record, "exchange"), strict=False
-        )
-        if exchange > 0
-    ]
-    if not shares:
+    """Of the exchange's own time, the share that a step does not take longer for."""
+    series = [[_beside(record, name) for name in ("step", "compute", "exchange")] for record in records]
+    if not all(map(all, series)):
         return None
-    value, width = mean(shares), batch_half_width(shares, INTERVAL_BATCHES)
-    low, high = (None, None) if not math.isfinite(width) else (value - width, value + width)
-    return Factor(min(1.0, max(0.0, value)), low and max(0.0, low), high and min(1.0, high))
+    if len(series) < rounds.MIN_PROCESSES:  # then how far off it may be comes from parts of them
+        parts = [zip(*(batches(values, PARTS) for values in each), strict=True) for each in series]
+        shares = [_share(*part) for of_process in parts for part in of_process if all(part)]
+    else:
+        shares = [_share(*each) for each in series]
+    value, width = mean([_share(*each) for each in series]), half_width(shares)
+    low, high = (value - width, value + width) if math.isfinite(width) else (None, None)
+    return Factor(_within(value), None if low is None else _within(low), None if high is None else _within(high))
+
+
+def _share(step: Sequence[float], compute: Sequence[float], exchange: Sequence[float]) -> float:
+    return 1 - (median(step) - median(compute)) / median(exchange)
+
+
+def _within(share: float) -> float:
+    return min(1.0, max(0.0, share))
 
 
 def _straggler(records: Sequence[Record]) -> tuple[int, Factor] | None:

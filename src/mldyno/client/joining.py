@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 
 from mldyno import plugins
 from mldyno.axes import Case
-from mldyno.client.worker_process import JOB, SCRIPT, ProcessTree, failed_rank
-from mldyno.rendezvous import INTERFACE, RANKED, Rendezvous, own_address
+from mldyno.client.worker_process import SCRIPT, ProcessTree
+from mldyno.rendezvous import DONE, INTERFACE, JOB, RANKED, Rendezvous, failure_in, own_address
 
 LOOK_EVERY_S = 0.2
-NOT_MET = ("RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousClosedError", "DistNetworkError")
 Tell = Callable[[str], None]
 
 
@@ -40,27 +39,29 @@ def join(meeting: Rendezvous, case: Case, wait: float, python: str, tell: Tell) 
     jobs, until = 0, time.monotonic() + wait
     tell(f"waiting for {meeting.address}")
     while time.monotonic() < until:
-        code, said = _take_part(command, environment, until)
-        if code is None or any(word in said for word in NOT_MET):
+        begun, said = _take_part(command, environment, until)
+        if not begun:
             time.sleep(LOOK_EVERY_S)
             continue
         jobs, until = jobs + 1, time.monotonic() + wait
-        end = failed_rank(said.splitlines())
-        tell(f"job {jobs}: {'done' if code == 0 else end.reason if end else f'ended with exit code {code}'}")
+        failure = failure_in(said.splitlines())
+        words = "done" if DONE in said else "ended early" if failure is None else f"rank {failure.rank}: {failure.reason}"
+        tell(f"job {jobs}: {words}")
     return jobs
 
 
-def _take_part(command: list[str], environment: Mapping[str, str], until: float) -> tuple[int | None, str]:
-    """The launcher's exit code and what it said; None where its ranks had not begun when the time was over."""
+def _take_part(command: list[str], environment: Mapping[str, str], until: float) -> tuple[bool, str]:
+    """Whether ranks were started before that time, and what they and their launcher said until they ended."""
     with tempfile.TemporaryFile("w+", errors="replace") as words:
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                    stderr=words, start_new_session=True)  # fmt: skip
-        tree, code = ProcessTree(process.pid, environment[JOB]), None
+        tree, begun = ProcessTree(process.pid, environment[JOB]), False
         try:
-            while (code := process.poll()) is None and (time.monotonic() < until or tree.has_children()):
+            while process.poll() is None and (begun or time.monotonic() < until):
+                begun = begun or tree.has_children()
                 time.sleep(LOOK_EVERY_S)
         finally:
             tree.kill()
             process.wait()
         words.seek(0)
-        return code, words.read()
+        return begun, words.read()

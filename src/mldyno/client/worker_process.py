@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import queue
-import re
 import secrets
 import signal
 import subprocess
@@ -20,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from mldyno import interpreters, machine, messages, plugins
 from mldyno.client import allocators
+from mldyno.frameworks import Unsupported
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
 from mldyno.printable import printable
 from mldyno.records import Case
+from mldyno.rendezvous import JOB, LEADS, RANKED, RankFailure, failure_in
 from mldyno.units import parse_bytes, show_bytes, show_seconds
 from mldyno.worker import start as worker_start
-from mldyno.worker.start import FAILED
 
 if TYPE_CHECKING:
     import psutil
@@ -36,7 +35,7 @@ TREE_SHARE = 0.001  # of a core, that looking for the worker's own processes may
 LONGEST_ANSWER = 64 << 20  # B
 STDERR_TAIL = 64 << 10  # B of a worker's last words that are looked at
 RESERVE_SHARE, SMALLEST_RESERVE = 0.05, 512 << 20  # memory that a worker must leave free
-RANK_ENDS_S = 3.0  # after which it is told which rank failed, if at all
+RANK_ENDS_S = 15.0  # within which a launcher has ended all ranks, and told which one failed
 PIPE_CLOSES_S = 1.0  # that a thread may take to read the end of a dead worker's pipe
 # What Metal says, on standard error only, when it drops work: status and reason for the case.
 DROPPED = {
@@ -44,9 +43,6 @@ DROPPED = {
     b"command buffer exited with error status": ("wrong", "Metal dropped work that it could not do"),
 }
 LONGEST_SIGN = max(map(len, DROPPED))
-JOB = "MLDYNO_JOB"  # in the environment of ranks, by which they are found
-# What torchrun logs of a rank that has ended: "failed (exitcode: -9) local_rank: 1 (pid: 123) of binary: python".
-_KILLED_RANK = re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+)")
 Hear = Callable[[Any], None]
 
 
@@ -121,14 +117,14 @@ class WorkerProcess:
         """Start the process and those that listen to it."""
         try:
             chosen = {} if self._case is None else settings_of(self._case)
-        except allocators.NotHere as error:
+            launcher = () if self._case is None else plugins.framework(self._case.framework).launcher(self._case)
+        except (allocators.NotHere, Unsupported) as error:
             raise Ended("unsupported", str(error)) from None
         wanted: dict[str, str | None] = {**os.environ, **chosen, **self._settings}
         python = self._interpreter()
-        launcher = () if self._case is None else plugins.framework(self._case.framework).launcher(self._case)
         self._ranked, job = bool(launcher), secrets.token_hex(8)
         if launcher and self._case is not None:
-            wanted |= {worker_start.RANKED: self._case.framework, worker_start.LEADS: "1", JOB: job}
+            wanted |= {RANKED: self._case.framework, LEADS: "1", JOB: job}
         try:
             self._process = subprocess.Popen(
                 [python, *launcher, SCRIPT],
@@ -262,9 +258,11 @@ class WorkerProcess:
             ended = self._process is None or self._process.poll() is not None
             if ended:
                 self._threads[1].join(timeout=PIPE_CLOSES_S)
-            failed = failed_rank(self._said())
-            if failed is not None or ended:
-                return failed
+            failure = failure_in(self._said())
+            if failure is not None and (ended or failure.signal is None):
+                return _end_of(failure, _kernel_kills() > self._kills_before)
+            if ended:
+                return None
             time.sleep(WATCH_EVERY_S)
         return None
 
@@ -277,8 +275,8 @@ class WorkerProcess:
         code = self._process.wait()
         self._threads[1].join(timeout=PIPE_CLOSES_S)
         lines = self._said()
-        if self._ranked and (failed := failed_rank(lines)) is not None:
-            return failed
+        if self._ranked and (failure := failure_in(lines)) is not None:
+            return _end_of(failure, _kernel_kills() > self._kills_before)
         last = f": {lines[-1][:300]}" if lines else ""
         if code == -signal.SIGKILL and _kernel_kills() > self._kills_before:
             return Ended("oom", "killed by the system for want of memory")
@@ -362,22 +360,13 @@ class ProcessTree:
         return found
 
 
-def failed_rank(lines: Sequence[str]) -> Ended | None:
-    """What a rank said of its end, or its launcher of one that could say nothing."""
-    for line in lines:
-        _, found, words = line.partition(FAILED)
-        with contextlib.suppress(ValueError):
-            if found:
-                rank, status, reason = json.loads(words)
-                return Ended(str(status), printable(f"rank {rank}: {reason}"))
-    for line in lines:
-        killed = _KILLED_RANK.search(line)
-        if killed:
-            name = (
-                signal.Signals(-int(killed["code"])).name if int(killed["code"]) < 0 else f"exit code {killed['code']}"
-            )
-            return Ended("failed", f"rank {killed['rank']} was ended by {name}", crashed=True)
-    return None
+def _end_of(failure: RankFailure, killed_for_memory: bool) -> Ended:
+    """A rank's end in words."""
+    if failure.signal is None:
+        return Ended(failure.status, printable(f"rank {failure.rank}: {failure.reason}"))
+    if failure.signal == signal.SIGKILL and killed_for_memory:
+        return Ended("oom", f"rank {failure.rank} was killed by the system for want of memory")
+    return Ended("failed", f"rank {failure.rank} was ended by {signal.Signals(failure.signal).name}", crashed=True)
 
 
 def memory_limit() -> int | None:

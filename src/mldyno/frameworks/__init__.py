@@ -56,11 +56,6 @@ def proof_case(case: Case) -> Case:
     return replace(case, batch=min(case.batch or PROOF_ITEMS, PROOF_ITEMS), seq=seq)
 
 
-def in_ranks(case: Case) -> bool:
-    """Whether it has ranks that train together, or one that is treated as such."""
-    return (case.ranks or 1) > 1 or case.parallel is not None
-
-
 def relative_error(actual: Sequence[float], expected: Sequence[float]) -> float:
     """The largest difference, relative to the largest value; infinite where one is not a number."""
     largest = max(1e-6, *map(abs, expected))
@@ -188,11 +183,17 @@ class Program(ABC):
         """Steps that are timed in rounds with its own, to show what these are made of, such as those without waits."""
         return {}
 
-    def settle(self) -> None:  # noqa: B027 (most have nothing to settle)
-        """After steps beside its own: make good what they have changed."""
+    def hold_state(self) -> None:  # noqa: B027 (most have nothing beside their steps)
+        """Before steps beside its own: keep what these change."""
 
-    def rank_flaw(self) -> str:
-        """Why the ranks did not train together, in words; empty where they did, or there is one process only."""
+    def restore_state(self) -> None:  # noqa: B027
+        """After them: go back to what was kept."""
+
+    def rank_flaw(self, thorough: bool) -> str:
+        """Why the ranks did not train together, in words; empty where they did, or there is one process only.
+
+        `thorough`: by all that can be checked, whatever memory that takes.
+        """
         return ""
 
     def rank_times(self) -> Mapping[str, list[list[float]]]:
@@ -323,7 +324,7 @@ class Framework(ABC):
             raise Unsupported(f"{self.name} has no layout {case.layout}")
         if case.compile and not self.compiles:
             raise Unsupported(f"{self.name} has no compiler")
-        if in_ranks(case):
+        if case.in_ranks:
             if not self.parallel:
                 raise Unsupported(f"{self.name} can't train in ranks here; torch can")
             if case.mode != "train":

@@ -35,8 +35,8 @@ class TorchLoader(Loader):
     def __init__(
         self, torch: ModuleType, data: Opened, batch: int, training: bool, rank: int = 0, ranks: int = 1
     ) -> None:
-        super().__init__(data, batch, training)
-        self.torch, self.rank, self.ranks, self.epochs = torch, rank, ranks, 0
+        super().__init__(data, batch, training, ranks)
+        self.torch, self.rank, self.epochs = torch, rank, 0
         self.generator = torch.Generator().manual_seed(SHUFFLE_SEED)
 
     def batches(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Any:

@@ -6,6 +6,7 @@ fully_shard exchanges gradients, gloo, NCCL or XCCL carries them.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import platform
@@ -19,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mldyno import rendezvous
 from mldyno.frameworks import TOLERANCE, Steps, Unsupported
 from mldyno.frameworks._portable import cores
-from mldyno.frameworks._torch_program import COMPARED_ITEMS, SEED, TorchProgram
-from mldyno.rendezvous import leads
+from mldyno.frameworks._torch_program import BATCH_POOL, COMPARED_ITEMS, SEED, TorchProgram
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from mldyno.workloads import Batch, Build
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
+LONGEST_MEETING = timedelta(minutes=10)  # until all ranks are there
 LONGEST_WAIT = timedelta(days=1)  # for an order: how long a case may take is the parent's to say
 SAME_MODEL = 1e-6  # by which sums over parameters may differ between ranks, relative
-LONGEST_MEETING = timedelta(minutes=10)  # until all ranks are there
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 GRADIENT_SEED = 7919  # apart from those of batches that are trained on
 
@@ -38,15 +38,16 @@ GRADIENT_SEED = 7919  # apart from those of batches that are trained on
 def launcher(case: Case) -> tuple[str, ...]:
     """torchrun: on one machine it finds a free port by itself; a rank that fails ends the job."""
     nodes, meeting = case.nodes or 1, rendezvous.from_environment()
-    ranks = (case.ranks or 1) // nodes
     where: tuple[str, ...] = ("--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1")
-    if nodes > 1 and meeting is not None:
+    if nodes > 1:
+        if meeting is None:
+            raise Unsupported("several machines need an address to meet at; name one with --rendezvous HOST:PORT")
         settings = f"is_host={int(meeting.first)},join_timeout={LONGEST_MEETING.total_seconds():.0f}"
         where = (f"--rdzv-endpoint={meeting.address}", f"--local-addr={rendezvous.own_address(meeting)}",
                  f"--rdzv-id={meeting.token}", f"--rdzv-conf={settings}")  # fmt: skip
     return (
-        "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={ranks}", "--rdzv-backend=c10d",
-        *where, "--max-restarts=0", "--monitor-interval=0.2",
+        "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={(case.ranks or 1) // nodes}",
+        "--rdzv-backend=c10d", *where, "--max-restarts=0", "--monitor-interval=0.2",
     )  # fmt: skip
 
 
@@ -66,10 +67,15 @@ class TorchTeam:
         self.orders = self.distributed.new_group(backend="gloo", timeout=LONGEST_WAIT)
         self.rank, self.size = self.distributed.get_rank(), self.distributed.get_world_size()
         self.local_rank = int(os.environ["LOCAL_RANK"])
-        place = torch.tensor(self.rank if leads(os.environ) else 0)
+        place = torch.tensor(self.rank if rendezvous.leads(os.environ) else 0)
         self.distributed.all_reduce(place)
         self.leader = int(place)
         """Which rank is a child of the command: between nodes, ranks are numbered by their addresses."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the leader."""
+        return bool(self.rank == self.leader)
 
     def share(self, text: str) -> str:
         """The leader's text, on every rank."""
@@ -91,17 +97,12 @@ class TorchTeam:
         self.distributed.gather(own, every, dst=self.leader, group=self.orders)
         return [float(each) for each in every or ()]
 
-    @property
-    def leads(self) -> bool:
-        """Whether this is the leader."""
-        return bool(self.rank == self.leader)
-
     def nodes(self) -> list[str]:
-        """The machines of the job, each once."""
-        own = f"{platform.node()}: {platform.machine()}, {os.cpu_count()} cores"
-        every = [None] * self.size
+        """What the machines of the job are, by no name; each is told of by its first rank."""
+        own = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores" if self.local_rank == 0 else ""
+        every = [""] * self.size
         self.distributed.all_gather_object(every, own)
-        return list(dict.fromkeys(map(str, every)))
+        return [node for node in every if node]
 
     def group_for(self, device: str) -> Any:
         """The group that exchanges gradients on a kind of device."""
@@ -115,16 +116,14 @@ class TorchTeam:
 class RankProgram(TorchProgram):
     """A case on one rank."""
 
-    def __init__(
-        self, torch: ModuleType, case: Case, build: Build, data: Opened | None, team: TorchTeam, whole: int
-    ) -> None:
-        """`whole` is the batch that one process alone would take."""
-        self.team, self.rank, self.size, self.whole = team, team.rank, team.size, whole
+    def __init__(self, torch: ModuleType, case: Case, build: Build, data: Opened | None, team: TorchTeam) -> None:
+        self.team, self.rank, self.size = team, team.rank, team.size
         self.group = team.group_for(torch.device(case.device).type)
         self.sharded = case.parallel == "fsdp"
         super().__init__(torch, case, build, data)
         self.noted |= {"nodes": "; ".join(team.nodes())} if (case.nodes or 1) > 1 else {}
         self.alone = self._forward_loss(self._compiled(self.network))
+        self.held: tuple[Any, ...] = ()
 
     def _check_phases(self) -> None:
         """Phases have optimisers of their own, which no wrapper sees."""
@@ -156,14 +155,22 @@ class RankProgram(TorchProgram):
 
     @property
     def beside(self) -> Mapping[str, Steps]:
-        """Without an exchange of gradients; without the wrapper; the exchange alone; and rank 0 by itself."""
+        """Without an exchange of gradients; without the wrapper; the exchange alone; and the leader by itself."""
         if self.sharded:
             return {}
-        on_cpu = {"all_cores": Beside(self, self._alone_on_all_cores)} if self.device.type == "cpu" else {}
-        return {
-            "compute": Beside(self, self._without_exchange), "bare": Beside(self, self._bare),
-            "exchange": Beside(self, self._exchange), "alone": Beside(self, self._alone), **on_cpu,
+        works: dict[str, Callable[[int], None]] = {
+            "compute": self._without_exchange, "bare": self._bare, "exchange": self._exchange,
         }  # fmt: skip
+        if self.loader is None or not self.shares_batch:  # else one process would read other batches from disk
+            works["alone"] = self._alone
+            if self.device.type == "cpu":
+                works["all_cores"] = self._alone_on_all_cores
+        return {name: Beside(self, work) for name, work in works.items()}
+
+    @property
+    def shares_batch(self) -> bool:
+        """Whether the ranks have parts of one batch, which a process by itself would have as a whole."""
+        return self.case.scaling == "strong"
 
     def _without_exchange(self, steps: int) -> None:
         with self.forward.no_sync():
@@ -189,7 +196,7 @@ class RankProgram(TorchProgram):
 
     @contextmanager
     def _unwrapped(self) -> Iterator[None]:
-        """Steps by the network itself, to which nothing is attached."""
+        """Steps by the network itself; the wrapper's hooks stay, and do nothing without its forward pass."""
         wrapped, self.forward_loss = self.forward_loss, self.alone
         try:
             yield
@@ -197,70 +204,85 @@ class RankProgram(TorchProgram):
             self.forward_loss = wrapped
 
     def _whole_batches(self) -> Iterator[Batch]:
-        """What one process would take in a step: a rank's own batches, or those of all where they share one."""
-        if self.whole == self.case.batch:
+        """What one process would take in a step: a rank's own batches, or as much as all where they share one."""
+        if not self.shares_batch:
             return self.batches
         if not hasattr(self, "_joined"):
-            parts = [next(self.batches) for _ in range(self.size)]
-            self._joined = tuple(self.torch.cat(tensors) for tensors in zip(*parts, strict=True))
-        return itertools.repeat(self._joined)
+            self._joined = itertools.cycle([self._join() for _ in range(BATCH_POOL)])
+        return self._joined
+
+    def _join(self) -> Batch:
+        parts = [next(self.batches) for _ in range(self.size)]
+        inputs, targets = (self.torch.cat(tensors) for tensors in zip(*parts, strict=True))
+        return inputs, targets
 
     def _exchange(self, steps: int) -> None:
         """All-reduce as much as a step's gradients, in the same parts, with nothing else to do meanwhile."""
         if not hasattr(self, "_buckets"):
-            sizes = _whole_numbers(self._logged, "rebuilt_bucket_sizes") or _whole_numbers(self._logged, "bucket_sizes")
             dtype = next(self.network.parameters()).dtype
             self._buckets = [self.torch.zeros(max(1, size // dtype.itemsize), dtype=dtype, device=self.device)
-                             for size in sizes]  # fmt: skip
+                             for size in self._bucket_sizes()]  # fmt: skip
         reduce = self.torch.distributed.all_reduce
         for _ in range(steps):
             for work in [reduce(bucket, group=self.group, async_op=True) for bucket in self._buckets]:
                 work.wait()
 
-    def settle(self) -> None:
-        """Every rank takes over what the leader has: steps beside its own let them drift apart."""
-        if self.sharded:
-            return
-        state = [value for values in self.optimiser.state.values() for value in values.values()]
-        tensors = [*self.network.parameters(), *self.network.buffers(), *filter(self.torch.is_tensor, state)]
-        with self.torch.no_grad():
-            for tensor in tensors:
-                if self.device.type != "cpu" and tensor.device.type == "cpu":
-                    continue  # a counter, alike everywhere
-                self.torch.distributed.broadcast(tensor, src=self.team.leader, group=self.group)
+    def hold_state(self) -> None:
+        """Keep all that training changes, on the host: steps beside its own let the ranks drift apart."""
+        state = self.network.state_dict(), self.optimiser.state_dict(), self.scaler and self.scaler.state_dict()
+        self.held = copy.deepcopy(self._on_host(state))
+
+    def restore_state(self) -> None:
+        """Go back to where it was."""
+        network, optimiser, scaler = self.held
+        self.network.load_state_dict(network)
+        self.optimiser.load_state_dict(optimiser)
+        if self.scaler is not None:
+            self.scaler.load_state_dict(scaler)
+        self.held = ()
+
+    def _on_host(self, state: Any) -> Any:
+        if self.torch.is_tensor(state):
+            return state.detach().cpu()
+        if isinstance(state, dict):
+            return {name: self._on_host(part) for name, part in state.items()}
+        return type(state)(map(self._on_host, state)) if isinstance(state, list | tuple) else state
 
     # -- proofs ------------------------------------------------------------------------------------
 
-    def rank_flaw(self) -> str:
-        """Ranks must have the same model, and the gradient of what all of them saw."""
-        return self._apart() or ("" if self.sharded else self._wrong_gradient())
+    def rank_flaw(self, thorough: bool) -> str:
+        """Ranks must have the same model; `thorough`: and find the gradient of what all of them saw."""
+        return self._apart() or (self._wrong_gradient() if thorough else "")
 
     def _apart(self) -> str:
-        """By sums over all parameters, and by the loss of one batch."""
-        flat = [self._full(parameter).detach().double().flatten() for parameter in self.network.parameters()]
-        sums = [sum(float(each.sum()) for each in flat), sum(float(each.square().sum()) for each in flat)]
-        loss = self._loss_of_common_batch()
-        for name, number in (("parameters", sums[0]), ("parameters", sums[1]), ("the loss of one batch", loss)):
-            every = self.torch.tensor([number], dtype=self.torch.float64)
-            low, high = every.clone(), every.clone()
-            self.torch.distributed.all_reduce(low, self.torch.distributed.ReduceOp.MIN)
-            self.torch.distributed.all_reduce(high, self.torch.distributed.ReduceOp.MAX)
-            size = max(abs(float(low)), abs(float(high)), 1e-12)
-            if not float(high - low) <= SAME_MODEL * max(size, sums[1] ** 0.5 if name == "parameters" else size):
-                return f"ranks did not stay alike: {name} differ from {float(low):.9g} to {float(high):.9g}"
+        """By sums over all parameters, and by the loss of one batch; all ranks come to the same verdict."""
+        total = squares = 0.0
+        for parameter in self.network.parameters():
+            values = self._full(parameter.detach()).double()
+            total, squares = total + float(values.sum()), squares + float(values.square().sum())
+        own = self.torch.tensor([total, squares, self._loss_of_common_batch()], dtype=self.torch.float64)
+        low, high, operation = own.clone(), own.clone(), self.torch.distributed.ReduceOp
+        self.torch.distributed.all_reduce(low, operation.MIN)
+        self.torch.distributed.all_reduce(high, operation.MAX)
+        norm = float(high[1]) ** 0.5
+        for name, least, most, size in zip(
+            ("sums of parameters", "squares of parameters", "losses of one batch"), low.tolist(), high.tolist(),
+            (norm, norm**2, float(high[2].abs())), strict=True,
+        ):  # fmt: skip
+            if not most - least <= SAME_MODEL * max(size, 1e-12):
+                return f"ranks did not stay alike: {name} differ, from {least:.9g} to {most:.9g}"
         return ""
 
-    def _full(self, parameter: Any) -> Any:
-        """All of a parameter, of which a rank may have a part only."""
-        return parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
+    def _full(self, tensor: Any) -> Any:
+        """All of a tensor, of which a rank may have a part only."""
+        return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
     def _loss_of_common_batch(self) -> float:
         """Of a batch that is the same on every rank, without dropout."""
         self.torch.manual_seed(SEED + GRADIENT_SEED)
         inputs, targets = self._placed(self.recipe.draw())
-        network = self.forward if self.sharded else self.network
         with self._no_dropout(self.network), self.policy.steps(), self.torch.no_grad():
-            return float(self._check_loss(self.policy.around(network)(inputs), targets))
+            return float(self._check_loss(self.policy.around(self.network)(inputs), targets))
 
     @contextmanager
     def _no_dropout(self, network: Any) -> Iterator[None]:
@@ -281,59 +303,51 @@ class RankProgram(TorchProgram):
     def _wrong_gradient(self) -> str:
         """The gradient of one step from fresh weights, against that of one process over the batches of all ranks."""
         network = self._on_device(self._fresh().network)
-        wrapped = self._together(network)
+        together = self._together(network)
         with self._no_dropout(network), self.policy.steps():
-            self._forward_loss(wrapped)(*self._small_batch(self.rank))[1].backward()
-        gradients = [parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None]
-        del wrapped
+            self._forward_loss(together)(*self._small_batch(self.rank))[1].backward()
+        gradients = [self._full(each.grad).clone() for each in network.parameters() if each.grad is not None]
+        del together, network
         own = self._on_device(self._fresh().network)
         with self._no_dropout(own), self.policy.steps():
             for rank in range(self.size):
                 (self._forward_loss(own)(*self._small_batch(rank))[1] / self.size).backward()
-        expected = [parameter.grad for parameter in own.parameters() if parameter.grad is not None]
+        expected = [each.grad for each in own.parameters() if each.grad is not None]
         largest = max(float(each.abs().max()) for each in expected)
         error = max(float((a - b).abs().max()) for a, b in zip(gradients, expected, strict=True)) / max(largest, 1e-12)
-        tolerance = TOLERANCE[self.policy.precision]
-        if not error <= tolerance:
+        if not error <= TOLERANCE[self.policy.precision]:
             return f"gradients of {self.size} ranks differ by {error:.2g} from those of one process on all they saw"
         self.noted["gradient_error"] = error
         return ""
+
+    # -- what the wrapper says of itself -----------------------------------------------------------
 
     @property
     def _logged(self) -> Mapping[str, Any]:
         data: Mapping[str, Any] = self.forward._get_ddp_logging_data()
         return data
 
+    def _bucket_sizes(self) -> list[int]:
+        """Parts in which gradients are exchanged, in B: as they were made anew after the first step."""
+        logged = self._logged
+        words = str(logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or "").replace(",", " ").split()
+        return [int(word) for word in words if word.isdecimal() and int(word)]
+
     @property
     def facts(self) -> dict[str, Any]:
-        """What DDP says of itself; its times are averages over steps that it has sampled, in s."""
+        """Among them what DDP says of itself; its times are averages over steps that it has sampled, in s."""
         facts = super().facts
         if self.sharded:
             return facts
-        logged = self._logged
-        sizes = logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes")
-        facts |= {"ddp_buckets": str(sizes)} if sizes else {}
+        facts["ddp_buckets"] = ", ".join(map(str, self._bucket_sizes()))
         for name in ("forward_compute", "backward_compute", "backward_comm", "backward_compute_comm_overlap"):
-            time = logged.get(f"avg_{name}_time")
+            time = self._logged.get(f"avg_{name}_time")
             facts |= {f"ddp_{name}_time": int(time) / 1e9} if time else {}
         return facts
-
-
-def _whole_numbers(logged: Mapping[str, Any], name: str) -> list[int]:
-    words = str(logged.get(name) or "").replace(",", " ").split()
-    return [int(word) for word in words if word.isdecimal() and int(word)]
 
 
 class Beside:
     """Steps of a rank beside its own."""
 
     def __init__(self, program: RankProgram, work: Callable[[int], None]) -> None:
-        self.program, self.work = program, work
-
-    def run(self, steps: int) -> None:
-        """Issue them."""
-        self.work(steps)
-
-    def synchronize(self) -> None:
-        """Wait for the device."""
-        self.program.synchronize()
+        self.run, self.synchronize = work, program.synchronize

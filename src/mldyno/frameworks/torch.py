@@ -18,7 +18,6 @@ from mldyno.frameworks import (
     _torch_features,
     _torch_memory,
     _torch_ranks,
-    in_ranks,
 )
 from mldyno.frameworks._portable import cores
 from mldyno.frameworks._torch_precision import AUTOCAST, PrecisionPolicy
@@ -116,14 +115,16 @@ class Torch(Framework):
 
     def launcher(self, case: Case) -> tuple[str, ...]:
         """torchrun, where a case has ranks."""
-        return _torch_ranks.launcher(case) if in_ranks(case) else ()
+        return _torch_ranks.launcher(case) if case.in_ranks else ()
 
     def environment(self, case: Case) -> dict[str, str]:
         """What ranks need when they start."""
-        return _torch_ranks.environment(case, cores()) if in_ranks(case) else {}
+        return _torch_ranks.environment(case, cores()) if case.in_ranks else {}
 
     def team(self) -> TorchTeam:
         """The ranks that torchrun has started."""
+        if not self.torch.distributed.is_available():
+            raise Unsupported("this build of torch has no torch.distributed")
         self._team = self._team or TorchTeam(self.torch)
         return self._team
 
@@ -178,9 +179,9 @@ class Torch(Framework):
         """TF32 is a mode of NVIDIA's GPUs since 2020."""
         if build is not None and case.precision == "tf32" and not case.device.startswith("cuda"):
             raise Unsupported(f"tf32 is a mode of CUDA's matmuls; {case.device} has none")
-        super().check(case, build, data)
-        if in_ranks(case):
+        if case.in_ranks and case.mode == "train":
             self._check_ranks(case)
+        super().check(case, build, data)
         if case.device.startswith("mps") and case.precision in AUTOCAST and self._release < SAFE_AUTOCAST_ON_MPS:
             raise Unsupported(f"torch {self.torch.__version__} crashes in batch norm under autocast on MPS; update it")
         if case.precision == "tf32" and not self.torch.version.hip:
@@ -199,15 +200,11 @@ class Torch(Framework):
         there = sum(device.name.partition(":")[0] == kind for device in self.devices())
         if kind != "cpu" and ranks > there:
             raise Unsupported(f"{ranks} ranks need as many devices of {kind}; there are {there}")
-        if not self.torch.distributed.is_available():
-            raise Unsupported("this build of torch has no torch.distributed")
 
     def build_program(self, case: Case, build: Build, data: Opened | None) -> TorchProgram:
         """Build the case on its device."""
         if self._team is not None:
-            whole = case.batch or 1
-            whole *= self._team.size if case.scaling == "strong" else 1
-            return _torch_ranks.RankProgram(self.torch, case, build, data, self._team, whole)
+            return _torch_ranks.RankProgram(self.torch, case, build, data, self._team)
         return TorchProgram(self.torch, case, build, data)
 
     def forecast_memory(self, case: Case, build: Build | None) -> int | None:

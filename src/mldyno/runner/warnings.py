@@ -152,7 +152,8 @@ def _contended(evidence: Evidence) -> Judged:
 
 
 def _oversubscribed(evidence: Evidence) -> Judged:
-    ranks, cores, threads = evidence.case.ranks or 1, evidence.machine.cores, evidence.threads or 1
+    ranks = (evidence.case.ranks or 1) // (evidence.case.nodes or 1)
+    cores, threads = evidence.machine.cores, evidence.threads or 1
     if evidence.case.device == "cpu" and cores and ranks > cores:
         return (
             f"{ranks} ranks share {cores} cores: they take turns, and wait for each other",

@@ -10,7 +10,7 @@ from mldyno.analysis.comparisons import DELTA, ONE_SIDED, Comparison, Mean, alik
 from mldyno.analysis.estimates import Estimate, counting, of_metric, step_time
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.ranks import Factor, split
+from mldyno.analysis.ranks import Factor, RankSplit, split
 from mldyno.analysis.tables import column
 from mldyno.records import Case, Machine, Pairing, Record
 from mldyno.store.figures import marks
@@ -273,14 +273,12 @@ def phase_lines(outcomes: Sequence[Outcome]) -> list[str]:
     return [f"{case}: {text}" for case, text in texts if text]
 
 
-def ranks_told(outcome: Outcome) -> Iterator[str]:
+def ranks_told(outcome: Outcome, parts: RankSplit) -> Iterator[str]:
     """What ranks gain, how long they wait for gradients, and whether one is slower than the others."""
-    parts = split(outcome)
-    if parts is None:
-        return
     fact, given = outcome.good[0].fact, f"{parts.ranks} ranks give" if parts.ranks > 1 else "1 rank gives"
-    others = f", {spanned(parts.over_all_cores)} of one with all cores" if parts.over_all_cores else ""
-    yield f"{given} {spanned(parts.over_same_threads)} the speed of one process with the threads of a rank{others}"
+    if parts.over_same_threads is not None:
+        others = f", {spanned(parts.over_all_cores)} of one with all cores" if parts.over_all_cores else ""
+        yield f"{given} {spanned(parts.over_same_threads)} the speed of one process with the threads of a rank{others}"
     yield f"{in_percent(parts.waiting)} of a step waits for gradients"
     if parts.hidden is not None:
         yield f"{in_percent(parts.hidden)} of their exchange is hidden behind computing"
@@ -313,11 +311,12 @@ def phases(outcome: Outcome) -> Iterator[str]:
         time, rate = of_metric(outcome.good, f"{name}_time"), outcome.figure(f"throughput:{name}")
         if time is not None:
             each = f", {digits(rate.value)} {fact('item')}s/s" if rate is not None else ""
-            items, batch = fact(f"{name}_items"), outcome.case.batch
+            items, batch = fact(f"{name}_items"), fact("batch_in_all") or outcome.case.batch
             if name == "data" and items and batch:  # several batches were fetched in a row
                 time, each = time.scaled(batch / items, "s"), f" a batch{each}"
             yield f"{name} {shown_time(time)}{each}"
-    yield from ranks_told(outcome)
+    if (parts := split(outcome)) is not None:
+        yield from ranks_told(outcome, parts)
     waits = outcome.waits_for_data()
     if waits is not None:
         accuracy = fact("accuracy")

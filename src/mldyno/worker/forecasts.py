@@ -7,7 +7,6 @@ import math
 from dataclasses import replace
 
 from mldyno import plugins
-from mldyno.frameworks import in_ranks
 from mldyno.messages import CaseForecasted, StepsTried
 from mldyno.meters.memory import peak_resident, resident
 from mldyno.records import Case
@@ -27,7 +26,7 @@ def forecast_case(case: Case) -> CaseForecasted:
     framework.start()
     if case.threads:
         framework.limit_threads(case.threads)
-    share, ranks = (own_share(case, 0), case.ranks or 1) if in_ranks(case) else (case, 1)
+    share, ranks = (own_share(case, 0), case.ranks or 1) if case.in_ranks else (case, 1)
     memory = framework.forecast_memory(share, framework.version_of(plugins.workload(case.workload)))
     if memory is not None and case.device == "cpu" and framework.clock is None:
         own = round(memory * (HEAP if case.mode == "train" else 1)) + (resident() or 0)  # the framework itself

@@ -111,6 +111,8 @@ class CaseSession:
         self.late_changes = 0
         self.values: list[float] = []
         self.kernel: ReferenceKernel | None = None
+        self.rank_peaks: list[float] = []
+        """Peak memory of each rank in B, before anything was done for checks."""
 
     def warm_up(self, budget: float, progress: Tell, load: float = 0.0) -> messages.CaseOpened:
         """First step, warm-up and drain test; gives facts, software and the series so far.
@@ -206,7 +208,7 @@ class CaseSession:
             series.append(Series("step_time", "s", _rounded([last]), block=left))
             values.append(last)
         self.values += values
-        series += self._by_rank(self.blocks.size)
+        series += self._by_rank({"step": self.blocks.size})
         return messages.TurnMeasured(tuple(series), {"late_changes": self.late_changes})
 
     def phases(self, seconds: float, progress: Tell) -> messages.PhasesTimed:
@@ -220,28 +222,28 @@ class CaseSession:
         return messages.PhasesTimed(tuple(series), {f"{name}_items": items[name] for name in items})
 
     def _beside(self, seconds: float, report: Reporter) -> list[Series]:
-        """Rounds of the step and of those beside it; what these change is made good, and checked before."""
-        checks.check_ranks(self.program)
-        names, blocks = ["step"], [self.blocks]
+        """Rounds of the step and of those beside it, after which all is as it was."""
+        self.rank_peaks = self.program.rank_peaks()
+        self.program.hold_state()
+        blocks = {"step": self.blocks}
         for name, steps in self.program.beside.items():
-            names.append(name)
-            blocks.append(Blocks(steps, self.clock))
-            blocks[-1].time(1)
-            blocks[-1].fit(float(blocks[-1].time(1)))
+            blocks[name] = Blocks(steps, self.clock, self.blocks.asynchronous)
+            blocks[name].time(1)
+            blocks[name].fit(float(blocks[name].time(1)))
         self.program.rank_times()
-        times = rounds(blocks, seconds, FEWEST_ROUNDS, random.Random(len(names)), report)
+        times = rounds([*blocks.values()], seconds, FEWEST_ROUNDS, random.Random(len(blocks)), report)
         series = [
-            Series(f"{name}_time", "s", _rounded(values), stage="beside", block=block.size)
-            for name, values, block in zip(names, times, blocks, strict=True)
+            Series(f"{name}_time", "s", _rounded(values), stage="beside", block=blocks[name].size)
+            for name, values in zip(blocks, times, strict=True)
         ]
-        series += self._by_rank(1)
-        self.program.settle()
+        series += self._by_rank({name: each.size for name, each in blocks.items()})
+        self.program.restore_state()
         return series
 
-    def _by_rank(self, block: int) -> list[Series]:
-        """The same blocks as each rank saw them, where there are several."""
+    def _by_rank(self, sizes: Mapping[str, int]) -> list[Series]:
+        """The same blocks, of such sizes, as each rank saw them, where there are several."""
         return [
-            Series(f"{name}_time", "s", _rounded(values), stage=f"rank-{rank}", block=block)
+            Series(f"{name}_time", "s", _rounded(values), stage=f"rank-{rank}", block=sizes[name])
             for name, of_ranks in self.program.rank_times().items()
             for rank, values in enumerate(of_ranks)
         ]
@@ -253,8 +255,11 @@ class CaseSession:
         if peak is not None:
             series.append(Series("peak_device_memory", "B", (float(peak),), stage="process"))
         if self.case.compile:
-            self.facts["recompiles"] = self.program.steady_counters()[0] - self.first_counters[0]
-        checks.check_ranks(self.program)
+            self.facts["recompiles"] = self.steady_counters[0] - self.first_counters[0]
+        rank_peaks = self.rank_peaks or self.program.rank_peaks()
+        if rank_peaks:
+            series.append(Series("rank_peak_memory", "B", tuple(rank_peaks), stage="process"))
+        checks.check_ranks(self.program, thorough=True)
         results = checks.check_results(self.case, self.program, self.first_losses, self.facts)
         checks.check_plausible(self.framework, self.case, self.clock, self.values, self.facts)
         if self.program.phases or (self.values and median(self.values) < LONG_STEP_S):
@@ -265,8 +270,6 @@ class CaseSession:
         if prove and self.portable is not None and (numbers := self.program.proof(self.portable)) is not None:
             self.facts["proof"] = " ".join(f"{number:.7g}" for number in numbers)
         self.facts |= checks.unchecked(self.case, self.framework, self.program, self.facts, results)
-        if peaks_of_ranks := self.program.rank_peaks():
-            series.append(Series("rank_peak_memory", "B", tuple(peaks_of_ranks), stage="process"))
         self.program.end()
         return messages.CaseClosed(tuple(series), results, self.facts)
 

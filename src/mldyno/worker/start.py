@@ -12,8 +12,6 @@ import os
 import sys
 
 END_TO_END = "end-to-end"
-RANKED, LEADS = "MLDYNO_RANKED", "MLDYNO_LEADS"  # as in `rendezvous`, which can't be imported yet
-FAILED = "mldyno-rank-failed "  # before what ended a rank, on standard error: a launcher passes on a code only
 
 
 def _own_package() -> None:
@@ -46,25 +44,24 @@ def _no_channel() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [END_TO_END]:
-        _own_package()
+    end_to_end = sys.argv[1:2] == [END_TO_END]
+    ranked = os.environ.get("MLDYNO_RANKED") and not end_to_end
+    leads = os.environ.get("MLDYNO_LEADS") and os.environ.get("LOCAL_RANK", "0") == "0"
+    channel = _private_channel() if not end_to_end and (leads or not ranked) else _no_channel()
+    _own_package()
+    from mldyno.worker.listen import die_with_parent, listen
+
+    if channel is not None:
+        listen(*channel)
+        sys.exit(0)
+    die_with_parent()
+    if end_to_end:
         from mldyno.messages import TrainEndToEnd, decode_command
         from mldyno.worker.end_to_end import train
 
         wish, _ = decode_command(sys.argv[2])
         assert isinstance(wish, TrainEndToEnd)
         sys.exit(train(wish))
-    if os.environ.get(RANKED) and not (os.environ.get(LEADS) and os.environ.get("LOCAL_RANK", "0") == "0"):
-        _no_channel()
-        _own_package()
-        from mldyno.worker.follow import follow
-        from mldyno.worker.listen import die_with_parent
+    from mldyno.worker.follow import follow
 
-        die_with_parent()
-        follow(os.environ[RANKED])
-        sys.exit(0)
-    channel = _private_channel()
-    _own_package()
-    from mldyno.worker.listen import listen
-
-    listen(*channel)
+    follow(os.environ["MLDYNO_RANKED"])

@@ -23,9 +23,10 @@ def ranks(subject: Subject) -> Section | None:
     known = [(outcome, parts) for outcome in subject.outcomes if (parts := split(outcome)) is not None]
     if not known:
         return None
-    charts = [_gain(subject, number, group) for number, group in enumerate(_by_work(known)[:MOST_CHARTS])]
-    lines = [f"{subject.title(outcome)}: {'; '.join(ranks_told(outcome))}" for outcome, _ in known]
-    shown: list[SectionPart] = [Charts(charts), *_made_of(subject, known), Paragraphs("rank-lines", lines)]
+    gained = [each for each in known if each[1].over_same_threads is not None]
+    charts = [_gain(subject, number, group) for number, group in enumerate(_by_work(gained)[:MOST_CHARTS])]
+    lines = [f"{subject.title(outcome)}: {'; '.join(ranks_told(outcome, parts))}" for outcome, parts in known]
+    shown: list[SectionPart] = [*([Charts(charts)] if charts else []), *_made_of(subject, known), Paragraphs("rank-lines", lines)]
     lead = (
         "All of it was measured in one job, in rounds: steps with an exchange of gradients, without one, and of one "
         "process alone took turns. Dashed would be one process; a rank more is a process more, ideally a whole one."
@@ -46,8 +47,9 @@ def _gain(subject: Subject, number: int, group: Sequence[Split]) -> Chart:
     lines = [("ideal", ideal), ("over as many threads", _points(group, "over_same_threads"))]
     if any(parts.over_all_cores is not None for _, parts in group):
         lines.append(("over all cores", _points(group, "over_all_cores")))
-    best = max((parts for _, parts in group), key=lambda parts: parts.over_same_threads.value)
-    title = f"{subject.title(group[0][0], 'ranks')}: {best.ranks} ranks give {spanned(best.over_same_threads)}"
+    gains = [(parts.over_same_threads, parts.ranks) for _, parts in group if parts.over_same_threads is not None]
+    best, ranks = max(gains, key=lambda gain: gain[0].value)
+    title = f"{subject.title(group[0][0], 'ranks')}: {ranks} ranks give {spanned(best)}"
     drawing = Lines(lines, "ranks", "times as fast", 1.0)
     return Chart(f"ranks-{number}", title, "Times as many items a second as one process", drawing)
 
