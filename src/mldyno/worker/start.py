@@ -47,7 +47,11 @@ if __name__ == "__main__":
     end_to_end = sys.argv[1:2] == [END_TO_END]
     ranked = os.environ.get("MLDYNO_RANKED") and not end_to_end
     leads = os.environ.get("MLDYNO_LEADS") and os.environ.get("LOCAL_RANK", "0") == "0"
-    channel = _private_channel() if not end_to_end and (leads or not ranked) else _no_channel()
+    channel = None
+    if not end_to_end and (leads or not ranked):
+        channel = _private_channel()
+    else:
+        _no_channel()
     _own_package()
     from mldyno.worker.listen import die_with_parent, listen
 
