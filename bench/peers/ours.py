@@ -27,8 +27,8 @@ class Ours:
     steps: tuple[str, ...] = tuple(WORKLOADS)
     reference: str = "bare"
     settings: str = (
-        f"as many short processes as it takes, `--budget {BUDGET} --target {TARGET}`; one store for all rounds, which has"
-        f" {LEARNED} runs of each step from the hour before, or of an earlier bench, as a user's store has"
+        f"as many short processes as it takes, `--budget {BUDGET} --target {TARGET}`; one store for all rounds, which"
+        f" has {LEARNED} runs of each step from the hour before, or of an earlier bench, as a user's store has"
     )
 
     def call(self, step: str, folder: Path, quick: bool) -> Call:
