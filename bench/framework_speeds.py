@@ -36,7 +36,8 @@ def measure(work: Work) -> Chapter:
     library = ctypes.util.find_library("openblas")
     if library is not None:  # the cure that `mldyno doctor` names for MLX
         os.environ["LD_PRELOAD"] = library
-    chapter.notes.append(f"MLX multiplies with {library or "the system's BLAS"} here; the others bring their own.")
+    multiplies = library or "the system's BLAS"
+    chapter.notes.append(f"MLX multiplies with {multiplies} here; the others bring their own.")
     store = Store(work.folder / "frameworks.sqlite")
     for workload, sizes in list(SIZES.items())[: 1 if work.quick else None]:
         for mode in ("train", "infer") if workload in TRAINED else ("infer",):
