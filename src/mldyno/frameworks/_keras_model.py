@@ -257,10 +257,19 @@ class KerasModel(Model):
             if self.training:
                 self.optimiser.build(self.variables)
         xla = case.compile
-        self._steps = {update: tf.function(self._step(update), jit_compile=xla) for update in (True, False)}
-        self._infer = tf.function(self._forward, jit_compile=xla)
-        self._prefill = tf.function(self._prefilled, jit_compile=xla)
-        self._next = tf.function(self._followed, reduce_retracing=True)
+        self._steps = {update: self._graph(self._step(update), jit_compile=xla) for update in (True, False)}
+        self._infer = self._graph(self._forward, jit_compile=xla)
+        self._prefill = self._graph(self._prefilled, jit_compile=xla)
+        self._next = self._graph(self._followed, reduce_retracing=True)
+
+    def _graph(self, function: Callable[..., Any], **settings: Any) -> Any:
+        """The function as a graph on the device; said within it, since a scope around each call takes its time."""
+
+        def placed(*arguments: Any) -> Any:
+            with self.tf.device(self.device):
+                return function(*arguments)
+
+        return self.tf.function(placed, **settings)
 
     def _optimiser(self, keras: Any) -> Any:
         wanted = self.portable.optimiser
@@ -354,13 +363,11 @@ class KerasModel(Model):
 
     def infer(self, inputs: Any) -> Any:
         """Issue a forward pass."""
-        with self.tf.device(self.device):
-            return self._infer(inputs)
+        return self._infer(inputs)
 
     def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
         """Issue a training step."""
-        with self.tf.device(self.device):
-            output, loss, _ = self._steps[update](inputs, targets)
+        output, loss, _ = self._steps[update](inputs, targets)
         return output, loss
 
     def wait(self) -> None:
@@ -376,16 +383,15 @@ class KerasModel(Model):
 
     def prefill(self, ids: Any, room: int) -> Any:
         """The token after the prompt, and its keys and values."""
-        with self.tf.device(self.device):
-            return self._prefill(ids)
+        return self._prefill(ids)
 
     def decode(self, given: Any, count: int) -> Any:
         """One token after the other."""
         tokens = []
+        for _ in range(count):
+            given = self._next(*given)
+            tokens.append(given[0])
         with self.tf.device(self.device):
-            for _ in range(count):
-                given = self._next(*given)
-                tokens.append(given[0])
             return self.tf.concat(tokens, 1)
 
     def _prefilled(self, ids: Any) -> Any:
