@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import queue
 import secrets
@@ -35,7 +36,12 @@ TREE_SHARE = 0.001  # of a core, that looking for the worker's own processes may
 LONGEST_ANSWER = 64 << 20  # B
 STDERR_TAIL = 64 << 10  # B of a worker's last words that are looked at
 RESERVE_SHARE, SMALLEST_RESERVE = 0.05, 512 << 20  # memory that a worker must leave free
+<<<<<<< HEAD
 RANK_ENDS_S = 15.0  # within which a launcher has ended all ranks, and told which one failed
+=======
+IDLE_LOOK_S, IDLE_CPU_S = 0.03, 0.01  # a process that used less than a tick of CPU time between two looks sleeps
+LONGEST_SPIN_S = 1.0  # that is waited for: OpenBLAS's threads spin for 0.1 s
+>>>>>>> main
 PIPE_CLOSES_S = 1.0  # that a thread may take to read the end of a dead worker's pipe
 # What Metal says, on standard error only, when it drops work: status and reason for the case.
 DROPPED = {
@@ -284,6 +290,16 @@ class WorkerProcess:
             return Ended("failed", f"the worker was ended by {signal.Signals(-code).name}{last}", crashed=True)
         return Ended("failed", f"the worker ended early with exit code {code}{last}")
 
+    def wait_until_idle(self) -> None:
+        """Wait until its threads sleep: those of some libraries spin on after their work, and hold others up."""
+        until, before = time.monotonic() + LONGEST_SPIN_S, self._tree.cpu_time() if self._tree else None
+        while before is not None and time.monotonic() < until:
+            time.sleep(IDLE_LOOK_S)
+            after = self._tree.cpu_time() if self._tree else None
+            if after is None or after - before < IDLE_CPU_S:
+                return
+            before = after
+
     def kill(self) -> None:
         """End the worker and all that it has started."""
         process, self._process = self._process, None
@@ -322,6 +338,16 @@ class ProcessTree:
             ended = time.monotonic()
             self._look_again = ended + (ended - began) / TREE_SHARE
         return own + sum(machine.resident_memory(pid) or 0 for pid in self._started)
+
+    def cpu_time(self) -> float | None:
+        """CPU time in s of all of them that are known so far; None where the worker is not alive."""
+        import psutil
+
+        try:
+            times = [process.cpu_times() for process in (self._worker, *self._started.values())]
+        except psutil.Error:
+            return None
+        return math.fsum(each.user + each.system for each in times)
 
     def _look(self) -> None:
         """Note what there is now; what has lost its parent is still ours."""
