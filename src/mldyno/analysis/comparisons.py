@@ -23,11 +23,7 @@ from mldyno.analysis.tables import column, in_order
 from mldyno.axes import NAMES, SIZES
 from mldyno.errors import MldynoError
 from mldyno.records import Pairing, Record
-<<<<<<< HEAD
-from mldyno.stats.intervals import half_width, mean
-=======
-from mldyno.stats.intervals import half_width, mean, median, paired
->>>>>>> main
+from mldyno.stats.intervals import half_width, mean, median
 from mldyno.stats.shapes import drift
 
 DELTA = 0.02  # closer than this counts as equivalent

@@ -36,12 +36,9 @@ TREE_SHARE = 0.001  # of a core, that looking for the worker's own processes may
 LONGEST_ANSWER = 64 << 20  # B
 STDERR_TAIL = 64 << 10  # B of a worker's last words that are looked at
 RESERVE_SHARE, SMALLEST_RESERVE = 0.05, 512 << 20  # memory that a worker must leave free
-<<<<<<< HEAD
 RANK_ENDS_S = 15.0  # within which a launcher has ended all ranks, and told which one failed
-=======
 IDLE_LOOK_S, IDLE_CPU_S = 0.03, 0.01  # a process that used less than a tick of CPU time between two looks sleeps
 LONGEST_SPIN_S = 1.0  # that is waited for: OpenBLAS's threads spin for 0.1 s
->>>>>>> main
 PIPE_CLOSES_S = 1.0  # that a thread may take to read the end of a dead worker's pipe
 # What Metal says, on standard error only, when it drops work: status and reason for the case.
 DROPPED = {
