@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -189,7 +189,8 @@ class WorkerProcess:
                 elif isinstance(answer, TaskRow):
                     hear(answer.row)
                 elif isinstance(answer, Failed):
-                    raise self._failed_rank() or Ended(answer.status, answer.reason, fit=answer.fit)
+                    other = self._failed_rank() if answer.status == "failed" else None
+                    raise other or Ended(answer.status, answer.reason, fit=answer.fit)
                 elif isinstance(answer, messages.answer_to(command)):
                     if self._dropped is not None:
                         raise Ended(*self._dropped)

@@ -194,9 +194,9 @@ class Torch(Framework):
         kind, ranks = case.device.partition(":")[0], case.ranks or 1
         if kind not in _torch_ranks.BACKENDS:
             raise Unsupported(f"PyTorch has nothing that carries gradients between ranks on {kind}")
-        if ranks % (case.nodes or 1):
+        if ranks % case.nodes:
             raise Unsupported(f"{ranks} ranks can't be spread over {case.nodes} nodes evenly")
-        ranks //= case.nodes or 1
+        ranks //= case.nodes
         there = sum(device.name.partition(":")[0] == kind for device in self.devices())
         if kind != "cpu" and ranks > there:
             raise Unsupported(f"{ranks} ranks need as many devices of {kind}; there are {there}")

@@ -63,7 +63,7 @@ def pairings(group: Sequence[Case]) -> list[list[Case]]:
 
 def pairing_for(records: Sequence[Record]) -> Pairing:
     """The nearest that cases can get, from what each needed when it was alone."""
-    apart = any((record.case.nodes or 1) > 1 for record in records)  # the other nodes have one job at a time
+    apart = any(record.case.nodes > 1 for record in records)  # the other nodes have one job at a time
     return "alternating-processes" if apart or not _fit(records) else nearest([record.case for record in records])
 
 

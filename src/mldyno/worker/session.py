@@ -65,6 +65,8 @@ def open_case(
     framework.start()
     imported = take_time()
     opened = open_set(**vars(data)) if data else None
+    if team is None and case.in_ranks and framework.parallel:  # what can't be is said before the others are asked
+        framework.check(ranks.own_share(case, 0), build, opened)
     team = team or ranks.gather_team(framework, case, data)
     own = case if team is None else ranks.own_share(case, team.local_rank)
     program = framework.open(own, build, opened)
