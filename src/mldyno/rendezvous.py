@@ -9,6 +9,7 @@ import json
 import os
 import re
 import secrets
+import signal
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +27,7 @@ _WRITTEN = re.compile(r"(?P<host>[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 # What torchrun says of a rank that has ended: at once in its log, where ranks are numbered on their machine, and at
 # its own end in a summary.
 _LOGGED = re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+)")
-_ROOT_CAUSE = re.compile(r"rank\s*: (?P<rank>\d+) \(local_rank: \d+\)\s+exitcode\s*: (?P<code>-?\d+)")
+_SUMMARY = re.compile(r"rank\s*: (?P<rank>\d+) \(local_rank: \d+\)\s+exitcode\s*: (?P<code>-?\d+)")
 _TOKEN = re.compile(r"[0-9a-f]{8,64}")
 
 
@@ -92,7 +93,8 @@ class RankFailure:
 def failure_in(lines: Sequence[str]) -> RankFailure | None:
     """Which rank failed first, from what ranks and their launcher said; a signal comes before what others saw of it."""
     text = "\n".join(lines)
-    seen = _ROOT_CAUSE.search(text) or _LOGGED.search(text)
+    ends = [*_SUMMARY.finditer(text), *_LOGGED.finditer(text)]
+    seen = next((end for end in ends if int(end["code"]) != -signal.SIGTERM), None)  # by which the others are ended
     if seen is not None and int(seen["code"]) < 0:
         return RankFailure(seen["rank"], signal=-int(seen["code"]))
     told = []
