@@ -21,6 +21,7 @@ fuzz: setup  ## strange records for ten minutes: what `import` takes, every comm
 test-tools:  # what some tests need of the system; a test that misses it says so
 	@missing=""; [ -e /usr/share/datasets/fashion-mnist ] || missing="dataset-fashion-mnist"; \
 	command -v openssl >/dev/null || missing="$$missing openssl"; \
+	[ "$$(uname)" != Linux ] || command -v tc >/dev/null || missing="$$missing iproute2"; \
 	command -v g++ >/dev/null || command -v clang++ >/dev/null || missing="$$missing g++"; \
 	{ command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null || missing="$$missing chromium"; \
 	if [ -n "$$missing" ]; then \

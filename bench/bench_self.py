@@ -28,6 +28,7 @@ from bench import (
     loops,
     memory,
     models,
+    ranks,
     running,
     starting,
     storing,
@@ -48,6 +49,9 @@ FIGURES: dict[int, Callable[[Work], Chapter]] = {
     11: watching.measure,
     12: framework_loops.measure,
     13: framework_speeds.measure,
+    14: ranks.measure_loops,
+    15: ranks.measure_scaling,
+    16: ranks.measure_bandwidth,
 }
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 DATA = RESULTS.with_name("results.json")

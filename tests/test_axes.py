@@ -113,7 +113,7 @@ def test_the_kinds_of_axes_are_what_is_computed_how_much_and_how() -> None:
     assert WORK == ("workload", "mode", "batch", "seq")
     assert SIZES == ("batch", "seq")
     ways = ("framework", "device", "precision", "placement", "ranks", "compile", "threads", "layout", "allocator",
-            "python")  # fmt: skip
+            "scaling", "parallel", "nodes", "python")  # fmt: skip
     assert ways == WAYS
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from mldyno import machine as machines
 from mldyno import plan as plans
-from mldyno import plugins
+from mldyno import plugins, rendezvous
 from mldyno.analysis import comparisons as comparing
 from mldyno.analysis import published as placing
 from mldyno.analysis import tables as laying
@@ -32,6 +32,7 @@ from mldyno.analysis.outcomes import Outcome, known_value, outcomes
 from mldyno.analysis.scores import figure_of, scores
 from mldyno.analysis.symptoms import Checkup
 from mldyno.axes import AXIS, Case, axis_named
+from mldyno.client import joining
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.messages import FrameworksProbed
 from mldyno.plan import Plan
@@ -190,6 +191,37 @@ def run_plan(
         return Results(runner.run, runner.records, runner.left_out)
     whole = store.select(Query({"run": runner.run, "imported_from": ""}, provenances=("measured",)))
     return Results(runner.run, [record for record in whole if not record.interrupted], runner.left_out)
+
+
+def host(plan: Plan, address: str | None) -> str:
+    """Let others join the plan's cases at this machine's address: gives the line to type there.
+
+    Empty where all ranks are on this machine.
+    """
+    spread = {(case.ranks, case.nodes, case.threads) for case in plan.cases if case.nodes > 1}
+    if not spread:
+        if address is not None:
+            raise UsageError("a rendezvous is where several machines meet; say how many with --nodes.")
+        return ""
+    if len(spread) > 1:
+        raise UsageError("the others join with one number of ranks, nodes and threads; give one of each.")
+    ((ranks, nodes, threads),) = spread
+    meeting = rendezvous.read(address or rendezvous.USUAL)
+    joining.meet(meeting)
+    more = f" --threads {threads}" if threads else ""
+    return f"mldyno join {meeting.address} --token {meeting.token} --ranks {ranks} --nodes {nodes}{more}"
+
+
+def join(
+    address: str, token: str, ranks: int, nodes: int, threads: int | None, wait: float, tell: Callable[[str], None]
+) -> int:
+    """Take part in what another machine measures, until nothing begins there for `wait` s; gives how many jobs."""
+    import sys
+
+    if ranks % nodes:
+        raise UsageError(f"{ranks} ranks can't be spread over {nodes} nodes evenly.")
+    case = Case("", ranks=ranks, nodes=nodes, threads=threads)
+    return joining.join(rendezvous.read(address, token), case, wait, sys.executable, tell)
 
 
 def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:

@@ -22,6 +22,8 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16", "fp6
 Placement = Literal["device", "host", "roundtrip", "loader"]
 Layout = Literal["contiguous", "channels-last"]
 Allocator = Literal["system", "steady", "jemalloc", "tcmalloc"]
+Scaling = Literal["weak", "strong"]
+Parallel = Literal["ddp", "fsdp"]
 Kind = Literal["work", "size", "way"]
 
 PRECISIONS: tuple[str, ...] = get_args(Precision)
@@ -193,6 +195,14 @@ class Case:
     allocator: Allocator = field(default="system", metadata=_axis(
         "system, steady (glibc's, told to keep what it has), jemalloc, tcmalloc", values=get_args(Allocator),
         own_process=True, phrase="{} allocator"))  # fmt: skip
+    scaling: Scaling = field(default="weak", metadata=_axis(
+        "weak, strong: ranks have the batch each, or share it", values=get_args(Scaling), own_process=True,
+        phrase={"weak": "a batch for each rank", "strong": "one batch for all ranks"}))  # fmt: skip
+    parallel: Parallel | None = field(default=None, metadata=_axis(
+        "ddp, fsdp: how ranks train together (ddp)", values=get_args(Parallel), own_process=True))  # fmt: skip
+    nodes: int = field(default=1, metadata=_axis(
+        "machines that the ranks are spread over", read=whole_number, prefix="n", own_process=True,
+        phrase="{} nodes"))  # fmt: skip
     python: str | None = field(default=None, metadata=_axis(
         "paths of other interpreters, whose frameworks are measured", read=interpreter, own_process=True,
         phrase="Python {}"))  # fmt: skip
@@ -201,6 +211,11 @@ class Case:
     def rehearsed(self) -> bool:
         """Whether it is of the fake framework: nothing is computed, and no time of it is real."""
         return self.framework == FAKE
+
+    @property
+    def in_ranks(self) -> bool:
+        """Whether it has ranks that train together, or one that is treated as such."""
+        return (self.ranks or 1) > 1 or self.nodes > 1 or self.parallel is not None
 
     @property
     def own_command(self) -> bool:

@@ -52,7 +52,8 @@ FACTS: Mapping[str, Entry] = {
     # the work
     "items_per_step": _SOME, "item": _TEXT, "params": _COUNT, "flops_per_step": _NUMBER,
     "bytes_per_step": Entry("number", "B"), "copied_per_step": Entry("number", "B"), "kernels_per_step": _COUNT,
-    "host_syncs_per_step": _COUNT, "phases": _TEXT, "data": _TEXT, "end_to_end": _FLAG,
+    "host_syncs_per_step": _COUNT, "phases": _TEXT, "beside": _TEXT, "data": _TEXT, "end_to_end": _FLAG,
+    "batch_per_rank": _SOME, "batch_in_all": _SOME, "nodes": _TEXT,
     # how it was measured
     "import_time": _TIME, "build_time": _TIME, "first_step": _TIME, "wall_time": _TIME, "steps": _COUNT,
     "block_steps": _SOME, "target": _NUMBER, "warmup_steady": _FLAG, "overhead_share": _NUMBER,
@@ -68,6 +69,10 @@ FACTS: Mapping[str, Entry] = {
     "proof": _TEXT, "blas": _TEXT,
     "device_seen": _TEXT, "products_in": _TEXT, "not_checked": _TEXT, "device_peak_by": _TEXT,
     "accuracy": Entry("number", "1", most=1), "loss_first": _NUMBER, "loss_last": _NUMBER,
+    "gradient_error": _NUMBER,
+    # what PyTorch's wrapper for ranks says of itself
+    "ddp_buckets": _TEXT, "ddp_forward_compute_time": _TIME, "ddp_backward_compute_time": _TIME,
+    "ddp_backward_comm_time": _TIME, "ddp_backward_compute_comm_overlap_time": _TIME,
     # peaks
     "peak_flops": _RATE, "peak_bandwidth": Entry("number", "B/s"), "peak_copy_bandwidth": Entry("number", "B/s"),
     # published figures

@@ -68,6 +68,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("reference_time", "s", "time of the reference kernel", aliases=("yardstick",)),
     Metric("peak_memory", "B", "peak memory of the process", _PROCESS, "max", "lower", of_every_case=True),
     Metric("peak_device_memory", "B", "peak memory on the device", _PROCESS, "max", "lower"),
+    Metric("rank_peak_memory", "B", "peak memory of a rank's process", _PROCESS, "max", "lower"),
     Metric("peak_power", "W", "peak power", ("steady", "process"), "max", "lower"),
     Metric("resident_memory", "B", "resident memory at the end of a window", _WINDOWS, "max"),
     Metric("window_time", "s", "time of all windows", _WINDOWS, "sum", aliases=("lap_time",)),

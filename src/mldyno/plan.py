@@ -369,8 +369,12 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
         plugins.check("frameworks", case.framework)
         if case.python is not None:
             case = replace(case, python=interpreters.name_for(case.python, case.framework))
-        if case.mode not in workload.modes:
+        if case.mode not in workload.modes or (case.mode == "infer" and "mode" not in axes and (case.ranks or 1) > 1):
             continue
+        if (case.ranks or 1) % case.nodes:
+            raise UsageError(f"{case.ranks} ranks can't be spread over {case.nodes} nodes evenly; give --ranks too.")
+        if (case.ranks or 1) == 1:  # one has the batch to itself
+            case = replace(case, scaling=AXIS["scaling"].default)
         sizes = {name: _size(getattr(case, name), getattr(workload, name)) for name in SIZES if hasattr(workload, name)}
         case = replace(case, version=workload.version, **sizes)  # type: ignore[arg-type]
         cases += [replace(case, device=name) for name in devices(case)]

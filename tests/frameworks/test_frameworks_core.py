@@ -77,7 +77,7 @@ def test_the_framework_of_the_page_measures_a_training_that_learned_and_agrees(t
         ({"placement": "host"}, "plain has no placement host; it has device"),
         ({"compile": True}, "plain has no compiler"),
         ({"threads": 2}, "plain can't be told how many threads to use"),
-        ({"ranks": 2}, "more than one rank can't be measured yet"),
+        ({"ranks": 2}, "plain can't train in ranks here; torch can"),
     ],
 )
 def test_what_it_does_not_claim_to_have_is_refused_and_never_replaced(

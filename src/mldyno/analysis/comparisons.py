@@ -23,12 +23,11 @@ from mldyno.analysis.tables import column, in_order
 from mldyno.axes import NAMES, SIZES
 from mldyno.errors import MldynoError
 from mldyno.records import Pairing, Record
-from mldyno.stats.intervals import half_width, mean, median, paired
+from mldyno.stats.intervals import half_width, mean, median
 from mldyno.stats.shapes import drift
 
 DELTA = 0.02  # closer than this counts as equivalent
 LARGEST_LOG = 700.0  # of which the exponential is still a number, and its inverse is over 0
-MIN_PROCESSES = 3  # from which on their spread is measured, not assumed
 MAX_ADVISED_FACTOR = 100  # times as long: nobody would wait
 PAIRED, SEPARATE = "paired", "separate runs"  # how a comparison was made
 AS_MEASURED = (
@@ -155,7 +154,7 @@ def compare(base: Outcome, other: Outcome) -> Comparison | None:
 
 def more_items(base: Outcome, other: Outcome) -> float:
     """How many times as many items a step of the other has; 1 where both are of one size, or that is not known."""
-    if all(getattr(base.case, size) == getattr(other.case, size) for size in SIZES):
+    if all(getattr(base.case, size) == getattr(other.case, size) for size in (*SIZES, "ranks", "scaling")):
         return 1.0
     first, second = (outcome.records[0].fact("items_per_step") or outcome.case.batch for outcome in (base, other))
     return second / first if first and second else 1.0
@@ -207,12 +206,9 @@ def _in_one_process(base: Outcome, other: Outcome, by_process: list[list[float]]
     where = " in one process" if processes == 1 else f" in {processes} processes"
     where = "" if base.case.framework == "command" else where
     how = f"paired, {sum(map(len, by_process)):,} rounds{where}{doubt}"
-    intervals = [paired(logs) for logs in by_process]
-    centres = [centre for centre, _ in intervals]
-    if processes >= MIN_PROCESSES:
-        return _with_interval(base, other, mean(centres), half_width(centres), how, "--repeats", processes)
-    width = math.sqrt(sum(width**2 for _, width in intervals)) / processes
-    return _with_interval(base, other, mean(centres), width, how, "--budget", 1)
+    centre, width = rounds.pooled(by_process)
+    more, now = ("--repeats", processes) if processes >= rounds.MIN_PROCESSES else ("--budget", 1)
+    return _with_interval(base, other, centre, width, how, more, now)
 
 
 def _with_interval(

@@ -11,7 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from mldyno.records import Record, Series
-from mldyno.stats.intervals import median
+from mldyno.stats.intervals import half_width, mean, median, paired
+
+MIN_PROCESSES = 3  # from which on their spread is measured, not assumed
 
 
 def of_record(record: Record) -> dict[int, float]:
@@ -43,3 +45,17 @@ def undelayed(times: Sequence[float], delays: Sequence[float]) -> dict[int, floa
 def log_ratios(mine: Mapping[int, float], yours: Mapping[int, float]) -> list[float]:
     """How many times as long mine took, round by round, as logarithms."""
     return [math.log(mine[place] / yours[place]) for place in mine if place in yours]
+
+
+def pooled(by_process: Sequence[list[float]]) -> tuple[float, float]:
+    """Mean log-ratio and half of its 95 % interval, from a list for each process.
+
+    A few processes do not show by themselves how they vary; then it comes from the rounds within them.
+    """
+    intervals = [paired(logs) for logs in by_process]
+    centres = [centre for centre, _ in intervals]
+    if len(centres) >= MIN_PROCESSES:
+        return mean(centres), half_width(centres)
+    if not centres:
+        return 0.0, math.inf
+    return mean(centres), math.sqrt(sum(width**2 for _, width in intervals)) / len(centres)

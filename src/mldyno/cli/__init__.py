@@ -18,6 +18,7 @@ from mldyno.views.window import window_width
 COMMANDS = {
     "quick": "At most three minutes: what this machine is, how fast it trains and runs models.",
     "run": "Measure workloads or a suite, on every axis you name.",
+    "join": "Take part in training that another machine measures.",
     "max-batch": "The largest batch that fits on a device.",
     "crossover": "Is the GPU worth it? From which size on one of two beats the other.",
     "compare": "How much faster is one than the other, and how sure is that?",
@@ -44,7 +45,7 @@ OTHER_WORDS = {  # for commands, as other tools have them
 
 WIDEST_HELP = 100  # columns
 GROUPS = {  # the commands by what a user wants
-    "measure": ("quick", "run", "crossover", "max-batch"),
+    "measure": ("quick", "run", "crossover", "max-batch", "join"),
     "see what it says": ("compare", "table", "report", "show", "history"),
     "know what there is": ("list", "doctor"),
     "pass it on": ("export", "import", "submit", "remove"),

@@ -11,7 +11,7 @@ from mldyno.analysis.answers import compared_along, left_to_say
 from mldyno.analysis.comparisons import along, doubts
 from mldyno.axes import SIZES, axis_named
 from mldyno.cli.measuring import axes_of, axis_options, effort_options, preview, run_options, watched
-from mldyno.cli.options import complete_targets, store_option
+from mldyno.cli.options import complete_targets, say, store_option
 from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan
 from mldyno.store import Store
@@ -39,6 +39,7 @@ class RunCommand(click.Command):
 @axis_options()
 @effort_options
 @click.option("--by", metavar="AXIS", help="Compare the cases along this axis at the end.")
+@click.option("--rendezvous", metavar="HOST:PORT", help="With --nodes: this machine's address, where others join.")
 @run_options
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print each record as one line of JSON.")
@@ -48,6 +49,7 @@ def command(
     /,
     targets: tuple[str, ...],
     by: str | None,
+    rendezvous: str | None,
     resume: bool,
     dry_run: bool,
     store: str | None,
@@ -84,6 +86,8 @@ def command(
             run_id, plan = api.unfinished(opened, plan)
     if dry_run:
         return preview(plan, opened, as_json)
+    if others := api.host(plan, rendezvous):
+        say(f"on each other machine: {others}")
     results = watched(plan, opened, store, as_json, run_id, loudness=loudness)
     if not as_json:
         tell(results, plan.by, opened)

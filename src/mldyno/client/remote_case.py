@@ -62,7 +62,10 @@ class Observed:
     def take_turn(self, turn: Sequence[Series]) -> None:
         """Keep the series of a turn."""
         for series in turn:
-            self.take(replace(series, turn=self.turns, stage="steady" if self.alone else "paired"))
+            if series.stage == "steady":
+                self.take(replace(series, turn=self.turns, stage="steady" if self.alone else "paired"))
+            else:  # as one rank saw it
+                self.series.append(replace(series, turn=self.turns))
         self.turns += 1
         self.half_width = relative_half_width(self.values)
 
@@ -146,7 +149,7 @@ class RemoteCase(Observed):
 
     def time_phases(self) -> None:
         """Time what can be timed apart from the step, for a share of the budget."""
-        if self.facts.get("phases"):
+        if self.facts.get("phases") or self.facts.get("beside"):
             self._take(self.ask(messages.TimePhases(self.key, PHASES_SHARE * self.stopping.budget)))
 
     def close(self) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import math
 import os
 import queue
+import secrets
 import signal
 import subprocess
 import sys
@@ -19,8 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from mldyno import interpreters, machine, messages, plugins
 from mldyno.client import allocators
+from mldyno.frameworks import Unsupported
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
+from mldyno.printable import printable
 from mldyno.records import Case
+from mldyno.rendezvous import JOB, LEADS, RANKED, RankFailure, failure_in
 from mldyno.units import parse_bytes, show_bytes, show_seconds
 from mldyno.worker import start as worker_start
 
@@ -31,8 +34,9 @@ SCRIPT = worker_start.__file__
 WATCH_EVERY_S = 0.2
 TREE_SHARE = 0.001  # of a core, that looking for the worker's own processes may take
 LONGEST_ANSWER = 64 << 20  # B
-STDERR_TAIL = 8192  # B of a worker's last words that are shown
+STDERR_TAIL = 64 << 10  # B of a worker's last words that are looked at
 RESERVE_SHARE, SMALLEST_RESERVE = 0.05, 512 << 20  # memory that a worker must leave free
+RANK_ENDS_S = 15.0  # within which a launcher has ended all ranks, and told which one failed
 IDLE_LOOK_S, IDLE_CPU_S = 0.03, 0.01  # a process that used less than a tick of CPU time between two looks sleeps
 LONGEST_SPIN_S = 1.0  # that is waited for: OpenBLAS's threads spin for 0.1 s
 PIPE_CLOSES_S = 1.0  # that a thread may take to read the end of a dead worker's pipe
@@ -92,10 +96,10 @@ class WorkerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._tree: ProcessTree | None = None
         self._lines: queue.Queue[bytes | None] = queue.Queue()  # a SimpleQueue can wait for ever after a signal
-        self._last_words: collections.deque[bytes] = collections.deque(maxlen=8)
+        self._last_words = b""
         self._threads: list[threading.Thread] = []
         self._dropped: tuple[str, str] | None = None
-        self._number = 0
+        self._number, self._ranked = 0, False
         self._watched = self._heard = time.monotonic()
         self.spent = 0.0
         """Time in s that was spent waiting for this worker's answers."""
@@ -116,19 +120,23 @@ class WorkerProcess:
         """Start the process and those that listen to it."""
         try:
             chosen = {} if self._case is None else settings_of(self._case)
-        except allocators.NotHere as error:
+            launcher = () if self._case is None else plugins.framework(self._case.framework).launcher(self._case)
+        except (allocators.NotHere, Unsupported) as error:
             raise Ended("unsupported", str(error)) from None
         wanted: dict[str, str | None] = {**os.environ, **chosen, **self._settings}
         python = self._interpreter()
+        self._ranked, job = bool(launcher), secrets.token_hex(8)
+        if launcher and self._case is not None:
+            wanted |= {RANKED: self._case.framework, LEADS: "1", JOB: job}
         try:
             self._process = subprocess.Popen(
-                [python, SCRIPT],
+                [python, *launcher, SCRIPT],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
                 env={name: value for name, value in wanted.items() if value is not None},
             )  # fmt: skip
         except OSError as error:
             raise Ended("failed", f"{python} can't be started: {error.strerror or error}") from None
-        self._tree = ProcessTree(self._process.pid)
+        self._tree = ProcessTree(self._process.pid, job if self._ranked else None)
         for read in (self._read_answers, self._read_words):
             thread = threading.Thread(target=read, args=(self._process,), daemon=True)
             thread.start()
@@ -156,7 +164,7 @@ class WorkerProcess:
         with contextlib.suppress(OSError, ValueError):
             tail = b""
             while words := os.read(process.stderr.fileno(), 65536):
-                self._last_words.append(words[-STDERR_TAIL:])
+                self._last_words = (self._last_words + words)[-STDERR_TAIL:]
                 said, tail = tail + words, words[-LONGEST_SIGN:]
                 self._dropped = self._dropped or next((end for sign, end in DROPPED.items() if sign in said), None)
 
@@ -181,7 +189,8 @@ class WorkerProcess:
                 elif isinstance(answer, TaskRow):
                     hear(answer.row)
                 elif isinstance(answer, Failed):
-                    raise Ended(answer.status, answer.reason, fit=answer.fit)
+                    other = self._failed_rank() if answer.status == "failed" else None
+                    raise other or Ended(answer.status, answer.reason, fit=answer.fit)
                 elif isinstance(answer, messages.answer_to(command)):
                     if self._dropped is not None:
                         raise Ended(*self._dropped)
@@ -198,6 +207,7 @@ class WorkerProcess:
             if now - self._watched >= WATCH_EVERY_S:  # by the clock: a worker that talks is watched too
                 self._watched = now
                 self._watch_memory()
+                self._watch_launcher()
                 if now - since() > timeout:
                     silence = now - self._heard
                     self.kill()
@@ -238,11 +248,39 @@ class WorkerProcess:
                 f"ended before the machine ran out of memory: it held {show_bytes(resident)}, {show_bytes(left)} left",
             )
 
+    def _watch_launcher(self) -> None:
+        """Ranks may live on when what started them has died: then nobody would end them."""
+        if self._ranked and self._process is not None and self._process.poll() is not None and self._lines.empty():
+            if self._tree is not None:
+                self._tree.kill()
+            raise self._explain_death()
+
+    def _failed_rank(self) -> Ended | None:
+        """Which rank failed, and why, where there are ranks: the first one only sees that another is gone."""
+        until = time.monotonic() + RANK_ENDS_S
+        while self._ranked and time.monotonic() < until:
+            ended = self._process is None or self._process.poll() is not None
+            if ended:
+                self._threads[1].join(timeout=PIPE_CLOSES_S)
+            failure = failure_in(self._said())
+            if failure is not None and (ended or failure.signal is None):
+                return _end_of(failure, _kernel_kills() > self._kills_before)
+            if ended:
+                return None
+            time.sleep(WATCH_EVERY_S)
+        return None
+
+    def _said(self) -> list[str]:
+        """The last lines on its standard error."""
+        return self._last_words.decode(errors="replace").strip().splitlines()
+
     def _explain_death(self) -> Ended:
         assert self._process is not None
         code = self._process.wait()
         self._threads[1].join(timeout=PIPE_CLOSES_S)
-        lines = b"".join(self._last_words).decode(errors="replace").strip().splitlines()
+        lines = self._said()
+        if self._ranked and (failure := failure_in(lines)) is not None:
+            return _end_of(failure, _kernel_kills() > self._kills_before)
         last = f": {lines[-1][:300]}" if lines else ""
         if code == -signal.SIGKILL and _kernel_kills() > self._kills_before:
             return Ended("oom", "killed by the system for want of memory")
@@ -278,9 +316,11 @@ class WorkerProcess:
 class ProcessTree:
     """A worker and all that it has started: loaders' processes, a command and what that starts."""
 
-    def __init__(self, root: int) -> None:
+    def __init__(self, root: int, job: str | None = None) -> None:
+        """`job` is in the environment of all of them, where one that starts others may die before these are seen."""
         import psutil
 
+        self._job = job
         self._root, self._worker = root, psutil.Process(root)  # which knows it from a later one of the same number
         self._started: dict[int, psutil.Process] = {}
         self._look_again = 0.0
@@ -316,6 +356,11 @@ class ProcessTree:
             living |= {process.pid: process for process in self._worker.children(recursive=True)}
         self._started = living
 
+    def has_children(self) -> bool:
+        """Whether it has started any that still live."""
+        self._look()
+        return bool(self._started)
+
     def kill(self) -> None:
         """End all of them: the worker's group, and what has left it."""
         import psutil
@@ -323,9 +368,29 @@ class ProcessTree:
         self._look()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._root, signal.SIGKILL)
-        for process in self._started.values():
+        for process in [*self._started.values(), *self._of_job()]:
             with contextlib.suppress(psutil.Error):
                 process.kill()
+
+    def _of_job(self) -> list[psutil.Process]:
+        """All processes of the job, whoever their parent is now."""
+        import psutil
+
+        found = []
+        for process in psutil.process_iter() if self._job else ():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get(JOB) == self._job:
+                    found.append(process)
+        return found
+
+
+def _end_of(failure: RankFailure, killed_for_memory: bool) -> Ended:
+    """A rank's end in words."""
+    if failure.signal is None:
+        return Ended(failure.status, printable(f"rank {failure.rank}: {failure.reason}"))
+    if failure.signal == signal.SIGKILL and killed_for_memory:
+        return Ended("oom", f"rank {failure.rank} was killed by the system for want of memory")
+    return Ended("failed", f"rank {failure.rank} was ended by {signal.Signals(failure.signal).name}", crashed=True)
 
 
 def memory_limit() -> int | None:

@@ -63,17 +63,46 @@ def relative_error(actual: Sequence[float], expected: Sequence[float]) -> float:
     return error if math.isfinite(error) else math.inf
 
 
-class Kernel(Protocol):
-    """Fixed work on a device, against which other work is held."""
-
-    work: float
-    """What one step does: floating-point operations, or bytes that it moves."""
+class Steps(Protocol):
+    """What is done over and over on a device."""
 
     def run(self, steps: int) -> None:
         """Issue that many steps."""
 
     def synchronize(self) -> None:
         """Wait until the device has done them."""
+
+
+class Kernel(Steps, Protocol):
+    """Fixed work on a device, against which other work is held."""
+
+    work: float
+    """What one step does: floating-point operations, or bytes that it moves."""
+
+
+class Team(Protocol):
+    """The ranks that train together, as one of them sees them; all must call the same in the same order."""
+
+    rank: int
+    size: int
+    local_rank: int
+    """Among those of its machine."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the one that speaks with the parent; on one machine that is rank 0."""
+
+    def share(self, text: str) -> str:
+        """The leader's text, on every rank."""
+
+    def pass_on(self, order: int, argument: int) -> tuple[int, int]:
+        """The leader's order, on every rank."""
+
+    def gather(self, number: float) -> list[float]:
+        """The numbers of all ranks in their order, where the leader is; elsewhere nothing."""
+
+    def leave(self) -> None:
+        """Give back what holds them together."""
 
 
 class Program(ABC):
@@ -147,6 +176,39 @@ class Program(ABC):
     def prepare_phases(self) -> None:  # noqa: B027 (most have nothing to prepare)
         """Do once, before phases are timed, what only their first time needs, such as graphs of other shapes."""
 
+    # -- optional: ranks that train together -------------------------------------------------------
+
+    @property
+    def beside(self) -> Mapping[str, Steps]:
+        """Steps that are timed in rounds with its own, to show what these are made of, such as those without waits."""
+        return {}
+
+    def hold_state(self) -> None:  # noqa: B027 (most have nothing beside their steps)
+        """Before steps beside its own: keep what these change."""
+
+    def restore_state(self) -> None:  # noqa: B027
+        """After them: go back to what was kept."""
+
+    def rank_flaw(self, thorough: bool) -> str:
+        """Why the ranks did not train together, in words; empty where they did, or there is one process only.
+
+        `thorough`: by all that can be checked, whatever memory that takes.
+        """
+        return ""
+
+    def rank_times(self) -> Mapping[str, list[list[float]]]:
+        """Times of a step in s, for each kind of steps one list a rank, since they were last asked for."""
+        return {}
+
+    def rank_peaks(self) -> list[float]:
+        """Peak memory of each rank's process in B; empty where there is one process only."""
+        return []
+
+    def end(self) -> None:  # noqa: B027 (most hold nothing but memory)
+        """Give back what it holds beside memory."""
+
+    # ----------------------------------------------------------------------------------------------
+
     def steady_counters(self) -> tuple[int, ...]:
         """Counters that stand still in the steady state: graphs compiled, device memory reserved."""
         return ()
@@ -200,6 +262,8 @@ class Framework(ABC):
     """Values of `--layout`."""
     compiles: bool = False
     """Whether it can compile a model (`--compile yes`)."""
+    parallel: tuple[str, ...] = ()
+    """Ways in which its ranks can train together (`--parallel`), the usual one first."""
 
     builds_from: str = ""
     """The framework whose version of a workload it builds from; its own, if this is empty."""
@@ -223,6 +287,14 @@ class Framework(ABC):
     def environment(self, case: Case) -> dict[str, str]:
         """What the environment of a process must hold before the framework is started in it for a case."""
         return {}
+
+    def launcher(self, case: Case) -> tuple[str, ...]:
+        """What stands between the interpreter and the script where a case has ranks: what starts them."""
+        return ()
+
+    def team(self) -> Team:
+        """Join the ranks that this process was started with."""
+        raise Unsupported(f"{self.name} can't train in ranks here; torch can")
 
     def threads(self) -> int | None:
         """CPU threads in use; None where that is not known."""
@@ -252,8 +324,11 @@ class Framework(ABC):
             raise Unsupported(f"{self.name} has no layout {case.layout}")
         if case.compile and not self.compiles:
             raise Unsupported(f"{self.name} has no compiler")
-        if (case.ranks or 1) != 1:
-            raise Unsupported("more than one rank can't be measured yet")
+        if case.in_ranks:
+            if not self.parallel:
+                raise Unsupported(f"{self.name} can't train in ranks here; torch can")
+            if case.mode != "train":
+                raise Unsupported("ranks train together; inference has no ranks")
         if case.placement == "loader" and data is None:
             raise Unsupported(f"{case.workload} has no data set on disk; take placement device, host or roundtrip")
         devices = [device.name for device in self.devices()]

@@ -22,11 +22,12 @@ SHUFFLE_SEED = 7
 class Loader(ABC):
     """Training takes the set's training part, shuffled; inference its held-out part, in order."""
 
-    def __init__(self, data: Opened, batch: int, training: bool) -> None:
-        self.data, self.batch, self.training = data, batch, training
+    def __init__(self, data: Opened, batch: int, training: bool, ranks: int = 1) -> None:
+        """`ranks` share the training part, each with batches of its own."""
+        self.data, self.batch, self.training, self.ranks = data, batch, training, ranks
         self.split = data.train if training else data.test
-        if batch > self.split.count:
-            raise Unsupported(f"{data.name} has {self.split.count:,} items; a batch of {batch:,} is too large")
+        if batch * ranks > self.split.count:
+            raise Unsupported(f"{data.name} has {self.split.count:,} items; a batch of {batch * ranks:,} is too large")
 
     @abstractmethod
     def batches(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Iterable[tuple[Any, Any]]:
@@ -36,7 +37,7 @@ class Loader(ABC):
     def phases(self) -> dict[str, int]:
         """What can be timed apart from the step, and the items in it."""
         trained = self.data.train.count if self.training else 0
-        return {"data": FETCHED_BATCHES * self.batch, "epoch": trained + self.tested}
+        return {"data": FETCHED_BATCHES * self.batch * self.ranks, "epoch": trained + self.tested}
 
     @property
     def tested(self) -> int:

@@ -32,14 +32,19 @@ class Items:
 class TorchLoader(Loader):
     """By a DataLoader."""
 
-    def __init__(self, torch: ModuleType, data: Opened, batch: int, training: bool) -> None:
-        super().__init__(data, batch, training)
-        self.torch = torch
+    def __init__(
+        self, torch: ModuleType, data: Opened, batch: int, training: bool, rank: int = 0, ranks: int = 1
+    ) -> None:
+        super().__init__(data, batch, training, ranks)
+        self.torch, self.rank, self.epochs = torch, rank, 0
         self.generator = torch.Generator().manual_seed(SHUFFLE_SEED)
 
     def batches(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Any:
         """As a DataLoader gives them."""
-        return self.torch.utils.data.DataLoader(
-            Items(self.torch, self.data, split),
-            batch_size=batch, shuffle=shuffle, drop_last=full_only, generator=self.generator,
-        )  # fmt: skip
+        items, data = Items(self.torch, self.data, split), self.torch.utils.data
+        if shuffle and self.ranks > 1:  # each rank has a part of every epoch, another one in each
+            shares = data.DistributedSampler(items, self.ranks, self.rank, seed=SHUFFLE_SEED, drop_last=full_only)
+            shares.set_epoch(self.epochs)
+            self.epochs += 1
+            return data.DataLoader(items, batch_size=batch, sampler=shares, drop_last=full_only)
+        return data.DataLoader(items, batch_size=batch, shuffle=shuffle, drop_last=full_only, generator=self.generator)

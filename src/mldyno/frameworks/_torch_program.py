@@ -52,6 +52,8 @@ def _done() -> None:
 class TorchProgram(Program):
     """A case on its device, with the batches it takes in turn."""
 
+    rank, size = 0, 1
+
     def __init__(self, torch: ModuleType, case: Case, build: Build, data: Opened | None) -> None:
         self.torch, self.case = torch, case
         self.device = torch.device(case.device)
@@ -63,7 +65,11 @@ class TorchProgram(Program):
         self.build = build
         self.recipe = recipe = self._fresh()
         self._check_phases()
-        self.loader = None if data is None else TorchLoader(torch, data, case.batch or 1, self.training)
+        self.loader = (
+            None if data is None else TorchLoader(torch, data, case.batch or 1, self.training, self.rank, self.size)
+        )
+        if self.rank:  # each rank has batches of its own
+            torch.manual_seed(SEED + self.rank)
         pool = [recipe.draw() for _ in range(BATCH_POOL)] if self.loader is None else [self.loader.first()]
         if case.layout != "contiguous" and pool[0][0].dim() != IMAGE_DIMENSIONS:
             raise Unsupported(f"its inputs are no images, so that {case.layout} is no other case than contiguous")
@@ -71,9 +77,10 @@ class TorchProgram(Program):
         self._check_recurrent()
         self.params = sum(p.numel() for p in self.network.parameters())
         self.fixed = self._placed(pool[0])
+        together = self._together(self.network)
         self.optimiser: Any = self._optimiser(self.network) if self.training else None
         self.scaler = self.policy.scaler() if self.training else None
-        self.forward = self._compiled(self.network)
+        self.forward = self._compiled(together)
         self.forward_loss, self.infer = self._forward_loss(self.forward), self.policy.around(self.forward)
         self.batches = self._stream(pool)
         self.output: Any = None
@@ -109,6 +116,10 @@ class TorchProgram(Program):
 
     def _optimiser(self, network: Any) -> Any:
         return self.recipe.optimiser(network.parameters())
+
+    def _together(self, network: Any) -> Any:
+        """The network as all ranks train it; there is one process only."""
+        return network
 
     def _compiled(self, network: Any) -> Any:
         return self.torch.compile(network) if self.case.compile else network

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from mldyno.frameworks import Framework, Program, Unsupported
 from mldyno.masking import masked
 from mldyno.records import Case, Device
+from mldyno.rendezvous import failure_in
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
 
-STDERR_TAIL = 4096  # B at the end of what a command wrote to standard error that are looked at
+STDERR_TAIL = 16384  # B at the end of what a command wrote to standard error that are looked at
 
 
 class CommandFailed(Exception):
@@ -62,6 +63,9 @@ def _ending(code: int) -> str:
 def _last_line(stderr: BinaryIO) -> str:
     stderr.seek(max(0, stderr.seek(0, 2) - STDERR_TAIL))
     lines = stderr.read().decode(errors="replace").strip().splitlines()
+    failure = failure_in(lines)
+    if failure is not None:
+        return f": rank {failure.rank}: {masked(failure.reason) or f'ended by signal {failure.signal}'}"
     return f": {masked(lines[-1][:300])}" if lines else ""
 
 
@@ -90,8 +94,9 @@ class Command(Framework):
             raise Unsupported(f"a command chooses its device itself: '{case.device}' can't be asked of it")
         if case.precision not in (None, "fp32") or case.compile:
             raise Unsupported("a command chooses precision and compiler itself: neither can be asked of it")
-        if (case.ranks or 1) != 1:
-            raise Unsupported("more than one rank can't be measured yet")
+
+        if case.nodes > 1:
+            raise Unsupported("a whole training runs on one machine")
 
     def build_program(self, case: Case, build: Callable[..., Any], data: Opened | None) -> CommandProgram:
         """Take the words of the command."""

@@ -9,9 +9,20 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import TOLERANCE, Framework, Trial, Unsupported, _torch_devices, _torch_features, _torch_memory
+from mldyno.frameworks import (
+    TOLERANCE,
+    Framework,
+    Trial,
+    Unsupported,
+    _torch_devices,
+    _torch_features,
+    _torch_memory,
+    _torch_ranks,
+)
+from mldyno.frameworks._portable import cores
 from mldyno.frameworks._torch_precision import AUTOCAST, PrecisionPolicy
 from mldyno.frameworks._torch_program import SEED, TorchProgram, waiting
+from mldyno.frameworks._torch_ranks import TorchTeam
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
@@ -94,11 +105,28 @@ class Torch(Framework):
     placements = ("device", "host", "roundtrip", "loader")
     memory_formats = ("contiguous", "channels-last")
     compiles = True
+    parallel = ("ddp", "fsdp")
     computes_in_caller = True
     layouts = ("nn", "nt", "tn", "tt")  # by rows, or transposed: by columns
     features: Mapping[str, float] = {name: feature.timeout for name, feature in _torch_features.FEATURES.items()}
     fallback: Mapping[str, str] = _torch_features.FALLBACK
     torch: Any = None
+    _team: TorchTeam | None = None
+
+    def launcher(self, case: Case) -> tuple[str, ...]:
+        """torchrun, where a case has ranks."""
+        return _torch_ranks.launcher(case) if case.in_ranks else ()
+
+    def environment(self, case: Case) -> dict[str, str]:
+        """What ranks need when they start."""
+        return _torch_ranks.environment(case, cores()) if case.in_ranks else {}
+
+    def team(self) -> TorchTeam:
+        """The ranks that torchrun has started."""
+        if not self.torch.distributed.is_available():
+            raise Unsupported("this build of torch has no torch.distributed")
+        self._team = self._team or TorchTeam(self.torch)
+        return self._team
 
     def start(self) -> None:
         """Import torch, and let fp32 be fp32: no TF32 in matmuls or convolutions."""
@@ -151,6 +179,8 @@ class Torch(Framework):
         """TF32 is a mode of NVIDIA's GPUs since 2020."""
         if build is not None and case.precision == "tf32" and not case.device.startswith("cuda"):
             raise Unsupported(f"tf32 is a mode of CUDA's matmuls; {case.device} has none")
+        if case.in_ranks and case.mode == "train":
+            self._check_ranks(case)
         super().check(case, build, data)
         if case.device.startswith("mps") and case.precision in AUTOCAST and self._release < SAFE_AUTOCAST_ON_MPS:
             raise Unsupported(f"torch {self.torch.__version__} crashes in batch norm under autocast on MPS; update it")
@@ -160,8 +190,21 @@ class Torch(Framework):
                 version = ".".join(map(str, capability))
                 raise Unsupported(f"tf32 needs a GPU of compute capability 8.0; {case.device} has {version}")
 
+    def _check_ranks(self, case: Case) -> None:
+        kind, ranks = case.device.partition(":")[0], case.ranks or 1
+        if kind not in _torch_ranks.BACKENDS:
+            raise Unsupported(f"PyTorch has nothing that carries gradients between ranks on {kind}")
+        if ranks % case.nodes:
+            raise Unsupported(f"{ranks} ranks can't be spread over {case.nodes} nodes evenly")
+        ranks //= case.nodes
+        there = sum(device.name.partition(":")[0] == kind for device in self.devices())
+        if kind != "cpu" and ranks > there:
+            raise Unsupported(f"{ranks} ranks need as many devices of {kind}; there are {there}")
+
     def build_program(self, case: Case, build: Build, data: Opened | None) -> TorchProgram:
         """Build the case on its device."""
+        if self._team is not None:
+            return _torch_ranks.RankProgram(self.torch, case, build, data, self._team)
         return TorchProgram(self.torch, case, build, data)
 
     def forecast_memory(self, case: Case, build: Build | None) -> int | None:

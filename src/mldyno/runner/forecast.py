@@ -242,7 +242,7 @@ def _look_into(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecaste
         for case in group:
             try:
                 if worker is None:
-                    worker = WorkerProcess(case=case)
+                    worker = WorkerProcess(case=replace(case, ranks=1, parallel=None, nodes=1))  # one can tell of all
                     worker.start()
                 looks[case] = worker.ask(ForecastCase(case), FORECAST_TIMEOUT_S)
             except Ended:

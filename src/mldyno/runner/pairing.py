@@ -63,13 +63,15 @@ def pairings(group: Sequence[Case]) -> list[list[Case]]:
 
 def pairing_for(records: Sequence[Record]) -> Pairing:
     """The nearest that cases can get, from what each needed when it was alone."""
-    return nearest([record.case for record in records]) if _fit(records) else "alternating-processes"
+    apart = any(record.case.nodes > 1 for record in records)  # the other nodes have one job at a time
+    return "alternating-processes" if apart or not _fit(records) else nearest([record.case for record in records])
 
 
 def nearest(cases: Sequence[Case]) -> Pairing:
     """The nearest that cases can get where all of them fit in memory."""
     kinds = {tuple(getattr(case, name) for name in _OWN_PROCESS) for case in cases}
-    return "interleaved" if len(kinds) == 1 else "live-processes"
+    ranks = any(case.in_ranks for case in cases)  # of which a process has those of one case
+    return "interleaved" if len(kinds) == 1 and not ranks else "live-processes"
 
 
 def pairs_per_repeat(pairing: Pairing, repeats: int) -> int:
@@ -93,7 +95,8 @@ def _fit(records: Sequence[Record]) -> bool:
 
 
 def _peak(record: Record, metric: str) -> float:
-    return max(record.values(metric, "process"), default=0.0)
+    ranks = record.values("rank_peak_memory", "process") if metric == "peak_memory" else []
+    return math.fsum(ranks) or max(record.values(metric, "process"), default=0.0)
 
 
 # -- how -------------------------------------------------------------------------------------------

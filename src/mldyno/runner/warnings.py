@@ -152,10 +152,16 @@ def _contended(evidence: Evidence) -> Judged:
 
 
 def _oversubscribed(evidence: Evidence) -> Judged:
-    threads, cores = evidence.threads or 1, evidence.machine.cores
+    ranks = (evidence.case.ranks or 1) // evidence.case.nodes
+    cores, threads = evidence.machine.cores, evidence.threads or 1
+    if evidence.case.device == "cpu" and cores and ranks > cores:
+        return (
+            f"{ranks} ranks share {cores} cores: they take turns, and wait for each other",
+            "as many --ranks as there are cores at most, for times that mean something",
+        )
     if evidence.case.device != "cpu" or threads < 2 or evidence.env.get("OMP_WAIT_POLICY") in QUIET_WAITING:
         return None
-    if not _waited(evidence) and not (cores and threads > cores):
+    if not _waited(evidence) and not (cores and threads * ranks > cores):
         return None
     return (
         "more OpenMP threads than free cores: those that wait spin, and keep the others from working",

@@ -10,6 +10,7 @@ from mldyno.analysis.comparisons import DELTA, ONE_SIDED, Comparison, Mean, alik
 from mldyno.analysis.estimates import Estimate, counting, of_metric, step_time
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.ranks import Factor, RankSplit, split
 from mldyno.analysis.tables import column
 from mldyno.records import Case, Machine, Pairing, Record
 from mldyno.store.figures import marks
@@ -272,6 +273,37 @@ def phase_lines(outcomes: Sequence[Outcome]) -> list[str]:
     return [f"{case}: {text}" for case, text in texts if text]
 
 
+def ranks_told(outcome: Outcome, parts: RankSplit) -> Iterator[str]:
+    """What ranks gain, how long they wait for gradients, and whether one is slower than the others."""
+    fact, given = outcome.good[0].fact, f"{parts.ranks} ranks give" if parts.ranks > 1 else "1 rank gives"
+    if parts.over_same_threads is not None:
+        others = f", {spanned(parts.over_all_cores)} of one with all cores" if parts.over_all_cores else ""
+        yield f"{given} {spanned(parts.over_same_threads)} the speed of one process with the threads of a rank{others}"
+    yield f"{in_percent(parts.waiting)} of a step waits for gradients"
+    if parts.hidden is not None:
+        yield f"{in_percent(parts.hidden)} of their exchange is hidden behind computing"
+    yield f"the wrapper by itself makes a step {spanned(parts.wrapper)} as long"
+    yield f"batch {fact('batch_per_rank')} a rank, {fact('batch_in_all')} in all"
+    if parts.straggler is not None:
+        rank, slower = parts.straggler
+        yield f"rank {rank} takes {spanned(slower)} as long as the others for its own work"
+
+
+def spanned(factor: Factor) -> str:
+    """A factor with its interval: 1.6x (1.5-1.7)."""
+    if factor.low is None or factor.high is None:
+        return f"{digits(factor.value)}x"
+    shown = digits(factor.value, (factor.high - factor.low) / 2)
+    decimals = len(shown.partition(".")[2])
+    return f"{shown}x ({factor.low:,.{decimals}f}-{factor.high:,.{decimals}f})"
+
+
+def in_percent(share: Factor) -> str:
+    """A share with its interval: 38 % (35-41)."""
+    low, high = (None if end is None else f"{100 * min(1.0, max(0.0, end)):.0f}" for end in (share.low, share.high))
+    return f"{show_percent(max(0.0, share.value))}{f' ({low}-{high})' if low is not None else ''}"
+
+
 def phases(outcome: Outcome) -> Iterator[str]:
     """What was timed apart from the step, and what else there is beside it, in words."""
     fact = outcome.good[0].fact
@@ -279,10 +311,12 @@ def phases(outcome: Outcome) -> Iterator[str]:
         time, rate = of_metric(outcome.good, f"{name}_time"), outcome.figure(f"throughput:{name}")
         if time is not None:
             each = f", {digits(rate.value)} {fact('item')}s/s" if rate is not None else ""
-            items, batch = fact(f"{name}_items"), outcome.case.batch
+            items, batch = fact(f"{name}_items"), fact("batch_in_all") or outcome.case.batch
             if name == "data" and items and batch:  # several batches were fetched in a row
                 time, each = time.scaled(batch / items, "s"), f" a batch{each}"
             yield f"{name} {shown_time(time)}{each}"
+    if (parts := split(outcome)) is not None:
+        yield from ranks_told(outcome, parts)
     waits = outcome.waits_for_data()
     if waits is not None:
         accuracy = fact("accuracy")

@@ -52,6 +52,13 @@ def check_precision(program: Program) -> None:
         raise Wrong(flaw)
 
 
+def check_ranks(program: Program, thorough: bool) -> None:
+    """Ranks that train together have the same model; `thorough`: and gradients of all that they saw."""
+    flaw = program.rank_flaw(thorough)
+    if flaw:
+        raise Wrong(flaw)
+
+
 def check_waiting(events_share: float | None) -> None:
     """A device that worked for longer than the host's clock saw was not waited for."""
     if events_share is not None and events_share > 1 + EVENTS_OFF:
@@ -96,9 +103,10 @@ def check_plausible(
     flops = facts["flops_per_step"]
     if not flops or not steps or framework.clock is not None:
         return
-    rate = flops / max(1e-12, median(steps))
+    ranks = case.ranks or 1
+    rate = flops / ranks / max(1e-12, median(steps))
     peak, too_fast = peaks.exceeded(framework, case, clock, rate)
-    facts["peak_flops"] = peak or None  # None where the framework has no matmul
+    facts["peak_flops"] = ranks * peak or None  # None where the framework has no matmul
     if too_fast:
         reached = f"{rate / 1e9:,.4g} GFLOP/s are more than the {peak / 1e9:,.4g}"
         raise Wrong(f"{reached} that this device reaches in matmuls: work was omitted")

@@ -1,24 +1,45 @@
-"""A training end to end, as a process: its data set is fetched if need be, each epoch ends with an evaluation."""
+"""A training end to end, as a process or as ranks: its data set is fetched if need be, an epoch ends with a test."""
 
 from __future__ import annotations
 
+import os
 import sys
 
-from mldyno.datasets import prepare
+from mldyno import plugins
+from mldyno.datasets import open_set, prepare
 from mldyno.messages import TrainEndToEnd
-from mldyno.worker.session import open_case
+from mldyno.worker.checks import check_ranks
+from mldyno.worker.follow import end_with
+from mldyno.worker.ranks import own_share
 
 
 def train(wish: TrainEndToEnd) -> int:
     """Train a case for so many epochs; gives the exit code, 1 where nothing was learned."""
-    data = wish.data
+    try:
+        return _train(wish)
+    except Exception as error:
+        if wish.case.in_ranks:
+            end_with(wish.case.framework, error)
+        raise
+
+
+def _train(wish: TrainEndToEnd) -> int:
+    data, case, framework = wish.data, wish.case, plugins.framework(wish.case.framework)
+    os.environ |= framework.environment(case)
     prepare(data.name, data.source, data.folder, lambda what, done, total: None)
-    program = open_case(wish.case, data).program
+    framework.start()
+    team = framework.team() if case.in_ranks else None
+    own = case if team is None else own_share(case, team.local_rank)
+    program = framework.open(own, framework.version_of(plugins.workload(case.workload)), open_set(**vars(data)))
     first = program.losses()
     for _ in range(wish.epochs):
         program.run_phase("epoch")
     last = program.losses()
+    check_ranks(program, thorough=False)
     if not first or not last or not all(0 <= last[name] < value for name, value in first.items()):
         sys.stderr.write(f"nothing was learned: {first} at the start, {last} at the end\n")
         return 1
+    program.end()
+    if team is not None:
+        team.leave()
     return 0

@@ -12,6 +12,7 @@ from mldyno.meters.memory import peak_resident, resident
 from mldyno.records import Case
 from mldyno.timing import clock
 from mldyno.worker import peaks
+from mldyno.worker.ranks import own_share
 from mldyno.worker.session import open_case
 
 MATMULS_S = 0.2  # of matmuls that show the device's rate
@@ -25,9 +26,11 @@ def forecast_case(case: Case) -> CaseForecasted:
     framework.start()
     if case.threads:
         framework.limit_threads(case.threads)
-    memory = framework.forecast_memory(case, framework.version_of(plugins.workload(case.workload)))
+    share, ranks = (own_share(case, 0), case.ranks or 1) if case.in_ranks else (case, 1)
+    memory = framework.forecast_memory(share, framework.version_of(plugins.workload(case.workload)))
     if memory is not None and case.device == "cpu" and framework.clock is None:
-        memory = round(memory * (HEAP if case.mode == "train" else 1)) + (resident() or 0)  # the framework itself
+        own = round(memory * (HEAP if case.mode == "train" else 1)) + (resident() or 0)  # the framework itself
+        memory = ranks * own
     device = next((device for device in framework.devices() if device.name == case.device), None)
     kind = replace(KIND, framework=case.framework, device=case.device, precision=case.precision)
     return CaseForecasted(memory, None if device is None else _rate(kind), device.memory if device else None)

@@ -99,7 +99,7 @@ def _read_commands(descriptor: int, lines: queue.SimpleQueue[str]) -> None:
     os._exit(1)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Linux: be killed with the parent even if a library holds the interpreter's lock for ever."""
     if sys.platform == "linux":
         with contextlib.suppress(Exception):
@@ -113,7 +113,7 @@ def _die_with_parent() -> None:
 
 def listen(commands_from: int, answers_to: int) -> None:
     """Carry out commands until told to end."""
-    _die_with_parent()
+    die_with_parent()
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()

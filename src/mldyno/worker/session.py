@@ -13,7 +13,7 @@ from typing import Any
 
 from mldyno import messages, plugins, system_queries
 from mldyno.datasets import open_set
-from mldyno.frameworks import Framework, Program, Unsupported
+from mldyno.frameworks import Framework, Program, Team, Unsupported
 from mldyno.messages import DataSource
 from mldyno.meters import Windows
 from mldyno.records import Case, Device, Series
@@ -21,7 +21,7 @@ from mldyno.stats.intervals import median
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, stretch, time_phases
 from mldyno.timing.warmup import warm_up
-from mldyno.worker import checks, commands, peaks
+from mldyno.worker import checks, commands, peaks, ranks
 from mldyno.worker.checks import Wrong
 from mldyno.workloads._portable import Portable
 
@@ -31,6 +31,7 @@ KERNEL_SIZE = 256  # of the reference kernel's matrices: large enough for severa
 KERNEL_BLOCKS = 3  # one after the other; their median counts
 KERNELS_AFTER_STEP = 10  # of a long one: they take a few ms each
 LARGEST_KERNEL_SHARE = 0.2  # of the time of the steps
+FEWEST_ROUNDS = 4  # of steps and those beside them, however long they take
 STEPS_FIRST_NS = 20_000_000  # that steps run for before anything else is done: other code makes theirs cold
 ENV_THAT_MATTERS = (
     "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "KMP_BLOCKTIME", "GOMP_SPINCOUNT",
@@ -46,8 +47,13 @@ ENV_THAT_MATTERS = (
 Tell = Callable[[float], None]
 
 
-def open_case(case: Case, data: DataSource | None = None, command: Sequence[str] = ()) -> CaseSession:
-    """Start the framework and build the case; `data` says where its data set lies, `command` what the user runs."""
+def open_case(
+    case: Case, data: DataSource | None = None, command: Sequence[str] = (), team: Team | None = None
+) -> CaseSession:
+    """Start the framework and build the case; `data` says where its data set lies, `command` what the user runs.
+
+    `team` are the ranks that train together, where this is one that has joined them; rank 0 joins them here.
+    """
     framework = plugins.framework(case.framework)
     workload = commands.workload_of(case, command)
     build: Any = framework.version_of(workload)
@@ -59,20 +65,28 @@ def open_case(case: Case, data: DataSource | None = None, command: Sequence[str]
     framework.start()
     imported = take_time()
     opened = open_set(**vars(data)) if data else None
-    program = framework.open(case, build, opened)
+    if team is None and case.in_ranks and framework.parallel:  # what can't be is said before the others are asked
+        framework.check(ranks.own_share(case, 0), build, opened)
+    team = team or ranks.gather_team(framework, case, data)
+    own = case if team is None else ranks.own_share(case, team.local_rank)
+    program = framework.open(own, build, opened)
+    if team is not None and team.leads:
+        program = ranks.Leader(program, team)
     built = take_time()
     if program.params is not None and program.params != workload.params:
         raise Wrong(f"the model has {program.params:,} parameters, {workload.name} has {workload.params:,}")
+    in_all = 1 if team is None else team.size
     facts = {
-        "items_per_step": workload.items(case),
+        "items_per_step": in_all * workload.items(own),
         "item": workload.item,
         "params": workload.params,
-        "flops_per_step": workload.flops(case),
+        "flops_per_step": in_all * workload.flops(own),
         "import_time": (imported - began) / 1e9,
         "build_time": (built - imported) / 1e9,
         "fake_time": framework.clock is not None,
     }
     facts |= {"data": opened.source} if opened else {}
+    facts |= {} if team is None else {"batch_per_rank": own.batch, "batch_in_all": in_all * (own.batch or 1)}
     return CaseSession(case, framework, program, facts | dict(program.facts), workload.portable)
 
 
@@ -99,6 +113,8 @@ class CaseSession:
         self.late_changes = 0
         self.values: list[float] = []
         self.kernel: ReferenceKernel | None = None
+        self.rank_peaks: list[float] = []
+        """Peak memory of each rank in B, before anything was done for checks."""
 
     def warm_up(self, budget: float, progress: Tell, load: float = 0.0) -> messages.CaseOpened:
         """First step, warm-up and drain test; gives facts, software and the series so far.
@@ -129,6 +145,8 @@ class CaseSession:
         }
         checks.check_precision(self.program)
         self.facts |= {"phases": ", ".join(self.program.phases)} if self.program.phases else {}
+        self.facts |= {"beside": ", ".join(self.program.beside)} if self.program.beside else {}
+        self.program.rank_times()  # of the warm-up
         checks.check_device(self.case, self.program)
         checks.check_waiting(events)
         self.steady_counters = self.program.steady_counters()
@@ -192,15 +210,45 @@ class CaseSession:
             series.append(Series("step_time", "s", _rounded([last]), block=left))
             values.append(last)
         self.values += values
+        series += self._by_rank({"step": self.blocks.size})
         return messages.TurnMeasured(tuple(series), {"late_changes": self.late_changes})
 
     def phases(self, seconds: float, progress: Tell) -> messages.PhasesTimed:
         """Time the phases of a step, or what else there is beside it, each by itself."""
         items = self.program.phases
         self.program.prepare_phases()
-        times = time_phases(self.program, items, seconds, self.clock, Reporter(self.clock, progress))
-        series = tuple(Series(f"{name}_time", "s", _rounded(values)) for name, values in times.items())
-        return messages.PhasesTimed(series, {f"{name}_items": items[name] for name in items})
+        report = Reporter(self.clock, progress)
+        times = time_phases(self.program, items, seconds, self.clock, report) if items else {}
+        series = [Series(f"{name}_time", "s", _rounded(values)) for name, values in times.items()]
+        series += self._beside(seconds, report) if self.program.beside else []
+        return messages.PhasesTimed(tuple(series), {f"{name}_items": items[name] for name in items})
+
+    def _beside(self, seconds: float, report: Reporter) -> list[Series]:
+        """Rounds of the step and of those beside it, after which all is as it was."""
+        self.rank_peaks = self.program.rank_peaks()
+        self.program.hold_state()
+        blocks = {"step": self.blocks}
+        for name, steps in self.program.beside.items():
+            blocks[name] = Blocks(steps, self.clock, self.blocks.asynchronous)
+            blocks[name].time(1)
+            blocks[name].fit(float(blocks[name].time(1)))
+        self.program.rank_times()
+        times = rounds([*blocks.values()], seconds, FEWEST_ROUNDS, random.Random(len(blocks)), report)
+        series = [
+            Series(f"{name}_time", "s", _rounded(values), stage="beside", block=blocks[name].size)
+            for name, values in zip(blocks, times, strict=True)
+        ]
+        series += self._by_rank({name: each.size for name, each in blocks.items()})
+        self.program.restore_state()
+        return series
+
+    def _by_rank(self, sizes: Mapping[str, int]) -> list[Series]:
+        """The same blocks, of such sizes, as each rank saw them, where there are several."""
+        return [
+            Series(f"{name}_time", "s", _rounded(values), stage=f"rank-{rank}", block=sizes[name])
+            for name, of_ranks in self.program.rank_times().items()
+            for rank, values in enumerate(of_ranks)
+        ]
 
     def close(self, prove: bool = False) -> messages.CaseClosed:
         """Check that the work was done, stop the meters, and give what they saw; `prove`: and what it computes."""
@@ -209,7 +257,11 @@ class CaseSession:
         if peak is not None:
             series.append(Series("peak_device_memory", "B", (float(peak),), stage="process"))
         if self.case.compile:
-            self.facts["recompiles"] = self.program.steady_counters()[0] - self.first_counters[0]
+            self.facts["recompiles"] = self.steady_counters[0] - self.first_counters[0]
+        rank_peaks = self.rank_peaks or self.program.rank_peaks()
+        if rank_peaks:
+            series.append(Series("rank_peak_memory", "B", tuple(rank_peaks), stage="process"))
+        checks.check_ranks(self.program, thorough=True)
         results = checks.check_results(self.case, self.program, self.first_losses, self.facts)
         checks.check_plausible(self.framework, self.case, self.clock, self.values, self.facts)
         if self.program.phases or (self.values and median(self.values) < LONG_STEP_S):
@@ -220,6 +272,7 @@ class CaseSession:
         if prove and self.portable is not None and (numbers := self.program.proof(self.portable)) is not None:
             self.facts["proof"] = " ".join(f"{number:.7g}" for number in numbers)
         self.facts |= checks.unchecked(self.case, self.framework, self.program, self.facts, results)
+        self.program.end()
         return messages.CaseClosed(tuple(series), results, self.facts)
 
     def _measure_copies(self) -> None:

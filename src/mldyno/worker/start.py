@@ -1,6 +1,7 @@
 """Entry of a worker: makes this very mldyno importable, guards the channel, and listens.
 
-With the word `end-to-end` and a command behind it: trains a case as a process of its own instead.
+With the word `end-to-end` and a command behind it: trains a case as a process of its own instead. Where a launcher
+has started several, as ranks that train together, only the first listens, and the others follow it.
 
 Run by path: nothing but the package `mldyno` itself becomes importable, so the interpreter's own
 packages are the ones that count.
@@ -30,24 +31,41 @@ def _own_package() -> None:
 def _private_channel() -> tuple[int, int]:
     """Take standard input and output for ourselves; what libraries print goes to standard error."""
     commands, answers = os.dup(0), os.dup(1)
+    _no_channel()
+    return commands, answers
+
+
+def _no_channel() -> None:
+    """Leave standard input and output to others."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    return commands, answers
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [END_TO_END]:
-        _own_package()
+    end_to_end = sys.argv[1:2] == [END_TO_END]
+    ranked = os.environ.get("MLDYNO_RANKED") and not end_to_end
+    leads = os.environ.get("MLDYNO_LEADS") and os.environ.get("LOCAL_RANK", "0") == "0"
+    channel = None
+    if not end_to_end and (leads or not ranked):
+        channel = _private_channel()
+    else:
+        _no_channel()
+    _own_package()
+    from mldyno.worker.listen import die_with_parent, listen
+
+    if channel is not None:
+        listen(*channel)
+        sys.exit(0)
+    die_with_parent()
+    if end_to_end:
         from mldyno.messages import TrainEndToEnd, decode_command
         from mldyno.worker.end_to_end import train
 
         wish, _ = decode_command(sys.argv[2])
         assert isinstance(wish, TrainEndToEnd)
         sys.exit(train(wish))
-    channel = _private_channel()
-    _own_package()
-    from mldyno.worker.listen import listen
+    from mldyno.worker.follow import follow
 
-    listen(*channel)
+    follow(os.environ["MLDYNO_RANKED"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mldyno.views.report import details, sizes, speeds
+from mldyno.views.report import details, ranks, sizes, speeds
 from mldyno.views.report.parts import Section
 from mldyno.views.report.subject import Subject
 
@@ -14,6 +14,7 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
     speeds.ways,
     details.limits,
     sizes.scaling,
+    ranks.ranks,
     details.sure,
     details.cases,
     details.method,

@@ -1,0 +1,353 @@
+"""Ranks that train together in PyTorch: how they are started, how they talk, and a case on one of them.
+
+Everything is PyTorch's own: torchrun starts the ranks and ends them all when one fails, DistributedDataParallel or
+fully_shard exchanges gradients, gloo, NCCL or XCCL carries them.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from mldyno import rendezvous
+from mldyno.frameworks import TOLERANCE, Steps, Unsupported
+from mldyno.frameworks._portable import cores
+from mldyno.frameworks._torch_program import BATCH_POOL, COMPARED_ITEMS, SEED, TorchProgram
+
+if TYPE_CHECKING:
+    from mldyno.datasets import Opened
+    from mldyno.records import Case
+    from mldyno.workloads import Batch, Build
+
+BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
+LONGEST_MEETING = timedelta(minutes=10)  # until all ranks are there
+LONGEST_WAIT = timedelta(days=1)  # for an order: how long a case may take is the parent's to say
+SAME_MODEL = 1e-6  # by which sums over parameters may differ between ranks, relative
+LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+GRADIENT_SEED = 7919  # apart from those of batches that are trained on
+
+
+def launcher(case: Case) -> tuple[str, ...]:
+    """torchrun: on one machine it finds a free port by itself; a rank that fails ends the job."""
+    nodes, meeting = case.nodes, rendezvous.from_environment()
+    where: tuple[str, ...] = ("--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1")
+    if nodes > 1:
+        if meeting is None:
+            raise Unsupported("several machines need an address to meet at; name one with --rendezvous HOST:PORT")
+        settings = f"is_host={int(meeting.first)},join_timeout={LONGEST_MEETING.total_seconds():.0f}"
+        where = (f"--rdzv-endpoint={meeting.address}", f"--local-addr={rendezvous.own_address(meeting)}",
+                 f"--rdzv-id={meeting.token}", f"--rdzv-conf={settings}")  # fmt: skip
+    return (
+        "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={(case.ranks or 1) // nodes}",
+        "--rdzv-backend=c10d", *where, "--max-restarts=0", "--monitor-interval=0.2",
+    )  # fmt: skip
+
+
+def environment(case: Case, available: int) -> dict[str, str]:
+    """Threads that do not fight, and the interface to use: gloo goes by the host's name, which not all resolve."""
+    threads = case.threads or max(1, available // max(1, (case.ranks or 1) // case.nodes))
+    named = {} if rendezvous.INTERFACE in os.environ else {rendezvous.INTERFACE: LOOPBACK}
+    return {"OMP_NUM_THREADS": str(threads), "TORCH_CPP_LOG_LEVEL": "ERROR", **named}
+
+
+class TorchTeam:
+    """The ranks of a job; what they say to each other has a group of its own, beside that of gradients."""
+
+    def __init__(self, torch: ModuleType) -> None:
+        self.torch, self.distributed = torch, torch.distributed
+        self.distributed.init_process_group("gloo", timeout=LONGEST_MEETING)
+        self.orders = self.distributed.new_group(backend="gloo", timeout=LONGEST_WAIT)
+        self.rank, self.size = self.distributed.get_rank(), self.distributed.get_world_size()
+        self.local_rank = int(os.environ["LOCAL_RANK"])
+        place = torch.tensor(self.rank if rendezvous.leads(os.environ) else 0)
+        self.distributed.all_reduce(place)
+        self.leader = int(place)
+        """Which rank is a child of the command: between nodes, ranks are numbered by their addresses."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the leader."""
+        return bool(self.rank == self.leader)
+
+    def share(self, text: str) -> str:
+        """The leader's text, on every rank."""
+        shared = [text]
+        self.distributed.broadcast_object_list(shared, src=self.leader, group=self.orders)
+        return shared[0]
+
+    def pass_on(self, order: int, argument: int) -> tuple[int, int]:
+        """The leader's order, on every rank."""
+        both = self.torch.tensor((order, argument))
+        self.distributed.broadcast(both, src=self.leader, group=self.orders)
+        order, argument = both.tolist()
+        return order, argument
+
+    def gather(self, number: float) -> list[float]:
+        """The numbers of all ranks, where the leader is."""
+        own = self.torch.tensor(number, dtype=self.torch.float64)
+        every = [self.torch.zeros_like(own) for _ in range(self.size)] if self.leads else None
+        self.distributed.gather(own, every, dst=self.leader, group=self.orders)
+        return [float(each) for each in every or ()]
+
+    def nodes(self) -> list[str]:
+        """What the machines of the job are, by no name; each is told of by its first rank."""
+        own = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores" if self.local_rank == 0 else ""
+        every = [""] * self.size
+        self.distributed.all_gather_object(every, own)
+        return [node for node in every if node]
+
+    def group_for(self, device: str) -> Any:
+        """The group that exchanges gradients on a kind of device."""
+        return self.distributed.new_group(backend=BACKENDS[device], timeout=LONGEST_WAIT)
+
+    def leave(self) -> None:
+        """Destroy all groups."""
+        self.distributed.destroy_process_group()
+
+
+class RankProgram(TorchProgram):
+    """A case on one rank."""
+
+    def __init__(self, torch: ModuleType, case: Case, build: Build, data: Opened | None, team: TorchTeam) -> None:
+        self.team, self.rank, self.size = team, team.rank, team.size
+        self.group = team.group_for(torch.device(case.device).type)
+        self.sharded = case.parallel == "fsdp"
+        super().__init__(torch, case, build, data)
+        self.noted |= {"nodes": "; ".join(team.nodes())} if case.nodes > 1 else {}
+        self.alone = self._forward_loss(self._compiled(self.network))
+        self.held: tuple[Any, ...] = ()
+
+    def _check_phases(self) -> None:
+        """Phases have optimisers of their own, which no wrapper sees."""
+        if self.recipe.phases:
+            names = ", ".join(self.recipe.phases)
+            raise Unsupported(f"a step of it is made of phases ({names}), which ranks can't share")
+
+    def _together(self, network: Any) -> Any:
+        """The network as all ranks train it."""
+        if self.sharded:
+            return self._shard(network)
+        index = None if self.device.type == "cpu" else [self.device.index or 0]
+        return self.torch.nn.parallel.DistributedDataParallel(network, device_ids=index, process_group=self.group)
+
+    def _shard(self, network: Any) -> Any:
+        """Each block of a transformer by itself, and then the rest."""
+        from torch.distributed.device_mesh import DeviceMesh
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = DeviceMesh.from_group(self.group, self.device.type)
+        blocks = [module for module in network.modules() if isinstance(module, self.torch.nn.ModuleList)]
+        if not blocks:
+            raise Unsupported("fsdp shards a network by its blocks, and this one has none; take ddp")
+        for block in itertools.chain.from_iterable(blocks):
+            fully_shard(block, mesh=mesh)
+        return fully_shard(network, mesh=mesh)
+
+    # -- steps beside its own ----------------------------------------------------------------------
+
+    @property
+    def beside(self) -> Mapping[str, Steps]:
+        """Without an exchange of gradients; without the wrapper; the exchange alone; and the leader by itself."""
+        if self.sharded:
+            return {}
+        works: dict[str, Callable[[int], None]] = {
+            "compute": self._without_exchange, "bare": self._bare, "exchange": self._exchange,
+        }  # fmt: skip
+        if self.loader is None or not self.shares_batch:  # else one process would read other batches from disk
+            works["alone"] = self._alone
+            if self.device.type == "cpu":
+                works["all_cores"] = self._alone_on_all_cores
+        return {name: Beside(self, work) for name, work in works.items()}
+
+    @property
+    def shares_batch(self) -> bool:
+        """Whether the ranks have parts of one batch, which a process by itself would have as a whole."""
+        return self.case.scaling == "strong"
+
+    def _without_exchange(self, steps: int) -> None:
+        with self.forward.no_sync():
+            self.run(steps)
+
+    def _bare(self, steps: int) -> None:
+        with self._unwrapped():
+            self.run(steps)
+
+    def _alone(self, steps: int) -> None:
+        if self.team.leads:
+            with self._unwrapped():
+                self._run_on(itertools.islice(self._whole_batches(), steps))
+
+    def _alone_on_all_cores(self, steps: int) -> None:
+        if self.team.leads:
+            threads = self.torch.get_num_threads()
+            self.torch.set_num_threads(cores())
+            try:
+                self._alone(steps)
+            finally:
+                self.torch.set_num_threads(threads)
+
+    @contextmanager
+    def _unwrapped(self) -> Iterator[None]:
+        """Steps by the network itself; the wrapper's hooks stay, and do nothing without its forward pass."""
+        wrapped, self.forward_loss = self.forward_loss, self.alone
+        try:
+            yield
+        finally:
+            self.forward_loss = wrapped
+
+    def _whole_batches(self) -> Iterator[Batch]:
+        """What one process would take in a step: a rank's own batches, or as much as all where they share one."""
+        if not self.shares_batch:
+            return self.batches
+        if not hasattr(self, "_joined"):
+            self._joined = itertools.cycle([self._join() for _ in range(BATCH_POOL)])
+        return self._joined
+
+    def _join(self) -> Batch:
+        parts = [next(self.batches) for _ in range(self.size)]
+        inputs, targets = (self.torch.cat(tensors) for tensors in zip(*parts, strict=True))
+        return inputs, targets
+
+    def _exchange(self, steps: int) -> None:
+        """All-reduce as much as a step's gradients, in the same parts, with nothing else to do meanwhile."""
+        if not hasattr(self, "_buckets"):
+            dtype = next(self.network.parameters()).dtype
+            self._buckets = [self.torch.zeros(max(1, size // dtype.itemsize), dtype=dtype, device=self.device)
+                             for size in self._bucket_sizes()]  # fmt: skip
+        reduce = self.torch.distributed.all_reduce
+        for _ in range(steps):
+            for work in [reduce(bucket, group=self.group, async_op=True) for bucket in self._buckets]:
+                work.wait()
+
+    def hold_state(self) -> None:
+        """Keep all that training changes, on the host: steps beside its own let the ranks drift apart."""
+        state = self.network.state_dict(), self.optimiser.state_dict(), self.scaler and self.scaler.state_dict()
+        self.held = copy.deepcopy(self._on_host(state))
+
+    def restore_state(self) -> None:
+        """Go back to where it was."""
+        network, optimiser, scaler = self.held
+        self.network.load_state_dict(network)
+        self.optimiser.load_state_dict(optimiser)
+        if self.scaler is not None:
+            self.scaler.load_state_dict(scaler)
+        self.held = ()
+
+    def _on_host(self, state: Any) -> Any:
+        if self.torch.is_tensor(state):
+            return state.detach().cpu()
+        if isinstance(state, dict):
+            return {name: self._on_host(part) for name, part in state.items()}
+        return type(state)(map(self._on_host, state)) if isinstance(state, list | tuple) else state
+
+    # -- proofs ------------------------------------------------------------------------------------
+
+    def rank_flaw(self, thorough: bool) -> str:
+        """Ranks must have the same model; `thorough`: and find the gradient of what all of them saw."""
+        return self._apart() or (self._wrong_gradient() if thorough else "")
+
+    def _apart(self) -> str:
+        """By sums over all parameters, and by the loss of one batch; all ranks come to the same verdict."""
+        total = squares = 0.0
+        for parameter in self.network.parameters():
+            values = self._full(parameter.detach()).double()
+            total, squares = total + float(values.sum()), squares + float(values.square().sum())
+        own = self.torch.tensor([total, squares, self._loss_of_common_batch()], dtype=self.torch.float64)
+        low, high, operation = own.clone(), own.clone(), self.torch.distributed.ReduceOp
+        self.torch.distributed.all_reduce(low, operation.MIN)
+        self.torch.distributed.all_reduce(high, operation.MAX)
+        norm = float(high[1]) ** 0.5
+        for name, least, most, size in zip(
+            ("sums of parameters", "squares of parameters", "losses of one batch"), low.tolist(), high.tolist(),
+            (norm, norm**2, float(high[2].abs())), strict=True,
+        ):  # fmt: skip
+            if not most - least <= SAME_MODEL * max(size, 1e-12):
+                return f"ranks did not stay alike: {name} differ, from {least:.9g} to {most:.9g}"
+        return ""
+
+    def _full(self, tensor: Any) -> Any:
+        """All of a tensor, of which a rank may have a part only."""
+        return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+    def _loss_of_common_batch(self) -> float:
+        """Of a batch that is the same on every rank, without dropout."""
+        self.torch.manual_seed(SEED + GRADIENT_SEED)
+        inputs, targets = self._placed(self.recipe.draw())
+        with self._no_dropout(self.network), self.policy.steps(), self.torch.no_grad():
+            return float(self._check_loss(self.policy.around(self.network)(inputs), targets))
+
+    @contextmanager
+    def _no_dropout(self, network: Any) -> Iterator[None]:
+        dropouts = [each for each in network.modules() if isinstance(each, self.torch.nn.modules.dropout._DropoutNd)]
+        for each in dropouts:
+            each.eval()
+        try:
+            yield
+        finally:
+            for each in dropouts:
+                each.train(self.training)
+
+    def _small_batch(self, rank: int) -> Batch:
+        self.torch.manual_seed(SEED + GRADIENT_SEED + 1 + rank)
+        inputs, targets = self.recipe.draw()
+        return self._placed((inputs[:COMPARED_ITEMS], targets[:COMPARED_ITEMS]))
+
+    def _wrong_gradient(self) -> str:
+        """The gradient of one step from fresh weights, against that of one process over the batches of all ranks."""
+        network = self._on_device(self._fresh().network)
+        together = self._together(network)
+        with self._no_dropout(network), self.policy.steps():
+            self._forward_loss(together)(*self._small_batch(self.rank))[1].backward()
+        gradients = [self._full(each.grad).clone() for each in network.parameters() if each.grad is not None]
+        del together, network
+        own = self._on_device(self._fresh().network)
+        with self._no_dropout(own), self.policy.steps():
+            for rank in range(self.size):
+                (self._forward_loss(own)(*self._small_batch(rank))[1] / self.size).backward()
+        expected = [each.grad for each in own.parameters() if each.grad is not None]
+        largest = max(float(each.abs().max()) for each in expected)
+        error = max(float((a - b).abs().max()) for a, b in zip(gradients, expected, strict=True)) / max(largest, 1e-12)
+        if not error <= TOLERANCE[self.policy.precision]:
+            return f"gradients of {self.size} ranks differ by {error:.2g} from those of one process on all they saw"
+        self.noted["gradient_error"] = error
+        return ""
+
+    # -- what the wrapper says of itself -----------------------------------------------------------
+
+    @property
+    def _logged(self) -> Mapping[str, Any]:
+        data: Mapping[str, Any] = self.forward._get_ddp_logging_data()
+        return data
+
+    def _bucket_sizes(self) -> list[int]:
+        """Parts in which gradients are exchanged, in B: as they were made anew after the first step."""
+        logged = self._logged
+        words = str(logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or "").replace(",", " ").split()
+        return [int(word) for word in words if word.isdecimal() and int(word)]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Among them what DDP says of itself; its times are averages over steps that it has sampled, in s."""
+        facts = super().facts
+        if self.sharded:
+            return facts
+        facts["ddp_buckets"] = ", ".join(map(str, self._bucket_sizes()))
+        for name in ("forward_compute", "backward_compute", "backward_comm", "backward_compute_comm_overlap"):
+            time = self._logged.get(f"avg_{name}_time")
+            facts |= {f"ddp_{name}_time": int(time) / 1e9} if time else {}
+        return facts
+
+
+class Beside:
+    """Steps of a rank beside its own."""
+
+    def __init__(self, program: RankProgram, work: Callable[[int], None]) -> None:
+        self.run, self.synchronize = work, program.synchronize

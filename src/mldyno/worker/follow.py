@@ -1,0 +1,64 @@
+"""A rank that follows the leader: does what is passed on to it, and reads and tells nothing itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mldyno import messages, plugins, rendezvous
+from mldyno.frameworks import Program, Steps, Team
+from mldyno.messages import OpenCase
+from mldyno.meters.memory import peak_resident
+from mldyno.timing import clock
+from mldyno.worker.checks import failure
+from mldyno.worker.ranks import BESIDE, END, ORDERS, PEAK, RANK_FLAW, RUN, RUN_PHASE
+from mldyno.worker.session import open_case
+
+
+def follow(framework_name: str) -> None:
+    """Do what the leader passes on, until it ends; an error is said on standard error, and ends this process."""
+    framework = plugins.framework(framework_name)
+    try:
+        framework.start()
+        team = framework.team()
+        command, _ = messages.decode_command(team.share(""))
+        assert isinstance(command, OpenCase)
+        _obey(open_case(command.case, command.data, team=team).program, team)
+        sys.stderr.write(f"\n{rendezvous.DONE}\n")
+    except BaseException as error:
+        end_with(framework_name, error)
+
+
+def end_with(framework_name: str, error: BaseException) -> None:
+    """Say what ended this rank where the parent looks for it, and end at once."""
+    sys.stderr.write(rendezvous.failure_line(os.environ.get("RANK", ""), *failure(framework_name, error)))
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _obey(program: Program, team: Team) -> None:
+    beside, phases = [*program.beside.values()], [*program.phases]
+    while True:
+        order, argument = team.pass_on(0, 0)
+        began = clock.now()
+        done: Steps = program
+        if order == END:
+            program.end()
+            team.leave()
+            return
+        if order == PEAK:
+            team.gather(float(peak_resident() or 0))
+            continue
+        if order == RUN:
+            program.run(argument)
+        elif order == RUN_PHASE:
+            program.run_phase(phases[argument])
+        elif order == RANK_FLAW:
+            program.rank_flaw(bool(argument))
+        elif order >= BESIDE:
+            done = beside[order - BESIDE]
+            done.run(argument)
+        else:
+            getattr(program, ORDERS[order])()
+        done.synchronize()
+        team.gather((clock.now() - began) / 1e9)

@@ -1,0 +1,107 @@
+"""Ranks of PyTorch, started by torchrun on this machine: what a job of two says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mldyno import api
+from mldyno.analysis.ranks import split
+from mldyno.frameworks._torch_ranks import LOOPBACK, environment, launcher
+from mldyno.records import Case, Record
+from mldyno.store import Store
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[api.Results]:
+    """A network without batch norm, in two ranks with the batch to themselves, and in two that share it."""
+    folder = tmp_path_factory.mktemp("ranks")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLDYNO_MACHINE", "test bench")
+        yield api.run("mnist-mlp", mode="train", placement="device", ranks=2, batch=16, scaling=["weak", "strong"],
+                      repeats=1, budget=3.0, store=Store(folder / "records.sqlite"))  # fmt: skip
+
+
+def record(results: api.Results, scaling: str) -> Record:
+    (found,) = [each for each in results.records if each.case.scaling == scaling and each.alone]
+    assert found.status == "ok", found.reason
+    return found
+
+
+def test_batches_of_a_rank_and_of_all_are_stated(results: api.Results) -> None:
+    weak, strong = record(results, "weak"), record(results, "strong")
+    assert (weak.fact("batch_per_rank"), weak.fact("batch_in_all"), weak.fact("items_per_step")) == (16, 32, 32)
+    assert (strong.fact("batch_per_rank"), strong.fact("batch_in_all"), strong.fact("items_per_step")) == (8, 16, 16)
+
+
+def test_the_step_is_taken_apart_in_rounds_of_one_job(results: api.Results) -> None:
+    weak = record(results, "weak")
+    kinds = ("step", "compute", "bare", "exchange", "alone", "all_cores")
+    lengths = {len(weak.values(f"{kind}_time", "beside")) for kind in kinds}
+    assert len(lengths) == 1
+    assert lengths.pop() >= 4
+    parts = split(results.outcomes[0])
+    assert parts is not None
+    assert parts.ranks == 2
+    assert parts.over_same_threads is not None
+    assert 0 < parts.over_same_threads.value < 4
+
+
+def test_each_ranks_series_and_memory_are_kept(results: api.Results) -> None:
+    weak = record(results, "weak")
+    turns = [series for series in weak.series if series.stage == "rank-1" and series.turn is not None]
+    assert sum(len(series.values) for series in turns) == len(weak.values("step_time"))
+    for rank in range(2):
+        assert weak.values("step_time", f"rank-{rank}")
+        assert weak.values("compute_time", f"rank-{rank}")
+    assert len(weak.values("rank_peak_memory", "process")) == 2
+
+
+def test_it_has_proven_that_the_ranks_trained_together(results: api.Results) -> None:
+    weak = record(results, "weak")
+    assert weak.checks.learned
+    assert weak.fact("gradient_error") < 1e-4
+    assert weak.fact("ddp_buckets")
+
+
+def test_a_model_that_is_sharded_has_the_gradient_of_one_that_is_not(store: Store) -> None:
+    results = api.run("bert-tiny", mode="train", ranks=2, parallel="fsdp", batch=2, seq=8, repeats=1, budget=1.0,
+                      store=store)  # fmt: skip
+    (record,) = results.records
+    assert record.status == "ok", record.reason
+    assert record.case.id.endswith("/r2/fsdp")
+    assert record.checks.learned
+    assert record.fact("gradient_error") < 1e-4
+    assert len(record.values("rank_peak_memory", "process")) == 2
+
+
+def test_threads_of_ranks_do_not_fight_and_they_talk_over_the_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    settings = environment(Case("mlp", ranks=4), 8)
+    assert (settings["OMP_NUM_THREADS"], settings["GLOO_SOCKET_IFNAME"]) == ("2", LOOPBACK)
+    assert environment(Case("mlp", ranks=4, threads=1), 8)["OMP_NUM_THREADS"] == "1"
+    assert environment(Case("mlp", ranks=4), 2)["OMP_NUM_THREADS"] == "1"
+
+
+def test_no_port_is_chosen_that_another_could_take_before_it_is_bound() -> None:
+    assert "--rdzv-endpoint=127.0.0.1:0" in launcher(Case("mlp", ranks=2))
+
+
+@pytest.mark.parametrize(
+    ("axes", "reason"),
+    [
+        ({"mode": "infer"}, "ranks train together"),
+        ({"nodes": 2}, "need an address to meet at"),
+        ({"batch": 3, "scaling": "strong"}, "can't be shared by 2 ranks"),
+        ({"framework": "jax"}, "jax can't train in ranks here"),
+    ],
+)
+def test_what_ranks_can_not_do_is_refused_with_a_reason(axes: dict[str, Any], reason: str, store: Store) -> None:
+    given: dict[str, Any] = {"mode": "train", "batch": 4, **axes}
+    (record,) = api.run("mlp", ranks=2, repeats=1, budget=1.0, store=store, **given).records
+    assert record.status == "unsupported"
+    assert reason in record.reason
