@@ -165,7 +165,7 @@ def test_an_end_to_end_run_learns_from_its_data_set_and_fetches_it_only_once(
         made.append(folder)
 
     monkeypatch.setattr(end_to_end, "prepare", prepare)
-    monkeypatch.setattr("mldyno.worker.session.open_set", lambda **data: DATA)
+    monkeypatch.setattr(end_to_end, "open_set", lambda **data: DATA)
     case = Case("mnist-cnn", mode="train", batch=10, placement="loader")
     wish = TrainEndToEnd(case, 2, DataSource("few", "synthetic", str(tmp_path)))
     assert end_to_end.train(wish) == 0

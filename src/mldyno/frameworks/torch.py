@@ -203,6 +203,8 @@ class Torch(Framework):
 
     def build_program(self, case: Case, build: Build, data: Opened | None) -> TorchProgram:
         """Build the case on its device."""
+        if case.in_ranks and self._team is None:
+            raise Unsupported("ranks are started together, by `mldyno run --ranks`; this process is one by itself")
         if self._team is not None:
             return _torch_ranks.RankProgram(self.torch, case, build, data, self._team)
         return TorchProgram(self.torch, case, build, data)

@@ -113,6 +113,8 @@ class CaseSession:
         self.late_changes = 0
         self.values: list[float] = []
         self.kernel: ReferenceKernel | None = None
+        self.counters_of_steps: tuple[int, ...] = ()
+        """Before steps beside its own, which may have graphs of their own."""
         self.rank_peaks: list[float] = []
         """Peak memory of each rank in B, before anything was done for checks."""
 
@@ -225,7 +227,7 @@ class CaseSession:
 
     def _beside(self, seconds: float, report: Reporter) -> list[Series]:
         """Rounds of the step and of those beside it, after which all is as it was."""
-        self.rank_peaks = self.program.rank_peaks()
+        self.rank_peaks, self.counters_of_steps = self.program.rank_peaks(), self.program.steady_counters()
         self.program.hold_state()
         blocks = {"step": self.blocks}
         for name, steps in self.program.beside.items():
@@ -257,7 +259,8 @@ class CaseSession:
         if peak is not None:
             series.append(Series("peak_device_memory", "B", (float(peak),), stage="process"))
         if self.case.compile:
-            self.facts["recompiles"] = self.steady_counters[0] - self.first_counters[0]
+            now = self.counters_of_steps or self.program.steady_counters()
+            self.facts["recompiles"] = now[0] - self.first_counters[0]
         rank_peaks = self.rank_peaks or self.program.rank_peaks()
         if rank_peaks:
             series.append(Series("rank_peak_memory", "B", tuple(rank_peaks), stage="process"))
