@@ -94,22 +94,18 @@ def failure_in(lines: Sequence[str]) -> RankFailure | None:
     """Which rank failed first, from what ranks and their launcher said; a signal comes before what others saw of it."""
     text = "\n".join(lines)
     ends = [*_SUMMARY.finditer(text), *_LOGGED.finditer(text)]
-    seen = next((end for end in ends if int(end["code"]) != -signal.SIGTERM), None)  # by which the others are ended
-    if seen is not None and int(seen["code"]) < 0:
-        return RankFailure(seen["rank"], signal=-int(seen["code"]))
-    told = []
+    first = next((end for end in ends if int(end["code"]) != -signal.SIGTERM), None)  # by which the others are ended
+    if first is not None and int(first["code"]) < 0:
+        return RankFailure(first["rank"], signal=-int(first["code"]))
+    failures = []
     for line in lines:
+        _, mark, words = line.partition(FAILED)
         with suppress(ValueError):
-            _, found, words = line.partition(FAILED)
-            if found:
-                told.append(RankFailure(*_told(words)))
-    first = [each for each in told if seen is not None and each.rank == seen["rank"]]
-    return next(iter(first or told), None)
-
-
-def _told(words: str) -> tuple[str, None, str, str]:
-    rank, status, reason = (str(part) for part in json.loads(words))
-    return rank, None, status, reason
+            if mark:
+                rank, status, reason = map(str, json.loads(words))
+                failures.append(RankFailure(rank, None, status, reason))
+    of_first = [failure for failure in failures if first is not None and failure.rank == first["rank"]]
+    return next(iter(of_first or failures), None)
 
 
 def own_address(meeting: Rendezvous) -> str:

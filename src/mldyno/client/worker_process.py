@@ -23,7 +23,7 @@ from mldyno.frameworks import Unsupported
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
 from mldyno.printable import printable
 from mldyno.records import Case
-from mldyno.rendezvous import JOB, LEADS, RANKED, RankFailure, failure_in
+from mldyno.rendezvous import JOB, LEADS, RANKED, failure_in
 from mldyno.units import parse_bytes, show_bytes, show_seconds
 from mldyno.worker import start as worker_start
 
@@ -262,13 +262,22 @@ class WorkerProcess:
             ended = self._process is None or self._process.poll() is not None
             if ended:
                 self._threads[1].join(timeout=PIPE_CLOSES_S)
-            failure = failure_in(self._said())
-            if failure is not None and (ended or failure.signal is None):
-                return _end_of(failure, _kernel_kills() > self._kills_before)
-            if ended:
-                return None
+            end = self._end_of_rank()
+            if ended or (end is not None and not end.crashed):  # a signal may have come from the launcher's own end
+                return end
             time.sleep(WATCH_EVERY_S)
         return None
+
+    def _end_of_rank(self) -> Ended | None:
+        """The end of the rank that failed, in words; None where none is named."""
+        failure = failure_in(self._said())
+        if failure is None:
+            return None
+        if failure.signal is None:
+            return Ended(failure.status, printable(f"rank {failure.rank}: {failure.reason}"))
+        if failure.signal == signal.SIGKILL and _kernel_kills() > self._kills_before:
+            return Ended("oom", f"rank {failure.rank} was killed by the system for want of memory")
+        return Ended("failed", f"rank {failure.rank} was ended by {signal.Signals(failure.signal).name}", crashed=True)
 
     def _said(self) -> list[str]:
         """The last lines on its standard error."""
@@ -279,8 +288,8 @@ class WorkerProcess:
         code = self._process.wait()
         self._threads[1].join(timeout=PIPE_CLOSES_S)
         lines = self._said()
-        if self._ranked and (failure := failure_in(lines)) is not None:
-            return _end_of(failure, _kernel_kills() > self._kills_before)
+        if self._ranked and (end := self._end_of_rank()) is not None:
+            return end
         last = f": {lines[-1][:300]}" if lines else ""
         if code == -signal.SIGKILL and _kernel_kills() > self._kills_before:
             return Ended("oom", "killed by the system for want of memory")
@@ -376,21 +385,12 @@ class ProcessTree:
         """All processes of the job, whoever their parent is now."""
         import psutil
 
-        found = []
+        processes = []
         for process in psutil.process_iter() if self._job else ():
             with contextlib.suppress(psutil.Error, OSError):
                 if process.environ().get(JOB) == self._job:
-                    found.append(process)
-        return found
-
-
-def _end_of(failure: RankFailure, killed_for_memory: bool) -> Ended:
-    """A rank's end in words."""
-    if failure.signal is None:
-        return Ended(failure.status, printable(f"rank {failure.rank}: {failure.reason}"))
-    if failure.signal == signal.SIGKILL and killed_for_memory:
-        return Ended("oom", f"rank {failure.rank} was killed by the system for want of memory")
-    return Ended("failed", f"rank {failure.rank} was ended by {signal.Signals(failure.signal).name}", crashed=True)
+                    processes.append(process)
+        return processes
 
 
 def memory_limit() -> int | None:

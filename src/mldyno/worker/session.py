@@ -52,7 +52,7 @@ def open_case(
 ) -> CaseSession:
     """Start the framework and build the case; `data` says where its data set lies, `command` what the user runs.
 
-    `team` are the ranks that train together, where this is one that has joined them; rank 0 joins them here.
+    `team` are the ranks that train together, where this is one that has joined them; the leader gathers them here.
     """
     framework = plugins.framework(case.framework)
     workload = commands.workload_of(case, command)
@@ -65,13 +65,12 @@ def open_case(
     framework.start()
     imported = take_time()
     opened = open_set(**vars(data)) if data else None
-    if team is None and case.in_ranks and framework.parallel:  # what can't be is said before the others are asked
-        framework.check(ranks.own_share(case, 0), build, opened)
-    team = team or ranks.gather_team(framework, case, data)
+    gathered = ranks.gather_team(framework, case, build, opened, data) if team is None else None
+    team = team or gathered
     own = case if team is None else ranks.own_share(case, team.local_rank)
     program = framework.open(own, build, opened)
-    if team is not None and team.leads:
-        program = ranks.Leader(program, team)
+    if gathered is not None:
+        program = ranks.Leader(program, gathered)
     built = take_time()
     if program.params is not None and program.params != workload.params:
         raise Wrong(f"the model has {program.params:,} parameters, {workload.name} has {workload.params:,}")
