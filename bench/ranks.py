@@ -1,4 +1,4 @@
-"""Figures 14 to 16: ranks over a bare script for torchrun, what they bring here, and what they wait for over a cable."""
+"""Figures 14 to 16: ranks over a bare script for torchrun, what they bring here, what they wait for over a cable."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def measure_loops(work: Work) -> Chapter:
     chapter = Chapter("14. A step of two ranks, over a bare torchrun script's")
     chapter.notes.append(
         "2 ranks with a thread each, gloo, the CPU. `mldyno run --ranks 2` and a script of the same model, each started"
-        f" {PAIRS} times in turns, in random order; {BUDGET_S:.0f} s each. The value is the mean log-ratio of the pairs,"
-        " with its 95 % interval over them."
+        f" {PAIRS} times in turns, in random order; {BUDGET_S:.0f} s each. The value is the mean log-ratio of the"
+        " pairs, with its 95 % interval over them."
     )
     for case in CASES[: 1 if work.quick else None]:
         logs = [_pair(case, work, number) for number in range(2 if work.quick else PAIRS)]
@@ -119,7 +119,8 @@ def measure_bandwidth(work: Work) -> Chapter:
     chapter.notes.append(
         f"`mldyno run {OVER_CABLE.workload} --ranks 2 --nodes 2` and `mldyno join`, in two network namespaces on this"
         " machine, through a cable that `tc` (tbf) holds to a rate. Two ranks send all gradients once each way. The"
-        " value is the median time that a step takes longer than one without an exchange, over gradients in bits / rate."
+        " value is the median time that a step takes longer than one without an exchange, over bits of gradients by"
+        " rate."
         " What computing hides of the exchange makes it smaller, what TCP and gloo add makes it larger."
     )
     for rate in RATES[:1] if work.quick else RATES:

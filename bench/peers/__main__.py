@@ -1,6 +1,6 @@
 """mldyno beside its peers, side by side in one run: `make bench-peers` writes bench/PEERS.md.
 
-python -m bench.peers                    10 rounds and a noisy one, into bench/PEERS.md: about an hour
+python -m bench.peers                    10 rounds and a noisy one, into bench/PEERS.md: over an hour
 python -m bench.peers --rounds 3         fewer rounds, shown only
 python -m bench.peers --quick            one short round, shown only: does it still work?
 python -m bench.peers --only pyperf      one tool, shown only; can be given again
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.peers import environments, report, rounds
-from bench.peers.ours import STORE
+from bench.peers.ours import LEARNED, STORE
 from bench.peers.tools import say
 
 ROUNDS = 10
@@ -46,8 +46,11 @@ def main() -> None:
     versions = {name: environments.versions(name) for name in dict.fromkeys(names)}
     where = report.circumstances(report.load(), versions)
     if full:
-        for path in (KEPT, STORE):
-            path.unlink(missing_ok=True)
+        KEPT.unlink(missing_ok=True)
+        if not STORE.exists():
+            say("mldyno learns what is usual here")
+            for number in range(LEARNED):
+                list(rounds.turns(-number - 1, [rounds.OURS]))
         KEPT_WHERE.write_text(json.dumps(where.lines), encoding="utf-8")
     turns: list[rounds.Turn] = []
     for number in range(1, (given.rounds or (1 if given.quick else ROUNDS)) + 1):

@@ -198,7 +198,7 @@ def host(plan: Plan, address: str | None) -> str:
 
     Empty where all ranks are on this machine.
     """
-    spread = {(case.ranks, case.nodes, case.threads) for case in plan.cases if (case.nodes or 1) > 1}
+    spread = {(case.ranks, case.nodes, case.threads) for case in plan.cases if case.nodes > 1}
     if not spread:
         if address is not None:
             raise UsageError("a rendezvous is where several machines meet; say how many with --nodes.")

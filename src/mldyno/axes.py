@@ -200,7 +200,7 @@ class Case:
         phrase={"weak": "a batch for each rank", "strong": "one batch for all ranks"}))  # fmt: skip
     parallel: Parallel | None = field(default=None, metadata=_axis(
         "ddp, fsdp: how ranks train together (ddp)", values=get_args(Parallel), own_process=True))  # fmt: skip
-    nodes: int | None = field(default=1, metadata=_axis(
+    nodes: int = field(default=1, metadata=_axis(
         "machines that the ranks are spread over", read=whole_number, prefix="n", own_process=True,
         phrase="{} nodes"))  # fmt: skip
     python: str | None = field(default=None, metadata=_axis(
@@ -215,7 +215,7 @@ class Case:
     @property
     def in_ranks(self) -> bool:
         """Whether it has ranks that train together, or one that is treated as such."""
-        return (self.ranks or 1) > 1 or (self.nodes or 1) > 1 or self.parallel is not None
+        return (self.ranks or 1) > 1 or self.nodes > 1 or self.parallel is not None
 
     @property
     def own_command(self) -> bool:

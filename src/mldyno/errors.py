@@ -30,7 +30,7 @@ class ImportFileError(MldynoError):
     """A file that `import` was given is not what it should be; the store was not touched."""
 
 
-MOST_MEANT, MOST_LISTED = 3, 16  # names that may be meant; names beyond which the list of all would bury them
+MOST_MEANT, MOST_LISTED = 3, 24  # names that may be meant; names beyond which the list of all would bury them
 
 
 def unknown(kind: str, word: str, known: Iterable[str], meant: Sequence[str] = ()) -> UsageError:

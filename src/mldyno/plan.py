@@ -371,7 +371,7 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
             case = replace(case, python=interpreters.name_for(case.python, case.framework))
         if case.mode not in workload.modes or (case.mode == "infer" and "mode" not in axes and (case.ranks or 1) > 1):
             continue
-        if (case.ranks or 1) % (case.nodes or 1):
+        if (case.ranks or 1) % case.nodes:
             raise UsageError(f"{case.ranks} ranks can't be spread over {case.nodes} nodes evenly; give --ranks too.")
         if (case.ranks or 1) == 1:  # one has the batch to itself
             case = replace(case, scaling=AXIS["scaling"].default)

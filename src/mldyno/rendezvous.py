@@ -9,6 +9,7 @@ import json
 import os
 import re
 import secrets
+import signal
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +27,7 @@ _WRITTEN = re.compile(r"(?P<host>[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 # What torchrun says of a rank that has ended: at once in its log, where ranks are numbered on their machine, and at
 # its own end in a summary.
 _LOGGED = re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+)")
-_ROOT_CAUSE = re.compile(r"rank\s*: (?P<rank>\d+) \(local_rank: \d+\)\s+exitcode\s*: (?P<code>-?\d+)")
+_SUMMARY = re.compile(r"rank\s*: (?P<rank>\d+) \(local_rank: \d+\)\s+exitcode\s*: (?P<code>-?\d+)")
 _TOKEN = re.compile(r"[0-9a-f]{8,64}")
 
 
@@ -92,22 +93,19 @@ class RankFailure:
 def failure_in(lines: Sequence[str]) -> RankFailure | None:
     """Which rank failed first, from what ranks and their launcher said; a signal comes before what others saw of it."""
     text = "\n".join(lines)
-    seen = _ROOT_CAUSE.search(text) or _LOGGED.search(text)
-    if seen is not None and int(seen["code"]) < 0:
-        return RankFailure(seen["rank"], signal=-int(seen["code"]))
-    told = []
+    ends = [*_SUMMARY.finditer(text), *_LOGGED.finditer(text)]
+    first = next((end for end in ends if int(end["code"]) != -signal.SIGTERM), None)  # by which the others are ended
+    if first is not None and int(first["code"]) < 0:
+        return RankFailure(first["rank"], signal=-int(first["code"]))
+    failures = []
     for line in lines:
+        _, mark, words = line.partition(FAILED)
         with suppress(ValueError):
-            _, found, words = line.partition(FAILED)
-            if found:
-                told.append(RankFailure(*_told(words)))
-    first = [each for each in told if seen is not None and each.rank == seen["rank"]]
-    return next(iter(first or told), None)
-
-
-def _told(words: str) -> tuple[str, None, str, str]:
-    rank, status, reason = (str(part) for part in json.loads(words))
-    return rank, None, status, reason
+            if mark:
+                rank, status, reason = map(str, json.loads(words))
+                failures.append(RankFailure(rank, None, status, reason))
+    of_first = [failure for failure in failures if first is not None and failure.rank == first["rank"]]
+    return next(iter(of_first or failures), None)
 
 
 def own_address(meeting: Rendezvous) -> str:

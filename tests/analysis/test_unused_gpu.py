@@ -183,5 +183,5 @@ def test_a_file_that_leads_to_another_gpu_is_no_cause() -> None:
 def test_the_reference_blas_is_told_with_its_cure() -> None:
     slow = Installed("mlx", versions={"mlx": "0.32", "blas": "the reference BLAS"}, devices=(CPU,))
     (found,) = findings(slow, system="Linux", arch="x86_64")
-    assert (found.code, "LD_PRELOAD" in found.cure) == ("slow-blas", True)
+    assert (found.code, "MLDYNO_MLX_PRELOAD" in found.cure) == ("slow-blas", True)
     assert findings(Installed("mlx", versions={"blas": "OpenBLAS"}, devices=(CPU,)), system="Linux") == []

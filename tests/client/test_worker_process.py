@@ -82,3 +82,25 @@ def test_accelerate_is_told_its_threads_before_the_worker_starts(monkeypatch: py
     monkeypatch.setattr("sys.platform", "darwin")
     assert worker_process.settings_of(case) == {"VECLIB_MAXIMUM_THREADS": "2"}
     assert worker_process.settings_of(Case("mlp")) == {}
+
+
+class Spinning:
+    """A tree of processes of which some thread spins on for so many looks."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks, self.spent = looks, 1.0
+
+    def cpu_time(self) -> float:
+        self.looks -= 1
+        self.spent += 0.03 if self.looks >= 0 else 0.0
+        return self.spent
+
+
+@pytest.mark.parametrize("looks", [0, 4])
+def test_a_worker_is_waited_for_until_its_threads_sleep(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    naps: list[float] = []
+    monkeypatch.setattr("mldyno.client.worker_process.time.sleep", naps.append)
+    worker = WorkerProcess()
+    worker._tree = Spinning(looks)  # type: ignore[assignment]
+    worker.wait_until_idle()
+    assert len(naps) == max(1, looks)

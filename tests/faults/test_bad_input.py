@@ -26,7 +26,7 @@ def check(dyno: Dyno, arguments: tuple[str, ...], code: int, words: tuple[str, .
     [
         (("run", "mpl"), ("unknown workload or suite 'mpl'.", "Did you mean 'mlp'?")),
         (("run", "resnet"), ("Did you mean 'resnet18', 'resnet18-cifar' or 'resnet50'?",)),
-        (("run", "zzz"), ("unknown workload or suite 'zzz'.", "m1-chips, ", "quick, roofline, attention")),
+        (("run", "zzz"), ("unknown workload or suite 'zzz'.", "m1-chips, ", "quick, roofline, scaling, attention")),
         (("bench",), ("unknown command 'bench'.", "Did you mean 'quick' or 'run'?")),
         (("list", "things"), ("unknown kind 'things'.", "workloads, suites")),
         (("run", "quik"), ("unknown workload or suite 'quik'.", "Did you mean 'quick'?")),

@@ -192,8 +192,8 @@ def test_a_device_that_torch_can_not_compile_for_is_unsupported_with_words(name:
     assert words in reason
 
 
-def test_what_torch_can_not_measure_yet_is_unsupported_with_a_reason() -> None:
-    with pytest.raises(Unsupported, match="yet"):
+def test_ranks_in_a_process_by_itself_are_refused_with_a_reason() -> None:
+    with pytest.raises(Unsupported, match="ranks are started together"):
         started("torch").open(Case("mlp", batch=2, ranks=2), plugins.workload("mlp").build["torch"])
 
 

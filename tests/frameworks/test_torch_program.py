@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.frameworks.in_own_process import Few
 
 from mldyno import datasets, plugins
 from mldyno.frameworks import Unsupported
@@ -17,19 +18,6 @@ from mldyno.worker.session import open_case
 from mldyno.workloads import Phase, Recipe
 
 CPU = torch.device("cpu")
-
-
-class Few:
-    """A small data set in memory, as the readers give one."""
-
-    def __init__(self, count: int) -> None:
-        self.count, self.shape = count, (1, 28, 28)
-
-    def pixels(self, index: int) -> bytes:
-        return bytes([25 * (index % 10)]) * 784
-
-    def label(self, index: int) -> int:
-        return index % 10
 
 
 DATA: Any = datasets.Opened("few", "synthetic", Few(130), Few(40), (0.1,), (0.3,))  # type: ignore[arg-type]

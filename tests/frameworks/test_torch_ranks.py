@@ -93,9 +93,13 @@ def test_no_port_is_chosen_that_another_could_take_before_it_is_bound() -> None:
 
 @pytest.mark.parametrize(
     ("axes", "reason"),
-    [({"mode": "infer"}, "ranks train together"), ({"batch": 4, "nodes": 2}, "need an address to meet at"), ({"batch": 3, "scaling": "strong"}, "can't be shared by 2 ranks"),
-     ({"framework": "jax"}, "jax can't train in ranks here")],
-)  # fmt: skip
+    [
+        ({"mode": "infer"}, "ranks train together"),
+        ({"nodes": 2}, "need an address to meet at"),
+        ({"batch": 3, "scaling": "strong"}, "can't be shared by 2 ranks"),
+        ({"framework": "jax"}, "jax can't train in ranks here"),
+    ],
+)
 def test_what_ranks_can_not_do_is_refused_with_a_reason(axes: dict[str, Any], reason: str, store: Store) -> None:
     given: dict[str, Any] = {"mode": "train", "batch": 4, **axes}
     (record,) = api.run("mlp", ranks=2, repeats=1, budget=1.0, store=store, **given).records

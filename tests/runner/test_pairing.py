@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +14,7 @@ from mldyno.runner import pairing
 from mldyno.runner.events import Listener
 from mldyno.runner.pairing import FRESH_PAIRS, MOST_TOGETHER, comparable, groups, pairings
 from mldyno.store import Query, Store
+from mldyno.timing.stopping import Stopping
 
 FakeRun = Callable[..., api.Results]
 Script = Callable[..., None]
@@ -239,3 +241,36 @@ def test_a_ratio_that_drifts_is_told(fake_run: FakeRun, script: Script) -> None:
     script({"match": "*/roundtrip", "step": 0.001, "drift": 40.0, "noise": 0.01}, {"step": 0.001, "noise": 0.01})
     (found,) = fake_run(mode="infer", placement=["device", "roundtrip"], target=0.001, budget=4.0).compare("placement")
     assert "the ratio drifted by" in found.how
+
+
+class Turning:
+    """A live process that notes when it works and when it is waited for."""
+
+    def __init__(self, name: str, diary: list[str], fake: bool = False) -> None:
+        self.name, self.diary, self.worker = name, diary, self
+        self.facts, self.elapsed = {"fake_time": fake}, 0.0
+        self.stopping = Stopping(0.02, 0.0)
+
+    def open(self) -> None:
+        self.diary.append(f"{self.name} opens")
+
+    def measure(self, seconds: float) -> None:
+        self.diary.append(f"{self.name} works")
+        self.elapsed += seconds
+
+    def wait_until_idle(self) -> None:
+        self.diary.append(f"{self.name} rests")
+
+
+def test_a_process_begins_its_turn_when_the_threads_of_the_last_one_sleep() -> None:
+    diary: list[str] = []
+    pairing.live_processes([Turning("a", diary), Turning("b", diary)], random.Random(1))  # type: ignore[list-item]
+    assert diary[:4] == ["a opens", "a rests", "b opens", "b rests"]
+    assert all(first.split()[0] == then.split()[0] for first, then in zip(diary[::2], diary[1::2], strict=True))
+    assert {entry.split()[1] for entry in diary[1::2]} == {"rests"}
+
+
+def test_nothing_is_waited_for_in_fake_time() -> None:
+    diary: list[str] = []
+    pairing.live_processes([Turning("a", diary, fake=True)] * 2, random.Random(1))  # type: ignore[list-item]
+    assert "a rests" not in diary

@@ -23,7 +23,7 @@ from mldyno.analysis.tables import column, in_order
 from mldyno.axes import NAMES, SIZES
 from mldyno.errors import MldynoError
 from mldyno.records import Pairing, Record
-from mldyno.stats.intervals import half_width, mean
+from mldyno.stats.intervals import half_width, mean, median
 from mldyno.stats.shapes import drift
 
 DELTA = 0.02  # closer than this counts as equivalent
@@ -187,7 +187,7 @@ def _paired(base: Outcome, other: Outcome) -> Comparison | None:
         inside = [[log for logs in inside for log in logs]]
     if inside:
         return _in_one_process(base, other, inside)
-    apart = [(pairing, mean(logs)) for pairing, logs in pairings]
+    apart = [(pairing, median(logs)) for pairing, logs in pairings]
     if len(apart) < 2:
         return None
     kinds = {pairing for pairing, _ in apart}

@@ -186,7 +186,7 @@ def _slow_blas(checkup: Checkup) -> Causes:
         if framework.versions.get("blas") == REFERENCE_BLAS:
             yield (
                 f"{framework.name} multiplies on the CPU with {REFERENCE_BLAS}: over ten times as slow as OpenBLAS",
-                "install OpenBLAS (Debian and Ubuntu: libopenblas0-pthread), and set LD_PRELOAD=libopenblas.so.0",
+                "install OpenBLAS (Debian, Ubuntu: libopenblas0-pthread), and set MLDYNO_MLX_PRELOAD=libopenblas.so.0",
             )
 
 

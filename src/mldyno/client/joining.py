@@ -45,7 +45,9 @@ def join(meeting: Rendezvous, case: Case, wait: float, python: str, tell: Tell) 
             continue
         jobs, until = jobs + 1, time.monotonic() + wait
         failure = failure_in(said.splitlines())
-        words = "done" if DONE in said else "ended early" if failure is None else f"rank {failure.rank}: {failure.reason}"
+        words = (
+            "done" if DONE in said else "ended early" if failure is None else f"rank {failure.rank}: {failure.reason}"
+        )
         tell(f"job {jobs}: {words}")
     return jobs
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import queue
 import secrets
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from mldyno.frameworks import Unsupported
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
 from mldyno.printable import printable
 from mldyno.records import Case
-from mldyno.rendezvous import JOB, LEADS, RANKED, RankFailure, failure_in
+from mldyno.rendezvous import JOB, LEADS, RANKED, failure_in
 from mldyno.units import parse_bytes, show_bytes, show_seconds
 from mldyno.worker import start as worker_start
 
@@ -36,6 +37,8 @@ LONGEST_ANSWER = 64 << 20  # B
 STDERR_TAIL = 64 << 10  # B of a worker's last words that are looked at
 RESERVE_SHARE, SMALLEST_RESERVE = 0.05, 512 << 20  # memory that a worker must leave free
 RANK_ENDS_S = 15.0  # within which a launcher has ended all ranks, and told which one failed
+IDLE_LOOK_S, IDLE_CPU_S = 0.03, 0.01  # a process that used less than a tick of CPU time between two looks sleeps
+LONGEST_SPIN_S = 1.0  # that is waited for: OpenBLAS's threads spin for 0.1 s
 PIPE_CLOSES_S = 1.0  # that a thread may take to read the end of a dead worker's pipe
 # What Metal says, on standard error only, when it drops work: status and reason for the case.
 DROPPED = {
@@ -186,7 +189,8 @@ class WorkerProcess:
                 elif isinstance(answer, TaskRow):
                     hear(answer.row)
                 elif isinstance(answer, Failed):
-                    raise self._failed_rank() or Ended(answer.status, answer.reason, fit=answer.fit)
+                    other = self._failed_rank() if answer.status == "failed" else None
+                    raise other or Ended(answer.status, answer.reason, fit=answer.fit)
                 elif isinstance(answer, messages.answer_to(command)):
                     if self._dropped is not None:
                         raise Ended(*self._dropped)
@@ -258,13 +262,22 @@ class WorkerProcess:
             ended = self._process is None or self._process.poll() is not None
             if ended:
                 self._threads[1].join(timeout=PIPE_CLOSES_S)
-            failure = failure_in(self._said())
-            if failure is not None and (ended or failure.signal is None):
-                return _end_of(failure, _kernel_kills() > self._kills_before)
-            if ended:
-                return None
+            end = self._end_of_rank()
+            if ended or (end is not None and not end.crashed):  # a signal may have come from the launcher's own end
+                return end
             time.sleep(WATCH_EVERY_S)
         return None
+
+    def _end_of_rank(self) -> Ended | None:
+        """The end of the rank that failed, in words; None where none is named."""
+        failure = failure_in(self._said())
+        if failure is None:
+            return None
+        if failure.signal is None:
+            return Ended(failure.status, printable(f"rank {failure.rank}: {failure.reason}"))
+        if failure.signal == signal.SIGKILL and _kernel_kills() > self._kills_before:
+            return Ended("oom", f"rank {failure.rank} was killed by the system for want of memory")
+        return Ended("failed", f"rank {failure.rank} was ended by {signal.Signals(failure.signal).name}", crashed=True)
 
     def _said(self) -> list[str]:
         """The last lines on its standard error."""
@@ -275,14 +288,24 @@ class WorkerProcess:
         code = self._process.wait()
         self._threads[1].join(timeout=PIPE_CLOSES_S)
         lines = self._said()
-        if self._ranked and (failure := failure_in(lines)) is not None:
-            return _end_of(failure, _kernel_kills() > self._kills_before)
+        if self._ranked and (end := self._end_of_rank()) is not None:
+            return end
         last = f": {lines[-1][:300]}" if lines else ""
         if code == -signal.SIGKILL and _kernel_kills() > self._kills_before:
             return Ended("oom", "killed by the system for want of memory")
         if code < 0:
             return Ended("failed", f"the worker was ended by {signal.Signals(-code).name}{last}", crashed=True)
         return Ended("failed", f"the worker ended early with exit code {code}{last}")
+
+    def wait_until_idle(self) -> None:
+        """Wait until its threads sleep: those of some libraries spin on after their work, and hold others up."""
+        until, before = time.monotonic() + LONGEST_SPIN_S, self._tree.cpu_time() if self._tree else None
+        while before is not None and time.monotonic() < until:
+            time.sleep(IDLE_LOOK_S)
+            after = self._tree.cpu_time() if self._tree else None
+            if after is None or after - before < IDLE_CPU_S:
+                return
+            before = after
 
     def kill(self) -> None:
         """End the worker and all that it has started."""
@@ -323,6 +346,16 @@ class ProcessTree:
             self._look_again = ended + (ended - began) / TREE_SHARE
         return own + sum(machine.resident_memory(pid) or 0 for pid in self._started)
 
+    def cpu_time(self) -> float | None:
+        """CPU time in s of all of them that are known so far; None where the worker is not alive."""
+        import psutil
+
+        try:
+            times = [process.cpu_times() for process in (self._worker, *self._started.values())]
+        except psutil.Error:
+            return None
+        return math.fsum(each.user + each.system for each in times)
+
     def _look(self) -> None:
         """Note what there is now; what has lost its parent is still ours."""
         import psutil
@@ -352,21 +385,12 @@ class ProcessTree:
         """All processes of the job, whoever their parent is now."""
         import psutil
 
-        found = []
+        processes = []
         for process in psutil.process_iter() if self._job else ():
             with contextlib.suppress(psutil.Error, OSError):
                 if process.environ().get(JOB) == self._job:
-                    found.append(process)
-        return found
-
-
-def _end_of(failure: RankFailure, killed_for_memory: bool) -> Ended:
-    """A rank's end in words."""
-    if failure.signal is None:
-        return Ended(failure.status, printable(f"rank {failure.rank}: {failure.reason}"))
-    if failure.signal == signal.SIGKILL and killed_for_memory:
-        return Ended("oom", f"rank {failure.rank} was killed by the system for want of memory")
-    return Ended("failed", f"rank {failure.rank} was ended by {signal.Signals(failure.signal).name}", crashed=True)
+                    processes.append(process)
+        return processes
 
 
 def memory_limit() -> int | None:

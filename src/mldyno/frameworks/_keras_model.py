@@ -31,19 +31,8 @@ class KerasLayers(Layers):
         self.tf, self.keras, self.policy = tf, keras, policy
         self.values: dict[str, Any] = {}
 
-    def linear(
-        self,
-        name: str | None,
-        inputs: int,
-        outputs: int,
-        image: tuple[int, int, int] | None = None,
-        weight: str = "",
-        bias: str = "",
-        inputs_first: bool = False,
-    ) -> Callable[[Any], Any]:
+    def _linear_layer(self, kernel: str, offset: str, inputs: int, outputs: int) -> Callable[[Any], Any]:
         """Dense; all tokens of a batch go into one product."""
-        kernel = self.add_linear(weight or f"{name}.weight", inputs, outputs, image, inputs_first)
-        offset = self.add(bias or f"{name}.bias", outputs)
         layer = self._built(self.keras.layers.Dense(outputs, dtype=self.policy), (None, inputs))
         self.values |= {kernel: layer.kernel, offset: layer.bias}
 

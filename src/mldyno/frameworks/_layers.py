@@ -89,6 +89,10 @@ class Layers:
         """Times a matrix, plus a bias; behind flattened images of that shape, where one is given."""
         kernel = self.add_linear(weight or f"{name}.weight", inputs, outputs, image, inputs_first)
         offset = self.add(bias or f"{name}.bias", outputs)
+        return self._linear_layer(kernel, offset, inputs, outputs)
+
+    def _linear_layer(self, kernel: str, offset: str, inputs: int, outputs: int) -> Callable[[Any], Any]:
+        """The layer of these two parameters."""
         return lambda x: self._linear(self.note(x), self.values[kernel], self.values[offset])
 
     def convolution(

@@ -37,7 +37,7 @@ GRADIENT_SEED = 7919  # apart from those of batches that are trained on
 
 def launcher(case: Case) -> tuple[str, ...]:
     """torchrun: on one machine it finds a free port by itself; a rank that fails ends the job."""
-    nodes, meeting = case.nodes or 1, rendezvous.from_environment()
+    nodes, meeting = case.nodes, rendezvous.from_environment()
     where: tuple[str, ...] = ("--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1")
     if nodes > 1:
         if meeting is None:
@@ -53,7 +53,7 @@ def launcher(case: Case) -> tuple[str, ...]:
 
 def environment(case: Case, available: int) -> dict[str, str]:
     """Threads that do not fight, and the interface to use: gloo goes by the host's name, which not all resolve."""
-    threads = case.threads or max(1, available // max(1, (case.ranks or 1) // (case.nodes or 1)))
+    threads = case.threads or max(1, available // max(1, (case.ranks or 1) // case.nodes))
     named = {} if rendezvous.INTERFACE in os.environ else {rendezvous.INTERFACE: LOOPBACK}
     return {"OMP_NUM_THREADS": str(threads), "TORCH_CPP_LOG_LEVEL": "ERROR", **named}
 
@@ -121,7 +121,7 @@ class RankProgram(TorchProgram):
         self.group = team.group_for(torch.device(case.device).type)
         self.sharded = case.parallel == "fsdp"
         super().__init__(torch, case, build, data)
-        self.noted |= {"nodes": "; ".join(team.nodes())} if (case.nodes or 1) > 1 else {}
+        self.noted |= {"nodes": "; ".join(team.nodes())} if case.nodes > 1 else {}
         self.alone = self._forward_loss(self._compiled(self.network))
         self.held: tuple[Any, ...] = ()
 

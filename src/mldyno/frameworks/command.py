@@ -95,7 +95,7 @@ class Command(Framework):
         if case.precision not in (None, "fp32") or case.compile:
             raise Unsupported("a command chooses precision and compiler itself: neither can be asked of it")
 
-        if (case.nodes or 1) > 1:
+        if case.nodes > 1:
             raise Unsupported("a whole training runs on one machine")
 
     def build_program(self, case: Case, build: Callable[..., Any], data: Opened | None) -> CommandProgram:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 """What the libraries that may multiply matrices on the CPU take their number of threads from."""
+PRELOADED = "MLDYNO_MLX_PRELOAD"  # in MLX's processes only: other frameworks may be slow with it
 LIBRARIES = {"openblas": "OpenBLAS", "mkl_rt": "MKL", "blis": "BLIS", "libblas": "the reference BLAS"}
 """Parts of a library's file name, the one that wins first, and what it is."""
 
@@ -36,8 +37,10 @@ class Mlx(Framework):
     mx: Any = None
 
     def environment(self, case: Case) -> dict[str, str]:
-        """Its library for matmuls takes its number of threads when it is loaded."""
-        return {name: str(case.threads) for name in THREADS} if case.threads else {}
+        """The library for matmuls, where the user names one, and its threads, which it takes when it is loaded."""
+        threads = {name: str(case.threads) for name in THREADS} if case.threads else {}
+        library = os.environ.get(PRELOADED)
+        return {**threads, **({"LD_PRELOAD": library} if library else {})}
 
     def asynchronous(self, device: str) -> bool:
         """Everywhere: arrays are computed when they are asked for, by another thread."""

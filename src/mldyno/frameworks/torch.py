@@ -194,15 +194,17 @@ class Torch(Framework):
         kind, ranks = case.device.partition(":")[0], case.ranks or 1
         if kind not in _torch_ranks.BACKENDS:
             raise Unsupported(f"PyTorch has nothing that carries gradients between ranks on {kind}")
-        if ranks % (case.nodes or 1):
+        if ranks % case.nodes:
             raise Unsupported(f"{ranks} ranks can't be spread over {case.nodes} nodes evenly")
-        ranks //= case.nodes or 1
+        ranks //= case.nodes
         there = sum(device.name.partition(":")[0] == kind for device in self.devices())
         if kind != "cpu" and ranks > there:
             raise Unsupported(f"{ranks} ranks need as many devices of {kind}; there are {there}")
 
     def build_program(self, case: Case, build: Build, data: Opened | None) -> TorchProgram:
         """Build the case on its device."""
+        if case.in_ranks and self._team is None:
+            raise Unsupported("ranks are started together, by `mldyno run --ranks`; this process is one by itself")
         if self._team is not None:
             return _torch_ranks.RankProgram(self.torch, case, build, data, self._team)
         return TorchProgram(self.torch, case, build, data)

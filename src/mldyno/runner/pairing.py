@@ -63,7 +63,7 @@ def pairings(group: Sequence[Case]) -> list[list[Case]]:
 
 def pairing_for(records: Sequence[Record]) -> Pairing:
     """The nearest that cases can get, from what each needed when it was alone."""
-    apart = any((record.case.nodes or 1) > 1 for record in records)  # the other nodes have one job at a time
+    apart = any(record.case.nodes > 1 for record in records)  # the other nodes have one job at a time
     return "alternating-processes" if apart or not _fit(records) else nearest([record.case for record in records])
 
 
@@ -134,12 +134,20 @@ def live_processes(cases: Sequence[RemoteCase], chance: random.Random) -> None:
     """A fresh, live process for each case; they take turns in random order, one of them at a time."""
     for case in cases:
         case.open()
+        _let_rest(case)
     budget = cases[0].stopping.budget * len(cases)
     for number in range(FEWEST_ROUNDS):
         for case in chance.sample(cases, len(cases)):
             case.measure(TURN_S)
+            _let_rest(case)
         if number and sum(case.elapsed for case in cases) >= budget:
             return
+
+
+def _let_rest(case: RemoteCase) -> None:
+    """Its threads must sleep before another process works; nothing spins in fake time."""
+    if not case.facts.get("fake_time"):
+        case.worker.wait_until_idle()
 
 
 def alternating_processes(cases: Sequence[RemoteCase], chance: random.Random) -> None:

@@ -152,7 +152,7 @@ def _contended(evidence: Evidence) -> Judged:
 
 
 def _oversubscribed(evidence: Evidence) -> Judged:
-    ranks = (evidence.case.ranks or 1) // (evidence.case.nodes or 1)
+    ranks = (evidence.case.ranks or 1) // evidence.case.nodes
     cores, threads = evidence.machine.cores, evidence.threads or 1
     if evidence.case.device == "cpu" and cores and ranks > cores:
         return (

@@ -6,11 +6,11 @@ import os
 import sys
 
 from mldyno import plugins
-from mldyno.datasets import open_set, prepare
+from mldyno.datasets import prepare
 from mldyno.messages import TrainEndToEnd
 from mldyno.worker.checks import check_ranks
 from mldyno.worker.follow import end_with
-from mldyno.worker.ranks import own_share
+from mldyno.worker.session import open_case
 
 
 def train(wish: TrainEndToEnd) -> int:
@@ -29,8 +29,7 @@ def _train(wish: TrainEndToEnd) -> int:
     prepare(data.name, data.source, data.folder, lambda what, done, total: None)
     framework.start()
     team = framework.team() if case.in_ranks else None
-    own = case if team is None else own_share(case, team.local_rank)
-    program = framework.open(own, framework.version_of(plugins.workload(case.workload)), open_set(**vars(data)))
+    program = open_case(case, data, team=team).program
     first = program.losses()
     for _ in range(wish.epochs):
         program.run_phase("epoch")

@@ -13,6 +13,7 @@ from typing import Any
 
 from mldyno import messages
 from mldyno.axes import AXIS
+from mldyno.datasets import Opened
 from mldyno.frameworks import Framework, Program, Steps, Team, Unsupported
 from mldyno.messages import DataSource, OpenCase
 from mldyno.meters.memory import peak_resident
@@ -40,10 +41,16 @@ def own_share(case: Case, local_rank: int) -> Case:
     return replace(case, batch=batch, device=device)
 
 
-def gather_team(framework: Framework, case: Case, data: DataSource | None) -> Team | None:
-    """The leader: those that train together, who now know the case; None where it is a process by itself."""
+def gather_team(
+    framework: Framework, case: Case, build: Any, opened: Opened | None, data: DataSource | None
+) -> Team | None:
+    """The leader: those that train together, who now know the case; None where it is a process by itself.
+
+    What can't be is said before the others are asked.
+    """
     if not case.in_ranks or not framework.parallel:  # others say why not, or have ranks of their own
         return None
+    framework.check(own_share(case, 0), build, opened)
     team = framework.team()
     team.share(messages.encode(OpenCase(0, case, 0.0, data), 0).decode())
     return team

@@ -52,7 +52,7 @@ def open_case(
 ) -> CaseSession:
     """Start the framework and build the case; `data` says where its data set lies, `command` what the user runs.
 
-    `team` are the ranks that train together, where this is one that has joined them; rank 0 joins them here.
+    `team` are the ranks that train together, where this is one that has joined them; the leader gathers them here.
     """
     framework = plugins.framework(case.framework)
     workload = commands.workload_of(case, command)
@@ -65,11 +65,12 @@ def open_case(
     framework.start()
     imported = take_time()
     opened = open_set(**vars(data)) if data else None
-    team = team or ranks.gather_team(framework, case, data)
+    gathered = ranks.gather_team(framework, case, build, opened, data) if team is None else None
+    team = team or gathered
     own = case if team is None else ranks.own_share(case, team.local_rank)
     program = framework.open(own, build, opened)
-    if team is not None and team.leads:
-        program = ranks.Leader(program, team)
+    if gathered is not None:
+        program = ranks.Leader(program, gathered)
     built = take_time()
     if program.params is not None and program.params != workload.params:
         raise Wrong(f"the model has {program.params:,} parameters, {workload.name} has {workload.params:,}")
@@ -111,6 +112,8 @@ class CaseSession:
         self.late_changes = 0
         self.values: list[float] = []
         self.kernel: ReferenceKernel | None = None
+        self.counters_of_steps: tuple[int, ...] = ()
+        """Before steps beside its own, which may have graphs of their own."""
         self.rank_peaks: list[float] = []
         """Peak memory of each rank in B, before anything was done for checks."""
 
@@ -223,7 +226,7 @@ class CaseSession:
 
     def _beside(self, seconds: float, report: Reporter) -> list[Series]:
         """Rounds of the step and of those beside it, after which all is as it was."""
-        self.rank_peaks = self.program.rank_peaks()
+        self.rank_peaks, self.counters_of_steps = self.program.rank_peaks(), self.program.steady_counters()
         self.program.hold_state()
         blocks = {"step": self.blocks}
         for name, steps in self.program.beside.items():
@@ -255,7 +258,8 @@ class CaseSession:
         if peak is not None:
             series.append(Series("peak_device_memory", "B", (float(peak),), stage="process"))
         if self.case.compile:
-            self.facts["recompiles"] = self.steady_counters[0] - self.first_counters[0]
+            now = self.counters_of_steps or self.program.steady_counters()
+            self.facts["recompiles"] = now[0] - self.first_counters[0]
         rank_peaks = self.rank_peaks or self.program.rank_peaks()
         if rank_peaks:
             series.append(Series("rank_peak_memory", "B", tuple(rank_peaks), stage="process"))

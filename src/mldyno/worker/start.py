@@ -44,15 +44,15 @@ def _no_channel() -> None:
 
 
 if __name__ == "__main__":
-    end_to_end = sys.argv[1:2] == [END_TO_END]
-    ranked = os.environ.get("MLDYNO_RANKED") and not end_to_end
-    leads = os.environ.get("MLDYNO_LEADS") and os.environ.get("LOCAL_RANK", "0") == "0"
+    _own_package()
+    from mldyno.rendezvous import RANKED, leads
+
+    end_to_end, framework = sys.argv[1:2] == [END_TO_END], os.environ.get(RANKED)
     channel = None
-    if not end_to_end and (leads or not ranked):
+    if not end_to_end and (not framework or leads(os.environ)):
         channel = _private_channel()
     else:
         _no_channel()
-    _own_package()
     from mldyno.worker.listen import die_with_parent, listen
 
     if channel is not None:
@@ -68,4 +68,4 @@ if __name__ == "__main__":
         sys.exit(train(wish))
     from mldyno.worker.follow import follow
 
-    follow(os.environ["MLDYNO_RANKED"])
+    follow(str(framework))

@@ -13,7 +13,7 @@ from typing import Any
 
 from mldyno.records import Case
 from mldyno.values import Values
-from mldyno.workloads import Recipe, Workload, _portable
+from mldyno.workloads import EndToEnd, Recipe, Workload, _portable
 
 
 def workload(
@@ -82,4 +82,13 @@ def two_layers(
     return workload(
         name, title, version=version, batch=64, image=(pixels,), classes=classes, params=params, data="mnist",
         operations={"infer": first + second, "train": 2 * first + 3 * second}, network=network, optimiser=optimiser,
+    )  # fmt: skip
+
+
+def whole_training(trained: Workload, title: str, epochs: int) -> Workload:
+    """The training of a workload from its data set, end to end: a step is a run of it."""
+    return Workload(
+        name=f"{trained.name}-process", title=title, version=1, item="run", batch=trained.batch, params=trained.params,
+        flops=lambda case: 0.0, build={}, modes=("train",), placement="loader", data=trained.data,
+        end_to_end=EndToEnd(trained.name, epochs), count=lambda case: 1,
     )  # fmt: skip

@@ -6,11 +6,6 @@ no data set and fetches or makes it, the later ones find it there. A run that le
 
 from __future__ import annotations
 
-from mldyno.workloads import EndToEnd, Workload
+from mldyno.workloads import _images, cifar10_cnn
 
-WORKLOAD = Workload(
-    name="cifar10-cnn-process", title="CIFAR-10 CNN, whole training", version=1, item="run",
-    batch=4, params=62_006, flops=lambda case: 0.0, build={},
-    modes=("train",), placement="loader", data="cifar10", end_to_end=EndToEnd("cifar10-cnn", epochs=2),
-    count=lambda case: 1,
-)  # fmt: skip
+WORKLOAD = _images.whole_training(cifar10_cnn.WORKLOAD, "CIFAR-10 CNN, whole training", epochs=2)

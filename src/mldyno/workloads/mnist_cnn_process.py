@@ -6,11 +6,6 @@ no data set and fetches or makes it, the later ones find it there. A run that le
 
 from __future__ import annotations
 
-from mldyno.workloads import EndToEnd, Workload
+from mldyno.workloads import _images, mnist_cnn
 
-WORKLOAD = Workload(
-    name="mnist-cnn-process", title="MNIST CNN, whole training", version=1, item="run",
-    batch=64, params=21_840, flops=lambda case: 0.0, build={},
-    modes=("train",), placement="loader", data="mnist", end_to_end=EndToEnd("mnist-cnn", epochs=9),
-    count=lambda case: 1,
-)  # fmt: skip
+WORKLOAD = _images.whole_training(mnist_cnn.WORKLOAD, "MNIST CNN, whole training", epochs=9)

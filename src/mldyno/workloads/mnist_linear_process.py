@@ -7,11 +7,6 @@ nothing fails.
 
 from __future__ import annotations
 
-from mldyno.workloads import EndToEnd, Workload
+from mldyno.workloads import _images, mnist_linear
 
-WORKLOAD = Workload(
-    name="mnist-linear-process", title="MNIST MLP, 256 wide, whole training", version=1, item="run",
-    batch=64, params=203_530, flops=lambda case: 0.0, build={},
-    modes=("train",), placement="loader", data="mnist", end_to_end=EndToEnd("mnist-linear", epochs=10),
-    count=lambda case: 1,
-)  # fmt: skip
+WORKLOAD = _images.whole_training(mnist_linear.WORKLOAD, "MNIST MLP 256, whole training", epochs=10)

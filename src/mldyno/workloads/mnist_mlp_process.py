@@ -7,11 +7,6 @@ later ones find it there. A run that learns nothing fails.
 
 from __future__ import annotations
 
-from mldyno.workloads import EndToEnd, Workload
+from mldyno.workloads import _images, mnist_mlp
 
-WORKLOAD = Workload(
-    name="mnist-mlp-process", title="MNIST MLP, whole training", version=1, item="run",
-    batch=64, params=407_050, flops=lambda case: 0.0, build={},
-    modes=("train",), placement="loader", data="mnist", end_to_end=EndToEnd("mnist-mlp", epochs=10),
-    count=lambda case: 1,
-)  # fmt: skip
+WORKLOAD = _images.whole_training(mnist_mlp.WORKLOAD, "MNIST MLP, whole training", epochs=10)

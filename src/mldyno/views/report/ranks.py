@@ -26,7 +26,11 @@ def ranks(subject: Subject) -> Section | None:
     gained = [each for each in known if each[1].over_same_threads is not None]
     charts = [_gain(subject, number, group) for number, group in enumerate(_by_work(gained)[:MOST_CHARTS])]
     lines = [f"{subject.title(outcome)}: {'; '.join(ranks_told(outcome, parts))}" for outcome, parts in known]
-    shown: list[SectionPart] = [*([Charts(charts)] if charts else []), *_made_of(subject, known), Paragraphs("rank-lines", lines)]
+    shown: list[SectionPart] = [
+        *([Charts(charts)] if charts else []),
+        *_made_of(subject, known),
+        Paragraphs("rank-lines", lines),
+    ]
     lead = (
         "All of it was measured in one job, in rounds: steps with an exchange of gradients, without one, and of one "
         "process alone took turns. Dashed would be one process; a rank more is a process more, ideally a whole one."
