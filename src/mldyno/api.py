@@ -129,6 +129,7 @@ def run(
     limit: float | str | None = None,
     data: str | None = None,
     by: str | None = None,
+    energy: bool | None = None,
     **axes: Any,
 ) -> Results:
     """Measure workloads or suites; axes are keywords with a value or a list: device=["cpu", "mps"].
@@ -141,6 +142,7 @@ def run(
     }
     settings["target"] = parse_fraction(target) if isinstance(target, str) else target
     settings |= {"steps": steps, "repeats": repeats, "data": data, "by": axis_named(by) if by else None}
+    settings["energy"] = energy
     return run_plan(make_plan(targets, axes, settings), opened(store), listener)
 
 
@@ -285,10 +287,11 @@ def compare(
     store: Store | str | None = None,
     since: str | None = None,
     tell: Tell | None = None,
+    value: str = "step",
 ) -> Comparisons:
     """A against B, or the cases of A head-to-head along an axis; of all that is stored, or what was made since then."""
     if b is None:
-        return compare_along(a, by, store, since, tell)[0]
+        return compare_along(a, by, store, since, tell, value)[0]
     moment = _moment(since)
     sides = select_each((a, b), opened(store), moment, tell)
     left, right = of_two(*sides)
@@ -308,7 +311,7 @@ def compare(
         if not comparing.compared(comparing.pairs(outcomes(left), outcomes(right), allowed, one_free)[0]):
             raise MldynoError(placing.nothing_shared(text, outcomes(theirs), plugins.names("workloads")))
     pairs = comparing.match(_with_time(left, a, moment), _with_time(right, b, moment), allowed, one_free)
-    return _compared(pairs, tell)
+    return _compared(pairs, tell, value)
 
 
 def _moment(since: str | None) -> str:
@@ -322,6 +325,7 @@ def compare_along(
     store: Store | str | None = None,
     since: str | None = None,
     tell: Tell | None = None,
+    value: str = "step",
 ) -> tuple[Comparisons, Answers]:
     """The cases that a word means, head-to-head along an axis (device, if none is named), and what they say.
 
@@ -330,13 +334,17 @@ def compare_along(
     axis, moment = axis_named(by or "device", ("machine", "run")), _moment(since)
     of_runs = axis == "run"
     records = runs_of(text, opened(store), moment, tell) if of_runs else select(text, opened(store), moment, tell)[0]
-    comparisons = _compared(comparing.along(_with_time(records, text, moment), axis), tell)
-    return comparisons, answers(outcomes(records), axis)
+    comparisons = _compared(comparing.along(_with_time(records, text, moment), axis), tell, value)
+    return comparisons, answers(outcomes(records), axis).about(value)
 
 
-def _compared(pairs: comparing.Pairs, tell: Tell | None) -> Comparisons:
+def _compared(pairs: comparing.Pairs, tell: Tell | None, value: str) -> Comparisons:
     """The comparisons of pairs; what is not compared is told, and refused where nothing else is there."""
-    comparisons, doubts = Comparisons(comparing.compared(pairs)), comparing.doubts(pairs)
+    if value not in comparing.MEASURED:
+        raise unknown("value", value, list(comparing.MEASURED))
+    comparisons, doubts = Comparisons(comparing.compared(pairs, value)), comparing.doubts(pairs)
+    if value == "energy" and pairs and not comparisons and not doubts:
+        raise MldynoError("no two of these have an energy of the same scope; measure it with `mldyno run --energy`.")
     if doubts and not comparisons:
         raise MldynoError(doubts[0])
     if tell is not None:

@@ -73,6 +73,9 @@ FACTS: Mapping[str, Entry] = {
     # what PyTorch's wrapper for ranks says of itself
     "ddp_buckets": _TEXT, "ddp_forward_compute_time": _TIME, "ddp_backward_compute_time": _TIME,
     "ddp_backward_comm_time": _TIME, "ddp_backward_compute_comm_overlap_time": _TIME,
+    # what told its energy
+    "energy_scope": _TEXT, "energy_by": _TEXT, "energy_method": _TEXT, "energy_error": _SHARE, "energy_lost": _TEXT,
+    "energy_others": _NUMBER,
     # peaks
     "peak_flops": _RATE, "peak_bandwidth": Entry("number", "B/s"), "peak_copy_bandwidth": Entry("number", "B/s"),
     # published figures

@@ -154,6 +154,14 @@ class RoundsMeasured(Answer):
 
 
 @dataclass(frozen=True)
+class EnergyMeasured(Answer):
+    """Energy and power, window by window, and by what they were told; nothing where nothing can be read."""
+
+    series: tuple[Series, ...]
+    facts: dict[str, Fact]
+
+
+@dataclass(frozen=True)
 class CaseClosed(Answer):
     """The work was done: what the checks and the meters saw."""
 
@@ -251,6 +259,16 @@ class TimePhases(Command[PhasesTimed]):
 
     key: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class MeasureEnergy(Command[EnergyMeasured]):
+    """Measure a case's energy for so many s, or until it is known to the target; so many s at rest before and after."""
+
+    key: int
+    seconds: float
+    target: float = 0.0
+    rest: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ Rule: standard library only, since a worker in any interpreter uses this.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from mldyno.stats.intervals import median
+from mldyno.stats.intervals import mean, median
 
-Unit = Literal["s", "B", "J", "W", "1/s", "1"]
-Reduce = Literal["median", "sum", "max", "last"]
+Unit = Literal["s", "B", "J", "W", "1/s", "1/J", "1"]
+Reduce = Literal["median", "mean", "sum", "max", "last"]
 Better = Literal["lower", "higher"]
 
 
@@ -47,11 +47,12 @@ class Metric:
 
     def number(self, values: Sequence[float]) -> float:
         """The one number that the values of a process become."""
-        if self.reduce == "last":
-            return values[-1]
-        return median(values) if self.reduce == "median" else max(values) if self.reduce == "max" else sum(values)
+        return _REDUCERS[self.reduce](values)
 
 
+_REDUCERS: Mapping[Reduce, Callable[[Sequence[float]], float]] = {
+    "median": median, "mean": mean, "sum": sum, "max": max, "last": lambda values: values[-1],
+}  # fmt: skip
 _WINDOWS = ("window",)
 _PROCESS = ("process",)
 METRICS: tuple[Metric, ...] = (
@@ -69,6 +70,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("peak_memory", "B", "peak memory of the process", _PROCESS, "max", "lower", of_every_case=True),
     Metric("peak_device_memory", "B", "peak memory on the device", _PROCESS, "max", "lower"),
     Metric("rank_peak_memory", "B", "peak memory of a rank's process", _PROCESS, "max", "lower"),
+    Metric("efficiency", "1/J", "items per joule", better="higher", derived=True),
+    Metric("energy_above_idle", "J", "energy of one step, without what the machine takes at rest", better="lower",
+           derived=True),
+    Metric("energy", "J", "energy of one step", reduce="mean", better="lower"),
+    Metric("power", "W", "mean power", reduce="mean", better="lower"),
+    Metric("idle_power", "W", "mean power at rest", reduce="mean", better="lower"),
     Metric("peak_power", "W", "peak power", ("steady", "process"), "max", "lower"),
     Metric("resident_memory", "B", "resident memory at the end of a window", _WINDOWS, "max"),
     Metric("window_time", "s", "time of all windows", _WINDOWS, "sum", aliases=("lap_time",)),

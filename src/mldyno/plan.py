@@ -58,6 +58,8 @@ class Plan:
     """Your commands, each as its words, one for each case; they are timed as a whole."""
     by: str | None = None
     """An axis along which cases are compared in any case; those that do the same work always are."""
+    energy: bool = False
+    """Whether the energy of steps is measured too, after their time."""
 
     @property
     def fewest(self) -> int:

@@ -1,4 +1,4 @@
-"""Finds the members of a plugin kind: every file in `frameworks/`, `workloads/` and `meters/`.
+"""Finds the members of a plugin kind: every file in `frameworks/`, `workloads/`, `meters/` and `sensors/`.
 
 A member is imported only when it is asked for. Names use dashes where files use underscores.
 """
@@ -15,6 +15,7 @@ from mldyno.errors import unknown
 if TYPE_CHECKING:
     from mldyno.frameworks import Framework
     from mldyno.meters import Meter
+    from mldyno.sensors import Found, Surroundings
     from mldyno.workloads import Workload
 
 
@@ -72,3 +73,8 @@ def framework(name: str) -> Framework:
 def meters() -> list[Meter]:
     """One fresh meter of every kind."""
     return [_load("meters", name).METER() for name in names("meters")]
+
+
+def sensors(around: Surroundings) -> dict[str, Found]:
+    """What tells energy or power here, by the name of the file that finds it."""
+    return {name: _load("sensors", name).find(around) for name in names("sensors")}

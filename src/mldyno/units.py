@@ -1,17 +1,17 @@
 """Units: what a user types is read into SI base units, and SI is shown as a person reads it.
 
-Inside the product every quantity is in s, B, J, W or 1/s; only this module knows ms and GiB.
+Inside the product every quantity is in s, B, J, W, 1/s or 1/J; only this module knows ms and GiB.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mldyno.errors import UsageError
 
-UNITS = ("s", "B", "J", "W", "1/s", "1")
+UNITS = ("s", "B", "J", "W", "1/s", "1/J", "1")
 PERIODS = {"s": ("second", 1.0), "min": ("minute", 60.0), "h": ("hour", 3600.0), "day": ("day", 86_400.0)}
 """What a rate may be counted over where it is shown: in words, and in s."""
 
@@ -86,14 +86,18 @@ def digits(value: float, error: float | None = None, most: int = 3) -> str:
 Scale = tuple[float, str]  # the factor of a unit, and its name
 _TIME_STEPS = ((1e-6, 1e-9, "ns"), (1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (120.0, 1.0, "s"), (7200.0, 60.0, "min"))
 _BYTE_STEPS = ((2**10, 1.0, "B"), (2**20, 2**10, "KiB"), (2**30, 2**20, "MiB"))
+_ENERGY_STEPS = ((1e-3, 1e-6, "µJ"), (1.0, 1e-3, "mJ"), (1e4, 1.0, "J"))
+_SCALES: Mapping[str, tuple[tuple[tuple[float, float, str], ...], Scale]] = {
+    "s": (_TIME_STEPS, (3600.0, "h")), "B": (_BYTE_STEPS, (2.0**30, "GiB")), "J": (_ENERGY_STEPS, (1e3, "kJ")),
+}  # fmt: skip
 LARGEST_READABLE = 10_000.0  # under this a number is read without counting its digits
 
 
 def scale_of(value: float, unit: str) -> Scale:
-    """The unit in which a person reads a value: ms, min, MiB; /s as it is."""
-    steps, last = {"s": (_TIME_STEPS, (3600.0, "h")), "B": (_BYTE_STEPS, (2.0**30, "GiB"))}.get(unit, ((), (1.0, unit)))
+    """The unit in which a person reads a value: ms, min, MiB, mJ; /s as it is."""
+    steps, last = _SCALES.get(unit, ((), (1.0, unit)))
     factor, name = next(((factor, name) for top, factor, name in steps if abs(value) < top), last)
-    return factor, name.replace("1/s", "/s")
+    return factor, name.removeprefix("1") if name.startswith("1/") else name
 
 
 def common_scale(values: Sequence[float], unit: str) -> Scale | None:

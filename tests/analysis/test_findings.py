@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mldyno.analysis.findings import CODES, best_setting, of
-from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, Setting, Trial, Tried
+from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, SensorSeen, Setting, Trial, Tried
 from mldyno.records import Device
 
 CPU, CUDA = Device("cpu", "torch"), Device("cuda:0", "torch")
@@ -66,6 +66,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "fallback-on": {"system": "Darwin", "env": {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}},
     "no-compiler": {"tried": (tried("fp32"), tried("compile", "unsupported", "no C++ compiler"))},
     "cores-busy": {"free": 2.0},
+    "sensors-closed": {"sensors": (SensorSeen("powercap", "psys", "system", reason="root's", cure="chmod"),)},
+    "sensor-fails": {"sensors": (SensorSeen("powercap", "psys", "system", error="psys stands still"),)},
     "slow-blas": {"frameworks": (replace(TORCH, versions={"blas": "the reference BLAS"}),)},
     "cpu-quota": {"quota": 1.5, "free": 1.5},
     "threads-hurt": {"threads": threads(FAST)},

@@ -149,5 +149,5 @@ def test_a_suite_for_every_device_says_all() -> None:
 
 
 def test_settings_are_all_documented_keys() -> None:
-    settings = {"budget", "target", "repeats", "steps", "timeout", "limit", "data", "by"}
+    settings = {"budget", "target", "repeats", "steps", "timeout", "limit", "data", "by", "energy"}
     assert set(KEYS) == {*settings, "include", "cases", "exclude", "score"}

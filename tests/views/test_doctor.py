@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, Setting, Trial, Tried
+from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, SensorSeen, Setting, Trial, Tried
 from mldyno.records import Device, Machine
+from mldyno.sensors import powercap
 from mldyno.views.doctor import WIDTH, as_json, report, short
 
 LONG = (
@@ -40,6 +41,9 @@ WHOLE = Checkup(
                                       Setting("OMP_NUM_THREADS=2", 0.003, 1.03, 0.95, 1.1, "--threads 2"))),
     Trial("torch", "bert-tiny", 8, 0.07, (Setting("MALLOC_MMAP_MAX_=0", 0.06, 1.2, 1.1, 1.3, "--allocator steady"),)),
     Noise(60.0, "very noisy", 0.21, 0.12, 0.5, 0.15, 0.02, 0.004, 0.19),
+    (SensorSeen("powercap", "package-0", "package", "counter", "cpu", 1e-3, 4.21, 17.3),
+     SensorSeen("powercap", "psys", "system", reason="only root may read it", cure=powercap.CURE,
+                price=powercap.PRICE)),
     Kept("records.sqlite", "store records.sqlite: file is not a database"),
 )  # fmt: skip
 
@@ -47,7 +51,7 @@ WHOLE = Checkup(
 def test_every_line_fits_into_80_columns() -> None:
     text = report(WHOLE)
     assert max(len(line) for line in text.splitlines()) <= WIDTH == 80
-    assert len(text.splitlines()) < 100
+    assert len(text.splitlines()) < 115
 
 
 def test_facts_come_first_and_findings_last_each_with_its_code_and_cure() -> None:
@@ -55,7 +59,7 @@ def test_facts_come_first_and_findings_last_each_with_its_code_and_cure() -> Non
     lines = text.splitlines()
     assert lines[0] == "AMD EPYC, 8 cores, 31 GB"
     titles = [line for line in lines if line and not line.startswith(" ")]
-    assert titles[1:-1] == ["machine", "frameworks", "torch on cuda:0", "threads", "allocators", "noise"]
+    assert titles[1:-1] == ["machine", "frameworks", "torch on cuda:0", "threads", "allocators", "noise", "energy"]
     assert titles[-1].endswith(" findings")
     told = as_json(WHOLE)["findings"]
     assert titles[-1] == f"{len(told)} findings"
@@ -125,3 +129,17 @@ def test_the_document_has_all_of_it_and_is_json() -> None:
 def test_a_reason_is_cut_to_its_first_sentence() -> None:
     assert short(LONG).endswith("for the MPS device")
     assert short("x" * 500) == "x" * 199 + "…"
+
+
+def test_sensors_that_are_closed_are_named_with_their_cure_and_its_price() -> None:
+    text = " ".join(report(WHOLE).split())
+    assert "package-0 powercap: package, counter, renewed every 1.00 ms, 4.21 W at rest, 17.3 W at work" in text
+    assert "energy could be measured by psys (system), but only root may read it" in text
+    assert "70-rapl.rules" in text
+    assert "CVE-2020-8694" in text
+
+
+def test_a_machine_without_sensors_says_unknown_in_one_line() -> None:
+    text = report(replace(WHOLE, sensors=()))
+    (line,) = [line for line in text.splitlines() if "nothing is estimated" in line]
+    assert "unknown" in line

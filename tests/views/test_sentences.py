@@ -25,7 +25,7 @@ def pair(workload: str, base: float, other: float, published: bool, note: str = 
     ]
     text = io.StringIO("\n".join([",".join(figures.COLUMNS), *rows]))
     sides: list[Outcome] = outcomes(list(figures.read(text, "published" if published else "imported")))
-    found = compare(*sides)
+    found = compare(sides[0], sides[1])
     assert found is not None
     return found
 

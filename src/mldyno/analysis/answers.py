@@ -8,7 +8,7 @@ copies where that was measured; what smaller ones say, crossovers say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mldyno.analysis.comparisons import Comparison, Mean, along, compared, geometric_mean
@@ -39,6 +39,11 @@ class Answers:
     """What the copy costs."""
     scalings: Sequence[Scaling] = ()
     """How time grows with the length of sequences."""
+
+    def about(self, value: str) -> Answers:
+        """Those of them that are about the time of a step, or about its energy."""
+        swept = [each for each in self.crossovers if each.value == value]
+        return replace(self, crossovers=swept) if value == "step" else Answers(swept)
 
 
 @dataclass(frozen=True)
@@ -80,8 +85,10 @@ class Verdicts:
 def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
     """All answers about cases that these outcomes allow, or those that a comparison along one axis is about."""
     measured = [outcome for outcome in outcomes if not outcome.published]
+    ways = [way for way in WAYS if axis in (None, way)]
+    with_energy = [outcome for outcome in measured if outcome.figure("energy") is not None]
     return Answers(
-        crossovers(measured, [way for way in WAYS if axis in (None, way)]),
+        [*crossovers(measured, ways), *crossovers(with_energy, ways, "energy")],
         gains(measured) if axis in (None, "precision") else (),
         copy_costs(measured) if axis in (None, "placement") else (),
         scalings(measured) if axis in (None, "seq") else (),
@@ -147,9 +154,14 @@ def _counted(outcomes: Sequence[Outcome], axis: str) -> list[Outcome]:
     return typical(good) if axis == "precision" else good
 
 
-def compared_along(outcomes: Sequence[Outcome], axis: str) -> list[Comparison]:
+def compared_along(outcomes: Sequence[Outcome], axis: str, value: str = "step") -> list[Comparison]:
     """All comparisons along an axis, each with the first value of that axis as base."""
-    return compared(along([outcome for outcome in outcomes if outcome.status == "ok"], axis))
+    return compared(along([outcome for outcome in outcomes if outcome.status == "ok"], axis), value)
+
+
+def compared_in_energy(outcomes: Sequence[Outcome], by: str | None = None) -> list[Comparison]:
+    """All comparisons of energies, along one axis or all ways to do the same work."""
+    return [comparison for axis in ([by] if by else WAYS) for comparison in compared_along(outcomes, axis, "energy")]
 
 
 def means_by_work(comparisons: Sequence[Comparison], axis: str) -> list[Mean]:

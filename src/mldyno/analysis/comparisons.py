@@ -30,6 +30,7 @@ DELTA = 0.02  # closer than this counts as equivalent
 LARGEST_LOG = 700.0  # of which the exponential is still a number, and its inverse is over 0
 MAX_ADVISED_FACTOR = 100  # times as long: nobody would wait
 PAIRED, SEPARATE = "paired", "separate runs"  # how a comparison was made
+MEASURED = {"step": "step_time", "energy": "energy"}  # what is compared: the figure, and the metric of its rounds
 AS_MEASURED = (
     "workload",
     "framework",
@@ -55,7 +56,7 @@ def verdict(low: float | None, high: float | None) -> str:
 class Comparison:
     """`ratio` is how many times as fast `other` is as `base`, with a 95 % interval where there is one.
 
-    A step against a step; where they differ in size, items a second.
+    A step against a step; where they differ in size, items a second. Of energy: how many times as much `base` takes.
     """
 
     base: Outcome
@@ -67,10 +68,12 @@ class Comparison:
     advice: str = ""
     per_item: bool = False
     """Whether it is about items a second: steps of different sizes do different amounts of work."""
+    value: str = "step"
+    """What is compared: the time of a step, or its energy."""
 
     @property
     def verdict(self) -> str:
-        """faster, slower, equivalent or inconclusive."""
+        """faster, slower, equivalent or inconclusive; of energy `faster` is the one that takes less."""
         return verdict(self.low, self.high)
 
     @property
@@ -129,12 +132,19 @@ def between_machines(comparisons: Sequence[Comparison]) -> list[Mean]:
     return [geometric_mean(group) for group in grouped(between, sides).values() if len(group) > 1]
 
 
-def compare(base: Outcome, other: Outcome) -> Comparison | None:
-    """The comparison of two outcomes; None where one has no time of a step, or they may not do the same work."""
-    first, second = base.step, other.step
+def compare(base: Outcome, other: Outcome, value: str = "step") -> Comparison | None:
+    """The comparison of two outcomes; None where one has no such value, or they may not do the same work."""
+    comparison = _compare(base, other, value)
+    return comparison and replace(comparison, value=value)
+
+
+def _compare(base: Outcome, other: Outcome, value: str) -> Comparison | None:
+    first, second = base.figure(value), other.figure(value)
     if first is None or second is None or min(first.value, second.value) <= 0 or doubt(base, other):
         return None
-    comparison = _paired(base, other)
+    if value == "energy" and _scope(base) != _scope(other):
+        return None
+    comparison = _paired(base, other, MEASURED[value])
     if comparison is not None:
         return comparison
     ratio, work = first.value / second.value, more_items(base, other)
@@ -152,6 +162,11 @@ def compare(base: Outcome, other: Outcome) -> Comparison | None:
     return comparison
 
 
+def _scope(outcome: Outcome) -> object:
+    """What its energy is that of; energies of two scopes have no ratio."""
+    return outcome.good[0].fact("energy_scope")
+
+
 def more_items(base: Outcome, other: Outcome) -> float:
     """How many times as many items a step of the other has; 1 where both are of one size, or that is not known."""
     if all(getattr(base.case, size) == getattr(other.case, size) for size in (*SIZES, "ranks", "scaling")):
@@ -160,9 +175,9 @@ def more_items(base: Outcome, other: Outcome) -> float:
     return second / first if first and second else 1.0
 
 
-def compared(pairs: Pairs) -> list[Comparison]:
-    """The comparisons of pairs, as far as both sides have a time of a step."""
-    return [comparison for base, other in pairs if (comparison := compare(base, other)) is not None]
+def compared(pairs: Pairs, value: str = "step") -> list[Comparison]:
+    """The comparisons of pairs, as far as both sides have the value: a time of a step, or its energy."""
+    return [comparison for base, other in pairs if (comparison := compare(base, other, value)) is not None]
 
 
 def doubts(pairs: Pairs) -> list[str]:
@@ -179,9 +194,9 @@ def _how_to_pair(base: Outcome, other: Outcome) -> str:
     return "run them with --by and the axis that they differ in, so that they are paired"
 
 
-def _paired(base: Outcome, other: Outcome) -> Comparison | None:
+def _paired(base: Outcome, other: Outcome, metric: str) -> Comparison | None:
     """From the pairings of the two, the nearest kind of which there is enough; None where there is none."""
-    pairings = _pairings(base, other)
+    pairings = _pairings(base, other, metric)
     inside = [logs for pairing, logs in pairings if pairing == "interleaved"]
     if inside and base.case.framework == "command":  # every run is a process: in which worker it was is no matter
         inside = [[log for logs in inside for log in logs]]
@@ -238,7 +253,7 @@ def _advice(log_ratio: float, width: float, more: str, now: int) -> str:
     return f"about {math.ceil(factor)} times the {more} would tell"
 
 
-def _pairings(base: Outcome, other: Outcome) -> list[tuple[Pairing, list[float]]]:
+def _pairings(base: Outcome, other: Outcome, metric: str) -> list[tuple[Pairing, list[float]]]:
     """How both were paired, and the log-ratios of their rounds, one list for each pairing that succeeded."""
     theirs = {_place(record): record for record in other.pairings}
     pairings = []
@@ -246,7 +261,7 @@ def _pairings(base: Outcome, other: Outcome) -> list[tuple[Pairing, list[float]]
         partner = theirs.get(_place(record))
         if partner is None or record.status != "ok" or partner.status != "ok":
             continue
-        logs = rounds.log_ratios(rounds.of_record(record), rounds.of_record(partner))
+        logs = rounds.log_ratios(rounds.of_record(record, metric), rounds.of_record(partner, metric))
         if logs:
             pairings.append((record.run.pairing, logs))
     return pairings

@@ -135,6 +135,8 @@ class Crossover:
     """All outcomes that it is about, the smallest first."""
     comparisons: tuple[Comparison, ...]
     """One for each size at which both succeeded, the smallest first."""
+    value: str = "step"
+    """What is compared: the time of a step, or its energy."""
 
     def size(self, comparison: Comparison) -> int:
         """The size at which a comparison was made."""
@@ -166,20 +168,20 @@ class Crossover:
         return known.get(verdicts.pop(), "open") if len(verdicts) == 1 else "open"
 
 
-def crossovers(outcomes: Sequence[Outcome], axes: Sequence[str] = WAYS) -> list[Crossover]:
+def crossovers(outcomes: Sequence[Outcome], axes: Sequence[str] = WAYS, value: str = "step") -> list[Crossover]:
     """All that these outcomes tell: two ways to do the same work, along one of the axes, at two sizes or more."""
     swept = []
     for axis in axes:
         for over in SIZES:
             for group in alike([outcome for outcome in outcomes if column(outcome, over) is not None], axis, over):
                 base, *others = in_order({(column(outcome, axis),) for outcome in group})
-                swept += [_between(group, axis, over, base[0], other[0]) for other in others]
+                swept += [_between(group, axis, over, base[0], other[0], value) for other in others]
     return [sweep for sweep in swept if len({column(tried, sweep.over) for tried in sweep.tried}) > 1]
 
 
-def _between(group: Sequence[Outcome], axis: str, over: str, base: Any, other: Any) -> Crossover:
+def _between(group: Sequence[Outcome], axis: str, over: str, base: Any, other: Any, value: str) -> Crossover:
     """Two values of an axis against each other, at the sizes that both were tried at."""
     sides = [{column(o, over): o for o in group if column(o, axis) == value} for value in (base, other)]
     pairs = [(sides[0][size], sides[1][size]) for size in sorted(sides[0].keys() & sides[1].keys())]
     tried = tuple(outcome for pair in pairs for outcome in pair)
-    return Crossover(axis, over, base, other, tried, tuple(compared(pairs)))
+    return Crossover(axis, over, base, other, tried, tuple(compared(pairs, value)), value)

@@ -15,7 +15,7 @@ from mldyno.analysis.processes import by_process, contended, processes_of, undis
 from mldyno.analysis.usual import headline, stated
 from mldyno.metrics import metric_named
 from mldyno.records import Record
-from mldyno.stats.intervals import batches, half_width, mean, median
+from mldyno.stats.intervals import batches, half_width, mean
 
 BATCHES = 10
 WIDEST = 50.0  # log half-width: more than any, and still a number
@@ -68,18 +68,18 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
     unit = next((s.unit for r in records for s in r.series if s.metric == metric), None)
     entry = metric_named(metric)
     groups = [values for record in records for values in by_process(record, metric)]
-    if entry.reduce != "median":  # of which the spread of the values gives the interval
+    if entry.reduce not in ("median", "mean"):  # of which the spread of the values gives the interval
         groups = [[entry.number(values)] for values in groups]
     if unit is None or not groups:
         return None
     samples = sum(map(len, groups))
     steps = sum(record.fact("steps") or 1 for record in records)
-    medians = [median(values) for values in groups]
-    known = Estimate(mean(medians), None, unit, len(groups), samples, steps)
+    numbers = [entry.number(values) for values in groups]
+    known = Estimate(mean(numbers), None, unit, len(groups), samples, steps)
     if len(groups) > 1:
-        known = replace(known, half_width=half_width(medians), freedom=len(groups) - 1)
-    elif samples >= BATCHES:
-        within = half_width([median(batch) for batch in batches(groups[0], BATCHES)])
+        known = replace(known, half_width=half_width(numbers), freedom=len(groups) - 1)
+    elif samples >= (BATCHES if entry.reduce == "median" else 2):
+        within = half_width([entry.number(batch) for batch in batches(groups[0], min(samples, BATCHES))])
         known = replace(known, half_width=within, within=within)
     timed = counting(records) if entry.reduce == "median" and unit == "s" else []
     processes = [process for record in timed for process in processes_of(record, metric)]

@@ -253,6 +253,21 @@ def _noisy(checkup: Checkup) -> Causes:
         )
 
 
+def _sensors_closed(checkup: Checkup) -> Causes:
+    closed = grouped(
+        (each for each in checkup.sensors if each.reason), lambda each: (each.reason, each.cure, each.price)
+    )
+    for (reason, cure, price), group in closed.items():
+        names = ", ".join(f"{each.name} ({each.scope})" for each in group)
+        yield f"energy could be measured by {names}, but {reason}", f"{cure}{f'; beware: {price}' if price else ''}"
+
+
+def _sensor_fails(checkup: Checkup) -> Causes:
+    for sensor in checkup.sensors:
+        if sensor.error:
+            yield f"the sensor {sensor.name} of {sensor.scope} fails: {sensor.error}", "its energy is not told; time is"
+
+
 def _store_unreadable(checkup: Checkup) -> Causes:
     if checkup.store.error:
         yield checkup.store.error, "name another file with --store, or move this one away; no record is lost by that"
@@ -268,7 +283,8 @@ RULES: dict[str, Rule] = {
     "allocator-slow": _allocator_slow, "slow-blas": _slow_blas,
     "on-battery": _of_state("on-battery"), "low-power": _of_state("low-power"), "memory-short": _memory_short,
     "swapped": _of_state("swapped"), "throttled": _of_state("throttled"),
-    "slow-governor": _slow_governor, "noisy": _noisy, "store-unreadable": _store_unreadable,
+    "slow-governor": _slow_governor, "noisy": _noisy, "sensors-closed": _sensors_closed,
+    "sensor-fails": _sensor_fails, "store-unreadable": _store_unreadable,
 }  # fmt: skip
 CODES = tuple(RULES)
 

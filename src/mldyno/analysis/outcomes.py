@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
@@ -91,7 +92,8 @@ class Outcome:
         if not self.good:
             return None
         own = {"step": lambda: self.step, "throughput": self._throughput, "first_step": self._first_step,
-               "peak_share": self._share_of_peak}  # fmt: skip
+               "peak_share": self._share_of_peak, "energy": self._energy,
+               "energy_above_idle": self._energy_above_idle, "efficiency": self._efficiency}  # fmt: skip
         if value in own:
             return own[value]()
         if match := _TIME.match(value):
@@ -129,6 +131,29 @@ class Outcome:
         step = self.step
         flops, peak = (self.good[0].fact(name) for name in ("flops_per_step", "peak_flops"))
         return None if step is None or not flops or not peak else step.inverse(flops / peak, "1")
+
+    def _energy(self) -> Estimate | None:
+        """Energy of one step in J: the next process has another speed, and so another energy."""
+        energy, power, step = of_metric(self.good, "energy"), of_metric(self.good, "power"), self.step
+        if energy is None or power is None or step is None or None in (power.half_width, step.half_width):
+            return energy
+        parts = [each.half_width / each.value for each in (power, step) if each.half_width is not None]
+        off = self.good[0].fact("energy_error") or 0.0
+        return replace(energy, half_width=energy.value * math.hypot(*parts, off))
+
+    def _energy_above_idle(self) -> Estimate | None:
+        """The same without what the machine takes at rest in that time."""
+        energy, power, idle = self._energy(), *(of_metric(self.good, name) for name in ("power", "idle_power"))
+        if energy is None or power is None or idle is None or not power.value:
+            return None
+        seconds = energy.value / power.value
+        known = energy.half_width is not None and idle.half_width is not None
+        width = math.hypot(energy.half_width or 0.0, seconds * (idle.half_width or 0.0)) if known else None
+        return replace(energy, value=energy.value - seconds * idle.value, half_width=width)
+
+    def _efficiency(self) -> Estimate | None:
+        energy, items = self._energy(), self.good[0].fact("items_per_step") or self.case.batch
+        return None if energy is None or not energy.value or items is None else energy.inverse(items, "1/J")
 
     def _time_of(self, steps: int) -> Estimate | None:
         loop = of_metric(self.good, "loop_time")

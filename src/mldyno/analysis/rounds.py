@@ -16,11 +16,11 @@ from mldyno.stats.intervals import half_width, mean, median, paired
 MIN_PROCESSES = 3  # from which on their spread is measured, not assumed
 
 
-def of_record(record: Record) -> dict[int, float]:
-    """The time of a step in each round: one block of a round within a process, the median of a turn between them."""
-    if record.run.pairing == "interleaved":
+def of_record(record: Record, metric: str = "step_time") -> dict[int, float]:
+    """What a step took in each round: one block of a round within a process, the median of a turn between them."""
+    if record.run.pairing == "interleaved" and metric == "step_time":
         return in_process(record.series)
-    turns = [part for part in record.series if (part.metric, part.stage) == ("step_time", "paired") and part.values]
+    turns = [part for part in record.series if (part.metric, part.stage) == (metric, "paired") and part.values]
     if record.run.pairing == "alternating-processes":
         return {0: median([value for part in turns for value in part.values])} if turns else {}
     return {part.turn: median(part.values) for part in turns if part.turn is not None}

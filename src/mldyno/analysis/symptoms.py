@@ -148,6 +148,29 @@ class Noise:
 
 
 @dataclass(frozen=True)
+class SensorSeen:
+    """A sensor of energy or power: what it sees and how it tells, or why it can't be read and what would open it."""
+
+    kind: str
+    """The file that found it: powercap, hwmon."""
+    name: str
+    scope: str
+    method: str = ""
+    device: str = ""
+    period: float | None = None
+    """How often a counter is renewed, in s."""
+    rest: float | None = None
+    work: float | None = None
+    """Mean power in W, at rest and while all cores work."""
+    error: str = ""
+    """What went wrong while it was watched."""
+    reason: str = ""
+    cure: str = ""
+    price: str = ""
+    """Why it is closed, what opens it, and what that gives away."""
+
+
+@dataclass(frozen=True)
 class Kept:
     """The store: its path, and why it can't be read."""
 
@@ -170,4 +193,5 @@ class Checkup:
     allocators: Trial | None = None
     """With other allocators of memory."""
     noise: Noise | None = None
+    sensors: tuple[SensorSeen, ...] = ()
     store: Kept = field(default_factory=Kept)

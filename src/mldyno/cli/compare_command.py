@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from mldyno import api
-from mldyno.analysis.comparisons import Comparison, between_machines
+from mldyno.analysis.comparisons import MEASURED, Comparison, between_machines
 from mldyno.cli.options import complete_stored, json_option, print_json, say, since_option, store_option
 from mldyno.errors import MldynoError
 from mldyno.views.answers import answer_section
@@ -20,12 +20,18 @@ from mldyno.views.sentences import fastest_frameworks, footers, mean_sentence, n
 @click.argument("a", shell_complete=complete_stored)
 @click.argument("b", required=False, shell_complete=complete_stored)
 @click.option("--by", metavar="AXIS", help="Compare along this axis, machine or run (device, where only A is given).")
+@click.option(
+    "--value",
+    type=click.Choice(list(MEASURED)),
+    default="step",
+    help="What is compared: the time of a step (the default), or its energy.",
+)
 @click.option("--anyway", is_flag=True, help="Compare even what differs in more than what is compared.")
 @since_option
 @store_option
 @json_option
 def command(
-    a: str, b: str | None, by: str | None, anyway: bool, since: str | None, store: str | None, as_json: bool
+    a: str, b: str | None, by: str | None, value: str, anyway: bool, since: str | None, store: str | None, as_json: bool
 ) -> None:
     """How much faster is B than A, or the cases of A head-to-head; and how sure is that?
 
@@ -41,11 +47,12 @@ def command(
       mldyno compare mlp/infer/device=cpu mlp/infer/device=mps
       mldyno compare this-machine "M1 Max"
       mldyno compare mine.jsonl theirs.jsonl
+      mldyno compare mlp --by precision --value energy
     """
     if b is None:
-        comparisons, answers = api.compare_along(a, by, store, since, say)
+        comparisons, answers = api.compare_along(a, by, store, since, say, value)
     else:
-        comparisons, answers = api.compare(a, b, by, anyway, store, since, say), api.Answers()
+        comparisons, answers = api.compare(a, b, by, anyway, store, since, say, value), api.Answers()
     means = between_machines(comparisons)
     if as_json:
         print_json({
@@ -60,7 +67,7 @@ def command(
         if b is not None:
             raise MldynoError(f"nothing to compare in '{a}' and '{b}': no two that are ok differ only in that.")
         raise MldynoError(runs or nothing_along(by or "device", f" in '{a}'"))
-    best = fastest_frameworks(comparisons)
+    best = fastest_frameworks(comparisons) if value == "step" else []
     for line in (*map(sentence, comparisons), *best, *map(mean_sentence, means), *footers(comparisons), *section):
         click.echo(line)
     if runs:

@@ -100,6 +100,9 @@ effort_options = _together(  # how much of each case is measured, and how long t
     click.option(
         "--repeats", type=click.IntRange(1, 1000), help="Measure each case in so many fresh processes (3 or more)."
     ),
+    click.option(
+        "--energy", is_flag=True, default=None, help="Measure the energy of steps too, where a sensor tells it."
+    ),
     timeout_option,
     limit_option(""),
     click.option(

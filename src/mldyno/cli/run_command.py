@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mldyno import api
-from mldyno.analysis.answers import compared_along, left_to_say
+from mldyno.analysis.answers import compared_along, compared_in_energy, left_to_say
 from mldyno.analysis.comparisons import along, doubts
 from mldyno.axes import SIZES, axis_named
 from mldyno.cli.measuring import axes_of, axis_options, effort_options, preview, run_options, watched
@@ -16,7 +16,15 @@ from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan
 from mldyno.store import Store
 from mldyno.views.answers import answer_section
-from mldyno.views.sentences import best_sizes, fastest_frameworks, nothing_along, phase_lines, sentence, trust_lines
+from mldyno.views.sentences import (
+    best_sizes,
+    energy_lines,
+    fastest_frameworks,
+    nothing_along,
+    phase_lines,
+    sentence,
+    trust_lines,
+)
 from mldyno.views.tables import render
 
 BEHIND_DASHES = "mldyno.command"
@@ -90,7 +98,7 @@ def command(
         say(f"on each other machine: {others}")
     results = watched(plan, opened, store, as_json, run_id, loudness=loudness)
     if not as_json:
-        tell(results, plan.by, opened)
+        tell(results, plan.by, opened, plan.energy)
     return OK if results.all_ok else NOT_ALL_OK
 
 
@@ -102,7 +110,7 @@ def _of_words(words: tuple[str, ...], targets: tuple[str, ...], axes: dict[str, 
     return api.command_plan(words, settings)
 
 
-def tell(results: api.Results, axis: str | None, store: Store) -> None:
+def tell(results: api.Results, axis: str | None, store: Store, energy: bool = False) -> None:
     """The results as a table, comparisons where asked for, what they say; those of a suite among published ones."""
     value = "throughput" if axis in SIZES else "step"
     click.echo(render(results.table(rows=("workload", "mode", "batch"), cols=("device",), value=value), "terminal"))
@@ -110,7 +118,10 @@ def tell(results: api.Results, axis: str | None, store: Store) -> None:
     for line in [*phase_lines(results.outcomes), *trust_lines(results.outcomes)]:
         click.echo(line)
     answers = results.answers
+    for line in energy_lines(results.outcomes, wanted=energy):
+        click.echo(line)
     lines = [sentence(comparison) for comparison in left_to_say(results.outcomes, answers, axis)]
+    lines += [sentence(comparison) for comparison in compared_in_energy(results.outcomes, axis)]
     lines += best_sizes(results.outcomes, axis) if axis in SIZES else []
     lines += fastest_frameworks(compared_along(results.outcomes, "framework"))
     lines += doubts(along([outcome for outcome in results.outcomes if outcome.status == "ok"], "framework"))

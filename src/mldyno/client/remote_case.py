@@ -9,19 +9,31 @@ from typing import TypeVar
 
 from mldyno import messages
 from mldyno.client.worker_process import Ended, WorkerProcess
-from mldyno.messages import A, CaseClosed, CaseOpened, Command, DataSource, PhasesTimed, TurnMeasured, WorkerSoftware
+from mldyno.messages import (
+    A,
+    CaseClosed,
+    CaseOpened,
+    Command,
+    DataSource,
+    EnergyMeasured,
+    PhasesTimed,
+    TurnMeasured,
+    WorkerSoftware,
+)
 from mldyno.records import Case, Checks, Device, Fact, Run, Series
+from mldyno.stats.intervals import mean
 from mldyno.timing.stopping import Stopping, relative_half_width
 from mldyno.units import show_seconds
 
 PHASES_SHARE = 0.25  # of the budget
+REST_S = 2.0  # before and after energy is measured
 CHECKS_S, CHECKS_SHARE = 3.0, 0.2  # that closing a case takes beside its steps; no more than that share of its timeout
 CHECK_STEPS = {"train": 4.0, "infer": 1.5}  # steps that the checks take
 SHORTEST_STEP_S, LONGEST_STEP_S = 1e-12, 1e9  # beyond these an answer is nonsense
 ONE_MORE = 1.2  # times a block's own time, that must be left for one more
 HUNG_BLOCKS, HUNG_S = 5.0, 5.0  # a worker that was silent for longer than so many blocks, and s, hangs
 Hear = Callable[[Case, float, float | None, float], None]
-CaseAnswer = TypeVar("CaseAnswer", CaseOpened, TurnMeasured, PhasesTimed, CaseClosed)
+CaseAnswer = TypeVar("CaseAnswer", CaseOpened, TurnMeasured, PhasesTimed, EnergyMeasured, CaseClosed)
 
 
 @dataclass
@@ -151,6 +163,18 @@ class RemoteCase(Observed):
         """Time what can be timed apart from the step, for a share of the budget."""
         if self.facts.get("phases") or self.facts.get("beside"):
             self._take(self.ask(messages.TimePhases(self.key, PHASES_SHARE * self.stopping.budget)))
+
+    def measure_energy(self, seconds: float) -> None:
+        """What a step takes of energy, as well as its time is wanted or for so many s; and what the machine at rest."""
+        self._take(self.ask(messages.MeasureEnergy(self.key, seconds, self.stopping.target, REST_S)))
+
+    def take_energy_turn(self, turn: int, seconds: float) -> None:
+        """A turn of so many s of a paired comparison: the mean of its windows."""
+        answer = self.ask(messages.MeasureEnergy(self.key, seconds))
+        values = [value for series in answer.series if (series.metric, series.stage) == ("energy", "steady")
+                  for value in series.values]  # fmt: skip
+        if values:
+            self.series.append(Series("energy", "J", (mean(values),), stage="paired", turn=turn))
 
     def close(self) -> None:
         """Check that the work was done, and read the meters."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from mldyno import machine as machines
 from mldyno import plugins
 from mldyno.analysis.symptoms import Checkup, Installed, Kept, Trial, Tried
-from mldyno.doctor import facts, features, noise, settings
+from mldyno.doctor import energy, facts, features, noise, settings
 from mldyno.errors import MldynoError
 from mldyno.meters import throttling
 from mldyno.records import Case
@@ -66,7 +66,7 @@ class Parts:
         """How long each part takes, as far as is known now."""
         wanted, start = self._wanted, self.start
         seconds = {"facts": 1.0 + start, "features": self.devices * (start + (0.0 if wanted.quick else COMPILE_S)),
-                   "cores": spin.SPIN_S}  # fmt: skip
+                   "cores": spin.SPIN_S, "energy": energy.REST_S + energy.WORK_S}  # fmt: skip
         if not wanted.quick:
             per_process = start + settings.WARM_UP_S + settings.TURNS * settings.TURN_S
             seconds |= {kind: settings.SETS * ways * per_process for kind, ways in self.ways.items()}
@@ -100,6 +100,9 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
         tried = _tried(wanted, frameworks, parts)
         parts.begin("cores")
         free = spin.free_cores(gathered.cores) if gathered.cores else None
+        devices = [device for framework in frameworks for device in framework.devices]
+        parts.begin("energy")
+        sensors = energy.look(devices, gathered.cores, parts.look)
         runs = next((framework for framework in frameworks if not framework.error), None)
         threads = allocators = None
         if runs is not None and not wanted.quick:
@@ -114,7 +117,8 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
     after = throttling.core_throttles()
     if throttled is not None and after is not None:
         gathered = replace(gathered, throttles=max(0.0, after - throttled))
-    return Checkup(machine, gathered, frameworks, tried, free, threads, allocators, noises, _kept(wanted.store))
+    kept = _kept(wanted.store)
+    return Checkup(machine, gathered, frameworks, tried, free, threads, allocators, noises, sensors, kept)
 
 
 def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tuple[Installed, ...]:

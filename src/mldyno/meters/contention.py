@@ -36,6 +36,22 @@ def stolen() -> float | None:
         return None
 
 
+def cpu_of_others() -> float | None:
+    """CPU time in s of all processes of the machine but those of this one's group; None where not counted."""
+    own = 0
+    try:
+        with open("/proc/stat", "rb", 0) as counters:
+            user, nice, system, _, _, irq, softirq = map(int, counters.read(160).split(b"\n")[0].split()[1:8])
+        for process in filter(str.isdecimal, os.listdir("/proc")):
+            with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{process}/stat", "rb", 0) as counters:
+                fields = counters.read(4096).rpartition(b")")[2].split()  # behind its name, which may hold anything
+                if int(fields[2]) == os.getpgrp():
+                    own += int(fields[11]) + int(fields[12])
+    except (OSError, ValueError, IndexError):
+        return None
+    return (user + nice + system + irq + softirq - own) / os.sysconf("SC_CLK_TCK")
+
+
 def pressure() -> float | None:
     """Time in s that some thread of the whole machine had to wait for a core; None where not counted."""
     try:

@@ -35,6 +35,7 @@ CHECK_STEPS = {"train": 4.0, "infer": 1.5}  # steps that checks take
 WORKER_S = 0.15  # to start and to end a worker that imports no framework
 MEASURING_SHARE = 0.9  # of what a case or a paired comparison may take, where nothing is known
 UNMEASURED_STEPS = 2.0  # that a case takes at least: the first and the second
+ENERGY_S = 10.0  # that a process needs for its energy, at rest and at work, where a sensor tells it
 SHORT_WARMUP_S = 1.0  # that most cases take to be steady, where nothing is known
 FEWEST_PAIRED_STEPS = 4.0  # and that it takes in a paired comparison
 RATE_SHARE = 0.8  # of the rate in matmuls, that a model is guessed to reach
@@ -184,6 +185,8 @@ def _guess(plan: Plan, case: Case, step: float, start: float) -> tuple[float, fl
     starting = _loading(case, start) + max(min(warm, SHORT_WARMUP_S), UNMEASURED_STEPS * step)
     if case.framework != "command":
         starting += CHECKS_S + _check_steps(case) * step
+    if plan.energy:
+        starting += min(ENERGY_S, plan.budget / plan.fewest)
     return starting + load_before(plan, case), measuring
 
 

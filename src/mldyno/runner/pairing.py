@@ -27,6 +27,7 @@ ROOM_SHARE = 0.9  # of a device's memory, that cases may fill together
 TURN_S = 0.05  # that a live process works before it hands over
 FEWEST_ROUNDS = 12  # as many pairs as an interval has batches
 PAIRED_SHARE = 0.5  # of a case's budget, that its paired comparisons may take in all
+ENERGY_TURNS, ENERGY_TURN_S = 3, 2.0  # of each case; counters need windows of half a second
 _OWN_PROCESS = tuple(axis.name for axis in AXES if axis.own_process)
 
 
@@ -102,9 +103,18 @@ def _peak(record: Record, metric: str) -> float:
 # -- how -------------------------------------------------------------------------------------------
 
 
-def run_paired(pairing: Pairing, cases: Sequence[RemoteCase], chance: random.Random) -> None:
-    """These cases head-to-head, in the way that `pairing` names, for about the budget that each of them has."""
-    {"interleaved": interleaved, "live-processes": live_processes}.get(pairing, alternating_processes)(cases, chance)
+def run_paired(pairing: Pairing, cases: Sequence[RemoteCase], chance: random.Random, energy: bool = False) -> None:
+    """These cases head-to-head, in the way that `pairing` names, for about the budget that each of them has.
+
+    `energy`: then they take turns of seconds for it, in the same processes.
+    """
+    if pairing == "alternating-processes":
+        return alternating_processes(cases, chance, energy)
+    {"interleaved": interleaved, "live-processes": live_processes}[pairing](cases, chance)
+    for turn in range(ENERGY_TURNS if energy else 0):
+        for case in chance.sample(cases, len(cases)):
+            case.take_energy_turn(turn, ENERGY_TURN_S)
+            _let_rest(case)
 
 
 def interleaved(cases: Sequence[RemoteCase], chance: random.Random) -> None:
@@ -150,11 +160,13 @@ def _let_rest(case: RemoteCase) -> None:
         case.worker.wait_until_idle()
 
 
-def alternating_processes(cases: Sequence[RemoteCase], chance: random.Random) -> None:
+def alternating_processes(cases: Sequence[RemoteCase], chance: random.Random, energy: bool = False) -> None:
     """One whole process after the other, in random order."""
     for case in chance.sample(cases, len(cases)):
         try:
             case.open()
             case.measure(max(case.stopping.budget, TURN_S))
+            if energy:
+                case.take_energy_turn(0, ENERGY_TURN_S)
         finally:
             case.worker.kill()

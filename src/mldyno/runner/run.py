@@ -256,6 +256,8 @@ class Runner:
                 remote.measure(remote.next_turn)
             if remote.settled:
                 remote.time_phases()
+                if self.plan.energy and repeat < self.plan.fewest:
+                    remote.measure_energy(self.plan.budget / self.plan.fewest)
             else:
                 warnings.append(self._time_was_over(remote.timeout))
             remote.close()
@@ -308,7 +310,7 @@ class Runner:
             members = [self._remote(case, repeat, self._worker(case), pairing, budget) for case in cases]
         status, reason, warnings = "ok", "", list[Warning_]()
         try:
-            run_paired(pairing, members, self.random)
+            run_paired(pairing, members, self.random, self.plan.energy)
         except Ended as end:
             if end.status == "oom" and pairing != "alternating-processes":
                 raise Crowded from end

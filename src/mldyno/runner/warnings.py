@@ -29,6 +29,8 @@ LEAK_SHARE, LEAK_BYTES = 0.05, 16 << 20  # growth of resident memory: relative, 
 HEAVY_PRESSURE = 2.0  # of macOS's levels: from here on clocks fall
 HEAT_SHARE, HELD_BACK_SHARE = 0.01, 0.10  # of the measured time, that a GPU may be held back for heat; and for power
 BURST_SHARE = 0.9  # of the time under load that a long run stands for
+SHARED_SCOPES = ("cores", "package", "memory", "system")  # whose sensors see other processes too
+SHARED_CORES = 0.1  # that other processes may have, on average
 QUIET_WAITING = ("passive", "PASSIVE")
 
 INTERRUPTED = Warning_("interrupted", "the run was ended within this case", "mldyno run --resume repeats it")
@@ -262,6 +264,16 @@ def _leaking(evidence: Evidence) -> Judged:
     return f"its memory grew by {show_bytes(last - first)} while it was measured", "look for what each step keeps"
 
 
+def _shared_power(evidence: Evidence) -> Judged:
+    others = evidence.facts.get("energy_others")
+    if evidence.facts.get("energy_scope") not in SHARED_SCOPES or not others or others < SHARED_CORES:
+        return None
+    return (
+        f"other processes had {others:.2g} cores meanwhile, whose power is in its energy too",
+        "end other programs: what a sensor of the whole package counts can't be told apart",
+    )
+
+
 def _virtualised(evidence: Evidence) -> Judged:
     if not evidence.machine.virtualised:
         return None
@@ -282,6 +294,7 @@ _ALWAYS: dict[str, Rule] = {
 _REAL: dict[str, Rule] = {
     "contended": _contended, "oversubscribed": _oversubscribed, "throttled": _of_state("throttled"),
     "burst": _burst, "swapping": _of_state("swapping"), "leaking": _leaking, "on-battery": _of_state("on-battery"),
+    "shared-power": _shared_power,
     "low-power": _of_state("low-power"), "virtualised": _virtualised, "rosetta": _of_state("rosetta"),
 }  # fmt: skip
 CODES = (*_ALWAYS, *_REAL, INTERRUPTED.code, LEFT_OUT, TARGET_NOT_REACHED)

@@ -39,6 +39,8 @@ class Sensor(ABC):
     """The device that it sees, by our name; empty where it is no one device's."""
     largest: float | None = None
     """Counters: the energy in J after which it begins anew; None where that is not known."""
+    every_s: float = 0.1
+    """Others: how often it is worth a look, in s."""
 
     @abstractmethod
     def read(self) -> float:

@@ -29,7 +29,7 @@ class Chip(Sensor):
         known = [part for part in parts if part is not None]
         if not known:
             raise Unreadable("IOReport counts nothing here")
-        return sum(known) * MILLI
+        return float(sum(known)) * MILLI
 
 
 def find(around: Surroundings) -> Found:
@@ -37,7 +37,7 @@ def find(around: Surroundings) -> Found:
     if sys.platform != "darwin":
         return Found()
     try:
-        from zeus_apple_silicon import AppleEnergyMonitor
+        from zeus_apple_silicon import AppleEnergyMonitor  # type: ignore[import-not-found]
     except ImportError:
         return Found()
     chip = Chip(AppleEnergyMonitor())

@@ -16,7 +16,7 @@ MICRO = 1e-6
 class Battery(Sensor):
     """Its power, or voltage times current."""
 
-    scope, method = "system", "average"
+    scope, method, every_s = "system", "average", 1.0
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.name = folder, folder.name

@@ -1,7 +1,7 @@
 """NVIDIA's cards: the driver's counter of energy, or its reading of power where a card has none (before Volta).
 
-Some cards' power is a look of a quarter of the time: it is a sample, whatever it says. Asked through NVIDIA's library by
-ctypes, since a worker has no packages.
+Some cards' power is a look of a quarter of the time: it is a sample, whatever it says. Asked through NVIDIA's library
+by ctypes, since a worker has no packages.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ KINDS = {
 class Plug(Sensor):
     """One plug."""
 
-    scope = "system"
+    scope, every_s = "system", 1.0
 
     def __init__(self, address: str, name: str, kind: Kind, method: Method) -> None:
         self.address, self.name, self.kind, self.method = address.rstrip("/"), name, kind, method

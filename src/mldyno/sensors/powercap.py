@@ -14,10 +14,13 @@ from mldyno.sensors import Closed, FileSensor, Found, Scope, Surroundings, Unrea
 MICRO = 1e-6
 CONTROL = "intel-rapl"  # of AMD's too
 SCOPES: dict[str, Scope] = {"package": "package", "core": "cores", "dram": "memory", "psys": "system"}
-RULE = 'SUBSYSTEM=="powercap", ACTION=="add", RUN+="/bin/chgrp power %S%p/energy_uj", RUN+="/bin/chmod g+r %S%p/energy_uj"'
+RULE = (
+    'SUBSYSTEM=="powercap", ACTION=="add", RUN+="/bin/chgrp power %S%p/energy_uj", RUN+="/bin/chmod g+r %S%p/energy_uj"'
+)
 CURE = (
     "as root: groupadd -f power; usermod -aG power YOU; "
-    f"echo '{RULE}' > /etc/udev/rules.d/70-rapl.rules; udevadm trigger --action=add --subsystem-match=powercap; log in anew"
+    f"echo '{RULE}' > /etc/udev/rules.d/70-rapl.rules; "
+    "udevadm trigger --action=add --subsystem-match=powercap; log in anew"
 )
 PRICE = "programs of that group can watch what the processor does: such counters have given away keys (CVE-2020-8694)"
 

@@ -240,9 +240,15 @@ def _word(key: str, value: Any) -> str:
     return value
 
 
+def _flag(key: str, value: Any) -> bool:
+    if type(value) is not bool:
+        raise UsageError(f"{key} must be true or false.")
+    return value
+
+
 SETTINGS: dict[str, Callable[[str, Any], Any]] = {
     "budget": _quantity(parse_duration), "target": _quantity(parse_fraction), "repeats": _integer,
     "steps": _integer, "timeout": _quantity(parse_duration), "limit": _quantity(parse_duration),
-    "data": _word, "by": _word,
+    "data": _word, "by": _word, "energy": _flag,
 }  # fmt: skip
 KEYS = (*SETTINGS, "include", "cases", "exclude", "score")

@@ -1,37 +1,43 @@
-"""Energy by counters and by readings of power: windows that open and close on a counter's ticks.
+"""Energy by counters and by readings of power, for stretches of steps.
 
-A counter is renewed now and then: every ms by RAPL, every 20 to 100 ms by a graphics card. Read at any time, a window is
-off by up to a whole period at each end; the difference of two such errors has a standard deviation of 0.41 periods.
-So a window begins and ends where the counter has just changed, and is off by the time between two looks.
+A counter is renewed now and then: every ms by RAPL, every 20 to 100 ms by a graphics card. Read at any time, a window
+is off by up to a whole period at each end; the difference of two such errors has a standard deviation of 0.41 periods.
+So a window begins and ends where the counter has just changed, and is off by the time between two looks and by how
+early or late ticks come, which the first of them show.
 
 What a counter can't have done is no energy: one that stands still, runs backward, or begins anew too early ends its
-window, which is told and left out.
+window, which is told and left out. So does a look that fails.
 """
 
 from __future__ import annotations
 
 import math
 import threading
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from mldyno.sensors import Sensor, Unreadable
-from mldyno.stats.intervals import median
+from mldyno.stats.intervals import median, spread
 from mldyno.timing.clock import Clock
 
 TICKS = 9  # by which a counter's period is known
 LOOKS_A_PERIOD = 50  # while a tick is waited for
 SHORTEST_LOOK_S, LONGEST_LOOK_S = 20e-6, 2e-3
 FROZEN_S = 3.0  # without a tick: no counter is slower
-LARGEST_POWER = 20_000.0  # W that no machine with one plug takes: a counter that gained more was set back
-WRAPPED_SHARE = 3.0  # times the power before, at which a counter that is smaller than before was set back, not full
-SAMPLE_EVERY_S = 0.1  # of a sensor that tells power
+LARGEST_POWER = 20_000.0  # W that no machine with one plug takes: a counter that gained more was set anew
+WRAPPED_FACTOR = 3.0  # times the power before, at which a counter that is smaller than before was set back, not full
+NAP_S = 0.1  # while nothing is due
 
 Sleep = Callable[[float], None]
 
 
 class Lost(Exception):
     """A window that can't be told: the message says what the sensor did."""
+
+
+# -- counters --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,10 @@ class Ticks:
     look_s: float = SHORTEST_LOOK_S
     power: float | None = None
     """In W, as it was last seen: what a wrap is judged by."""
+    period: float | None = None
+    """How often it is renewed, in s; None before that was found out."""
+    jitter: int = 0
+    """By how many ns a tick comes early or late."""
 
     def next(self, longest_s: float = FROZEN_S) -> Tick:
         """The next tick; raises Lost where none comes."""
@@ -62,7 +72,7 @@ class Ticks:
             self.sleep(self.look_s)
             value, now = self._read(), self.clock()
             if value != seen:
-                return Tick((before + now) // 2, value, (now - before) // 2)
+                return Tick((before + now) // 2, value, (now - before) // 2 + self.jitter)
             if now - began > longest_s * 1e9:
                 raise Lost(f"{self.sensor.name} stands still")
             before = now
@@ -74,12 +84,13 @@ class Ticks:
             raise Lost(str(error)) from None
 
     def period_s(self) -> float:
-        """How often it is renewed, in s; from then on it is looked at as often as that needs."""
-        ticks = [self.next() for _ in range(TICKS)]
-        gaps = [(after.at - before.at) / 1e9 for before, after in zip(ticks, ticks[1:], strict=False)]
-        period = median(gaps)
-        self.look_s = min(LONGEST_LOOK_S, max(SHORTEST_LOOK_S, period / LOOKS_A_PERIOD))
-        return period
+        """How often it is renewed, in s, found by looking; from then on it is looked at as often as that needs."""
+        if self.period is None:
+            ticks = [self.next() for _ in range(TICKS)]
+            gaps = [(after.at - before.at) / 1e9 for before, after in pairwise(ticks)]
+            self.period, self.jitter = median(gaps), round(1e9 * spread(gaps) / math.sqrt(2))
+            self.look_s = min(LONGEST_LOOK_S, max(SHORTEST_LOOK_S, self.period / LOOKS_A_PERIOD))
+        return self.period
 
     def between(self, first: Tick, last: Tick) -> float:
         """Energy in J from one tick to a later one; raises Lost where that can't be told."""
@@ -97,20 +108,20 @@ class Ticks:
         if self.sensor.largest is None:
             raise Lost(f"{self.sensor.name} ran backward")
         around = gained + self.sensor.largest
-        limit = LARGEST_POWER if self.power is None else WRAPPED_SHARE * self.power
+        limit = LARGEST_POWER if self.power is None else WRAPPED_FACTOR * self.power
         if not 0 <= around <= limit * seconds:
             raise Lost(f"{self.sensor.name} was set back")
         return around
 
 
-@dataclass
+@dataclass(frozen=True)
 class Window:
-    """A stretch between two ticks: energy in J, its begin and end in ns, and how far off both together may be in ns."""
+    """Some time: its energy in J, its begin and end in ns, and how far off both together may be, in ns."""
 
     joules: float
     began: int
     ended: int
-    off: int
+    off: int = 0
 
     @property
     def seconds(self) -> float:
@@ -128,80 +139,96 @@ class Window:
         return self.off / (self.ended - self.began)
 
 
+# -- watching --------------------------------------------------------------------------------------
+
+
 @dataclass
 class Watched:
-    """What came of watching one sensor: windows, and why others were lost."""
+    """What came of watching one sensor."""
 
     sensor: Sensor
-    windows: list[Window] = field(default_factory=list)
+    counted: list[Window] = field(default_factory=list)
+    """Of counters: windows that share their edges."""
+    readings: list[tuple[int, float]] = field(default_factory=list)
+    """Of sensors that tell power: when, in ns, and how many W; not a number where a reading failed."""
     lost: list[str] = field(default_factory=list)
-    powers: list[float] = field(default_factory=list)
-    """Of sensors that tell power: each reading in W."""
+    """Why some time is not told."""
+
+    def windows(self, began: int, ended: int, length_s: float) -> list[Window]:
+        """Those that lie within such a time; readings are put together to about so many s."""
+        if self.sensor.method == "counter":
+            return [window for window in self.counted if began <= window.began and window.ended <= ended]
+        count = max(1, round((ended - began) / 1e9 / length_s))
+        edges = [began + (ended - began) * number // count for number in range(count + 1)]
+        return [window for first, last in pairwise(edges) if (window := self._averaged(first, last)) is not None]
+
+    def _averaged(self, began: int, ended: int) -> Window | None:
+        """The mean of the readings within a time, times its length; None where there are too few, or one failed."""
+        start, end = (bisect_left(self.readings, (edge, -math.inf)) for edge in (began, ended))
+        powers = [watts for _, watts in self.readings[start:end]]
+        if len(powers) < 2 or not all(map(math.isfinite, powers)):
+            return None
+        return Window(sum(powers) / len(powers) * (ended - began) / 1e9, began, ended)
 
 
-def watch(sensor: Sensor, clock: Clock, sleep: Sleep, edge_s: float, go_on: Callable[[], bool]) -> Watched:
-    """Windows of about `edge_s` s, one after the other, for as long as is wanted; they share their edges."""
-    return (_count if sensor.method == "counter" else _sample)(Watched(sensor), clock, sleep, edge_s, go_on)
+def watch(ticks: Ticks, seen: Watched, length_s: float, go_on: Callable[[], bool]) -> None:
+    """Windows of about so many s, or readings, one after the other, for as long as is wanted."""
+    (_count if ticks.sensor.method == "counter" else _read)(ticks, seen, length_s, go_on)
 
 
-def _count(seen: Watched, clock: Clock, sleep: Sleep, edge_s: float, go_on: Callable[[], bool]) -> Watched:
-    ticks, first = Ticks(seen.sensor, clock, sleep), None
+def _count(ticks: Ticks, seen: Watched, length_s: float, go_on: Callable[[], bool]) -> None:
+    clock, first = ticks.clock, None
     try:
         period = ticks.period_s()
     except Lost as end:
         seen.lost.append(str(end))
-        return seen
+        return
     while go_on():
         try:
             if first is None:
                 first = ticks.next()
-            due = first.at + round(edge_s * 1e9)
-            while clock() < due - period * 1e9 and go_on():
-                sleep(min(SAMPLE_EVERY_S, max(0.0, (due - clock()) / 1e9 - period)))
+            due = first.at + round((length_s - period / 2) * 1e9)
+            while clock() < due and go_on():
+                ticks.sleep(min(NAP_S, max(0.0, (due - clock()) / 1e9)))
             if not go_on():
-                break
+                return
             last = ticks.next()
             joules = ticks.between(first, last)
         except Lost as end:
             seen.lost.append(str(end))
             first = None
             continue
-        seen.windows.append(Window(joules, first.at, last.at, first.off + last.off))
+        seen.counted.append(Window(joules, first.at, last.at, first.off + last.off))
         first = last
-    return seen
 
 
-def _sample(seen: Watched, clock: Clock, sleep: Sleep, edge_s: float, go_on: Callable[[], bool]) -> Watched:
-    """The mean of readings at equal distances: how far off it may be is shown by how windows differ."""
+def _read(ticks: Ticks, seen: Watched, length_s: float, go_on: Callable[[], bool]) -> None:
     while go_on():
-        began, powers = clock(), list[float]()
-        while go_on() and clock() - began < edge_s * 1e9:
-            try:
-                powers.append(seen.sensor.read())
-            except Unreadable as error:
-                seen.lost.append(str(error))
-                powers = []
-                break
-            sleep(SAMPLE_EVERY_S)
-        ended = clock()
-        if len(powers) > 1 and ended - began >= edge_s * 1e9:
-            seen.powers += powers
-            joules = sum(powers) / len(powers) * (ended - began) / 1e9
-            seen.windows.append(Window(joules, began, ended, 0))
-    return seen
+        try:
+            watts = ticks.sensor.read()
+        except Unreadable as error:
+            watts = math.nan
+            seen.lost.append(str(error))
+        seen.readings.append((ticks.clock(), watts))
+        ticks.sleep(ticks.sensor.every_s)
 
 
 class Watch:
-    """Watches sensors while something else is done, each in a thread of its own."""
+    """Watches sensors while something else is done, each in a thread of its own; `results` grow meanwhile."""
 
-    def __init__(self, sensors: Sequence[Sensor], clock: Clock, sleep: Sleep, edge_s: float) -> None:
+    def __init__(self, sensors: Sequence[Ticks], length_s: float) -> None:
         self.going = True
-        self.results: list[Watched] = [Watched(sensor) for sensor in sensors]
-        self.threads = [threading.Thread(target=self._one, args=(place, clock, sleep, edge_s), daemon=True)
-                        for place in range(len(sensors))]  # fmt: skip
+        self.results = [Watched(ticks.sensor) for ticks in sensors]
+        self.threads = [
+            threading.Thread(target=self._one, args=(ticks, seen, length_s), daemon=True)
+            for ticks, seen in zip(sensors, self.results, strict=True)
+        ]
 
-    def _one(self, place: int, clock: Clock, sleep: Sleep, edge_s: float) -> None:
-        self.results[place] = watch(self.results[place].sensor, clock, sleep, edge_s, lambda: self.going)
+    def _one(self, ticks: Ticks, seen: Watched, length_s: float) -> None:
+        try:
+            watch(ticks, seen, length_s, lambda: self.going)
+        except Exception as error:  # a sensor costs its own energy, and nothing else
+            seen.lost.append(f"{ticks.sensor.name}: {type(error).__name__}: {error}")
 
     def __enter__(self) -> Watch:
         for thread in self.threads:
@@ -214,30 +241,36 @@ class Watch:
             thread.join(timeout=2 * FROZEN_S)
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How many steps were done at what time in ns: between two of these, evenly."""
+# -- steps -----------------------------------------------------------------------------------------
 
-    times: Sequence[int]
-    steps: Sequence[int]
 
-    def at(self, time: int) -> float | None:
-        """Steps that were done then; None before the first or after the last."""
-        from bisect import bisect_right
+@dataclass
+class Stretch:
+    """Steps one after the other without a pause: how many were done at what time in ns."""
 
-        if not self.times or not self.times[0] <= time <= self.times[-1]:
-            return None
+    times: list[int] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+
+    def note(self, time: int, steps: int) -> None:
+        """So many were done then."""
+        self.times.append(time)
+        self.steps.append(steps)
+
+    def at(self, time: int) -> float:
+        """Steps that were done at a time between the first and the last, as if they went on evenly."""
         after = min(len(self.times) - 1, bisect_right(self.times, time))
         before = after - 1
         share = (time - self.times[before]) / max(1, self.times[after] - self.times[before])
         return self.steps[before] + share * (self.steps[after] - self.steps[before])
 
 
-def per_step(windows: Sequence[Window], progress: Progress) -> list[tuple[float, float, float]]:
-    """For each window that steps filled from edge to edge: energy in J, time in s, and steps."""
+def per_step(seen: Watched, stretches: Sequence[Stretch], length_s: float) -> list[tuple[Window, float]]:
+    """The windows that steps filled from edge to edge, each with how many steps that were."""
     told = []
-    for window in windows:
-        first, last = progress.at(window.began), progress.at(window.ended)
-        if first is not None and last is not None and last > first and math.isfinite(window.joules):
-            told.append((window.joules, window.seconds, last - first))
+    for stretch in stretches:
+        if len(stretch.times) > 1:
+            for window in seen.windows(stretch.times[0], stretch.times[-1], length_s):
+                steps = stretch.at(window.ended) - stretch.at(window.began)
+                if steps > 0:
+                    told.append((window, steps))
     return told

@@ -180,7 +180,7 @@ def crossover_sentence(crossover: Crossover) -> str:
     """From which size on one beats the other, at which sizes that is clear, and what is not known."""
     case = case_on_device(crossover.tried[0].case, crossover.axis, crossover.over)
     parts = [_crossover_claim(crossover), *_gaps(crossover)]
-    if _of_precisions(crossover):
+    if _of_precisions(crossover) and crossover.value == "step":
         others = [
             outcome
             for outcome in crossover.tried
@@ -207,13 +207,16 @@ def _crossover_claim(crossover: Crossover) -> str:
     smallest, largest = crossover.size(first), crossover.size(last)
     if first is last:
         return f"{claim(first, other, base)} at {crossover.over} {smallest:,}, the only one that both were measured at"
+    energy = crossover.value == "energy"
+    beats, worse = ("takes less energy than", "takes more") if energy else ("beats", "is slower")
     everywhere = f"{crossover.over} from {smallest:,} to {largest:,}"
     ends = f"{factor(first)} at {smallest:,}, {factor(last)} at {largest:,}"
     regions, crossed = ", ".join(_regions(crossover)), crossover.crossings
     claims = {
-        "always": f"{other} beats {base} at every {everywhere}: {ends}",
-        "never": f"{other} beats {base} at no {everywhere}: it is slower, {ends}",
-        "equivalent": f"{other} and {base} are equivalent (within {show_percent(DELTA)}) at every {everywhere}",
+        "always": f"{other} {beats} {base} at every {everywhere}: {ends}",
+        "never": f"{other} {beats} {base} at no {everywhere}: it {worse}, {ends}",
+        "equivalent": f"{other} and {base} are equivalent{' in energy' if energy else ''} (within "
+        f"{show_percent(DELTA)}) at every {everywhere}",
         "open": f"no crossing was seen at any {everywhere}: {regions}",
     }
     if not crossed:
@@ -228,13 +231,15 @@ def _turn(crossover: Crossover, crossing: Crossing) -> str:
     winner, loser = (other, base) if crossing.winner > 0 else (base, other)
     shown = digits(crossing.size, (crossing.high - crossing.low) / 2)
     decimals = len(shown.partition(".")[2])
-    return f"{winner} beats {loser} from {crossover.over} {shown}{_range(crossing.low, crossing.high, decimals)} on"
+    beats = "takes less energy than" if crossover.value == "energy" else "beats"
+    return f"{winner} {beats} {loser} from {crossover.over} {shown}{_range(crossing.low, crossing.high, decimals)} on"
 
 
 def _regions(crossover: Crossover) -> Iterator[str]:
     """At which sizes what is clear."""
     other, base = _sides(crossover)
-    claims = {"faster": f"{other} is faster", "slower": f"{base} is faster", "equivalent": "equivalent"}
+    better = "takes less" if crossover.value == "energy" else "is faster"
+    claims = {"faster": f"{other} {better}", "slower": f"{base} {better}", "equivalent": "equivalent"}
     for verdict, group in groupby(crossover.comparisons, key=lambda comparison: comparison.verdict):
         sizes = [crossover.size(comparison) for comparison in group]
         place = f"at {sizes[0]:,}" if len(sizes) == 1 else f"from {sizes[0]:,} to {sizes[-1]:,}"

@@ -37,7 +37,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         **{f"{side}_{name}": value for side, outcome in (("base", comparison.base), ("other", comparison.other))
            for name, value in {**machine_json(outcome), "run": column(outcome, "run"),
                                "created": outcome.records[0].created}.items()},
-        "ratio": comparison.ratio, "low": comparison.low, "high": comparison.high,
+        "value": comparison.value, "ratio": comparison.ratio, "low": comparison.low, "high": comparison.high,
         "verdict": comparison.verdict, "how": comparison.how, "advice": comparison.advice,
         "doubts": [f"{code}: {side.machine}, {side.case.id}: {reason}" for code, side, reason in doubts(comparison)],
     }  # fmt: skip

@@ -232,7 +232,7 @@ class Lines:
             canvas.across(up.at(each), (across.start, across.end), "line")
             canvas.text(across.start - 8, up.at(each) + 4.5, tick(each), "end")
         sizes = sorted({point.x for _, line in self.lines for point in line})
-        for x, text in uncrowded([(across.at(size), f"{size:,.0f}") for size in sizes]):
+        for x, text in uncrowded([(across.at(size), tick(size)) for size in sizes]):
             canvas.text(x, self.HEIGHT - 22, text, "middle")
         canvas.text(across.end, self.HEIGHT - 4, self.over, "end")
 
@@ -240,7 +240,7 @@ class Lines:
         places = [(across.at(point.x), up.at(point.value)) for point in line]
         canvas.path("M" + "L".join(f"{pixels(x)} {pixels(y)}" for x, y in places), colour, 2)
         for point, (x, y) in zip(line, places, strict=True):
-            with canvas.about(f"{name}, {self.over} {point.x:,.0f}: {point.hover}"):
+            with canvas.about(f"{name}, {self.over} {tick(point.x)}: {point.hover}"):
                 if point.low is not None and point.high is not None:
                     canvas.path(f"M{pixels(x)} {pixels(up.at(point.low))}V{pixels(up.at(point.high))}", colour, 1.5)
                 canvas.dot(x, y, 3, colour)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import platform
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from mldyno import __version__
 from mldyno.analysis.findings import CLEAR_SPEEDUP, Finding, best_setting, by_device, error_text, of
-from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, Trial, Tried
+from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, SensorSeen, Trial, Tried
 from mldyno.analysis.unused_gpu import CALLED
 from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
 from mldyno.views.devices import device_line
@@ -34,6 +34,7 @@ def report(checkup: Checkup) -> str:
             parts.append(_block(kind, _trial(trial)))
     if checkup.noise:
         parts.append(_block("noise", _noise(checkup.noise)))
+    parts.append(_block("energy", _energy(checkup.sensors)))
     return "\n\n".join([*parts, _findings(of(checkup))])
 
 
@@ -186,6 +187,20 @@ def _noise(noise: Noise) -> Rows:
         yield "tells", f"differences from {turns} on between cases that take turns, from {apart} on between two runs"
 
 
+def _energy(sensors: Sequence[SensorSeen]) -> Rows:
+    """What each sensor tells; where none can be read, one line."""
+    read = [sensor for sensor in sensors if not sensor.reason]
+    if not read:
+        why = "those there are can't be read, see below" if sensors else "there is no sensor that this machine shows"
+        yield "unknown", f"{why}; nothing is estimated"
+    for sensor in read:
+        period = f"renewed every {show_seconds(sensor.period)}" if sensor.period else ""
+        powers = [f"{digits(watts)} W {when}" for watts, when in ((sensor.rest, "at rest"), (sensor.work, "at work"))
+                  if watts is not None]  # fmt: skip
+        told = _listed(f"{sensor.kind}: {sensor.scope}", sensor.method, period, *powers) or "nothing"
+        yield sensor.name, told if powers else f"{told}, told nothing"
+
+
 def _findings(findings: list[Finding]) -> str:
     if not findings:
         return "no findings: nothing stands in the way"
@@ -215,6 +230,7 @@ def as_json(checkup: Checkup) -> dict[str, Any]:
         "threads": asdict(checkup.threads) if checkup.threads else None,
         "allocators": asdict(checkup.allocators) if checkup.allocators else None,
         "noise": asdict(checkup.noise) if checkup.noise else None,
+        "sensors": [asdict(sensor) for sensor in checkup.sensors],
         "store": asdict(checkup.store),
         "findings": [asdict(finding) for finding in of(checkup)],
     }

@@ -12,7 +12,7 @@ from mldyno.records import Record
 from mldyno.stats.intervals import mean, median, quantile
 from mldyno.stats.shapes import modes
 from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
-from mldyno.views.sentences import headline, phases, run_name, trust
+from mldyno.views.sentences import energy_told, headline, phases, run_name, trust
 from mldyno.views.window import window_width
 
 BOUNDS = {
@@ -36,6 +36,7 @@ def record_text(record: Record) -> str:
         *_phases(record),
         *_peaks(record),
         *_rates(record),
+        *_energy(record),
         *_software(record),
     ]
     if record.alone:
@@ -126,6 +127,12 @@ def _rates(record: Record) -> Rows:
     limit = bound(record)
     if limit is not None:
         yield "bound", f"{BOUNDS[limit.kind]}: {limit.why}"
+
+
+def _energy(record: Record) -> Rows:
+    """What a step takes, and who tells it."""
+    if record.alone and record.status == "ok" and (told := energy_told(Outcome((record,)))):
+        yield "energy", told
 
 
 def _of_peak(share: float | None) -> str:

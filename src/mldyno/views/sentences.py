@@ -139,6 +139,8 @@ def mean_sentence(mean: Mean) -> str:
 def claim(result: Comparison | Mean, other: str, base: str) -> str:
     """What is said of two sides, and no more than is known."""
     comparisons = result.comparisons if isinstance(result, Mean) else (result,)
+    if comparisons[0].value == "energy":
+        return _energy_claim(result, other, base, " an item" if comparisons[0].per_item else " a step")
     each = " per item" if comparisons[0].per_item else ""
     if result.verdict == "equivalent":
         return f"{other} and {base} are equivalent{each} (within {show_percent(DELTA)})"
@@ -147,6 +149,17 @@ def claim(result: Comparison | Mean, other: str, base: str) -> str:
     way = f"{'faster' if result.ratio > 1 else 'slower'}{each}"
     no_interval = "" if any(map(_published, comparisons)) else "; no interval"
     return f"{other} looks {factor(result)} {way} than {base}{no_interval if result.low is None else f'; {CANT_TELL}'}"
+
+
+def _energy_claim(result: Comparison | Mean, other: str, base: str, each: str) -> str:
+    """The same of energies, as a share: bf16 takes 0.61x (0.57-0.65) of fp32's energy a step."""
+    if result.verdict == "equivalent":
+        return f"{other} and {base} take equivalent energy{each} (within {show_percent(DELTA)})"
+    share = spanned(Factor(1 / result.ratio, result.high and 1 / result.high, result.low and 1 / result.low))
+    text = f"{share} of {base}'s energy{each}"
+    if result.verdict != "inconclusive":
+        return f"{other} takes {text}"
+    return f"{other} looks as if it took {text}; {'no interval' if result.low is None else CANT_TELL}"
 
 
 def _published(comparison: Comparison) -> bool:
@@ -262,6 +275,40 @@ def warning_meanings(outcomes: Sequence[Outcome]) -> list[str]:
         f"  {code}: {' / '.join(warning.message for warning in warnings)}. Next: {hint}."
         for (code, hint), warnings in by_cure.items()
     ]
+
+
+# -- energy ------------------------------------------------------------------------------------------
+
+
+def energy_lines(outcomes: Sequence[Outcome], wanted: bool = False) -> list[str]:
+    """What a step takes of energy, a line for each outcome that has some; or, where it was wanted, that none has."""
+    good = [outcome for outcome in outcomes if outcome.status == "ok"]
+    lines = [f"{outcome.case.id}: {text}" for outcome in good if (text := energy_told(outcome))]
+    if lines or not wanted or not good:
+        return lines
+    lost = next((record.fact("energy_lost") for outcome in good for record in outcome.good), None)
+    return [f"energy: unknown: {lost or 'no sensor can be read here'}; `mldyno doctor` says which there are"]
+
+
+def energy_told(outcome: Outcome) -> str:
+    """Energy of a step, that above idle, power and what is done for a joule; and who tells it; empty where nobody."""
+    energy, fact = outcome.figure("energy"), outcome.good[0].fact
+    if energy is None:
+        return ""
+    above, rate = outcome.figure("energy_above_idle"), outcome.figure("efficiency")
+    parts = [f"{shown(energy)} a step" + (f", {shown(above)} of it above idle" if above is not None else "")]
+    powers = {"at work": "power", "at most": "peak_power", "at rest": "idle_power"}
+    watts = [f"{show(power.value, 'W')} {when}" for when, name in powers.items()
+             if (power := outcome.figure(name)) is not None]  # fmt: skip
+    parts += [", ".join(watts)] if watts else []
+    parts += [f"{digits(rate.value, rate.half_width)} {fact('item') or 'item'}s a joule"] if rate is not None else []
+    lost = f"; lost meanwhile: {fact('energy_lost')}" if fact("energy_lost") else ""
+    return f"{'; '.join(parts)} [{fact('energy_scope')}, by {fact('energy_by')} ({fact('energy_method')}){lost}]"
+
+
+def shown(estimate: Estimate) -> str:
+    """A figure and how well it is known."""
+    return show(estimate.value, estimate.unit, estimate.half_width) + show_error(estimate.value, estimate.half_width)
 
 
 # -- what was timed apart from the step: phases of it, its data, epochs, whole processes -------------

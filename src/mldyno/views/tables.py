@@ -22,12 +22,12 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.scores import reference
 from mldyno.analysis.tables import Cell, Key, Table, column
 from mldyno.axes import AXIS
-from mldyno.metrics import metric_named
+from mldyno.metrics import METRIC, metric_named
 from mldyno.printable import printable
 from mldyno.store.figures import inert
 from mldyno.units import PERIODS, UNITS, Scale, common_scale, digits, scale_of, show, show_error
 from mldyno.views.as_json import case_without, machine_json
-from mldyno.views.sentences import CANT_TELL, factor, named, shown_time
+from mldyno.views.sentences import CANT_TELL, factor, named, shown
 from mldyno.views.window import plain, window_width
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
@@ -333,16 +333,19 @@ def _in_columns(header: Sequence[str], body: Sequence[Sequence[str]], left: int,
 
 
 def crossover_table(crossover: Crossover) -> str:
-    """The time of a step on both sides at each size, and which of them is faster by how much."""
+    """The time of a step, or its energy, on both sides at each size, and which of them is better by how much."""
     other, base = named(crossover.axis, crossover.other), named(crossover.axis, crossover.base)
     compared = {crossover.size(comparison): comparison for comparison in crossover.comparisons}
     rows: dict[int, list[str]] = {}
     for outcome in crossover.tried:
-        time = outcome.status if outcome.step is None else shown_time(outcome.step)
-        rows.setdefault(int(column(outcome, crossover.over)), []).append(time)
-    body = [[f"{size:,}", *times, _verdict(compared.get(size))] for size, times in rows.items()]
-    title = f"{case_without(crossover.tried[0].case, crossover.axis, crossover.over)}: time of one step"
-    return aligned([crossover.over, base, other, f"{other} is"], body, 0, title)
+        figure = outcome.figure(crossover.value)
+        text = outcome.status if figure is None else shown(figure)
+        rows.setdefault(int(column(outcome, crossover.over)), []).append(text)
+    body = [[f"{size:,}", *figures, _verdict(compared.get(size))] for size, figures in rows.items()]
+    about = METRIC[crossover.value].title
+    title = f"{case_without(crossover.tried[0].case, crossover.axis, crossover.over)}: {about}"
+    does = "takes" if crossover.value == "energy" else "is"
+    return aligned([crossover.over, base, other, f"{other} {does}"], body, 0, title)
 
 
 def _verdict(comparison: Comparison | None) -> str:
@@ -350,4 +353,7 @@ def _verdict(comparison: Comparison | None) -> str:
         return ""
     if comparison.verdict == "inconclusive":
         return CANT_TELL
-    return comparison.verdict if comparison.verdict == "equivalent" else f"{factor(comparison)} {comparison.verdict}"
+    if comparison.verdict == "equivalent":
+        return "equivalent"
+    words = {"faster": "less", "slower": "more"} if comparison.value == "energy" else {}
+    return f"{factor(comparison)} {words.get(comparison.verdict, comparison.verdict)}"

@@ -1,134 +1,199 @@
-"""The energy of a case's steps: the machine at rest, then at work in windows of half a second or more, then at rest."""
+"""The energy of a case's steps: the machine at rest, then at work in windows of half a second or more, then at rest.
+
+Sensors of one kind that see the same scope, as those of two packages, are added up; those of different scopes contain
+each other, and never are. One scope is the record's: that of the device, else of what it is in; the others stand
+beside it, each in a stage of its name.
+
+A sensor that tells the power of moments may look always at the same part of a step. Then steps pause now and then for a
+time that chance sets, so that it looks at other parts, and how its windows differ shows how little it sees.
+"""
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mldyno import plugins, sensors
-from mldyno.frameworks import Program
+from mldyno import plugins
+from mldyno.frameworks import Framework
 from mldyno.messages import EnergyMeasured
-from mldyno.records import Device, Series
-from mldyno.sensors import Scope, Sensor, Surroundings
+from mldyno.meters.contention import cpu_of_others
+from mldyno.records import Case, Device, Fact, Series
+from mldyno.sensors import Found, Scope, Sensor, Surroundings
 from mldyno.stats.intervals import half_width, mean
 from mldyno.timing.blocks import Blocks
-from mldyno.timing.energy import Progress, Watch, Watched, per_step
+from mldyno.timing.energy import Stretch, Ticks, Watch, Watched, Window, per_step
 
-REST_S = 2.0  # before and after, in which the machine's own power shows
 SETTLE_S = 0.5  # after which clocks and fans have followed
-EDGE_S = 0.5  # of a window
-FEWEST, LONGEST_S = 10, 60.0  # windows; and how long all of it may take
-FIRST: dict[str, tuple[Scope, ...]] = {"cpu": ("package", "system")}
-ELSE: tuple[Scope, ...] = ("board", "package", "system")
+WINDOW_S, STEPS_A_WINDOW, READINGS_A_WINDOW = 0.5, 4, 5  # at least
+FEWEST = 10  # windows, where the time allows
+PAUSE_S = 0.1  # at most, between two stretches that a sensor of moments looks at
+ON_HOST: tuple[Scope, ...] = ("package", "system", "cores", "memory")
+ON_DEVICE: tuple[Scope, ...] = ("board", "package", "system")
 Tell = Callable[[float], None]
 
 
-@dataclass
-class Summed:
-    """What all sensors of one scope saw together."""
+@dataclass(frozen=True)
+class Group:
+    """Sensors of one kind and scope, which are added up."""
 
+    kind: str
     scope: Scope
-    names: list[str]
-    windows: list[tuple[float, float]]
-    """Energy of a step in J, and its time in s, for each window."""
-    rest: list[float]
-    """Power in W, for each window at rest."""
-    peak: float
-    off: float
-    """By which the edges of a window may be off, relative to it."""
-    lost: list[str]
+    sensors: Sequence[Sensor]
+
+    @property
+    def names(self) -> str:
+        """As facts of a record name them."""
+        return f"{self.kind}: {', '.join(sensor.name for sensor in self.sensors)}"
 
 
-def measure(program: Program, blocks: Blocks, devices: Sequence[Device], device: str, seconds: float, target: float,
-            tell: Tell) -> EnergyMeasured:  # fmt: skip
-    """Energy for so many s, or until it is known to the target; where nothing can be read, nothing is told."""
-    found = plugins.sensors(Surroundings(devices=devices))
-    watched = [each for each in found.sensors if each.device in ("", device) or each.device == "cpu"]
-    if not watched:
-        return EnergyMeasured((), {"energy_scope": None})
-    clock = blocks.clock
-    before = _at_rest(watched, clock)
-    during, progress = _at_work(program, blocks, watched, min(seconds, LONGEST_S), target, tell)
-    after = _at_rest(watched, clock)
-    scopes = [_summed(scope, before, during, after, progress) for scope in dict.fromkeys(each.scope for each in watched)]
-    told = [each for each in scopes if each.windows]
-    lost = [why for each in scopes for why in each.lost]
-    if not told:
-        return EnergyMeasured((), {"energy_scope": None, "energy_lost": "; ".join(dict.fromkeys(lost)) or None})
-    wanted = FIRST.get(device, ELSE)
-    main = next((each for scope in wanted for each in told if each.scope == scope), told[0])
-    series = [part for each in told for part in _series(each, "steady" if each is main else each.scope)]
-    facts = {
-        "energy_scope": main.scope, "energy_by": ", ".join(main.names), "energy_error": main.off,
-        "energy_lost": "; ".join(dict.fromkeys(lost)) or None,
-    }  # fmt: skip
-    return EnergyMeasured(tuple(series), facts)
+def groups(found: Mapping[str, Found], case: Case) -> list[Group]:
+    """What tells something of a case, the best scope for its device first; each scope once.
+
+    A plug, which the user named, is asked before others of its scope.
+    """
+    kind = case.device.partition(":")[0]
+    wanted = ON_HOST if kind == "cpu" else ON_DEVICE
+    grouped: dict[Scope, Group] = {}
+    for name in sorted(found, key=lambda name: name != "plug"):
+        for scope in dict.fromkeys(sensor.scope for sensor in found[name].sensors):
+            seen = [each for each in found[name].sensors if each.scope == scope and _sees(each, case, kind)]
+            if seen and scope in wanted:
+                grouped.setdefault(scope, Group(name, scope, seen))
+    return sorted(grouped.values(), key=lambda group: wanted.index(group.scope))
 
 
-def _at_rest(watched: Sequence[Sensor], clock: Callable[[], int]) -> list[Watched]:
-    time.sleep(SETTLE_S)
-    with Watch(watched, clock, time.sleep, EDGE_S) as watch:
-        time.sleep(REST_S)
-    return watch.results
+def _sees(sensor: Sensor, case: Case, kind: str) -> bool:
+    """Whether a sensor tells of the devices that a case works on; ranks have one each."""
+    if sensor.device in ("", "cpu", case.device):
+        return True
+    return case.in_ranks and sensor.device.partition(":")[0] == kind
 
 
-def _at_work(
-    program: Program, blocks: Blocks, watched: Sequence[Sensor], seconds: float, target: float, tell: Tell
-) -> tuple[list[Watched], Progress]:
-    clock, times, steps = blocks.clock, list[int](), list[int]()
-    done = 0
-    began = clock()
-    blocks.time(blocks.size)
-    with Watch(watched, clock, time.sleep, EDGE_S) as watch:
-        times.append(clock())
-        steps.append(done)
-        while True:
+class EnergyMeter:
+    """All that tells energy beside one case; its counters' periods are found out once."""
+
+    def __init__(self, framework: Framework, case: Case, devices: Sequence[Device], blocks: Blocks) -> None:
+        self.blocks, self.clock = blocks, blocks.clock
+        real = framework.clock is None and case.nodes == 1  # nothing is used up in fake time, nor seen of other nodes
+        self.groups = groups(plugins.sensors(Surroundings(devices=devices)), case) if real else []
+        self.ticks = [Ticks(sensor, self.clock, time.sleep) for group in self.groups for sensor in group.sensors]
+        self.chance = random.Random(case.id)
+
+    def measure(self, seconds: float, target: float, rest_s: float, tell: Tell) -> EnergyMeasured:
+        """Energy for so many s, or until it is known to the target; before and after, so many s at rest."""
+        if not self.groups:
+            return EnergyMeasured((), {"energy_scope": None})
+        length = self._length()
+        before = self._at_rest(rest_s, length)
+        others = cpu_of_others()
+        began, during, stretches = self.clock(), *self._at_work(seconds, target, length, tell)
+        busy = _rate(others, cpu_of_others(), (self.clock() - began) / 1e9)
+        after = self._at_rest(rest_s, length)
+        lost = dict.fromkeys(why for seen in (*before, *during, *after) for why in seen.lost)
+        facts: dict[str, Fact] = {"energy_scope": None, "energy_lost": "; ".join(lost) or None}
+        series: list[Series] = []
+        place = 0
+        for group in self.groups:
+            mine = slice(place, place := place + len(group.sensors))
+            told = _told(during[mine], stretches, length)
+            if not told:
+                continue
+            main = not series
+            idle = [*_resting(before[mine], length), *_resting(after[mine], length)]
+            series += _series(told, idle, "steady" if main else group.scope)
+            if main:
+                off = max(window.relative_error for windows in told for window, _ in windows)
+                facts |= {"energy_scope": group.scope, "energy_by": group.names, "energy_error": off,
+                          "energy_method": group.sensors[0].method, "energy_others": busy}  # fmt: skip
+        return EnergyMeasured(tuple(series), facts)
+
+    def _length(self) -> float:
+        """Of a window, in s: no shorter than some steps, and some readings."""
+        step = self.blocks.time(self.blocks.size) / self.blocks.size / 1e9
+        slowest = max(ticks.sensor.every_s for ticks in self.ticks)
+        readings = READINGS_A_WINDOW * slowest if any(t.sensor.method != "counter" for t in self.ticks) else 0.0
+        return max(WINDOW_S, STEPS_A_WINDOW * step, readings)
+
+    def _at_rest(self, rest_s: float, length: float) -> list[Watched]:
+        if not rest_s:
+            return [Watched(ticks.sensor) for ticks in self.ticks]
+        time.sleep(SETTLE_S)
+        with Watch(self.ticks, WINDOW_S) as watch:
+            time.sleep(max(rest_s, 2 * length))
+        return watch.results
+
+    def _at_work(self, seconds: float, target: float, length: float, tell: Tell) -> tuple[list[Watched], list[Stretch]]:
+        """Steps until enough is known; the first of them bring clocks and caches back, and do not count."""
+        clock, blocks, main = self.clock, self.blocks, self.groups[0].sensors
+        settled, pausing = clock() + round(SETTLE_S * 1e9), main[0].method == "sample"
+        while clock() < settled:
             blocks.time(blocks.size)
-            done += blocks.size
-            times.append(clock())
-            steps.append(done)
-            elapsed = (times[-1] - began) / 1e9
-            tell((times[-1] - times[0]) / 1e9 / done)
-            if elapsed >= seconds and elapsed >= (FEWEST + 1) * EDGE_S:
-                break
-    return watch.results, Progress(times, steps)
+        ends, done, stretches = clock() + round(seconds * 1e9), 0, [Stretch()]
+        with Watch(self.ticks, length) as watch:
+            stretches[0].note(clock(), 0)
+            look = clock() + round(length * 1e9)
+            while True:
+                blocks.time(blocks.size)
+                done, now = done + blocks.size, clock()
+                stretches[-1].note(now, done)
+                if now < look:
+                    continue
+                told = _told(watch.results[: len(main)], stretches, length)
+                tell((stretches[-1].times[-1] - stretches[-1].times[0]) / 1e9 / (done - stretches[-1].steps[0]))
+                if now >= ends or _known(told) <= target:
+                    return watch.results, stretches
+                if pausing:
+                    time.sleep(self.chance.uniform(0.0, PAUSE_S))
+                    stretches.append(Stretch())
+                    stretches[-1].note(clock(), done)
+                look = clock() + round(length * 1e9)
 
 
-def _summed(
-    scope: Scope, before: Sequence[Watched], during: Sequence[Watched], after: Sequence[Watched], progress: Progress
-) -> Summed:
-    """Several sensors of one scope, as those of two packages, are added up, window by window."""
-    at_work = [each for each in during if each.sensor.scope == scope]
-    at_rest = [[*first.windows, *last.windows] for first, last in zip(before, after, strict=True)
-               if first.sensor.scope == scope]  # fmt: skip
-    parts = [per_step(each.windows, progress) for each in at_work]
-    rows = zip(*parts, strict=False)
-    windows = [
-        (sum(joules / steps for joules, _, steps in row), mean([seconds / steps for _, seconds, steps in row]))
-        for row in rows
-    ]
-    rest = [sum(window.watts for window in row) for row in zip(*at_rest, strict=False)]
-    powers = [window.watts for each in at_work for window in each.windows]
-    off = max((window.relative_error for each in at_work for window in each.windows), default=0.0)
-    lost = [why for each in [*before, *during, *after] if each.sensor.scope == scope for why in each.lost]
-    return Summed(scope, [each.sensor.name for each in at_work], windows, rest, max(powers, default=0.0), off, lost)
+Told = list[tuple[Window, float]]
 
 
-def _series(summed: Summed, stage: str) -> list[Series]:
-    energy, times = (tuple(float(f"{value:.6g}") for value in values) for values in zip(*summed.windows, strict=True))
-    power = tuple(float(f"{joules / seconds:.6g}") for joules, seconds in summed.windows)
-    series = [Series("energy", "J", energy, stage=stage), Series("power", "W", power, stage=stage),
-              Series("energy_step_time", "s", times, stage=stage)]  # fmt: skip
-    if summed.rest:
-        series.append(Series("rest_power", "W", tuple(float(f"{watts:.6g}") for watts in summed.rest), stage=stage))
-    return series
+def _told(seen: Sequence[Watched], stretches: Sequence[Stretch], length: float) -> list[Told]:
+    """Window by window, each with its steps, what every sensor of a group told."""
+    return [list(row) for row in zip(*(per_step(each, stretches, length) for each in seen), strict=False)]
 
 
-def known(windows: Sequence[tuple[float, float]]) -> float:
+def _energies(told: Sequence[Told]) -> list[float]:
+    """Energy of a step in J, in each window."""
+    return [sum(window.joules / steps for window, steps in row) for row in told]
+
+
+def _known(told: Sequence[Told]) -> float:
     """How well the energy of a step is known, relative to it."""
-    values = [joules for joules, _ in windows]
-    return half_width(values) / mean(values) if len(values) > 1 else float("inf")
+    values = _energies(told)
+    return half_width(values) / mean(values) if len(values) >= FEWEST else float("inf")
 
 
-__all__ = ["measure", "sensors"]
+def _resting(seen: Sequence[Watched], length: float) -> list[float]:
+    """Power in W, in each window at rest."""
+    windows = []
+    for each in seen:
+        times = [when for when, _ in each.readings] or [edge for window in each.counted
+                                                        for edge in (window.began, window.ended)]  # fmt: skip
+        windows.append(each.windows(min(times), max(times), length) if times else [])
+    return [sum(window.watts for window in row) for row in zip(*windows, strict=False)]
+
+
+def _series(told: Sequence[Told], idle: Sequence[float], stage: str) -> Iterator[Series]:
+    powers = [sum(window.watts for window, _ in row) for row in told]
+    yield Series("energy", "J", _rounded(_energies(told)), stage=stage)
+    yield Series("power", "W", _rounded(powers), stage=stage)
+    if stage == "steady":
+        yield Series("peak_power", "W", _rounded([max(powers)]), stage="process")
+    if idle:
+        yield Series("idle_power", "W", _rounded(idle), stage=stage)
+
+
+def _rounded(values: Sequence[float]) -> tuple[float, ...]:
+    return tuple(float(f"{value:.6g}") for value in values)
+
+
+def _rate(before: float | None, after: float | None, seconds: float) -> float | None:
+    """Cores that other processes had, on average; None where nobody counts that."""
+    return None if before is None or after is None else max(0.0, after - before) / seconds

@@ -64,6 +64,10 @@ class Worker:
     def _time_phases(self, command: messages.TimePhases) -> Answer:
         return self.opened[command.key].phases(command.seconds, self._progress)
 
+    def _measure_energy(self, command: messages.MeasureEnergy) -> Answer:
+        meter = self.opened[command.key].energy_meter
+        return meter.measure(command.seconds, command.target, command.rest, self._progress)
+
     def _measure_rounds(self, command: messages.MeasureRounds) -> Answer:
         cases = [self.opened[key] for key in command.keys]
         return session.measure_rounds(cases, command.seconds, command.fewest, command.seed, self._progress)

@@ -9,6 +9,7 @@ import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 from mldyno import messages, plugins, system_queries
@@ -23,6 +24,7 @@ from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, stretch, tim
 from mldyno.timing.warmup import warm_up
 from mldyno.worker import checks, commands, peaks, ranks
 from mldyno.worker.checks import Wrong
+from mldyno.worker.energy import EnergyMeter
 from mldyno.workloads._portable import Portable
 
 LONG_STEP_S = 5.0  # a step of this length is not run once more just to count its kernels
@@ -250,6 +252,11 @@ class CaseSession:
             for name, of_ranks in self.program.rank_times().items()
             for rank, values in enumerate(of_ranks)
         ]
+
+    @cached_property
+    def energy_meter(self) -> EnergyMeter:
+        """What tells the energy of its steps."""
+        return EnergyMeter(self.framework, self.case, self.framework.devices(), self.blocks)
 
     def close(self, prove: bool = False) -> messages.CaseClosed:
         """Check that the work was done, stop the meters, and give what they saw; `prove`: and what it computes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mldyno.views.report import details, ranks, sizes, speeds
+from mldyno.views.report import details, energy, ranks, sizes, speeds
 from mldyno.views.report.parts import Section
 from mldyno.views.report.subject import Subject
 
@@ -15,6 +15,7 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
     details.limits,
     sizes.scaling,
     ranks.ranks,
+    energy.energy,
     details.sure,
     details.cases,
     details.method,

@@ -33,7 +33,7 @@ WARMEST = 9
 
 def scaling(subject: Subject) -> Section | None:
     """How speed goes with batch and length; nothing where no case has two sizes."""
-    answers = Answers(crossovers=subject.answers.crossovers, scalings=subject.answers.scalings)
+    answers = Answers(crossovers=subject.answers.about("step").crossovers, scalings=subject.answers.scalings)
     lines = answer_lines(answers)
     all_grids = [grid for group in alike(subject.outcomes, "batch", "seq", "device", "machine")
                  for grid in _grids_of(subject, group)]  # fmt: skip
@@ -66,7 +66,7 @@ def _lead(charts: bool, grids: int) -> str:
 
 def _crossings(subject: Subject) -> Iterator[Chart]:
     """How many times as fast one side is as the other, at each size; those that cross come first."""
-    swept = [each for each in subject.answers.crossovers if len(each.comparisons) > 1]
+    swept = [each for each in subject.answers.about("step").crossovers if len(each.comparisons) > 1]
     swept.sort(key=lambda each: (each.verdict != "crosses", each.axis != "device"))
     for number, crossover in enumerate(swept):
         yield _crossing(subject, f"crossover-{number}", crossover)

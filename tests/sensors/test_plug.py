@@ -1,0 +1,68 @@
+"""Smart plugs, by a local server that answers as they do."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+from mldyno.sensors import Surroundings, Unreadable, plug
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """A plug of one kind; what is asked otherwise is not found."""
+
+    known: ClassVar[dict[str, Any]] = {}
+
+    def do_GET(self) -> None:
+        said = self.known.get(self.path)
+        self.send_response(404 if said is None else 200)
+        self.end_headers()
+        self.wfile.write(b"" if said is None else json.dumps(said).encode())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("MLDYNO_PLUG", f"http://127.0.0.1:{server.server_port}")
+    yield server.server_address[0]  # type: ignore[misc]
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("Shelly", {"/rpc/Switch.GetStatus?id=0": {"apower": 83.5, "aenergy": {"total": 12.0}}}),
+        ("Shelly of the first generation", {"/meter/0": {"power": 83.5, "total": 900}}),
+        ("Tasmota", {"/cm?cmnd=Status%208": {"StatusSNS": {"ENERGY": {"Power": 83.5, "Total": 1.2}}}}),
+    ],
+)
+def test_a_plug_tells_what_the_whole_machine_takes(address: str, name: str, known: dict[str, Any]) -> None:
+    Answers.known = known
+    (found,) = plug.find(Surroundings()).sensors
+    assert (found.name, found.scope, found.method, found.read()) == (name, "system", "sample", 83.5)
+    Answers.known = {}
+    with pytest.raises(Unreadable, match="does not answer"):
+        found.read()
+
+
+@pytest.mark.parametrize("answer", [{"apower": None}, {"apower": "much"}, {}])
+def test_an_answer_without_a_number_is_no_power(address: str, answer: dict[str, Any]) -> None:
+    Answers.known = {"/rpc/Switch.GetStatus?id=0": answer}
+    found = plug.find(Surroundings())
+    assert not found.sensors
+    assert "plug" in found.closed[0].name
+
+
+def test_a_plug_that_is_no_address_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLDYNO_PLUG", "192.168.1.20")
+    assert "no address" in plug.find(Surroundings()).closed[0].reason

@@ -1,0 +1,99 @@
+"""Energy of steps by a counter whose truth is known, in real time; and what is chosen among sensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.sensors.simulated import ONE_PACKAGE, PACKAGE, RAPL, Counter, CountingFile, Time, tree
+
+from mldyno import plugins
+from mldyno.axes import Case
+from mldyno.sensors import SYSFS, Found, Scope, Surroundings
+from mldyno.stats.intervals import mean
+from mldyno.worker.energy import groups
+from mldyno.worker.session import CaseSession, open_case
+
+CASE = Case("mlp", framework="numpy", batch=8)
+
+
+def seen(name: str, scope: Scope, device: str = "") -> Counter:
+    sensor = Counter(Time())
+    vars(sensor).update(name=name, scope=scope, device=device)
+    return sensor
+
+
+@pytest.fixture
+def session() -> CaseSession:
+    opened = open_case(CASE)
+    opened.warm_up(0.2, lambda step: None)
+    return opened
+
+
+def test_packages_are_added_up_and_other_scopes_stand_beside_them() -> None:
+    rapl = Found(
+        [seen("package-0", "package", "cpu"), seen("package-1", "package", "cpu"), seen("psys", "system", "cpu")]
+    )
+    found = {
+        "powercap": rapl,
+        "plug": Found([seen("Shelly", "system")]),
+        "hwmon": Found([seen("xe", "board", "xpu:0")]),
+    }
+    chosen = groups(found, Case("mlp"))
+    assert [(group.kind, group.scope, len(group.sensors)) for group in chosen] == [
+        ("powercap", "package", 2), ("plug", "system", 1),
+    ]  # fmt: skip
+    on_gpu = groups(found, Case("mlp", device="xpu:0"))
+    assert [group.scope for group in on_gpu] == ["board", "package", "system"]
+    assert groups(found, Case("mlp", device="xpu:1"))[0].scope == "package"
+
+
+def test_ranks_are_told_by_all_of_their_cards() -> None:
+    cards = {"nvml": Found([seen("NVML", "board", f"cuda:{number}") for number in range(2)])}
+    assert len(groups(cards, Case("mlp", mode="train", device="cuda:0", ranks=2))[0].sensors) == 2
+    assert len(groups(cards, Case("mlp", device="cuda:0"))[0].sensors) == 1
+
+
+def test_a_steps_energy_is_its_power_times_its_time(
+    session: CaseSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SYSFS, str(tree(tmp_path, ONE_PACKAGE)))
+    with CountingFile(tmp_path / PACKAGE, 40.0):
+        told = session.energy_meter.measure(1.5, 0.0, 0.6, lambda step: None)
+    series = {part.metric: part for part in told.series}
+    assert mean(series["power"].values) == pytest.approx(40.0, rel=0.02)
+    assert mean(series["idle_power"].values) == pytest.approx(40.0, rel=0.02)
+    step = session.blocks.time(200) / 200 / 1e9
+    assert mean(series["energy"].values) == pytest.approx(40.0 * step, rel=0.7)  # steps vary beside other work
+    assert told.facts["energy_scope"] == "package"
+    assert told.facts["energy_by"] == "powercap: package-0"
+
+
+def test_a_sensor_that_dies_meanwhile_costs_its_energy_and_says_so(
+    session: CaseSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SYSFS, str(tree(tmp_path, ONE_PACKAGE)))
+    meter = session.energy_meter
+    (tmp_path / PACKAGE).unlink()
+    told = meter.measure(0.3, 0.0, 0.0, lambda step: None)
+    assert not told.series
+    assert told.facts["energy_scope"] is None
+    assert "energy_uj" in str(told.facts["energy_lost"])
+
+
+def test_without_a_sensor_nothing_is_told(
+    session: CaseSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SYSFS, str(tmp_path))
+    assert session.energy_meter.measure(9.0, 0.0, 9.0, lambda step: None).facts == {"energy_scope": None}
+
+
+def test_every_file_of_sensors_can_be_asked(tmp_path: Path) -> None:
+    found = plugins.sensors(Surroundings(tree(tmp_path, RAPL)))
+    assert {"apple", "battery", "hwmon", "jetson", "nvml", "plug", "powercap", "powermetrics"} == set(found)
+    assert [each.name for each in found["powercap"].sensors] == ["package-0", "core", "dram", "psys"]
+
+
+def test_a_machine_without_sensors_has_none(tmp_path: Path) -> None:
+    found = plugins.sensors(Surroundings(tmp_path))
+    assert not any(each.sensors or each.closed for each in found.values())
