@@ -135,9 +135,12 @@ class Outcome:
     def _energy(self) -> Estimate | None:
         """Energy of one step in J: the next process has another speed, and so another energy."""
         energy, power, step = of_metric(self.good, "energy"), of_metric(self.good, "power"), self.step
-        if energy is None or power is None or step is None or None in (power.half_width, step.half_width):
+        if energy is None:
+            return None
+        parts = [each.half_width / each.value for each in (power, step)
+                 if each is not None and each.half_width is not None and each.value]  # fmt: skip
+        if len(parts) < 2:
             return energy
-        parts = [each.half_width / each.value for each in (power, step) if each.half_width is not None]
         off = self.good[0].fact("energy_error") or 0.0
         return replace(energy, half_width=energy.value * math.hypot(*parts, off))
 
