@@ -26,7 +26,9 @@ from mldyno.timing.blocks import Blocks
 from mldyno.timing.energy import Stretch, Ticks, Watch, Watched, Window, per_step
 
 SETTLE_S = 0.5  # after which clocks and fans have followed
-WINDOW_S, STEPS_A_WINDOW, READINGS_A_WINDOW = 0.5, 4, 5  # at least
+WINDOW_S, READINGS_A_WINDOW = 0.5, 5  # at least
+STEPS_A_WINDOW, LONG_WINDOW_S = 4, 2.0  # so many steps, where they are not longer than that; else one
+LATEST = 3  # windows after its time, in which a first one must have come
 FEWEST = 10  # windows, where the time allows
 PAUSE_S = 0.1  # at most, between two stretches that a sensor of moments looks at
 ON_HOST: tuple[Scope, ...] = ("package", "system", "cores", "memory")
@@ -114,7 +116,7 @@ class EnergyMeter:
         step = self.blocks.time(self.blocks.size) / self.blocks.size / 1e9
         slowest = max(ticks.sensor.every_s for ticks in self.ticks)
         readings = READINGS_A_WINDOW * slowest if any(t.sensor.method != "counter" for t in self.ticks) else 0.0
-        return max(WINDOW_S, STEPS_A_WINDOW * step, readings)
+        return max(WINDOW_S, step, min(STEPS_A_WINDOW * step, LONG_WINDOW_S), readings)
 
     def _at_rest(self, rest_s: float, length: float) -> list[Watched]:
         if not rest_s:
@@ -142,7 +144,8 @@ class EnergyMeter:
                     continue
                 told = _told(watch.results[: len(main)], stretches, length)
                 tell((stretches[-1].times[-1] - stretches[-1].times[0]) / 1e9 / (done - stretches[-1].steps[0]))
-                if now >= ends or _known(told) <= target:
+                late = now >= ends + round(LATEST * length * 1e9)
+                if late or (told and now >= ends) or _known(told) <= target:
                     return watch.results, stretches
                 if pausing:
                     time.sleep(self.chance.uniform(0.0, PAUSE_S))
@@ -167,7 +170,7 @@ def _energies(told: Sequence[Told]) -> list[float]:
 def _known(told: Sequence[Told]) -> float:
     """How well the energy of a step is known, relative to it."""
     values = _energies(told)
-    return half_width(values) / mean(values) if len(values) >= FEWEST else float("inf")
+    return half_width(values) / mean(values) if len(values) >= FEWEST and mean(values) > 0 else float("inf")
 
 
 def _resting(seen: Sequence[Watched], length: float) -> list[float]:
