@@ -22,3 +22,16 @@ def test_a_battery_tells_only_while_it_discharges(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="not discharging"):
         found.read()
     assert battery.find(Surroundings(tmp_path)).sensors == []
+
+
+def test_a_macs_current_flows_out_as_a_negative_number_without_its_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = '"ExternalConnected" = No\n"Voltage" = 12000\n"InstantAmperage" = 18446744073709550616\n'
+    monkeypatch.setattr("sys.platform", "darwin")
+    monkeypatch.setattr(battery, "ask", lambda *words: said)
+    (found,) = battery.find(Surroundings(Path("/nowhere"))).sensors
+    assert found.read() == pytest.approx(12.0)
+    said = said.replace("No", "Yes")
+    assert battery.find(Surroundings(Path("/nowhere"))).sensors == []
+    said = '"ExternalConnected" = No\n'
+    with pytest.raises(Unreadable, match="no current"):
+        found.read()
