@@ -50,7 +50,8 @@ def _measured(
     workload: str, mode: str, sizes: dict[str, int], store: Store, quick: bool
 ) -> list[tuple[Outcome, Outcome]]:
     """Each outcome beside that of PyTorch as it is."""
-    settings: dict[str, Any] = {"mode": mode, "store": store, "budget": QUICK_BUDGET_S if quick else BUDGET_S, **sizes}
+    settings: dict[str, Any] = {"mode": mode, "store": store, "budget": QUICK_BUDGET_S if quick else BUDGET_S,
+                                "repeats": 1, **sizes}  # fmt: skip
     names = list(FRAMEWORKS[mode])
     results = [*api.run(workload, framework=names, **settings).outcomes]
     results += api.run(workload, framework="torch", compile=["no", "yes"], **settings).outcomes if not quick else []
