@@ -9,7 +9,7 @@ from mldyno import plugins
 from mldyno.datasets import prepare
 from mldyno.messages import TrainEndToEnd
 from mldyno.worker.checks import check_ranks
-from mldyno.worker.follow import end_with
+from mldyno.worker.follow import end_at_once, end_with
 from mldyno.worker.session import open_case
 
 
@@ -41,4 +41,5 @@ def _train(wish: TrainEndToEnd) -> int:
     program.end()
     if team is not None:
         team.leave()
+        end_at_once(0)
     return 0

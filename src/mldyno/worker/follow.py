@@ -25,6 +25,7 @@ def follow(framework_name: str) -> None:
         assert isinstance(command, OpenCase)
         _obey(open_case(command.case, command.data, team=team).program, team)
         sys.stderr.write(f"\n{rendezvous.DONE}\n")
+        end_at_once(0)
     except BaseException as error:
         end_with(framework_name, error)
 
@@ -32,8 +33,14 @@ def follow(framework_name: str) -> None:
 def end_with(framework_name: str, error: BaseException) -> None:
     """Say what ended this rank where the parent looks for it, and end at once."""
     sys.stderr.write(rendezvous.failure_line(os.environ.get("RANK", ""), *failure(framework_name, error)))
+    end_at_once(1)
+
+
+def end_at_once(code: int) -> None:
+    """End a rank: threads of gloo may outlive the process group, and abort an interpreter that takes its time to end."""
+    sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(1)
+    os._exit(code)
 
 
 def _obey(program: Program, team: Team) -> None:
