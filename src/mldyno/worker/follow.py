@@ -37,7 +37,7 @@ def end_with(framework_name: str, error: BaseException) -> None:
 
 
 def end_at_once(code: int) -> None:
-    """End a rank: threads of gloo may outlive the process group, and abort an interpreter that takes its time to end."""
+    """End a rank: threads of gloo may outlive the group, and abort an interpreter that takes its time to end."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
