@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mldyno.doctor import checkup, settings
+from mldyno.doctor import checkup, energy, settings
 from mldyno.errors import UsageError
 from mldyno.runner.events import Interrupts
 from mldyno.timing import spin
@@ -45,4 +45,5 @@ def test_the_time_that_is_left_counts_all_parts_to_come_and_shrinks_with_what_is
     process_s = 1.0 + settings.WARM_UP_S + settings.TURNS * settings.TURN_S  # a process of a set
     assert least == 10.0
     assert some == pytest.approx(10.0 + 3 * process_s + 2 * settings.SETS * process_s)
-    assert most == pytest.approx(10.0 + 5 * settings.SETS * process_s + spin.SPIN_S + 1.0 + checkup.COMPILE_S)
+    sensors = energy.REST_S + energy.WORK_S
+    assert most == pytest.approx(10.0 + 5 * settings.SETS * process_s + spin.SPIN_S + sensors + 1.0 + checkup.COMPILE_S)

@@ -62,6 +62,7 @@ CAUSES: dict[str, Evidence] = {
     "low-power": replace(QUIET, machine=replace(QUIET.machine, low_power=True)),
     "virtualised": replace(QUIET, machine=replace(QUIET.machine, virtualised=True)),
     "rosetta": replace(QUIET, facts={"translated": True}),
+    "shared-power": replace(QUIET, facts={"energy_scope": "package", "energy_others": 0.6}),
 }
 
 

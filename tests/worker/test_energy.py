@@ -58,13 +58,13 @@ def test_a_steps_energy_is_its_power_times_its_time(
     session: CaseSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SYSFS, str(tree(tmp_path, ONE_PACKAGE)))
+    steps: list[float] = []
     with CountingFile(tmp_path / PACKAGE, 40.0):
-        told = session.energy_meter.measure(1.5, 0.0, 0.6, lambda step: None)
+        told = session.energy_meter.measure(1.5, 0.0, 0.6, steps.append)
     series = {part.metric: part for part in told.series}
     assert mean(series["power"].values) == pytest.approx(40.0, rel=0.02)
     assert mean(series["idle_power"].values) == pytest.approx(40.0, rel=0.02)
-    step = session.blocks.time(200) / 200 / 1e9
-    assert mean(series["energy"].values) == pytest.approx(40.0 * step, rel=0.7)  # steps vary beside other work
+    assert mean(series["energy"].values) == pytest.approx(40.0 * steps[-1], rel=0.2)  # windows hold not all of them
     assert told.facts["energy_scope"] == "package"
     assert told.facts["energy_by"] == "powercap: package-0"
 
