@@ -73,7 +73,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("efficiency", "1/J", "items per joule", better="higher", derived=True),
     Metric("energy_above_idle", "J", "energy of one step, without what the machine takes at rest", better="lower",
            derived=True),
-    Metric("energy", "J", "energy of one step", reduce="mean", better="lower"),
+    Metric("energy", "J", "energy of one step", better="lower"),
     Metric("power", "W", "mean power", reduce="mean", better="lower"),
     Metric("idle_power", "W", "mean power at rest", reduce="mean", better="lower"),
     Metric("peak_power", "W", "peak power", ("steady", "process"), "max", "lower"),

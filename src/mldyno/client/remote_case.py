@@ -21,7 +21,7 @@ from mldyno.messages import (
     WorkerSoftware,
 )
 from mldyno.records import Case, Checks, Device, Fact, Run, Series
-from mldyno.stats.intervals import mean
+from mldyno.stats.intervals import median
 from mldyno.timing.stopping import Stopping, relative_half_width
 from mldyno.units import show_seconds
 
@@ -169,12 +169,12 @@ class RemoteCase(Observed):
         self._take(self.ask(messages.MeasureEnergy(self.key, seconds, self.stopping.target, REST_S)))
 
     def take_energy_turn(self, turn: int, seconds: float) -> None:
-        """A turn of so many s of a paired comparison: the mean of its windows."""
+        """A turn of so many s of a paired comparison: the median of its windows."""
         answer = self.ask(messages.MeasureEnergy(self.key, seconds))
         values = [value for series in answer.series if (series.metric, series.stage) == ("energy", "steady")
                   for value in series.values]  # fmt: skip
         if values:
-            self.series.append(Series("energy", "J", (mean(values),), stage="paired", turn=turn))
+            self.series.append(Series("energy", "J", (median(values),), stage="paired", turn=turn))
 
     def close(self) -> None:
         """Check that the work was done, and read the meters."""
