@@ -265,7 +265,10 @@ def _sensors_closed(checkup: Checkup) -> Causes:
 def _sensor_fails(checkup: Checkup) -> Causes:
     for sensor in checkup.sensors:
         if sensor.error:
-            yield f"the sensor {sensor.name} of {sensor.scope} fails: {sensor.error}", "its energy is not told; time is"
+            yield (
+                f"the sensor {sensor.name} of {sensor.scope} fails: {sensor.error}",
+                "nothing to do: what it sees is not told, all else is",
+            )
 
 
 def _store_unreadable(checkup: Checkup) -> Causes:

@@ -13,6 +13,7 @@ from mldyno.analysis.grouping import grouped
 from mldyno.errors import UsageError, unknown
 from mldyno.metrics import METRIC, METRICS, metric_named
 from mldyno.records import Case, Record, Warning_
+from mldyno.stats.intervals import half_width, median
 from mldyno.units import show_percent
 
 VALUES = (*(metric.name for metric in METRICS if metric.of_every_case), "time:100steps")
@@ -141,8 +142,10 @@ class Outcome:
                  if each is not None and each.half_width is not None and each.value]  # fmt: skip
         if len(parts) < 2:
             return energy
+        windows = [values for record in self.good if len(values := record.values("energy")) > 1 and median(values) > 0]
+        within = math.hypot(*(half_width(values) / median(values) for values in windows)) / max(1, len(windows))
         off = self.good[0].fact("energy_error") or 0.0
-        return replace(energy, half_width=energy.value * math.hypot(*parts, off))
+        return replace(energy, half_width=energy.value * math.hypot(*parts, within, off))
 
     def _energy_above_idle(self) -> Estimate | None:
         """The same without what the machine takes at rest in that time."""
