@@ -48,9 +48,9 @@ def _gain(subject: Subject, number: int, group: Sequence[Split]) -> Chart:
     """Speed-up against ranks, and the line on which each rank brings as much as the first."""
     counts = [1, *(parts.ranks for _, parts in group if parts.ranks > 1)]
     ideal = [Point(count, count, "each rank brings as much as the first") for count in counts]
-    lines = [("ideal", ideal), ("over as many threads", _points(group, "over_same_threads"))]
+    lines = [("ideal", ideal), ("same threads", _points(group, "over_same_threads"))]
     if any(parts.over_all_cores is not None for _, parts in group):
-        lines.append(("over all cores", _points(group, "over_all_cores")))
+        lines.append(("all cores", _points(group, "over_all_cores")))
     gains = [(parts.over_same_threads, parts.ranks) for _, parts in group if parts.over_same_threads is not None]
     best, ranks = max(gains, key=lambda gain: gain[0].value)
     title = f"{subject.title(group[0][0], 'ranks')}: {ranks} ranks give {spanned(best)}"
