@@ -188,11 +188,6 @@ def footers(comparisons: Sequence[Comparison]) -> list[str]:
 # -- trust -----------------------------------------------------------------------------------------
 
 
-def shown_time(estimate: Estimate) -> str:
-    """A time and how well it is known."""
-    return show_seconds(estimate.value, estimate.half_width) + show_error(estimate.value, estimate.half_width)
-
-
 def trust(outcome: Outcome) -> str:
     """How far an outcome can be trusted: steady or not, how well it is known, and what spoke against it."""
     if outcome.published:
@@ -361,7 +356,7 @@ def phases(outcome: Outcome) -> Iterator[str]:
             items, batch = fact(f"{name}_items"), fact("batch_in_all") or outcome.case.batch
             if name == "data" and items and batch:  # several batches were fetched in a row
                 time, each = time.scaled(batch / items, "s"), f" a batch{each}"
-            yield f"{name} {shown_time(time)}{each}"
+            yield f"{name} {shown(time)}{each}"
     if (parts := split(outcome)) is not None:
         yield from ranks_told(outcome, parts)
     waits = outcome.waits_for_data()

@@ -21,7 +21,7 @@ from mldyno.analysis.scores import Score, missing, reference, scores
 from mldyno.axes import Mode
 from mldyno.units import count, digits
 from mldyno.views.answers import spread, verdict_lines
-from mldyno.views.sentences import FAKE_FRAMEWORK, shown_time, trust_line
+from mldyno.views.sentences import FAKE_FRAMEWORK, shown, trust_line
 from mldyno.views.titles import case_title, work_title
 from mldyno.views.window import fitted, plain, window_width
 
@@ -89,7 +89,7 @@ def _bars(division: Division, most: int) -> list[str]:
     comparisons = spread(division.beside, most)
     fastest = max([1.0, *(1 / comparison.ratio for comparison in comparisons)])
     step = division.best.step
-    ours = (1.0, _name("this machine", division.best), f"{shown_time(step)} a step" if step else "")
+    ours = (1.0, _name("this machine", division.best), f"{shown(step)} a step" if step else "")
     rows = [ours, *((1 / each.ratio, _name(each.base.machine, each.base), _times(each)) for each in comparisons)]
     rows.sort(key=lambda row: -row[0])
     return [case_title(division.case), *(_bar(speed / fastest, name, text) for speed, name, text in rows)]

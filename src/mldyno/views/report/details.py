@@ -22,7 +22,7 @@ from mldyno.views.report.rows import copy_mark, share_mark, time_unit
 from mldyno.views.report.speeds import MOST_ROWS
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import failures
-from mldyno.views.sentences import machine_lines, shown_time, trust, trust_line, warning_meanings
+from mldyno.views.sentences import machine_lines, shown, trust, trust_line, warning_meanings
 from mldyno.views.titles import case_on_device
 
 KINDS = (("arithmetic", "compute", "s1"), ("memory traffic", "memory", "s2"), ("copies", "copy", "s3"),
@@ -164,7 +164,7 @@ def _case_row(outcome: Outcome, with_machine: bool) -> list[GridCell]:
     if step is None:
         time = GridCell("-" if outcome.status == "oom" else outcome.status)
     else:
-        time = GridCell(shown_time(step), step.value)
+        time = GridCell(shown(step), step.value)
     why = trust(outcome) if outcome.status == "ok" else f"{outcome.status}: {outcome.reason}"
     return [
         GridCell(outcome.case.id, head=True),

@@ -15,7 +15,7 @@ from mldyno.views.charts import Lines, Point
 from mldyno.views.report.parts import Chart, Charts, Grid, GridCell, Paragraphs, Section, SectionPart
 from mldyno.views.report.rows import time_unit
 from mldyno.views.report.subject import Subject
-from mldyno.views.sentences import energy_told, named, sentence, shown, shown_time
+from mldyno.views.sentences import energy_told, named, sentence, shown
 
 MOST_CHARTS = 6
 FIGURES = {
@@ -57,7 +57,7 @@ def _against_time(subject: Subject, known: Sequence[Outcome]) -> Iterator[Chart]
         for outcome, step, joules in both:
             side = ", ".join(named(axis, column(outcome, axis)) for axis in axes)
             low, high = (None if end is None else end / factor for end in (joules.low, joules.high))
-            hover = f"{shown_time(step)}, {shown(joules)} a step"
+            hover = f"{shown(step)}, {shown(joules)} a step"
             lines.append((side, [Point(step.value * per, joules.value / factor, hover, low, high)]))
         about = subject.title(group[0], *axes)
         drawing = Lines(lines, f"{unit} a step", f"{name} a step")

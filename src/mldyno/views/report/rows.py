@@ -10,7 +10,7 @@ from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
 from mldyno.units import digits, show_percent
 from mldyno.views.charts import Mark
-from mldyno.views.sentences import CANT_TELL, factor, shown_time, trust
+from mldyno.views.sentences import CANT_TELL, factor, shown, trust
 
 UNITS = ((1e-6, "ns", 1e9), (1e-3, "µs", 1e6), (1.0, "ms", 1e3), (120.0, "s", 1.0))
 
@@ -41,7 +41,7 @@ def shown_speed(outcome: Outcome, rate: Estimate) -> str:
 def speed_mark(outcome: Outcome, rate: Estimate, colour: str) -> Mark:
     """The speed of a case; what is counted is said at the end of its row."""
     step = outcome.step
-    time = f", {shown_time(step)} a step" if step is not None else ""
+    time = f", {shown(step)} a step" if step is not None else ""
     hover = f"{shown_speed(outcome, rate)} on {outcome.case.device}{time}; {trust(outcome)}"
     ends = (None, None) if step is None else _turned(step)
     low, high = (None if end is None else rate.value * end for end in ends)
@@ -62,7 +62,7 @@ def league_mark(outcome: Outcome, best: Outcome) -> Mark:
     assert theirs is not None
     value = ours.value / theirs.value
     low, high = (None if end is None else value * end for end in _turned(theirs))
-    hover = f"{shown_time(theirs)} a step; {trust(outcome)}"
+    hover = f"{shown(theirs)} a step; {trust(outcome)}"
     rate = theirs.inverse(outcome.case.batch or 1, "1/s")  # of a batch: what else is counted, others do not say
     number = f"{digits(rate.value, rate.half_width)}/s"
     return Mark(value, number, hover, low, high, "soft", outcome.published)

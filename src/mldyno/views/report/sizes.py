@@ -20,7 +20,7 @@ from mldyno.views.charts import Lines, Point
 from mldyno.views.report.parts import Chart, Charts, Grid, GridCell, Grids, Paragraphs, Section, SectionPart
 from mldyno.views.report.rows import shown_ratio, time_unit
 from mldyno.views.report.subject import Subject
-from mldyno.views.sentences import named, shown_time
+from mldyno.views.sentences import named, shown
 from mldyno.views.tables import NO_MEMORY
 from mldyno.views.titles import case_title, work_title
 
@@ -102,7 +102,7 @@ def _growth(subject: Subject, identity: str, name: str, scalings: Sequence[Scali
         points = []
         for outcome, step in [(outcome, step) for of, outcome, step in times if of is each and step is not None]:
             low, high = (None if end is None else end * per for end in (step.low, step.high))
-            hover = f"{shown_time(step)}; exponent {each.fit.value:.2f} overall"
+            hover = f"{shown(step)}; exponent {each.fit.value:.2f} overall"
             points.append(Point(outcome.case.seq or 0, step.value * per, hover, low, high))
         lines.append((side, points))
     return Chart(identity, name, "Time of a step, at each length", Lines(lines, "tokens", f"{unit} a step"))
@@ -161,4 +161,4 @@ def _cell(cell: Cell | None, best: float) -> GridCell:
     rate = cell.outcome.figure("throughput")
     heat = None if rate is None or not best else min(WARMEST, int(rate.value / best * (WARMEST + 0.999)))
     under = "" if rate is None else show(rate.value, "1/s", rate.half_width)
-    return GridCell(shown_time(cell.figure), cell.figure.value, heat, under, bool(_doubts(cell.outcome)))
+    return GridCell(shown(cell.figure), cell.figure.value, heat, under, bool(_doubts(cell.outcome)))

@@ -21,7 +21,7 @@ from mldyno.printable import printable_content
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show_percent
 from mldyno.views.devices import device_line
-from mldyno.views.sentences import CANT_TELL, WORK, headline, machine_lines, shown_time, trust
+from mldyno.views.sentences import CANT_TELL, WORK, headline, machine_lines, shown, trust
 from mldyno.views.site.bars import Scale, scale_for
 from mldyno.views.site.collection import Collection, Entry, Place, Ranking, kind_of, place_of, shown_place
 from mldyno.views.summary import shown_score
@@ -197,7 +197,7 @@ def _case(outcome: Outcome, collection: Collection) -> dict[str, Any]:
     doubts = [f"{code}: {reason}" for code, reason in marks(outcome.records[0])] if outcome.published else []
     return {
         "title": case_title(outcome.case), "id": outcome.case.id, "device": _where(place_of(outcome.case)),
-        "time": shown_time(step) if step is not None else headline(outcome.records[-1]),
+        "time": shown(step) if step is not None else headline(outcome.records[-1]),
         "sort": None if step is None else step.value,
         "rate": "" if rate is None else digits(rate.value, rate.half_width),
         "per_second": None if rate is None else rate.value,
@@ -221,7 +221,7 @@ def _data(entry: Entry) -> dict[str, Any]:
     timed = [(outcome.case, outcome.step) for outcome in entry.outcomes]
     cases = [
         {"work": replace(case, device="").id, "title": case_title(case, ("device",)), "device": case.device,
-         "step": step.value, "half": step.half_width, "time": shown_time(step), "published": entry.published}
+         "step": step.value, "half": step.half_width, "time": shown(step), "published": entry.published}
         for case, step in timed if step is not None and step.value > 0
     ]  # fmt: skip
     return {"name": _full_name(entry), "published": entry.published, "scores": scored, "cases": cases}
@@ -236,7 +236,7 @@ def _workloads(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]
     rows = []
     for ranking in collection.rankings:
         entry, outcome, step = ranking.ranked[0]
-        rows.append(str(macros.ranking(ranking, entry, shown_place(outcome.case), shown_time(step), step.value)))
+        rows.append(str(macros.ranking(ranking, entry, shown_place(outcome.case), shown(step), step.value)))
     yield from _listed("workloads", rows, "workloads.html", shared, "")
 
 
@@ -250,7 +250,7 @@ def _work(ranking: Ranking, siblings: Sequence[Ranking], shared: dict[str, Any])
     for number, ((entry, outcome, step), speed) in enumerate(zip(ranking.ranked, speeds, strict=True), 1):
         rate = outcome.figure("throughput")
         shown_rate = "" if rate is None else digits(rate.value, rate.half_width)
-        time, where, drawn = shown_time(step), shown_place(outcome.case), scale.bar(speed)
+        time, where, drawn = shown(step), shown_place(outcome.case), scale.bar(speed)
         rows.append(str(macros.ranked(number, entry, where, time, step.value, shown_rate, rate, speed.value, drawn)))
     items = (outcome.records[0].fact("item") for _, outcome, _ in ranking.ranked)
     others = [each for each in siblings if each is not ranking][:MOST_SIBLINGS]
