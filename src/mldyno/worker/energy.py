@@ -185,15 +185,16 @@ def _resting(seen: Sequence[Watched], length: float) -> list[float]:
 
 def _series(told: Sequence[Told], idle: Sequence[float], stage: str) -> Iterator[Series]:
     powers = [sum(window.watts for window, _ in row) for row in told]
-    yield Series("energy", "J", _rounded(_energies(told)), stage=stage)
-    yield Series("power", "W", _rounded(powers), stage=stage)
+    yield Series("energy", "J", rounded(_energies(told)), stage=stage)
+    yield Series("power", "W", rounded(powers), stage=stage)
     if stage == "steady":
-        yield Series("peak_power", "W", _rounded([max(powers)]), stage="process")
+        yield Series("peak_power", "W", rounded([max(powers)]), stage="process")
     if idle:
-        yield Series("idle_power", "W", _rounded(idle), stage=stage)
+        yield Series("idle_power", "W", rounded(idle), stage=stage)
 
 
-def _rounded(values: Sequence[float]) -> tuple[float, ...]:
+def rounded(values: Sequence[float]) -> tuple[float, ...]:
+    """To six digits: a millionth is below any clock's truth, and a record stays small."""
     return tuple(float(f"{value:.6g}") for value in values)
 
 

@@ -24,7 +24,7 @@ from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, stretch, tim
 from mldyno.timing.warmup import warm_up
 from mldyno.worker import checks, commands, peaks, ranks
 from mldyno.worker.checks import Wrong
-from mldyno.worker.energy import EnergyMeter
+from mldyno.worker.energy import EnergyMeter, rounded
 from mldyno.workloads._portable import Portable
 
 LONG_STEP_S = 5.0  # a step of this length is not run once more just to count its kernels
@@ -161,7 +161,7 @@ class CaseSession:
         self.meters[:] = [meter for meter in self.meters if meter.start(self.case, device)]  # `windows` has this list
         series = (
             Series("step_time", "s", (warm.first_step / 1e9,), stage="first"),
-            Series("step_time", "s", _rounded([v / 1e9 for v in warm.values]), stage="warmup", block=self.blocks.size),
+            Series("step_time", "s", rounded([v / 1e9 for v in warm.values]), stage="warmup", block=self.blocks.size),
         )
         unsteady = warm.reason if warm.steady is False else ""
         return messages.CaseOpened(self.facts, self._software(), tuple(devices), series, unsteady)
@@ -205,12 +205,12 @@ class CaseSession:
         if kernel is not None and not kernel.times:  # as between steps that take longer than a turn
             for _ in range(KERNELS_AFTER_STEP):
                 kernel.run()
-        series = [Series("step_time", "s", _rounded(values), block=self.blocks.size)] if values else []
+        series = [Series("step_time", "s", rounded(values), block=self.blocks.size)] if values else []
         if kernel is not None and kernel.times:
-            series.append(Series("reference_time", "s", _rounded(kernel.times), block=kernel.blocks.size))
+            series.append(Series("reference_time", "s", rounded(kernel.times), block=kernel.blocks.size))
         if left:
             last = self.blocks.time(left) / left / 1e9
-            series.append(Series("step_time", "s", _rounded([last]), block=left))
+            series.append(Series("step_time", "s", rounded([last]), block=left))
             values.append(last)
         self.values += values
         series += self._by_rank({"step": self.blocks.size})
@@ -222,7 +222,7 @@ class CaseSession:
         self.program.prepare_phases()
         report = Reporter(self.clock, progress)
         times = time_phases(self.program, items, seconds, self.clock, report) if items else {}
-        series = [Series(f"{name}_time", "s", _rounded(values)) for name, values in times.items()]
+        series = [Series(f"{name}_time", "s", rounded(values)) for name, values in times.items()]
         series += self._beside(seconds, report) if self.program.beside else []
         return messages.PhasesTimed(tuple(series), {f"{name}_items": items[name] for name in items})
 
@@ -238,7 +238,7 @@ class CaseSession:
         self.program.rank_times()
         times = rounds([*blocks.values()], seconds, FEWEST_ROUNDS, random.Random(len(blocks)), report)
         series = [
-            Series(f"{name}_time", "s", _rounded(values), stage="beside", block=blocks[name].size)
+            Series(f"{name}_time", "s", rounded(values), stage="beside", block=blocks[name].size)
             for name, values in zip(blocks, times, strict=True)
         ]
         series += self._by_rank({name: each.size for name, each in blocks.items()})
@@ -248,7 +248,7 @@ class CaseSession:
     def _by_rank(self, sizes: Mapping[str, int]) -> list[Series]:
         """The same blocks, of such sizes, as each rank saw them, where there are several."""
         return [
-            Series(f"{name}_time", "s", _rounded(values), stage=f"rank-{rank}", block=sizes[name])
+            Series(f"{name}_time", "s", rounded(values), stage=f"rank-{rank}", block=sizes[name])
             for name, of_ranks in self.program.rank_times().items()
             for rank, values in enumerate(of_ranks)
         ]
@@ -306,7 +306,7 @@ def measure_rounds(
         measured += [("run_delay", values) for values in delays]
     return messages.RoundsMeasured(
         tuple(
-            Series(metric, "s", _rounded(values), stage="paired", block=blocks[place % len(blocks)].size)
+            Series(metric, "s", rounded(values), stage="paired", block=blocks[place % len(blocks)].size)
             for place, (metric, values) in enumerate(measured)
         )
     )
@@ -347,11 +347,6 @@ def translated() -> bool:
     if sys.platform != "darwin" or platform.machine() != "x86_64":
         return False
     return system_queries.ask("sysctl", "-n", "sysctl.proc_translated") == "1"
-
-
-def _rounded(values: list[float]) -> tuple[float, ...]:
-    """Times to six digits: a millionth is below any clock's truth, and a record stays small."""
-    return tuple(float(f"{value:.6g}") for value in values)
 
 
 class Reporter:
