@@ -68,7 +68,7 @@ $(READY): pyproject.toml constraints.txt
 all-frameworks: $(VENV)/.all-frameworks  # which tests measure; `make bench` needs PyTorch only
 
 $(VENV)/.all-frameworks: $(READY)
-	$(PIP) install -c constraints.txt -e '.[torch,tensorflow,jax,mlx,onnxruntime,openvino,test]'
+	$(PIP) install -c constraints.txt -e '.[torch,tensorflow,jax,mlx,onnxruntime,openvino,hf,test]'
 	@touch $@
 
 schema: setup  ## the JSON Schema of a record, from the dataclasses

@@ -28,10 +28,12 @@ from bench import (
     loops,
     memory,
     models,
+    own_models,
     ranks,
     running,
     starting,
     storing,
+    tracking,
     watching,
 )
 
@@ -52,6 +54,8 @@ FIGURES: dict[int, Callable[[Work], Chapter]] = {
     14: ranks.measure_loops,
     15: ranks.measure_scaling,
     16: ranks.measure_bandwidth,
+    17: own_models.measure,
+    18: tracking.measure,
 }
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 DATA = RESULTS.with_name("results.json")

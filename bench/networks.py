@@ -5,6 +5,7 @@ Needs root and iproute2 (Linux).
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -29,6 +30,12 @@ class Node:
             ["ip", "netns", "exec", self.namespace, sys.executable, "-m", "mldyno", *words],
             env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+
+    def received(self) -> int:
+        """Bytes that have come in by the cable."""
+        words = ["ip", "-j", "-s", "-n", self.namespace, "link", "show"]
+        links = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
+        return sum(int(link["stats64"]["rx"]["bytes"]) for link in links if link["ifname"] != "lo")
 
 
 @contextmanager

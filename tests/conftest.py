@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from mldyno import api
+from mldyno import api, sources
 from mldyno.plan import Plan
 from mldyno.records import Record
 from mldyno.runner.events import Listener
@@ -21,7 +21,8 @@ OWN_KEY = "0123456789abcdef" * 2
 SLOWEST_FIRST = (
     "browser/test_report", "browser/test_site", "test_torch_ranks", "test_rank_faults", "test_nodes",
     "test_parent_faults", "test_every_workload", "test_simulated_device",
-    "test_bench", "test_venv_ppo", "test_docs", "test_bad_input", "test_abilities", "test_contract_on_device",
+    "test_bench", "callbacks", "tracking/test_process", "test_venv_ppo", "test_docs",
+    "test_bad_input", "test_abilities", "test_contract_on_device",
     "test_hostile_imports", "test_mutated_records", "test_max_batch", "transformers", "test_forecast",
     "test_crossover_command", "test_torch_precision", "test_axes", "test_quick_command", "test_pairing",
 )  # fmt: skip
@@ -55,6 +56,8 @@ def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the user's store or settings."""
     for name in ("MLDYNO_FAKE", "MLDYNO_MEMORY_LIMIT", "MLDYNO_DEBUG", "MLDYNO_PLAIN"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sources, "_KNOWN", {})
+    monkeypatch.setattr(sources, "_WORDS", {})
     monkeypatch.setenv("MLDYNO_STORE", str(tmp_path / "records.sqlite"))
     monkeypatch.setenv("MLDYNO_MACHINE", "test bench")
     monkeypatch.setenv("MLDYNO_MACHINE_KEY", OWN_KEY)

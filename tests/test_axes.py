@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.grown import Grown, copied
 
-from mldyno.axes import AXES, AXIS, DEVICE_KINDS, LARGEST_WHOLE, SIZES, WAYS, WORK, Case, unstated
+from mldyno.axes import AXES, AXIS, DEVICE_KINDS, LARGEST_WHOLE, SIZES, WAYS, WORK, Case, unstated, yes_or_no
 from mldyno.plan import expand
 from mldyno.store.query import parse_filter
 
@@ -113,7 +113,7 @@ def test_the_kinds_of_axes_are_what_is_computed_how_much_and_how() -> None:
     assert WORK == ("workload", "mode", "batch", "seq")
     assert SIZES == ("batch", "seq")
     ways = ("framework", "device", "precision", "placement", "ranks", "compile", "threads", "layout", "allocator",
-            "scaling", "parallel", "nodes", "python")  # fmt: skip
+            "scaling", "parallel", "nodes", "python", "loader_workers", "prefetch", "pin_memory")  # fmt: skip
     assert ways == WAYS
 
 
@@ -125,7 +125,7 @@ def test_what_an_axis_shows_it_reads(axis: object) -> None:
         "device": ("cpu", "cuda:1"),
         "python": ("3.11.7+jax0.10.2",),
     }.get(axis.name, ())
-    values = examples or ((True, False) if axis.name == "compile" else (1, 16, LARGEST_WHOLE - 1))
+    values = examples or ((True, False) if axis.read is yes_or_no else (axis.least, 16, LARGEST_WHOLE - 1))
     for value in values:
         assert axis.parse(axis.show(value)) == value
         assert axis.bare(axis.short(value), ("fake",)) == value
@@ -133,7 +133,7 @@ def test_what_an_axis_shows_it_reads(axis: object) -> None:
 
 def test_a_bare_word_means_one_axis_only() -> None:
     words = [axis.short(value) for axis in AXES for value in axis.values] + [*DEVICE_KINDS, "compile"]
-    words += [axis.short(7) for axis in AXES if axis.number]
+    words += [axis.short(7) for axis in AXES if axis.number] + ["pinned"]
     for word in words:
         assert sum(axis.bare(word) is not None for axis in AXES) == 1, word
 
@@ -163,7 +163,7 @@ def test_the_reference_has_a_row_for_each_axis_that_says_what_the_entry_says() -
     assert set(rows) == {f"`{axis.name}`" for axis in AXES}
     for axis in (axis for axis in AXES if axis.name != "workload"):
         options, values, default, in_id = rows[f"`{axis.name}`"]
-        assert options == ", ".join(f"`--{name}`" for name in (axis.name, *axis.aliases))
+        assert options == ", ".join(f"`{option}`" for option in axis.options)
         assert all(f"`{word}`" in values for word in (*axis.values, *axis.words))
         assert ("whole numbers" in values) == axis.number
         if len(axis.planned) == 1 and axis.default is not None and axis.name != "placement":

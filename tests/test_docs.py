@@ -19,6 +19,7 @@ from mldyno.cli import COMMANDS
 from mldyno.meters import Meter
 from mldyno.records import Case, Device, Status
 from mldyno.runner.warnings import CODES
+from mldyno.store import Query, Store
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -39,6 +40,15 @@ def examples() -> list[tuple[str, list[str]]]:
             lines = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
             found.append((f"{page.relative_to(ROOT)}#{number}", lines))
     return found
+
+
+def programs() -> list[tuple[str, str]]:
+    """The Python programs that say they can be run."""
+    return [
+        (f"{page.relative_to(ROOT)}#{number}", block)
+        for page in PAGES
+        for number, block in enumerate(re.findall(r"<!-- run -->\s*```python\n(.*?)```", page.read_text(), re.DOTALL))
+    ]
 
 
 def test_every_command_and_option_is_in_the_reference() -> None:
@@ -129,6 +139,15 @@ def test_every_example_runs(place: str, commands: list[str], tmp_path: Path) -> 
     script = "\n".join(["set -e", f'export PATH="{folder}:$PATH"', *commands])
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("place", "program"), programs(), ids=[place for place, _ in programs()])
+def test_every_program_runs_as_it_is_written(place: str, program: str, tmp_path: Path, store: Store) -> None:
+    (tmp_path / "train.py").write_text(program)
+    done = subprocess.run([sys.executable, "train.py"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "mldyno: train.py: " in done.stderr
+    assert [record.case.id for record in store.stream(Query())] == ["train.py/tracked/cpu"]
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:

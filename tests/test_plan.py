@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,54 @@ def test_a_workload_brings_its_own_sizes() -> None:
 def test_a_length_for_what_has_no_sequences_is_refused() -> None:
     with pytest.raises(UsageError, match=r"no sequences in mlp; omit --seq\."):
         expand(["mlp"], {"seq": ["64"]})
+
+
+LOADED = "mnist-cnn/train/torch/cpu/fp32/b64/loader"
+
+
+def test_what_is_asked_of_a_loader_means_batches_from_the_data_set() -> None:
+    for name in ("loader_workers", "loader-workers", "num_workers"):
+        plan = expand(["mnist-cnn"], {"mode": ["train"], name: ["0", "2"]})
+        assert [case.id for case in plan.cases] == [LOADED, f"{LOADED}/lw2"]
+    plan = expand(["mnist-cnn"], {"mode": ["train"], "pin_memory": ["no", "yes"]})
+    assert [case.id for case in plan.cases] == [LOADED, f"{LOADED}/pinned"]
+
+
+def test_without_workers_nothing_is_prefetched_and_without_a_loader_nothing_is_asked_of_it() -> None:
+    axes = {"mode": ["train"], "loader_workers": ["0", "2"], "prefetch": ["2", "4"]}
+    assert [case.id for case in expand(["mnist-cnn"], axes).cases] == [
+        LOADED, f"{LOADED}/lw2/prefetch2", f"{LOADED}/lw2/prefetch4"
+    ]  # fmt: skip
+    both = expand(["mnist-cnn"], {"mode": ["train"], "loader_workers": ["2"], "placement": ["device", "loader"]})
+    assert [case.id for case in both.cases] == ["mnist-cnn/train/torch/cpu/fp32/b64/device", f"{LOADED}/lw2"]
+    mixed = expand(["mlp", "mnist-cnn"], {"mode": ["train"], "loader_workers": ["2"]})
+    assert [case.id for case in mixed.cases] == ["mlp/train/torch/cpu/fp32/b128/device", f"{LOADED}/lw2"]
+
+
+@pytest.mark.parametrize(
+    ("workload", "axes", "said"),
+    [
+        ("mlp", {"loader_workers": ["2"]}, "--loader-workers is about batches from a data set on disk; there is no "
+                                           "data set for mlp."),
+        ("mnist-cnn", {"loader_workers": ["2"], "placement": ["device"]}, "on disk; write --placement loader."),
+        ("mnist-cnn", {"pin_memory": ["yes"], "placement": ["host"]}, "--pin-memory is about batches from a data set"),
+        ("mnist-cnn", {"prefetch": ["4"]}, "--prefetch counts what each loader worker holds ready; give "
+                                           "--loader-workers 1 or more too."),
+        ("mnist-cnn", {"prefetch": ["4"], "loader_workers": ["0"]}, "--prefetch counts what each loader worker"),
+        ("mnist-cnn", {"loader_workers": ["-1"]}, "'-1' is not a loader workers; write a whole number such as 2."),
+        ("mnist-cnn", {"prefetch": ["0"], "loader_workers": ["1"]}, "'0' is not a prefetch"),
+    ],
+)  # fmt: skip
+def test_what_no_loader_could_do_is_refused(workload: str, axes: dict[str, list[str]], said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        expand([workload], axes)
+
+
+def test_a_suite_that_asks_something_of_a_loader_where_there_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text("[[cases]]\nworkload = 'mnist-cnn'\nplacement = 'device'\nloader_workers = 2\n")
+    with pytest.raises(UsageError, match="--loader-workers is about batches from a data set"):
+        expand([str(path)], {})
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ def test_every_axis_shows_in_the_id_so_that_two_cases_never_share_one() -> None:
     others += [("batch", 9), ("seq", 3), ("placement", "host"), ("ranks", 2), ("compile", True), ("threads", 3)]  # type: ignore[list-item]
     others += [("layout", "channels-last"), ("allocator", "steady"), ("scaling", "strong"), ("parallel", "fsdp")]
     others += [("nodes", 2), ("python", "3.11.7+jax0.9")]  # type: ignore[list-item]
+    others += [("loader_workers", 2), ("prefetch", 4), ("pin_memory", True)]  # type: ignore[list-item]
     assert {name for name, _ in others} == {axis.name for axis in AXES}
     ids = {replace(base, **{name: value}).id for name, value in others}  # type: ignore[arg-type]
     assert len(ids | {base.id}) == len(others) + 1

@@ -4,6 +4,7 @@ import mldyno
 results = mldyno.run("mlp", device=["cpu"], precision=["fp32", "bf16"])
 results.compare(by="precision")
 mldyno.measure(step)
+for batch in mldyno.track(loader): ...
 
 What is named here is loaded when it is first used, so that `import mldyno` costs nothing.
 """
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "compare", "crossover", "max_batch", "measure", "report", "run", "table"]
+__all__ = ["__version__", "check", "compare", "crossover", "max_batch", "measure", "report", "run", "table", "track"]
 
 if TYPE_CHECKING:
-    from mldyno.api import compare, crossover, max_batch, measure, report, run, table
+    from mldyno.api import check, compare, crossover, max_batch, measure, report, run, table, track
 else:
 
     def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 
 from mldyno import machine as machines
 from mldyno import plan as plans
-from mldyno import plugins, rendezvous
+from mldyno import plugins, rendezvous, sources
 from mldyno.analysis import comparisons as comparing
 from mldyno.analysis import published as placing
 from mldyno.analysis import tables as laying
@@ -37,8 +37,9 @@ from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.messages import FrameworksProbed
 from mldyno.plan import Plan
 from mldyno.records import Machine, Record
-from mldyno.results import Comparisons, Measurement, ResultTable
+from mldyno.results import Comparisons, Measurement, ModelCheck, ResultTable
 from mldyno.results import Results as Results
+from mldyno.runner.describing import describe, earlier
 from mldyno.runner.events import Listener
 from mldyno.runner.forecast import Forecast as Forecast
 from mldyno.runner.forecast import forecast as forecast
@@ -64,9 +65,14 @@ from mldyno.selection import (
 )
 from mldyno.selection import opened as opened
 from mldyno.selftest.measures import Measure
+from mldyno.sources import Source
 from mldyno.store import Query, Store, transfer
 from mldyno.store.codec import came_from, decode_stored
 from mldyno.store.private import private_copy, private_text
+from mldyno.suites import reader
+from mldyno.tracking import tracker
+from mldyno.tracking.items import Items
+from mldyno.tracking.tracker import Tracker as Tracker
 from mldyno.units import PERIODS, count, parse_duration, parse_fraction, parse_since
 
 Axes = Mapping[str, Sequence[Any] | Any]
@@ -75,9 +81,56 @@ Axes = Mapping[str, Sequence[Any] | Any]
 # -- running -------------------------------------------------------------------------------------
 
 
-def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | None = None) -> Plan:
-    """The plan for targets on axes; `gpu` and `all` become the devices that are here."""
-    return plans.expand(list(targets), _listed(axes), settings, cache(_device_names))
+def make_plan(
+    targets: Sequence[str],
+    axes: Axes,
+    settings: Mapping[str, Any] | None = None,
+    against: str | None = None,
+    trust: bool = False,
+    weights: bool = False,
+    download: bool = False,
+) -> Plan:
+    """The plan for targets on axes; `gpu` and `all` become the devices that are here.
+
+    Targets may be of the user's own, which a worker looks at first. `against` is an older version of one, which is
+    measured beside it; `trust` lets a suite name code; `weights` and `download` are for models of Hugging Face.
+    """
+    words, listed, given = list(targets), _listed(axes), dict(settings or {})
+    look_at = partial(_look_at, axes=listed, timeout=given.get("timeout"))
+    for word in words:
+        if sources.is_target(word):
+            look_at(word, sources.read(word, weights, download))
+        elif reader.is_suite(word):
+            for own, file in reader.own_targets(reader.read(word)).items():
+                if sources.runs_code(own) and own not in words and not trust:
+                    raise UsageError(f"suite {file} runs the code of {own}; allow it with --trust, if you trust both.")
+                look_at(own, sources.read(own, weights, download))
+    if against is not None:
+        words, given = _held_against(words, against, given, look_at)
+    return plans.expand(words, listed, given, cache(_device_names))
+
+
+def _look_at(word: str, source: Source, axes: Mapping[str, Sequence[str]], timeout: float | None) -> Source:
+    """What a target of the user's own is, as a worker finds it; from now on it is known by the user's word."""
+    python = next(iter(axes.get("python", ())), None)
+    described = describe(source, python and AXIS["python"].parse(python), timeout)
+    sources.register(described, word)
+    return described
+
+
+def _held_against(
+    words: list[str], against: str, settings: dict[str, Any], look_at: Callable[[str, Source], Source]
+) -> tuple[list[str], dict[str, Any]]:
+    """Targets and settings that measure the one target beside an older version of it, which comes first."""
+    own = sources.known(words[0]) if len(words) == 1 else None
+    if own is None:
+        raise UsageError("--against is for one file of yours: mldyno run my_model.py --against HEAD~1.")
+    if settings.get("by") not in (None, "workload"):
+        raise UsageError("--against compares two versions of a file; omit --by.")
+    older = look_at(against, earlier(own, against))
+    if older.name == own.name:
+        raise MldynoError(f"{own.title} is the same at {against}, with all that it imports; nothing to compare.")
+    return [against, *words], {**settings, "by": "workload"}
 
 
 def crossover_plan(
@@ -90,6 +143,8 @@ def crossover_plan(
     settings: Mapping[str, Any] | None = None,
 ) -> Plan:
     """The plan that compares two values of one axis over sizes, so many for each doubling."""
+    if sources.is_target(workload):
+        _look_at(workload, sources.read(workload), _listed(axes), (settings or {}).get("timeout"))
     ends = (None if smallest is None else str(smallest), None if largest is None else str(largest))
     return plans.sweep(workload, _listed(axes), over, ends, per_doubling, settings, cache(_device_names))
 
@@ -130,9 +185,14 @@ def run(
     data: str | None = None,
     by: str | None = None,
     energy: bool | None = None,
+    no_check: str | Sequence[str] = (),
+    against: str | None = None,
+    trust: bool = False,
+    weights: bool = False,
+    download: bool = False,
     **axes: Any,
 ) -> Results:
-    """Measure workloads or suites; axes are keywords with a value or a list: device=["cpu", "mps"].
+    """Measure workloads, suites or files of your own; axes are keywords with a value or a list: device=["cpu", "mps"].
 
     Times are in s, or in words as on the command line: budget="3s", target="5%".
     """
@@ -142,8 +202,8 @@ def run(
     }
     settings["target"] = parse_fraction(target) if isinstance(target, str) else target
     settings |= {"steps": steps, "repeats": repeats, "data": data, "by": axis_named(by) if by else None}
-    settings["energy"] = energy
-    return run_plan(make_plan(targets, axes, settings), opened(store), listener)
+    settings |= {"energy": energy, "unchecked": (no_check,) if isinstance(no_check, str) else tuple(no_check)}
+    return run_plan(make_plan(targets, axes, settings, against, trust, weights, download), opened(store), listener)
 
 
 def crossover(
@@ -233,7 +293,7 @@ def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
     waiting = False
     for run_id, owner, text in store.unfinished_runs():
         begun = plans.from_text(text)
-        if plan is not None and begun.text() != plan.text():
+        if plan is not None and not begun.same_as(plan):
             continue
         if busy(owner):
             waiting = True
@@ -241,6 +301,8 @@ def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
             words = " -- ".join(map(shlex.join, begun.commands))
             raise MldynoError(f"its secrets were not kept; give the command again: mldyno run --resume -- {words}")
         else:
+            for source in begun.sources if plan is None else ():
+                sources.register(source)
             return run_id, plan or begun
     if waiting:
         raise MldynoError("that run is still going on in another process; nothing to resume.")
@@ -262,7 +324,8 @@ def max_batch(
     **axes: Any,
 ) -> dict[str, Search]:
     """The largest batch that fits, for each mode asked for, with all that was tried; `axes` take one value each."""
-    plugins.check("workloads", workload)
+    if not sources.is_target(workload):
+        plugins.check("workloads", workload)
     plan = make_plan([workload], {**axes, "mode": modes}, {"timeout": timeout})
     cases = {str(case.mode): case for case in plan.cases}
     if len(cases) < len(plan.cases):
@@ -789,3 +852,48 @@ def measure(
     from mldyno.runner.in_process import timed
 
     return Measurement(timed(step, sync, name or str(getattr(step, "__name__", "step")), target, budget))
+
+
+def check(
+    model: Any,
+    batch: Any,
+    targets: Any = None,
+    loss: Any = None,
+    optimiser: Any = None,
+    modes: Sequence[str] | None = None,
+    devices: Sequence[str] | None = None,
+    no_check: str | Sequence[str] = (),
+    limit: float = 60.0,
+) -> ModelCheck:
+    """What devices, precisions and the compiler bring for a model of this process, and how large a batch should fit.
+
+    It is measured here, on copies; nothing is stored. After `limit` s nothing more is begun.
+    """
+    from mldyno.runner import in_notebook
+
+    source = in_notebook.source_of(model, batch, targets, loss, optimiser)
+    names = devices or [device.name for device in plugins.framework(source.framework).devices()]
+    cases = in_notebook.ways(source, modes or source.modes, names)
+    unchecked = (no_check,) if isinstance(no_check, str) else tuple(no_check)
+    records, left_out = in_notebook.measured(source, cases, limit, unchecked)
+    results = Results(records[0].run.id, records, left_out)
+    return ModelCheck(results, in_notebook.largest_batches(source, cases))
+
+
+def track(
+    loader: Any = None,
+    *,
+    name: str | None = None,
+    items: Items = None,
+    item: str = "item",
+    replay: bool = False,
+    sync: Callable[[], Any] | None = None,
+    store: Store | str | None = None,
+) -> Tracker:
+    """Measure a training loop as it runs: `for batch in mldyno.track(loader):`, and nothing else.
+
+    Without a loader it is `with mldyno.track() as t:`, and `t.step()` after each step. `items` is the number of items
+    of a step, or a function of its batch; `item` is what they are called. `replay` holds batches in between, to tell
+    what the loader costs. `sync` waits for a device that mldyno does not know. The record is stored at the end.
+    """
+    return tracker.track(loader, name=name, items=items, item=item, replay=replay, sync=sync, store=store)

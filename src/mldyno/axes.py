@@ -29,6 +29,7 @@ Kind = Literal["work", "size", "way"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 DEVICE_KINDS: tuple[str, ...] = ("cpu", "gpu", "mps", "cuda", "xpu")
 FAKE = "fake"  # the framework that computes nothing
+COMMAND, TRACKED = "command", "tracked"  # in place of a framework: a user's own command, a user's own loop
 LARGEST_WHOLE = 2**53  # whole numbers in a record stay exact in any JSON reader
 
 
@@ -61,6 +62,8 @@ class Axis:
     """The kind of plugin whose names are the values."""
     smallest: int = 1
     """Where a sweep over a size begins."""
+    least: int = 1
+    """The least that a number may be."""
     phrase: str | Mapping[str, str] = "{}"
     """How a value is said in a title: a pattern, or a phrase for each value."""
     name: str = ""
@@ -117,14 +120,20 @@ class Axis:
 
     @property
     def number(self) -> bool:
-        """Whether its values are whole numbers over 0."""
+        """Whether its values are whole numbers."""
         return self.read is whole_number
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What it is called on the command line, its own name first."""
+        return tuple(f"--{word}" for word in (self.name.replace("_", "-"), *self.aliases))
 
 
 def whole_number(axis: Axis, text: str) -> int:
-    """A whole number over 0."""
-    if not (text.isascii() and text.isdecimal() and len(text) < 17 and 0 < int(text) < LARGEST_WHOLE):
-        raise UsageError(f"'{text[:40]}' is not a {axis.name}; write a whole number such as 16.")
+    """A whole number, no less than the axis allows."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 17 and axis.least <= int(text) < LARGEST_WHOLE):
+        name, example = axis.name.replace("_", " "), 16 if axis.least else 2
+        raise UsageError(f"'{text[:40]}' is not a {name}; write a whole number such as {example}.")
     return int(text)
 
 
@@ -206,6 +215,21 @@ class Case:
     python: str | None = field(default=None, metadata=_axis(
         "paths of other interpreters, whose frameworks are measured", read=interpreter, own_process=True,
         phrase="Python {}"))  # fmt: skip
+    loader_workers: int = field(default=0, metadata=_axis(
+        "processes that load batches ahead (PyTorch's num_workers); placement loader, if none is given",
+        read=whole_number, least=0, prefix="lw", aliases=("num-workers", "num_workers"), own_process=True,
+        phrase="{} loader workers"))  # fmt: skip
+    prefetch: int | None = field(default=None, metadata=_axis(
+        "batches that each loader worker holds ready (2)", read=whole_number, prefix="prefetch",
+        aliases=("prefetch-factor", "prefetch_factor"), own_process=True, phrase="prefetch {}"))  # fmt: skip
+    pin_memory: bool = field(default=False, metadata=_axis(
+        "yes, no: the loader's batches lie in page-locked memory, for copies to an accelerator", read=yes_or_no,
+        prefix="pinned", phrase={"yes": "pinned memory", "no": "pageable memory"}))  # fmt: skip
+
+    @property
+    def loads_ahead(self) -> bool:
+        """Whether processes of a loader work ahead of its steps, while it rests too; those of a command end with it."""
+        return self.loader_workers > 0 and self.framework != "command"
 
     @property
     def rehearsed(self) -> bool:
@@ -220,7 +244,17 @@ class Case:
     @property
     def own_command(self) -> bool:
         """Whether it is a user's own command, with its words as the workload; a published training has a mode."""
-        return self.framework == "command" and self.mode is None
+        return self.framework == COMMAND and self.mode is None
+
+    @property
+    def tracked(self) -> bool:
+        """Whether it is a loop of a user's own program, which was measured as it ran."""
+        return self.framework == TRACKED
+
+    @property
+    def own_work(self) -> bool:
+        """Whether it is a user's own work, by a name that only the user knows: a command or a loop."""
+        return self.own_command or self.tracked
 
     @property
     def id(self) -> str:
@@ -237,11 +271,14 @@ AXES: tuple[Axis, ...] = tuple(
     for entry in fields(Case) if "axis" in entry.metadata
 )  # fmt: skip
 _IN_ID = sorted(AXES, key=lambda axis: axis.kind != "work")
-AXIS: dict[str, Axis] = {name: axis for axis in AXES for name in (axis.name, *axis.aliases)}
+AXIS: dict[str, Axis] = {
+    name: axis for axis in AXES for name in (axis.name, axis.name.replace("_", "-"), *axis.aliases)
+}
 NAMES = tuple(axis.name for axis in AXES)
 SIZES = tuple(axis.name for axis in AXES if axis.kind == "size")
 WORK = tuple(axis.name for axis in AXES if axis.kind != "way")  # what is computed, and how much of it
 WAYS = tuple(axis.name for axis in AXES if axis.kind == "way")
+OF_LOADERS = ("loader_workers", "prefetch", "pin_memory")  # which mean something with placement loader only
 
 
 def axis_named(word: str, columns: tuple[str, ...] = ()) -> str:

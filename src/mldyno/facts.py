@@ -53,10 +53,12 @@ FACTS: Mapping[str, Entry] = {
     "items_per_step": _SOME, "item": _TEXT, "params": _COUNT, "flops_per_step": _NUMBER,
     "bytes_per_step": Entry("number", "B"), "copied_per_step": Entry("number", "B"), "kernels_per_step": _COUNT,
     "host_syncs_per_step": _COUNT, "phases": _TEXT, "beside": _TEXT, "data": _TEXT, "end_to_end": _FLAG,
+    "architecture": _TEXT, "transformers": _TEXT, "weights": _TEXT, "weights_in": _TEXT,
     "batch_per_rank": _SOME, "batch_in_all": _SOME, "nodes": _TEXT,
+    "epochs": _SOME, "ended": _TEXT,
     # how it was measured
-    "import_time": _TIME, "build_time": _TIME, "first_step": _TIME, "wall_time": _TIME, "steps": _COUNT,
-    "block_steps": _SOME, "target": _NUMBER, "warmup_steady": _FLAG, "overhead_share": _NUMBER,
+    "import_time": _TIME, "build_time": _TIME, "first_batch": _TIME, "first_step": _TIME, "wall_time": _TIME,
+    "steps": _COUNT, "block_steps": _SOME, "target": _NUMBER, "warmup_steady": _FLAG, "overhead_share": _NUMBER,
     "load_time": _TIME, "issued_share": _NUMBER, "drained_share": _NUMBER, "events_share": _NUMBER,
     "fallbacks_per_step": _COUNT, "emulated": _FLAG, "convolutions": _FLAG, "late_changes": _COUNT, "fake_time": _FLAG,
     "translated": _FLAG, "step_per_reference": _NUMBER, "reference_size": _SOME,
@@ -82,6 +84,8 @@ FACTS: Mapping[str, Entry] = {
     "note": _TEXT,
     # commands, and copies without them
     "command": _TEXT, "private": _FLAG,
+    # models of the user's own
+    "restored_settings": _TEXT,
 }  # fmt: skip
 NAMED: Mapping[str, Entry] = {"_items": _SOME, "_loss_first": _NUMBER, "_loss_last": _NUMBER}
 """Facts of a phase, or of a check of a workload's own, by what follows its name."""

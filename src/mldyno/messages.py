@@ -20,6 +20,7 @@ from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_or
 from mldyno.axes import LARGEST_WHOLE, Case
 from mldyno.printable import printable_content
 from mldyno.records import Checks, Device, Fact, Series
+from mldyno.sources import Source
 
 FailedStatus = Literal["oom", "timeout", "failed", "unsupported", "wrong", "unsteady"]
 FeatureResult = Literal["works", "fallback", "wrong", "unsupported", "failed"]
@@ -171,6 +172,13 @@ class CaseClosed(Answer):
 
 
 @dataclass(frozen=True)
+class SourceDescribed(Answer):
+    """A workload of the user's own: where it comes from, and what it is."""
+
+    source: Source
+
+
+@dataclass(frozen=True)
 class TaskDone(Answer):
     """A task has come to its end, and whether the process is fit for more."""
 
@@ -283,10 +291,21 @@ class MeasureRounds(Command[RoundsMeasured]):
 
 @dataclass(frozen=True)
 class CloseCase(Command[CaseClosed]):
-    """Check the work of a case, and read its meters; `prove`: show by numbers what it computes."""
+    """Check the work of a case, and read its meters; `prove`: show by numbers what it computes.
+
+    `unchecked` are checks that the user does without.
+    """
 
     key: int
     prove: bool = False
+    unchecked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DescribeSource(Command[SourceDescribed]):
+    """Load the user's own code or file, and say what it is."""
+
+    source: Source
 
 
 @dataclass(frozen=True)

@@ -15,20 +15,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mldyno import interpreters, plugins, suites
-from mldyno.axes import AXES, AXIS, LARGEST_WHOLE, NAMES, SIZES, WORK, Case, axis_named, unstated
+from mldyno import interpreters, plugins, sources, suites
+from mldyno.axes import AXES, AXIS, LARGEST_WHOLE, NAMES, OF_LOADERS, SIZES, WORK, Case, axis_named, unstated
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.masking import MASK, masked_line, masked_words
 from mldyno.printable import name_from, printable
 from mldyno.records import SCHEMA, upgraded_case
+from mldyno.sources import Source
 from mldyno.suites import reader
 from mldyno.suites.reader import ALL, DATA, Suite, Values
 
+CHECKS = ("learned", "agrees")  # that a user may do without, for a model of their own
 MOST_SIZES_PER_DOUBLING = 16
 MOST_REPEATS = 1000
 FEWEST_REPEATS, MOST_CHOSEN_REPEATS = 3, 30  # where nobody says how many
 PROCESS_S = 20.0  # of the budget, for each of the fewest processes of a case
-PLAN_FORMAT = 3  # of the text of a plan; 1 had a budget for each process, 1 and 2 had one command at most
+PLAN_FORMAT = 4  # of the text of a plan; 1 had a budget for each process, 1 and 2 one command, 3 no sources
 MOST_CASES = 10_000  # of a plan; three repeats of a second each take a working day
 GPU = "gpu"  # the accelerator, whatever the framework calls it
 Here = Callable[[str, str | None], Sequence[str]]  # the devices that a framework finds, in an interpreter of its own
@@ -60,6 +62,10 @@ class Plan:
     """An axis along which cases are compared in any case; those that do the same work always are."""
     energy: bool = False
     """Whether the energy of steps is measured too, after their time."""
+    sources: tuple[Source, ...] = ()
+    """Where those of its workloads come from that are of the user's own."""
+    unchecked: tuple[str, ...] = ()
+    """Checks that the user does without."""
 
     @property
     def fewest(self) -> int:
@@ -80,6 +86,12 @@ class Plan:
         content = {**asdict(self), "commands": [masked_words(words) for words in self.commands]}
         return json.dumps({"schema": SCHEMA, "format": PLAN_FORMAT, **content}, sort_keys=True)
 
+    def same_as(self, other: Plan) -> bool:
+        """Whether the same is to be measured, wherever the user's own code lies."""
+        mine, theirs = (replace(each, sources=tuple(replace(source, place="", folder="") for source in each.sources))
+                        for each in (self, other))  # fmt: skip
+        return mine.text() == theirs.text()
+
     @property
     def masked(self) -> bool:
         """Whether words of its commands are missing, since it was read from a text."""
@@ -94,6 +106,8 @@ def from_text(text: str) -> Plan:
         content["budget"] *= content["repeats"]
     if text_format < 3:
         content["commands"] = [words for words in (content.pop("command"),) if words]
+    content["sources"] = tuple(map(sources.from_content, content.get("sources", ())))
+    content["unchecked"] = tuple(content.get("unchecked", ()))
     cases = tuple(upgraded_case(schema, case) for case in content["cases"])
     suite = suites.RENAMED.get(content["suite"], content["suite"])
     return Plan(**{**content, "cases": cases, "suite": suite, "commands": tuple(map(tuple, content["commands"]))})
@@ -147,7 +161,7 @@ def expand(
             suite = printable(Path(content.file).stem)
             from_suites |= content.settings
             cases += _of_suite(content, chosen, partial(_present, here))
-        elif target in plugins.names("workloads"):
+        elif plugins.is_known("workloads", target):
             _check_modes({"workload": (target,), **chosen})
             _check_count(_combinations({"workload": (target,), **chosen}))
             cases += _cases({"workload": (target,), **chosen}, partial(_present, here))
@@ -156,18 +170,23 @@ def expand(
         _check_count(len(cases))
     if "seq" in chosen and not any(case.seq for case in cases):
         raise UsageError(f"no sequences in {', '.join(targets)}; omit --seq.")
+    if "batch" in chosen and not all(case.batch for case in cases):
+        of_code = all(sources.runs_code(target) for target in targets if sources.is_target(target))
+        why = "a function of yours takes it as batch_size" if of_code else "its first dimension is fixed in the file"
+        raise UsageError(f"no batch to choose in {', '.join(targets)}: {why}.")
+    _check_loaders(chosen, cases)
     given = {key: value for key, value in (settings or {}).items() if value is not None}
-    return _checked(Plan(tuple(dict.fromkeys(cases)), suite=suite, **_budgeted({**from_suites, **given})))
+    own = sources.of_workloads({case.workload for case in cases})
+    settings_of_all = _budgeted({**from_suites, **given})
+    return _checked(Plan(tuple(dict.fromkeys(cases)), suite=suite, sources=own, **settings_of_all))
 
 
 def _unknown_target(target: str, axes: Mapping[str, Sequence[str]]) -> UsageError:
     """What is no target: a value of an axis that lost its comma, or a name that was not typed well."""
     for name, values in {**axes, "batch": axes.get("batch", ())}.items():
         if target.isdecimal() if AXIS[name].number else AXIS[name].bare(target) is not None:
-            given = ",".join([*values, target])
-            return UsageError(
-                f"'{target}' is no workload; values stand with their axis, with commas: --{name} {given}."
-            )
+            given = f"{AXIS[name].options[0]} {','.join([*values, target])}"
+            return UsageError(f"'{target}' is no workload; values stand with their axis, with commas: {given}.")
     return unknown("workload or suite", target, [*suites.names(), *plugins.names("workloads")])
 
 
@@ -189,8 +208,14 @@ def sweep(
         raise UsageError(f"a sweep goes over {' or '.join(SIZES)}, not over {over}; write --over batch.")
     plugins.check("workloads", workload)
     own = getattr(plugins.workload(workload), over)
-    if own is None:
-        raise UsageError(f"{workload} has no sequence, its size is the batch; write --over batch.")
+    if not own:
+        other = next((name for name in SIZES if getattr(plugins.workload(workload), name, None)), "")
+        what = {"seq": "sequence", "batch": "batch size"}[over]
+        raise UsageError(
+            f"{workload} has no {what}, its size is the {other}; write --over {other}."
+            if other
+            else f"{workload} takes no {what}; its function needs a parameter such as batch_size=32 for a sweep."
+        )
     if axes.get(over):
         raise UsageError(f"a sweep over {over} chooses its sizes; write --from and --to instead of --{over}.")
     if not 0 < per_doubling <= MOST_SIZES_PER_DOUBLING:
@@ -256,6 +281,11 @@ def _checked(plan: Plan) -> Plan:
         raise UsageError(f"--repeats must lie between 1 and {MOST_REPEATS}.")
     if plan.steps is not None and not 0 < plan.steps < LARGEST_WHOLE:
         raise UsageError("--steps must be a whole number over 0.")
+    if plan.unchecked and not plan.sources:
+        raise UsageError("--no-check is for models of your own; those of the catalogue are always checked.")
+    for check in plan.unchecked:
+        if check not in CHECKS:
+            raise unknown("check", check, CHECKS)
     return plan
 
 
@@ -306,7 +336,9 @@ def _check_excludes(suite: Suite) -> list[Case]:
     cases = [case for included in suite.included for case in _check_excludes(included)]
     for axes in suite.cases:
         _check_modes(axes)
-        cases += _cases(axes, lambda case: (case.device,))
+        of_table = _cases(axes, lambda case: (case.device,))
+        _check_loaders(axes, of_table)
+        cases += of_table
     for axes in suite.excluded:
         _check_exclude(axes, cases, suite.file)
     return cases
@@ -331,6 +363,17 @@ def _check_modes(axes: Values) -> None:
     for workload in (plugins.workload(name) for name in axes["workload"] if name != ALL):
         if any(mode not in workload.modes for mode in axes.get("mode", ())):
             raise UsageError(f"{workload.name} runs in mode {', '.join(workload.modes)} only.")
+
+
+def _check_loaders(axes: Values, cases: Sequence[Case]) -> None:
+    """Raise where something is asked of a loader, or of its workers, and no case has such."""
+    asked = [name for name in OF_LOADERS if any(value != AXIS[name].default for value in axes.get(name, ()))]
+    if asked and not any(case.placement == "loader" for case in cases):
+        names = ", ".join(dict.fromkeys(case.workload for case in cases))
+        why = "write --placement loader" if "placement" in axes else f"there is no data set for {names}"
+        raise UsageError(f"{AXIS[asked[0]].options[0]} is about batches from a data set on disk; {why}.")
+    if "prefetch" in asked and not any(case.loader_workers for case in cases):
+        raise UsageError("--prefetch counts what each loader worker holds ready; give --loader-workers 1 or more too.")
 
 
 def _check_count(cases: int) -> None:
@@ -367,7 +410,10 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
         if "framework" not in axes and case.framework not in workload.frameworks:
             case = replace(case, framework=workload.frameworks[0])
         if "placement" not in axes:
-            case = replace(case, placement=workload.placement)  # type: ignore[arg-type]
+            from_disk = workload.loads and any(name in axes for name in OF_LOADERS)
+            placement = "loader" if from_disk else workload.placement
+            case = replace(case, placement=placement)  # type: ignore[arg-type]
+        case = replace(case, **_unasked_of_loader(case))
         plugins.check("frameworks", case.framework)
         if case.python is not None:
             case = replace(case, python=interpreters.name_for(case.python, case.framework))
@@ -378,11 +424,17 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
         if (case.ranks or 1) == 1:  # one has the batch to itself
             case = replace(case, scaling=AXIS["scaling"].default)
         sizes = {name: _size(getattr(case, name), getattr(workload, name)) for name in SIZES if hasattr(workload, name)}
-        case = replace(case, version=workload.version, **sizes)  # type: ignore[arg-type]
+        case = replace(case, workload=workload.name, version=workload.version, **sizes)  # type: ignore[arg-type]
         cases += [replace(case, device=name) for name in devices(case)]
     return cases
 
 
+def _unasked_of_loader(case: Case) -> dict[str, Any]:
+    """What a case without a loader, or without workers of one, has as every other has it."""
+    without = OF_LOADERS if case.placement != "loader" else () if case.loader_workers else ("prefetch",)
+    return {name: AXIS[name].default for name in without}
+
+
 def _size(asked: int | None, own: int | None) -> int | None:
     """The size of a case: as it was asked for, else the workload's own; none where the workload has no such size."""
-    return None if own is None else asked or own
+    return (asked or own) if own else None

@@ -234,3 +234,47 @@ class Measurement:
         from mldyno.views.notebook import lines_html
 
         return lines_html([str(self)])
+
+
+@dataclass(frozen=True)
+class ModelCheck:
+    """What ways to run a model of this process bring, and how large a batch should fit."""
+
+    results: Results
+    largest: Sequence[Any]
+    """Estimates: a case, its batch, and whether a larger one may fit too."""
+
+    @property
+    def table(self) -> ResultTable:
+        """The ways in rows."""
+        return self.results.table(rows=("mode", "device", "precision", "compile"), cols=())
+
+    @property
+    def lines(self) -> list[str]:
+        """What the ways bring, and the largest batches, in words."""
+        from mldyno.analysis.answers import left_to_say
+        from mldyno.views.answers import answer_section
+        from mldyno.views.sentences import sentence
+
+        answers = self.results.answers
+        said = [sentence(comparison) for comparison in left_to_say(self.results.outcomes, answers)]
+        said += [line.removeprefix("- ") for line in answer_section(answers) if line.startswith("- ")]
+        for each in self.largest:
+            least = "at least " if each.more else ""
+            mode = {"train": "training", "infer": "inference"}.get(str(each.case.mode), "")
+            said.append(f"largest batch in {mode} on {each.case.device}: {least}{each.batch:,} [estimated, fp32]")
+        if self.results.left_out:
+            names = ", ".join(case.id for case in self.results.left_out)
+            said.append(f"left out when the time was over: {names}; give it more with limit=")
+        return said
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.table), "", *self.lines])
+
+    def __repr__(self) -> str:
+        return one_screen(str(self))
+
+    def _repr_html_(self) -> str:
+        from mldyno.views.notebook import lines_html, table_html
+
+        return f"<div>{table_html(self.table)}{lines_html(self.lines)}</div>"

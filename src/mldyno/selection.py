@@ -14,9 +14,10 @@ from typing import Any
 from mldyno import machine as machines
 from mldyno import plan as plans
 from mldyno import plugins, suites
-from mldyno.axes import FAKE
+from mldyno.axes import FAKE, TRACKED
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.records import Record
+from mldyno.sources import family, is_target
 from mldyno.store import Query, Store, transfer
 from mldyno.store.machine_names import identity_of, the_one_meant, told_apart, with_names
 from mldyno.store.query import parse_filter
@@ -33,6 +34,11 @@ def opened(store: Store | str | None) -> Store:
     return store if isinstance(store, Store) else Store(store)
 
 
+def _is_records(text: str) -> bool:
+    """Whether it is a file of records; one of the user's own code means what was measured of it."""
+    return os.path.isfile(text) and not is_target(text)
+
+
 def _is_id(text: str) -> bool:
     return len(text) >= 6 and all(letter in "0123456789abcdef" for letter in text)
 
@@ -47,17 +53,18 @@ def _command_name(text: str) -> str:
 
 def pinned_by(text: str, store: Store) -> dict[str, Any]:
     """The axes and columns that a filter, a machine's name, a run or an imported file's name pins."""
-    stored = store.workloads()
+    stored = [name for known in store.workloads() for name in (known, family(known))]
     if text == THIS_MACHINE:
         return {"machine": store.name_of(machines.describe())}
-    for typed in (text, _command_name(text)):
+    for typed in (text, _command_name(text), *([os.path.basename(text)] if is_target(text) else [])):
         if typed in stored:
             return {"workload": typed}
     if not text.isprintable():
         raise UsageError(f"'{text}' can't be the name of anything; `mldyno history` lists what there is.")
     workloads = list(dict.fromkeys([*plugins.names("workloads"), *stored]))
     try:
-        pinned = parse_filter(text, {"workloads": workloads, "frameworks": plugins.names("frameworks")})
+        frameworks = [*plugins.names("frameworks"), TRACKED]
+        pinned = parse_filter(text, {"workloads": workloads, "frameworks": frameworks})
         if "machine" in pinned:
             pinned["machine"] = the_one_meant(pinned["machine"], store.machines()) or pinned["machine"]
         return pinned
@@ -92,7 +99,7 @@ def select(text: str | None, store: Store, since: str = "", tell: Tell | None = 
     """
     if text is None:
         return without_rehearsals(Query(since=since), store.select, tell), {}
-    if os.path.isfile(text):
+    if _is_records(text):
         records = list(transfer.read(text))
         named = list(with_names(records, told_apart({*map(identity_of, records)})))
         query = Query(since=since)
@@ -117,7 +124,7 @@ def select_each(texts: Sequence[str | None], store: Store, since: str, tell: Tel
 
 def runs_of(text: str, store: Store, since: str = "", tell: Tell | None = None) -> list[Record]:
     """All runs of what a word means: those of this machine, unless the word says whose."""
-    if os.path.isfile(text) or _is_id(text):
+    if _is_records(text) or _is_id(text):
         return select(text, store, since, tell)[0]
     pinned = pinned_by(text, store)
     if "imported_from" not in pinned:
@@ -127,7 +134,7 @@ def runs_of(text: str, store: Store, since: str = "", tell: Tell | None = None) 
 
 def stored(text: str, store: Store) -> list[Record]:
     """All records of the store that a word means, however old; of a file, those that are in the store."""
-    if os.path.isfile(text):
+    if _is_records(text):
         ids = [record.id for record in transfer.read(text)]
         parts = [tuple(ids[place : place + IDS_AT_ONCE]) for place in range(0, len(ids), IDS_AT_ONCE)]
         return [record for part in parts for record in store.stream(Query(ids=part, heads=False))]
@@ -185,6 +192,6 @@ def nothing_for(targets: Sequence[str], since: str = "") -> MldynoError:
 
 def nothing_to_remove(text: str, store: Store) -> MldynoError:
     """That nothing stored is meant; what ships with mldyno can't be removed."""
-    if not os.path.isfile(text) and not _is_id(text) and store.select(Query(pinned_by(text, store))):
+    if not _is_records(text) and not _is_id(text) and store.select(Query(pinned_by(text, store))):
         return MldynoError(f"'{text}' means published figures only, which ship with mldyno and can't be removed.")
     return MldynoError(f"nothing stored for '{text}'; `mldyno history` lists what there is.")

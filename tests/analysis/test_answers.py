@@ -65,10 +65,10 @@ def test_without_fp32_nothing_is_said_of_precisions() -> None:
 
 
 def test_one_case_has_no_answers_and_a_published_one_none_either() -> None:
-    assert answers([outcome(1.0)]) == Answers([], [], [], [])
+    assert answers([outcome(1.0)]) == Answers([], [], [], [], [])
     published = [Outcome(tuple(replace(record, provenance="published") for record in one.records))
                  for one in placed(device=3e-3, host=4e-3)]  # fmt: skip
-    assert answers(published) == Answers([], [], [], [])
+    assert answers(published) == Answers([], [], [], [], [])
 
 
 def test_along_an_axis_there_are_only_its_own_answers() -> None:

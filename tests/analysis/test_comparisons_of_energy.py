@@ -15,6 +15,7 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Pairing, Series, seal
 from mldyno.views.answers import answer_lines
 from mldyno.views.sentences import energy_lines, sentence
+from mldyno.views.tables import crossover_table
 
 FACTS: dict[str, Any] = {
     "energy_scope": "package", "energy_by": "powercap: package-0", "energy_method": "counter", "energy_error": 0.001,
@@ -109,6 +110,28 @@ def test_where_nothing_was_told_it_is_unknown_only_if_somebody_asked() -> None:
     ]
 
 
+def test_a_process_whose_sensor_failed_and_one_of_another_scope_are_left_out() -> None:
+    package, system = with_energy(0.01, 40.0, processes=2), with_energy(0.01, 90.0, processes=1, scope="system")
+    silent = made.outcome(0.01, processes=1)
+    mixed = Outcome((*silent.records, *package.records, *system.records))
+    assert value(mixed, "energy") == pytest.approx(0.4, rel=1e-3)
+    assert value(mixed, "power") == pytest.approx(40.0, rel=1e-3)
+    assert "[package, by powercap" in energy_lines([mixed])[0]
+
+
+def test_a_case_that_lost_its_energy_says_so_beside_others_that_have_theirs() -> None:
+    plain = made.outcome(0.01, processes=1, precision="bf16")
+    lost = Outcome((seal(replace(plain.records[0], facts={"energy_lost": "package-0 stands still"})),))
+    assert energy_lines([with_energy(0.01, 40.0), lost], wanted=True)[1:] == [
+        "mlp/train/torch/cpu/bf16/b8/device: energy unknown: package-0 stands still"
+    ]
+
+
+def test_a_machine_that_did_not_rest_has_no_energy_above_idle() -> None:
+    (line,) = energy_lines([with_energy(0.01, 40.0, idle=40.2)])
+    assert "a step, not surely more than at rest; " in line
+
+
 def test_a_crossover_of_energy_is_its_own_answer() -> None:
     sizes = {8: (40.0, 60.0), 16: (40.0, 45.0), 32: (40.0, 30.0), 64: (40.0, 20.0)}
     sides = [(batch, precision, watts) for batch, pair in sizes.items()
@@ -118,3 +141,14 @@ def test_a_crossover_of_energy_is_its_own_answer() -> None:
     assert len(told) == 1
     assert "bf16 takes less energy than fp32 from batch" in told[0]
     assert all("energy" not in line for line in answer_lines(answers(swept).about("step")))
+    (crossover,) = answers(swept).about("energy").crossovers
+    assert "energy of one step [package, by powercap: package-0 (counter)]" in " ".join(
+        crossover_table(crossover).split()
+    )
+
+
+def test_a_crossover_of_energy_that_was_not_seen_says_that_it_is_one_of_energy() -> None:
+    swept = [with_energy(0.01, 40.0 + 0.1 * batch, batch=batch, precision=precision)
+             for batch in (8, 16) for precision in ("fp32", "bf16")]  # fmt: skip
+    (line,) = answer_lines(answers(swept).about("energy"))
+    assert "energ" in line

@@ -13,7 +13,7 @@ import pytest
 from bench.results import Chapter, Circumstances, Figure, Measured, keep, page, read
 from bench.work import Work
 
-from bench import bench_self, bert_suite, loops, memory, models, watching
+from bench import bench_self, bert_suite, loops, memory, models, tracking, watching
 from mldyno import plugins
 from mldyno.worker.session import open_case
 from mldyno.workloads import _bert, bert_base, gpt2
@@ -50,6 +50,14 @@ def test_steps_loops_memory_and_the_suite_are_measured(tmp_path: Path) -> None:
     }
     assert {"`mlp` train", "`mnist-linear` train", "train, batch 16, sequence 128, cpu"} <= set(figures)
     assert figures["`mlp` train"].target == "0.99 to 1.01"
+
+
+def test_the_cost_of_tracking_is_measured_and_its_loader_held_against_a_known_delay(tmp_path: Path) -> None:
+    chapter = tracking.measure(Work(tmp_path, quick=True))
+    assert [figure.name for figure in chapter.figures] == [
+        "cost of `track`", "what a step costs in itself", "intervals that hold 200 µs a batch",
+    ]  # fmt: skip
+    assert chapter.figures[0].target == "at most 0.5 %"
 
 
 def test_the_time_left_of_a_run_is_held_against_what_it_was(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_word_of_another_tool_or_a_workload_is_answered_with_the_command(
 
 def test_every_axis_has_an_option_and_its_other_names() -> None:
     options = {option for parameter in command_named("run").params for option in parameter.opts}
-    assert {f"--{axis.name}" for axis in AXES if axis.name != "workload"} <= options
+    assert {axis.options[0] for axis in AXES if axis.name != "workload"} <= options
     assert {"--batch-size", "--batch_size", "--seq-len", "--sequence_length"} <= options
 
 

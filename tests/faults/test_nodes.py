@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import psutil
@@ -11,6 +10,7 @@ import pytest
 from bench.networks import Node, two_nodes
 from tests.faults.conftest import MARK, wait_for
 
+from mldyno.plugins import workload
 from mldyno.records import Record
 from mldyno.store import Query, Store
 
@@ -22,7 +22,8 @@ PORT = 29411
 RUN = ("run", "mnist-mlp", "--mode", "train", "--placement", "device", "--ranks", "2", "--nodes", "2", "--batch", "16",
        "--repeats", "1")  # fmt: skip
 LONGEST_S = 240.0
-WORKING_S = 12.0  # after which ranks train, on an idle machine; before that they are not there yet, which is as bad
+WAIT = "30s"  # for a first job; the first node may take long to begin one, where the machine is busy
+STEPS = 10  # whose gradients have passed: more than the parameters that ranks begin with
 
 
 def first(dyno: Dyno, node: Node, *more: str) -> tuple[subprocess.Popen[str], list[str]]:
@@ -37,7 +38,7 @@ def first(dyno: Dyno, node: Node, *more: str) -> tuple[subprocess.Popen[str], li
 
 
 def joined(dyno: Dyno, node: Node, words: list[str]) -> subprocess.Popen[str]:
-    return node.start(*words, "--wait", "8s", environment={MARK: dyno.mark})
+    return node.start(*words, "--wait", WAIT, environment={MARK: dyno.mark})
 
 
 def record(dyno: Dyno) -> Record:
@@ -65,12 +66,8 @@ def test_a_node_that_leaves_becomes_a_record_and_nothing_is_left_behind(dyno: Dy
     with two_nodes() as nodes:
         process, words = first(dyno, nodes[0], "--budget", "120s")
         other = joined(dyno, nodes[1], words)
-
-        def ranks() -> list[psutil.Process]:
-            return [each for each in dyno.living() if "worker/start.py" in " ".join(each.cmdline())]
-
-        wait_for(lambda: len(ranks()) >= 4, 120.0, "a rank on each node")
-        time.sleep(WORKING_S)
+        gradients = 4 * workload("mnist-mlp").params
+        wait_for(lambda: nodes[1].received() > STEPS * gradients, LONGEST_S, "gradients on the cable")
         for each in psutil.Process(other.pid).children(recursive=True):
             each.kill()
         other.kill()

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from mldyno import plugins
+from mldyno.datasets import Opened
 from mldyno.frameworks import Framework, Unsupported
 from mldyno.frameworks.fake import CLOCK
 from mldyno.records import Case
@@ -170,6 +171,15 @@ def test_torch_runs_the_step_that_a_plain_loop_would(mode: Any, placement: Any) 
 def test_placement_loader_needs_a_data_set() -> None:
     with pytest.raises(Unsupported, match="mlp has no data set on disk"):
         started("torch").open(Case("mlp", batch=2, placement="loader"), plugins.workload("mlp").build["torch"])
+
+
+@pytest.mark.parametrize("axes", [{"loader_workers": 1}, {"pin_memory": True}], ids=["workers", "pinned"])
+def test_a_framework_that_loads_in_its_own_process_has_no_loader_workers(axes: dict[str, Any]) -> None:
+    none: Any = None  # of its items: it is refused before
+    build, data = plugins.workload("mnist-cnn").portable, Opened("few", "synthetic", none, none, (0.1,), (0.3,))
+    case = Case("mnist-cnn", framework="jax", batch=2, placement="loader", **axes)
+    with pytest.raises(Unsupported, match="jax's batches are loaded in its own process; torch has loader workers"):
+        plugins.framework("jax").open(case, build, data)
 
 
 def test_torch_knows_a_memory_error_by_its_words_where_it_has_no_type() -> None:

@@ -274,3 +274,12 @@ def test_nothing_is_waited_for_in_fake_time() -> None:
     diary: list[str] = []
     pairing.live_processes([Turning("a", diary, fake=True)] * 2, random.Random(1))  # type: ignore[list-item]
     assert "a rests" not in diary
+
+
+def test_workers_of_a_loader_would_work_ahead_so_their_cases_alternate(fake_run: FakeRun) -> None:
+    results = fake_run("mnist-cnn", mode="infer", loader_workers=["0", "2"])
+    assert {record.run.pairing for record in met(results)} == {"alternating-processes"}
+    assert len(met(results)) == 2 * FRESH_PAIRS
+    assert pairing.nearest([Case("mnist-cnn", loader_workers=2)] * 2) == "alternating-processes"
+    assert pairing.nearest([Case("mnist-cnn-process", framework="command", loader_workers=2)] * 2) == "interleaved"
+    assert pairing.nearest([Case("mnist-cnn", placement="loader")] * 2) == "interleaved"

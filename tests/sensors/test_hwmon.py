@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.sensors.simulated import tree
 
 from mldyno.sensors import Surroundings, hwmon
@@ -19,3 +20,14 @@ def test_a_card_has_its_counter_before_its_power(tmp_path: Path) -> None:
     assert [(each.name, each.method, each.read()) for each in sensors] == [
         ("amdgpu", "average", 45.0), ("xe", "counter", 5.0),
     ]  # fmt: skip
+
+
+def test_a_card_that_root_has_closed_comes_with_the_rule_that_opens_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"class/hwmon/hwmon1/name": "xe", "class/hwmon/hwmon1/energy1_input": "5000000"}
+    root = tree(tmp_path, files)
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may read all
+    (closed,) = hwmon.find(Surroundings(root)).closed
+    assert 'ATTR{name}=="xe", RUN+="/bin/chgrp power %S%p/energy1_input"' in closed.cure
+    assert closed.price

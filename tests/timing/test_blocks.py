@@ -13,7 +13,16 @@ import pytest
 
 from mldyno.frameworks.fake import CLOCK, FakeProgram
 from mldyno.records import Case
-from mldyno.timing.blocks import MAX_OVERHEAD, MIN_BLOCK, Blocks, BlocksOfOneThread, rounds, stretch, time_phases
+from mldyno.timing.blocks import (
+    MAX_OVERHEAD,
+    MIN_BLOCK,
+    Blocks,
+    BlocksOfOneThread,
+    rounds,
+    settle,
+    stretch,
+    time_phases,
+)
 from mldyno.timing.clock import run_delay
 
 
@@ -193,6 +202,9 @@ class InPhases:
         self.times, self.now, self.issued = times, 0.0, 0.0
         self.order: list[str] = []
 
+    def drop_loaded(self) -> None:
+        self.now += self.times.get("dropping", 0.0)
+
     def run_phase(self, name: str) -> None:
         self.order.append(name)
         self.issued += self.times[name]
@@ -211,6 +223,33 @@ def test_each_phase_has_its_own_time() -> None:
     assert times["prefill"] == pytest.approx([0.2] * 10)
     assert times["decode"] == pytest.approx([0.5] * 10)
     assert program.order[:4] == ["prefill", "decode", "prefill", "decode"]
+
+
+def test_what_was_loaded_ahead_is_dropped_before_a_phase_and_its_time_is_not_in_it() -> None:
+    program = InPhases(data=0.2, dropping=0.3)
+    times = time_phases(program, ["data"], 2.5, program.clock, lambda values, now: None)
+    assert times["data"] == pytest.approx([0.2] * 5)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_block_holds_a_turn_of_each_worker_so_that_all_blocks_are_alike(workers: int) -> None:
+    bunches = [6e-3, *[1e-4] * (workers - 1)]  # all of them are ready at once, and then none is
+    blocks = Blocks(a_program(times=bunches), CLOCK, cycle=workers)
+    assert blocks.size == workers
+    blocks.fit(1e6)
+    assert blocks.size == workers
+    values, _ = stretch(blocks, 0.2, None, lambda values, now: sys.maxsize)
+    assert values == pytest.approx([sum(bunches) / workers] * len(values), rel=0.01)
+    blocks.fit(0.1e6)
+    assert blocks.size % workers == 0
+
+
+def test_steps_before_a_turn_end_with_their_time_or_when_they_are_enough() -> None:
+    program = a_program(step=0.1)
+    settle(Blocks(program, CLOCK, cycle=2), 8, 10.0)
+    assert program.done == 8
+    settle(Blocks(program, CLOCK, cycle=2), 8, 0.3)
+    assert program.done == 12
 
 
 @pytest.mark.parametrize(("length", "rounds"), [(0.01, 100), (0.6, 3), (5.0, 1)])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 
 import pytest
 from tests.sensors.simulated import Counter, QuarterSensor, Time, watched
 
 from mldyno.stats.intervals import half_width, mean, spread
+from mldyno.timing import energy
 from mldyno.timing.energy import Lost, Stretch, Tick, Ticks, Watch, Watched, Window, per_step
 
 
@@ -120,6 +122,34 @@ def test_an_error_that_nobody_knows_costs_its_sensor_only() -> None:
     with Watch([Ticks(Broken(time), time.clock, time.sleep)], 0.5) as watch:
         pass
     assert watch.results[0].lost == ["simulated: ZeroDivisionError: a driver's own"]
+
+
+def test_a_sensor_that_hangs_is_named_and_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(energy, "HUNG_S", 0.05)
+    answers = threading.Event()
+
+    class Hanging(Counter):
+        def read(self) -> float:
+            self.looks += 1
+            answers.wait()
+            return 0.0
+
+    time = Time()
+    sensors = [Ticks(Hanging(time), time.clock, time.sleep), Ticks(Hanging(time), time.clock, time.sleep)]
+    for _ in range(2):
+        with Watch(sensors, 0.5) as watch:
+            pass
+    answers.set()
+    assert [ticks.hung for ticks in sensors] == [True, True]
+    assert [ticks.sensor.looks for ticks in sensors] == [1, 1]  # type: ignore[attr-defined]
+    assert [watched.lost for watched in watch.results] == [[], []]
+
+
+def test_a_counter_whose_file_is_gone_is_not_looked_at_without_a_pause() -> None:
+    time = Time()
+    counter = Counter(time, 50.0)
+    counter.fails_at = set(range(700, 10**6))
+    assert len(watched(counter, time, seconds=20.0).lost) < 250
 
 
 def test_the_interval_of_an_energy_holds_the_truth_as_often_as_it_says() -> None:

@@ -215,4 +215,4 @@ def test_answers_are_data_too() -> None:
     assert found["copies"][0]["way"] == "in"
     assert found["precisions"][0]["error"] == 0.01
     assert found["scalings"][0]["fit"]["to"] == 128
-    assert answers_json(Answers()) == {"crossovers": [], "precisions": [], "copies": [], "scalings": []}
+    assert answers_json(Answers()) == {"crossovers": [], "precisions": [], "copies": [], "scalings": [], "loaders": []}

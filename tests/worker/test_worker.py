@@ -169,3 +169,10 @@ def test_it_is_killed_with_a_parent_that_is_killed_even_while_it_is_busy() -> No
     parent.kill()
     parent.communicate()
     assert worker.wait(timeout=END_DEADLINE_S) is not None or not worker.is_running()
+
+
+def test_a_loader_worker_that_is_not_forked_has_this_very_mldyno_too(tmp_path: Path) -> None:
+    script = f"import runpy, sys; runpy.run_path({start.__file__!r}, run_name='__mp_main__'); import mldyno.axes; "
+    script += "print(sys.modules['mldyno'].__file__)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()).parent == Path(start.__file__).parent.parent

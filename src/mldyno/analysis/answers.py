@@ -15,6 +15,7 @@ from mldyno.analysis.comparisons import Comparison, Mean, along, compared, geome
 from mldyno.analysis.copying import CopyCost, copy_costs
 from mldyno.analysis.crossover import Crossover, crossovers
 from mldyno.analysis.grouping import grouped
+from mldyno.analysis.loading import LoaderGain, loader_gains
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.precisions import PLAIN, PrecisionGain, gains
 from mldyno.analysis.published import same_work
@@ -39,6 +40,8 @@ class Answers:
     """What the copy costs."""
     scalings: Sequence[Scaling] = ()
     """How time grows with the length of sequences."""
+    loaders: Sequence[LoaderGain] = ()
+    """How many workers a loader should have."""
 
     def about(self, value: str) -> Answers:
         """Those of them that are about the time of a step, or about its energy."""
@@ -92,19 +95,23 @@ def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
         gains(measured) if axis in (None, "precision") else (),
         copy_costs(measured) if axis in (None, "placement") else (),
         scalings(measured) if axis in (None, "seq") else (),
+        loader_gains(measured) if axis in (None, "loader_workers") else (),
     )
 
 
 def left_to_say(outcomes: Sequence[Outcome], said: Answers, by: str | None = None) -> list[Comparison]:
     """The comparisons along one axis, or along all ways in which the outcomes differ, that no answer has told yet."""
-    answered: set[tuple[Case, str | None]] = {(gain.outcome.case, PLAIN) for gain in said.precisions}
-    answered |= {(cost.comparison.other.case, cost.comparison.base.case.placement) for cost in said.copies}
+    answered: set[tuple[str, Case, Any]] = {("precision", gain.outcome.case, PLAIN) for gain in said.precisions}
+    answered |= {("placement", each.other.case, each.base.case.placement)
+                 for each in (cost.comparison for cost in said.copies)}  # fmt: skip
+    answered |= {("loader_workers", step.over_fewest.other.case, step.over_fewest.base.case.loader_workers)
+                 for gain in said.loaders for step in gain.steps}  # fmt: skip
     swept = {each.axis for each in said.crossovers}
     comparisons = []
     for axis in [by] if by else [way for way in WAYS if way not in swept]:
         for comparison in compared_along(outcomes, axis):
             base = getattr(comparison.base.case, axis)
-            if axis in swept or (comparison.other.case, base) in answered:
+            if axis in swept or (axis, comparison.other.case, base) in answered:
                 continue
             comparisons.append(comparison)
     return comparisons

@@ -16,6 +16,7 @@ from mldyno.units import show_percent, show_seconds
 
 CLEAR_SHARE = 0.3  # of a peak, from which on it is said to limit a case
 WAITING_SHARE = 0.5  # of a step, from which on copies or data are what it consists of
+LOADING_SHARE = 0.9  # of what a loader's workers can load, from which on steps wait for them
 SHORT_KERNEL = 20e-6  # s: on average, below which issuing kernels is most of the work
 
 
@@ -61,12 +62,15 @@ def bound(record: Record) -> Bound | None:
     of_peaks = shares(record)
     if of_peaks is None or of_peaks == Shares(None, None, None, None):
         return None
-    return _waiting(of_peaks) or _working(of_peaks) or _issuing(record, of_peaks)
+    return _waiting(of_peaks, record.case.loader_workers) or _working(of_peaks) or _issuing(record, of_peaks)
 
 
-def _waiting(of_peaks: Shares) -> Bound | None:
+def _waiting(of_peaks: Shares, loader_workers: int) -> Bound | None:
     """Where most of a step is not the device's work."""
-    if of_peaks.data is not None and of_peaks.data >= WAITING_SHARE:
+    if loader_workers:
+        if of_peaks.data is not None and of_peaks.data >= LOADING_SHARE:
+            return Bound("host", f"steps take {show_percent(of_peaks.data)} of what the loader's workers can load")
+    elif of_peaks.data is not None and of_peaks.data >= WAITING_SHARE:
         return Bound("host", f"{show_percent(of_peaks.data)} of a step is getting its batch from disk")
     if of_peaks.copy is not None and of_peaks.copy >= WAITING_SHARE:
         return Bound("copy", f"{show_percent(of_peaks.copy)} of a step is copying between host and device")

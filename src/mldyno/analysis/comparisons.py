@@ -37,6 +37,7 @@ AS_MEASURED = (
     "python",
     "run",
 )  # axes without an order of their own: what was measured first is the base
+LONGER_LOOPS = "a longer loop, or a quieter machine, would tell"
 ONE_SIDED = f"{SEPARATE}, own interval only"  # one side is a published figure, which has none
 Pairs = list[tuple[Outcome, Outcome]]
 
@@ -157,14 +158,14 @@ def _compare(base: Outcome, other: Outcome, value: str) -> Comparison | None:
     how, processes = SEPARATE if len(judged) == 2 else ONE_SIDED, min(step.processes for step in judged)
     comparison = _with_interval(base, other, math.log(ratio), math.hypot(*widths), how, "--repeats", processes)
     pairable = how == SEPARATE and base.machine == other.machine and base.case != other.case
-    if comparison.verdict == "inconclusive" and pairable:
-        return replace(comparison, advice=_how_to_pair(base, other))
-    return comparison
+    if comparison.verdict != "inconclusive" or not (pairable or base.case.tracked):
+        return comparison
+    return replace(comparison, advice=LONGER_LOOPS if base.case.tracked else _how_to_pair(base, other))
 
 
 def _scope(outcome: Outcome) -> object:
     """What its energy is that of; energies of two scopes have no ratio."""
-    return outcome.good[0].fact("energy_scope")
+    return outcome.with_energy[0].fact("energy_scope") if outcome.with_energy else None
 
 
 def more_items(base: Outcome, other: Outcome) -> float:

@@ -258,7 +258,7 @@ def _sensors_closed(checkup: Checkup) -> Causes:
         (each for each in checkup.sensors if each.reason), lambda each: (each.reason, each.cure, each.price)
     )
     for (reason, cure, price), group in closed.items():
-        names = ", ".join(f"{each.name} ({each.scope})" for each in group)
+        names = ", ".join(f"{each.name} ({each.scope})" if each.scope else each.name for each in group)
         yield f"energy could be measured by {names}, but {reason}", f"{cure}{f'; beware: {price}' if price else ''}"
 
 

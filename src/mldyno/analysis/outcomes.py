@@ -19,6 +19,7 @@ from mldyno.units import show_percent
 VALUES = (*(metric.name for metric in METRICS if metric.of_every_case), "time:100steps")
 DERIVED = tuple(metric.name for metric in METRICS if metric.derived)
 TARGET_NOT_REACHED = "target-not-reached"
+POWERS = ("power", "peak_power", "idle_power")  # of the scope that energy is that of
 OF_THE_MACHINE = ("virtualised", "on-battery", "low-power", "rosetta")
 _TIME = re.compile(r"^time:([0-9]{1,12})steps$")
 _RATE = re.compile(r"^throughput:([a-z]+)$")
@@ -92,7 +93,8 @@ class Outcome:
         """The value asked for; None where this outcome does not have it."""
         if not self.good:
             return None
-        own = {"step": lambda: self.step, "throughput": self._throughput, "first_step": self._first_step,
+        own = {"step": lambda: self.step, "throughput": self._throughput,
+               "first_step": lambda: self._once("first_step"), "first_batch": lambda: self._once("first_batch"),
                "peak_share": self._share_of_peak, "energy": self._energy,
                "energy_above_idle": self._energy_above_idle, "efficiency": self._efficiency}  # fmt: skip
         if value in own:
@@ -100,7 +102,9 @@ class Outcome:
         if match := _TIME.match(value):
             return self._time_of(int(match.group(1)))
         match = _RATE.match(value)
-        return self._rate_of(match.group(1)) if match else of_metric(self.good, value)
+        if match:
+            return self._rate_of(match.group(1))
+        return of_metric(self.with_energy if value in POWERS else self.good, value)
 
     @property
     def phases(self) -> list[str]:
@@ -113,12 +117,16 @@ class Outcome:
         return time.inverse(items, "1/s") if time is not None and time.value and items else None
 
     def waits_for_data(self) -> float | None:
-        """The share of a step that it takes to get its batch from the data set on disk; None where it has none."""
+        """The share of a step that it takes to get its batch from the data set on disk; None where it has none.
+
+        Of a loader with workers: what share of the items that it can load a second the steps take.
+        """
         rate, throughput = self._rate_of("data"), self._throughput()
         return None if rate is None or throughput is None else min(1.0, throughput.value / rate.value)
 
-    def _first_step(self) -> Estimate | None:
-        facts = [record.fact("first_step") for record in self.good]
+    def _once(self, fact: str) -> Estimate | None:
+        """What a process does once: the time in s of the one in the middle."""
+        facts = [record.fact(fact) for record in self.good]
         times = [float(fact) for fact in facts if fact is not None]
         return Estimate(sorted(times)[len(times) // 2], None, "s", len(times)) if times else None
 
@@ -133,23 +141,31 @@ class Outcome:
         flops, peak = (self.good[0].fact(name) for name in ("flops_per_step", "peak_flops"))
         return None if step is None or not flops or not peak else step.inverse(flops / peak, "1")
 
+    @cached_property
+    def with_energy(self) -> list[Record]:
+        """Those of one scope, which is the first's that has some; all of them, where none names its scope."""
+        scopes = [record.fact("energy_scope") for record in self.good]
+        scope = next(filter(None, scopes), None)
+        return [record for record, each in zip(self.good, scopes, strict=True) if each == scope]
+
     def _energy(self) -> Estimate | None:
         """Energy of one step in J: the next process has another speed, and so another energy."""
-        energy, power, step = of_metric(self.good, "energy"), of_metric(self.good, "power"), self.step
+        energy, power, step = *(of_metric(self.with_energy, name) for name in ("energy", "power")), self.step
         if energy is None:
             return None
         parts = [each.half_width / each.value for each in (power, step)
                  if each is not None and each.half_width is not None and each.value]  # fmt: skip
         if len(parts) < 2:
             return energy
-        windows = [values for record in self.good if len(values := record.values("energy")) > 1 and median(values) > 0]
+        energies = [record.values("energy") for record in self.with_energy]
+        windows = [values for values in energies if len(values) > 1 and median(values) > 0]
         within = math.hypot(*(half_width(values) / median(values) for values in windows)) / max(1, len(windows))
-        off = self.good[0].fact("energy_error") or 0.0
+        off = self.with_energy[0].fact("energy_error") or 0.0
         return replace(energy, half_width=energy.value * math.hypot(*parts, within, off))
 
     def _energy_above_idle(self) -> Estimate | None:
         """The same without what the machine takes at rest in that time."""
-        energy, power, idle = self._energy(), *(of_metric(self.good, name) for name in ("power", "idle_power"))
+        energy, power, idle = self._energy(), *(of_metric(self.with_energy, name) for name in ("power", "idle_power"))
         if energy is None or power is None or idle is None or not power.value:
             return None
         seconds = energy.value / power.value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -66,6 +66,11 @@ def processes_of(record: Record, metric: str = "step_time") -> list[Process]:
         for values in by_process(record, metric)
         if median(values) > 0
     ]
+
+
+def telling(records: Iterable[Record]) -> list[Process]:
+    """The processes that tell how much those of a machine differ: all but users' loops, which change in between."""
+    return [process for record in records if not record.case.tracked for process in processes_of(record)]
 
 
 def undisturbed(items: Sequence[T], waited: Callable[[T], bool]) -> list[T]:

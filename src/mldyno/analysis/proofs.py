@@ -7,10 +7,10 @@ framework: outputs in inference, the losses of a few updates without dropout in 
 from __future__ import annotations
 
 from mldyno.analysis.outcomes import Outcome
-from mldyno.axes import FAKE
+from mldyno.axes import COMMAND, FAKE, TRACKED
 from mldyno.frameworks import TOLERANCE, relative_error
 
-WITHOUT = (FAKE, "command")  # frameworks that compute nothing that could be compared
+WITHOUT = (FAKE, COMMAND, TRACKED)  # frameworks that compute nothing that could be compared
 
 
 def proof_of(outcome: Outcome) -> list[float] | None:

@@ -90,4 +90,4 @@ def _option(axis: Axis, values: dict[Any, None]) -> list[str]:
     stated.sort(key=lambda value: value if isinstance(value, int) else 0)
     if not stated or set(stated) == set(axis.planned) or len(stated) > MOST_VALUES:
         return []
-    return [f"--{axis.name}", ",".join(map(axis.show, stated))]
+    return [axis.options[0], ",".join(map(axis.show, stated))]

@@ -14,7 +14,7 @@ from mldyno.plan import MOST_SIZES_PER_DOUBLING
 from mldyno.store import Store
 from mldyno.views.answers import answer_section
 from mldyno.views.as_json import answers_json
-from mldyno.views.sentences import trust_lines
+from mldyno.views.sentences import trust_lines, unknown_energy_lines
 from mldyno.views.tables import crossover_table
 
 
@@ -58,6 +58,7 @@ def command(
       mldyno crossover mlp --device cpu,gpu --over batch
       mldyno crossover attention --device cpu,gpu --over seq --from 32 --to 1024 --mode train
       mldyno crossover resnet50 --precision fp32,bf16 --mode infer --per-doubling 2
+      mldyno crossover mlp --device cpu,gpu --energy
       mldyno crossover mlp --placement device,host --dry-run
     """
     axes, opened, run_id = axes_of(options), Store(store), None
@@ -74,6 +75,7 @@ def command(
         for crossover in answers.crossovers:
             click.echo(crossover_table(crossover))
             click.echo()
-        for line in (*trust_lines(results.outcomes), *answer_section(answers)):
+        unknown = unknown_energy_lines(results.outcomes) if plan.energy else []
+        for line in (*unknown, *trust_lines(results.outcomes), *answer_section(answers)):
             click.echo(line)
     return OK if results.all_ok else NOT_ALL_OK

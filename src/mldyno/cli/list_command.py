@@ -71,7 +71,15 @@ def _rows(kind: str, store: str | None) -> Rows:
 
 
 def _workloads() -> Rows:
-    return [(name, plugins.about("workloads", name)[0]) for name in plugins.names("workloads")]
+    return [
+        (name, plugins.about("workloads", name)[0] + _from("workloads", name)) for name in plugins.names("workloads")
+    ]
+
+
+def _from(kind: str, name: str) -> str:
+    """Which package a member comes from, where it is not built in."""
+    package = plugins.origin(kind, name)
+    return f" (from the package {package})" if package else ""
 
 
 def _suites() -> Rows:
@@ -85,7 +93,7 @@ def _frameworks() -> Rows:
     for name in plugins.names("frameworks"):
         title, _ = plugins.about("frameworks", name)
         here = "" if plugins.installed(name) else f" (not installed: pip install 'mldyno[{name}]')"
-        rows.append((name, title + here))
+        rows.append((name, title + _from("frameworks", name) + here))
     return rows
 
 

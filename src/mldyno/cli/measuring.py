@@ -67,8 +67,7 @@ def _axis_option(axis: Axis) -> Callable[[F], F]:
         before, comma, last = start.rpartition(",")
         return [before + comma + value for value in known if value.startswith(last)]
 
-    words = [f"--{word}" for word in (axis.name, *axis.aliases)]
-    return click.option(*words, axis.name, type=Words(), metavar="LIST", help=axis.help, shell_complete=complete)
+    return click.option(*axis.options, axis.name, type=Words(), metavar="LIST", help=axis.help, shell_complete=complete)
 
 
 def axes_of(options: dict[str, Any]) -> dict[str, list[str] | None]:

@@ -11,11 +11,12 @@ from mldyno.analysis.answers import compared_along, compared_in_energy, left_to_
 from mldyno.analysis.comparisons import along, doubts
 from mldyno.axes import SIZES, axis_named
 from mldyno.cli.measuring import axes_of, axis_options, effort_options, preview, run_options, watched
-from mldyno.cli.options import complete_targets, say, store_option
+from mldyno.cli.options import Words, complete_targets, say, store_option
 from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan
 from mldyno.store import Store
 from mldyno.views.answers import answer_section
+from mldyno.views.changes import change_sentence
 from mldyno.views.sentences import (
     best_sizes,
     energy_lines,
@@ -48,6 +49,11 @@ class RunCommand(click.Command):
 @effort_options
 @click.option("--by", metavar="AXIS", help="Compare the cases along this axis at the end.")
 @click.option("--rendezvous", metavar="HOST:PORT", help="With --nodes: this machine's address, where others join.")
+@click.option("--against", metavar="REV|FILE", help="Measure a file of yours beside an older version of it.")
+@click.option("--no-check", "unchecked", type=Words(), metavar="LIST", help="For your model, omit: learned, agrees.")
+@click.option("--trust", is_flag=True, help="Let a suite run code of files that it names.")
+@click.option("--weights", is_flag=True, help="Of hf: models, take the trained weights instead of random ones.")
+@click.option("--download", is_flag=True, help="Of hf: models, fetch what is not here yet.")
 @run_options
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print each record as one line of JSON.")
@@ -58,6 +64,11 @@ def command(
     targets: tuple[str, ...],
     by: str | None,
     rendezvous: str | None,
+    against: str | None,
+    unchecked: list[str] | None,
+    trust: bool,
+    weights: bool,
+    download: bool,
     resume: bool,
     dry_run: bool,
     store: str | None,
@@ -65,7 +76,7 @@ def command(
     loudness: str | None,
     **options: Any,
 ) -> int:
-    """Measure workloads or a suite, on every axis you name; or, behind --, your command as a whole.
+    """Measure workloads, a suite or a model of your own, on every axis you name; or, behind --, a command as a whole.
 
     Each axis takes a comma list, and the lists multiply. Every case runs in a process of its own.
     Cases that do the same work in different ways are then measured head-to-head.
@@ -79,6 +90,8 @@ def command(
       mldyno run mlp --placement device,roundtrip --repeats 5 --by placement
       mldyno run apple-silicon-bert --dry-run
       mldyno run mnist-cnn --placement loader --data synthetic
+      mldyno run my_model.py --precision fp32,bf16
+      mldyno run my_model.py --against HEAD~1
       mldyno run --budget 2m -- python train.py
       mldyno run -- sleep 0.1 -- sleep 0.2
     """
@@ -88,8 +101,11 @@ def command(
     if resume and not targets and words is None:
         run_id, plan = api.unfinished(opened, None)
     else:
-        settings = {**options, "by": axis}
-        plan = api.make_plan(targets, axes, settings) if words is None else _of_words(words, targets, axes, settings)
+        settings = {**options, "by": axis, "unchecked": tuple(unchecked or ())}
+        if words is None:
+            plan = api.make_plan(targets, axes, settings, against, trust, weights, download)
+        else:
+            plan = _of_words(words, targets, axes, settings)
         if resume:
             run_id, plan = api.unfinished(opened, plan)
     if dry_run:
@@ -98,29 +114,37 @@ def command(
         say(f"on each other machine: {others}")
     results = watched(plan, opened, store, as_json, run_id, loudness=loudness)
     if not as_json:
-        tell(results, plan.by, opened, plan.energy)
+        tell(results, plan, opened)
     return OK if results.all_ok else NOT_ALL_OK
 
 
 def _of_words(words: tuple[str, ...], targets: tuple[str, ...], axes: dict[str, Any], settings: dict[str, Any]) -> Plan:
     """The plan for commands; workloads and axes have no place beside them."""
-    named = [*targets, *(f"--{name}" for name, values in {**axes, "by": settings["by"]}.items() if values)]
+    given = [name for name, values in {**axes, "by": settings["by"]}.items() if values]
+    named = [*targets, *(f"--{name.replace('_', '-')}" for name in given)]
     if named:
         raise UsageError(f"a command is run as it stands; omit {', '.join(named)} before --.")
     return api.command_plan(words, settings)
 
 
-def tell(results: api.Results, axis: str | None, store: Store, energy: bool = False) -> None:
+def tell(results: api.Results, plan: Plan, store: Store) -> None:
     """The results as a table, comparisons where asked for, what they say; those of a suite among published ones."""
+    axis = plan.by
     value = "throughput" if axis in SIZES else "step"
     click.echo(render(results.table(rows=("workload", "mode", "batch"), cols=("device",), value=value), "terminal"))
     click.echo()
     for line in [*phase_lines(results.outcomes), *trust_lines(results.outcomes)]:
         click.echo(line)
     answers = results.answers
-    for line in energy_lines(results.outcomes, wanted=energy):
+    for line in energy_lines(results.outcomes, wanted=plan.energy):
         click.echo(line)
-    lines = [sentence(comparison) for comparison in left_to_say(results.outcomes, answers, axis)]
+    own = {source.name for source in plan.sources}
+    lines = [
+        change_sentence(comparison)
+        if {comparison.base.case.workload, comparison.other.case.workload} <= own and axis == "workload"
+        else sentence(comparison)
+        for comparison in left_to_say(results.outcomes, answers, axis)
+    ]
     lines += [sentence(comparison) for comparison in compared_in_energy(results.outcomes, axis)]
     lines += best_sizes(results.outcomes, axis) if axis in SIZES else []
     lines += fastest_frameworks(compared_along(results.outcomes, "framework"))

@@ -112,6 +112,10 @@ class RemoteCase(Observed):
     """The words of the user's command, where it is one."""
     prove: bool = False
     """Whether it is to show by numbers what it computes."""
+    unchecked: tuple[str, ...] = ()
+    """Checks that the user does without."""
+    at_energy: bool = False
+    """Whether its time is known, and its energy is being measured."""
 
     def tell(self, step: float) -> None:
         """Pass on what a step takes at present, in s."""
@@ -166,11 +170,17 @@ class RemoteCase(Observed):
 
     def measure_energy(self, seconds: float) -> None:
         """What a step takes of energy, as well as its time is wanted or for so many s; and what the machine at rest."""
-        self._take(self.ask(messages.MeasureEnergy(self.key, seconds, self.stopping.target, REST_S)))
+        self._take(self._ask_energy(messages.MeasureEnergy(self.key, seconds, self.stopping.target, REST_S)))
+
+    def _ask_energy(self, command: messages.MeasureEnergy) -> EnergyMeasured:
+        self.at_energy = True  # and stays so where the worker does not survive it
+        answer = self.ask(command)
+        self.at_energy = False
+        return answer
 
     def take_energy_turn(self, turn: int, seconds: float) -> None:
         """A turn of so many s of a paired comparison: the median of its windows."""
-        answer = self.ask(messages.MeasureEnergy(self.key, seconds))
+        answer = self._ask_energy(messages.MeasureEnergy(self.key, seconds))
         values = [value for series in answer.series if (series.metric, series.stage) == ("energy", "steady")
                   for value in series.values]  # fmt: skip
         if values:
@@ -178,7 +188,7 @@ class RemoteCase(Observed):
 
     def close(self) -> None:
         """Check that the work was done, and read the meters."""
-        self.checks = self._take(self.ask(messages.CloseCase(self.key, self.prove))).checks
+        self.checks = self._take(self.ask(messages.CloseCase(self.key, self.prove, self.unchecked))).checks
 
     @property
     def wall_time(self) -> float:

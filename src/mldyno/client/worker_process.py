@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mldyno import interpreters, machine, messages, plugins
+from mldyno import interpreters, machine, messages, plugins, sources
 from mldyno.client import allocators
 from mldyno.frameworks import Unsupported
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
@@ -123,7 +123,7 @@ class WorkerProcess:
             launcher = () if self._case is None else plugins.framework(self._case.framework).launcher(self._case)
         except (allocators.NotHere, Unsupported) as error:
             raise Ended("unsupported", str(error)) from None
-        wanted: dict[str, str | None] = {**os.environ, **chosen, **self._settings}
+        wanted: dict[str, str | None] = {**os.environ, **sources.environment(), **chosen, **self._settings}
         python = self._interpreter()
         self._ranked, job = bool(launcher), secrets.token_hex(8)
         if launcher and self._case is not None:

@@ -20,10 +20,10 @@ WINDOW_S = 0.5
 
 def look(devices: Sequence[Device], cores: int | None, tell: Callable[[], None]) -> tuple[SensorSeen, ...]:
     """Every sensor: what it sees and how, its period, its power at rest and at work; or why it can't be read."""
-    found = plugins.sensors(Surroundings(devices=devices))
-    open_ones = [(kind, Ticks(each, clock.now, time.sleep)) for kind, part in found.items() for each in part.sensors]
-    ticks = [each for _, each in open_ones]
-    rest = work = [Watched(each.sensor) for each in ticks]
+    available = plugins.sensors(Surroundings(devices=devices))
+    readable = [(kind, each) for kind, part in available.items() for each in part.sensors]
+    ticks = [Ticks(sensor, clock.now, time.sleep) for _, sensor in readable]
+    rest = work = [Watched(sensor) for _, sensor in readable]
     if ticks:
         tell()
         with Watch(ticks, WINDOW_S) as watch:
@@ -32,17 +32,19 @@ def look(devices: Sequence[Device], cores: int | None, tell: Callable[[], None])
         with Watch(ticks, WINDOW_S) as watch:
             spin.shares(cores or 1, WORK_S)
         work = watch.results
-    seen = [
-        SensorSeen(kind, each.sensor.name, each.sensor.scope, each.sensor.method, each.sensor.device, each.period,
-                   _power(before), _power(after), error="; ".join(dict.fromkeys([*before.lost, *after.lost])))
-        for (kind, each), before, after in zip(open_ones, rest, work, strict=True)
+    watched = [
+        SensorSeen(kind, sensor.name, sensor.scope, sensor.method, sensor.device, each.period, _power(before),
+                   _power(after), error="; ".join(dict.fromkeys([*before.lost, *after.lost])))
+        for (kind, sensor), each, before, after in zip(readable, ticks, rest, work, strict=True)
     ]  # fmt: skip
-    closed = [SensorSeen(kind, each.name, each.scope, reason=each.reason, cure=each.cure, price=each.price)
-              for kind, part in found.items() for each in part.closed]  # fmt: skip
-    return (*seen, *closed)
+    closed = [SensorSeen(kind, each.name, each.scope or "", reason=each.reason, cure=each.cure, price=each.price)
+              for kind, part in available.items() for each in part.closed]  # fmt: skip
+    return (*watched, *closed)
 
 
-def _power(seen: Watched) -> float | None:
+def _power(watched: Watched) -> float | None:
     """Mean power in W."""
-    powers = [window.watts for window in seen.counted] or [watts for _, watts in seen.readings if math.isfinite(watts)]
+    powers = [window.watts for window in watched.counted] or [
+        watts for _, watts in watched.readings if math.isfinite(watts)
+    ]
     return mean(powers) if powers else None

@@ -176,6 +176,20 @@ class Program(ABC):
     def prepare_phases(self) -> None:  # noqa: B027 (most have nothing to prepare)
         """Do once, before phases are timed, what only their first time needs, such as graphs of other shapes."""
 
+    # -- optional: batches from disk ---------------------------------------------------------------
+
+    def load_first(self) -> bool:
+        """Get the first batch, for the first step; False where none comes from disk."""
+        return False
+
+    loads_ahead: int = 0
+    """Batches that may have been loaded ahead, by processes of their own, when a step asks for one."""
+    steps_in_cycle: int = 1
+    """Steps of which each may wait for another such process: their times repeat after so many."""
+
+    def drop_loaded(self) -> None:  # noqa: B027 (most load nothing ahead)
+        """Let go of what was loaded ahead while no step ran: it would make the next ones too fast."""
+
     # -- optional: ranks that train together -------------------------------------------------------
 
     @property
@@ -221,6 +235,10 @@ class Program(ABC):
         """Peak memory on the device in B; None on the CPU or where it is not counted."""
         return None
 
+    def flops(self) -> float | None:
+        """Floating-point operations of a step in matmuls and convolutions, counted in one more; None if not known."""
+        return None
+
     def counts(self) -> dict[str, int]:
         """Kernels, device-to-host syncs and bytes moved of a step, which is run once more; empty where not known."""
         return {}
@@ -262,6 +280,8 @@ class Framework(ABC):
     """Values of `--layout`."""
     compiles: bool = False
     """Whether it can compile a model (`--compile yes`)."""
+    loads_in_workers: bool = False
+    """Whether its loader can have processes of its own, and pinned memory."""
     parallel: tuple[str, ...] = ()
     """Ways in which its ranks can train together (`--parallel`), the usual one first."""
 
@@ -329,8 +349,10 @@ class Framework(ABC):
                 raise Unsupported(f"{self.name} can't train in ranks here; torch can")
             if case.mode != "train":
                 raise Unsupported("ranks train together; inference has no ranks")
-        if case.placement == "loader" and data is None:
+        if case.placement == "loader" and data is None and not getattr(build, "loads", False):
             raise Unsupported(f"{case.workload} has no data set on disk; take placement device, host or roundtrip")
+        if (case.loader_workers or case.pin_memory) and not self.loads_in_workers:
+            raise Unsupported(f"{self.name}'s batches are loaded in its own process; torch has loader workers")
         devices = [device.name for device in self.devices()]
         if case.device not in devices:
             raise Unsupported(f"no device '{case.device}' here; {self.name} sees {', '.join(devices)}")

@@ -1,43 +1,30 @@
-"""Networks of PyTorch, exported with their weights and run by another engine: what inference runtimes share."""
+"""Networks of PyTorch, exported with their weights and run by another engine, and files: what runtimes share."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import PROOF_NUMBERS, TOLERANCE, Framework, Program, Unsupported, proof_case, relative_error
-from mldyno.frameworks._portable import cores
+from mldyno.frameworks import PROOF_NUMBERS, TOLERANCE, Framework, Unsupported, proof_case, relative_error
+from mldyno.frameworks._arrays import cores
+from mldyno.frameworks._engine import Engine, EngineProgram
+from mldyno.frameworks._onnx_file import FileProgram
 from mldyno.frameworks._torch_program import BATCH_POOL, SEED, tensor_of, with_first_values
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
-    from mldyno.workloads import Build, Recipe
+    from mldyno.workloads import Build, Recipe, Workload
+    from mldyno.workloads._own_onnx import OnnxFile
     from mldyno.workloads._portable import Portable
 
 
-class Engine(Protocol):
-    """A network in a runtime's hands."""
-
-    def place(self, array: Any) -> Any:
-        """A batch where the runtime takes it from, without a copy in each step."""
-
-    def run(self, batch: Any) -> Any:
-        """A forward pass; gives the output."""
-
-    def fetch(self, output: Any) -> Any:
-        """An output as an array of NumPy."""
-
-    def wait(self) -> None:
-        """Until all that was issued is done."""
-
-
-class ExportedProgram(Program):
+class ExportedProgram(EngineProgram):
     """A case whose network was exported from PyTorch."""
 
     def __init__(self, torch: ModuleType, case: Case, build: Build, load: Callable[[bytes, Case], Engine]) -> None:
@@ -47,10 +34,10 @@ class ExportedProgram(Program):
             raise Unsupported(f"a step of it is made of phases ({', '.join(recipe.phases)}), which no export holds")
         self.params = sum(parameter.numel() for parameter in recipe.network.parameters())
         pool = [recipe.draw()[0] for _ in range(BATCH_POOL)]
+        if not torch.is_tensor(pool[0]):
+            raise Unsupported("it takes several inputs; what is exported here takes one, and a file .onnx of yours any")
         self.engine = self._loaded(recipe.network, pool[0], case)
-        self.copies, self.returns = case.placement != "device", case.placement == "roundtrip"
-        arrays = [inputs.numpy() for inputs in pool]
-        self.batches = itertools.cycle(arrays if self.copies else [self.engine.place(array) for array in arrays])
+        self.take([inputs.numpy() for inputs in pool])
 
     def _fresh(self, case: Case) -> Recipe:
         self.torch.manual_seed(SEED)
@@ -58,30 +45,6 @@ class ExportedProgram(Program):
 
     def _loaded(self, network: Any, inputs: Any, case: Case) -> Engine:
         return self.load(exported(self.torch, network, inputs), case)
-
-    def run(self, steps: int) -> None:
-        """Forward passes."""
-        engine = self.engine
-        for batch in itertools.islice(self.batches, steps):
-            output = engine.run(engine.place(batch) if self.copies else batch)
-            if self.returns:
-                engine.fetch(output)
-
-    def synchronize(self) -> None:
-        """Wait for the runtime."""
-        self.engine.wait()
-
-    def losses(self) -> Mapping[str, float] | None:
-        """Nothing is trained."""
-        return None
-
-    def actual_device(self) -> str:
-        """The engine was made for this device, and takes no other."""
-        return self.case.device
-
-    def precision_flaw(self) -> str:
-        """Only fp32 can be asked for."""
-        return ""
 
     def _results(self, network: Any, inputs: Any, case: Case) -> list[float]:
         engine = self._loaded(network, inputs, case)
@@ -119,28 +82,56 @@ def exported(torch: ModuleType, network: Any, inputs: Any) -> bytes:
     return content
 
 
+@dataclass(frozen=True)
+class FileBuild:
+    """What builds a workload that is a file already, and needs no export."""
+
+    build: Build
+
+
 class ExportedFramework(Framework):
-    """A runtime for networks that PyTorch has exported."""
+    """A runtime for networks that PyTorch has exported, and for files."""
 
     builds_from = "torch"
     placements = ("device", "host", "roundtrip")
     torch: Any = None
+    exporter: Any = None
     _threads = 0
 
-    def start(self) -> None:
-        """Import the runtime, and PyTorch, which exports."""
+    def start_exporter(self) -> None:
+        """Import PyTorch, and what it exports with; a file needs neither."""
+        import onnxscript
         import torch
 
-        self.torch = torch
-        self.start_runtime()
+        self.torch, self.exporter = torch, onnxscript
+
+    def versions(self) -> dict[str, str]:
+        """Of the runtime, and of what exported, where something did."""
+        own = {self.name: self.runtime_version()}
+        if self.torch is None:
+            return own
+        return {**own, "torch": str(self.torch.__version__), "onnxscript": self.exporter.__version__}
 
     @abstractmethod
-    def start_runtime(self) -> None:
-        """Import the runtime."""
+    def runtime_version(self) -> str:
+        """Its version."""
 
     @abstractmethod
     def load(self, network: bytes, case: Case) -> Engine:
         """An engine for a network."""
+
+    @abstractmethod
+    def load_file(self, file: OnnxFile, case: Case) -> Engine:
+        """An engine for a file, which gets inputs by their names and gives all outputs."""
+
+    def load_plain(self, file: OnnxFile, case: Case) -> Engine | None:
+        """An engine for a file that optimises nothing, on the CPU; None where there is none."""
+        return None
+
+    def version_of(self, workload: Workload) -> Any:
+        """A file, or what PyTorch has to export."""
+        file = workload.build.get(self.name)
+        return super().version_of(workload) if file is None else FileBuild(file)
 
     def threads(self) -> int | None:
         """That an engine is given."""
@@ -156,8 +147,11 @@ class ExportedFramework(Framework):
         if case.mode != "infer":
             raise Unsupported(f"{self.name} runs networks, and does not train them; take --mode infer")
 
-    def build_program(self, case: Case, build: Build, data: Opened | None) -> ExportedProgram:
-        """The case, exported."""
+    def build_program(self, case: Case, build: Build | FileBuild, data: Opened | None) -> EngineProgram:
+        """The case: exported, unless it is a file."""
+        if isinstance(build, FileBuild):
+            return FileProgram(case, build.build, self.load_file, self.load_plain)
+        self.start_exporter()
         return ExportedProgram(self.torch, case, build, self.load)
 
     def explain(self, error: BaseException) -> tuple[str, str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from mldyno.frameworks._arrays import multiplied_type, stored_type
 from mldyno.frameworks._layers import Caches, Layers
-from mldyno.frameworks._portable import Model, in_numpy, multiplied_type, stored_type
+from mldyno.frameworks._portable import PortableModel, in_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +154,35 @@ class Cache:
         return (key, value) if first else self.stored
 
 
-class JaxModel(Model):
+class JaxSteps:
+    """Steps as JAX issues them, of networks of layers and of functions of the user's own alike."""
+
+    jax: Any
+    device: Any
+    state: tuple[Any, ...]
+    pending: list[Any]
+    """Outputs that were not waited for."""
+    _steps: dict[bool, Any]
+    """The jitted step, with the optimiser's part and without."""
+
+    def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
+        """Issue a training step; the state that it is given is used up."""
+        self.state, output, loss, gradients = self._steps[update](self.state, inputs, targets)
+        self.pending = [self.state, loss, gradients]
+        return output, loss
+
+    def wait(self) -> None:
+        """Until all outputs are there."""
+        self.jax.block_until_ready(self.pending)
+        self.pending = []
+
+    def peak(self) -> int | None:
+        """As far as the device counts it, in B."""
+        counted = (self.device.memory_stats() or {}).get("peak_bytes_in_use")
+        return None if counted is None else int(counted)
+
+
+class JaxModel(JaxSteps, PortableModel):
     """A network on one of JAX's devices."""
 
     def __init__(
@@ -290,22 +319,6 @@ class JaxModel(Model):
         output = self._infer(*self.state[:2], inputs)
         self.pending.append(output)
         return output
-
-    def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
-        """Issue a training step; the state that it is given is used up."""
-        self.state, output, loss, gradients = self._steps[update](self.state, inputs, targets)
-        self.pending = [self.state, loss, gradients]
-        return output, loss
-
-    def wait(self) -> None:
-        """Until all outputs are there."""
-        self.jax.block_until_ready(self.pending)
-        self.pending = []
-
-    def peak(self) -> int | None:
-        """As far as the device counts it, in B."""
-        counted = (self.device.memory_stats() or {}).get("peak_bytes_in_use")
-        return None if counted is None else int(counted)
 
     # -- text --------------------------------------------------------------------------------------
 

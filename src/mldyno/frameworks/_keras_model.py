@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mldyno.frameworks._arrays import multiplied_type, stored_type
 from mldyno.frameworks._layers import Caches, Layers
-from mldyno.frameworks._portable import Model, in_numpy, multiplied_type, stored_type
+from mldyno.frameworks._portable import PortableModel, in_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -224,7 +225,36 @@ class Cache:
         return self.keys, self.values
 
 
-class KerasModel(Model):
+class TensorflowSteps:
+    """Steps as TensorFlow issues them, of networks of layers and of models of the user's own alike."""
+
+    tf: Any
+    device: str
+    accelerated: bool
+    _infer: Any
+    _steps: dict[bool, Any]
+    """The step as a graph, with the optimiser's part and without."""
+
+    def infer(self, inputs: Any) -> Any:
+        """Issue a forward pass."""
+        return self._infer(inputs)
+
+    def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
+        """Issue a training step."""
+        output, loss, _ = self._steps[update](inputs, targets)
+        return output, loss
+
+    def wait(self) -> None:
+        """A CPU is done when its call returns."""
+        if self.accelerated:
+            self.tf.test.experimental.sync_devices()
+
+    def peak(self) -> int:
+        """In B."""
+        return int(self.tf.config.experimental.get_memory_info(self.device.strip("/"))["peak"])
+
+
+class KerasModel(TensorflowSteps, PortableModel):
     """A network on one of TensorFlow's devices."""
 
     def __init__(self, tf: Any, keras: Any, device: str, case: Case, portable: Portable, dropout: bool) -> None:
@@ -349,24 +379,6 @@ class KerasModel(Model):
             return output, loss, []
 
         return step
-
-    def infer(self, inputs: Any) -> Any:
-        """Issue a forward pass."""
-        return self._infer(inputs)
-
-    def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
-        """Issue a training step."""
-        output, loss, _ = self._steps[update](inputs, targets)
-        return output, loss
-
-    def wait(self) -> None:
-        """A CPU is done when its call returns."""
-        if self.accelerated:
-            self.tf.test.experimental.sync_devices()
-
-    def peak(self) -> int:
-        """In B."""
-        return int(self.tf.config.experimental.get_memory_info(self.device.strip("/"))["peak"])
 
     # -- text --------------------------------------------------------------------------------------
 

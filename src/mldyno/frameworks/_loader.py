@@ -33,6 +33,13 @@ class Loader(ABC):
     def batches(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Iterable[tuple[Any, Any]]:
         """All items of a part once; the last batch may be smaller, unless only full ones are wanted."""
 
+    def passes(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Iterable[tuple[Any, Any]]:
+        """The same for steps and epochs, over and over: by the loader's workers, where it has some."""
+        return self.batches(split, batch, shuffle, full_only)
+
+    def end(self) -> None:  # noqa: B027 (most have no workers)
+        """End the loader's workers."""
+
     @property
     def phases(self) -> dict[str, int]:
         """What can be timed apart from the step, and the items in it."""
@@ -56,15 +63,15 @@ class Loader(ABC):
     def endless(self) -> Iterator[tuple[Any, Any]]:
         """Batches of full size, epoch after epoch."""
         while True:
-            yield from self.batches(self.split, self.batch, self.training, full_only=True)
+            yield from self.passes(self.split, self.batch, self.training, full_only=True)
 
     def epoch(self) -> Iterator[tuple[Any, Any]]:
         """Every item of the training part once; the last batch may be smaller."""
-        return iter(self.batches(self.data.train, self.batch, shuffle=True, full_only=False))
+        return iter(self.passes(self.data.train, self.batch, shuffle=True, full_only=False))
 
     def held_out(self) -> Iterator[tuple[Any, Any]]:
         """Every item of the held-out part once, in order."""
-        return iter(self.batches(self.data.test, TEST_BATCH, shuffle=False, full_only=False))
+        return iter(self.passes(self.data.test, TEST_BATCH, shuffle=False, full_only=False))
 
 
 class PlainLoader(Loader):

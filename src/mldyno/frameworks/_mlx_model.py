@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from mldyno.frameworks._arrays import multiplied_type, stored_type
 from mldyno.frameworks._layers import Caches, Layers
-from mldyno.frameworks._portable import Model, multiplied_type, per_channel, stored_type
+from mldyno.frameworks._portable import PortableModel, per_channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,7 +143,7 @@ class Cache:
         return self.keys[:, : self.length], self.values[:, : self.length]
 
 
-class MlxModel(Model):
+class MlxModel(PortableModel):
     """A network on one of MLX's devices."""
 
     def __init__(

@@ -1,28 +1,19 @@
-"""What frameworks with arrays share: a case of a portable workload as a program.
+"""A case of a portable workload as a program, in any framework with arrays.
 
 A framework gives layers, of which the workload makes its network, and a model: that network on a device, with all that
-training changes. Whatever is the same in every framework is here: batches, placements, steps, checks.
+training changes. Whatever is the same in every framework is here: batches, phases, proofs.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import (
-    COMPARED_UPDATES,
-    PROOF_NUMBERS,
-    PROOF_RATE,
-    TOLERANCE,
-    Program,
-    proof_case,
-    relative_error,
-)
+from mldyno.frameworks import COMPARED_UPDATES, PROOF_NUMBERS, PROOF_RATE, proof_case, relative_error
+from mldyno.frameworks._arrays import BATCH_POOL, ArrayProgram, Model
 from mldyno.frameworks._layers import Layers
 from mldyno.frameworks._loader import FETCHED_BATCHES, TEST_BATCH, PlainLoader
 
@@ -31,16 +22,6 @@ if TYPE_CHECKING:
     from mldyno.records import Case
     from mldyno.values import Values
     from mldyno.workloads._portable import Portable
-
-BATCH_POOL = 4  # batches drawn ahead and taken in turn, so that no cache or shortcut wins
-PRECISIONS = ("fp32", "bf16", "fp16", "amp-bf16")  # weights and inputs in that type; amp: only what is multiplied
-STORED = {"bf16": "bfloat16", "fp16": "float16"}
-MULTIPLIED = {**STORED, "amp-bf16": "bfloat16"}
-
-
-def cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_numpy(numpy: Any, values: Values) -> Any:
@@ -57,70 +38,14 @@ def per_channel(numbers: float | tuple[float, ...]) -> tuple[int, ...]:
     return (len(numbers), 1, 1) if isinstance(numbers, tuple) else ()
 
 
-def stored_type(case: Case) -> str:
-    """The type of weights and inputs."""
-    return STORED.get(case.precision or "fp32", "float32")
-
-
-def multiplied_type(case: Case) -> str:
-    """The type of what goes into matmuls."""
-    return MULTIPLIED.get(case.precision or "fp32", "float32")
-
-
-class Model(ABC):
-    """A network on its device, with all that training changes."""
+class PortableModel(Model):
+    """A network of layers; images have their channels last."""
 
     layers: Layers
-    traces = 0
-    """How often the framework has read the step's function: once for each graph that it makes of it."""
-
-    @abstractmethod
-    def place(self, values: Values) -> Any:
-        """An array on the device, in the case's type; images with their channels last."""
-
-    @abstractmethod
-    def on_host(self, values: Values) -> Any:
-        """The same on the host."""
-
-    @abstractmethod
-    def copy_in(self, array: Any) -> Any:
-        """An array of the host on the device."""
-
-    @abstractmethod
-    def copy_out(self, array: Any) -> None:
-        """An array of the device on the host; returns when it is there."""
-
-    @abstractmethod
-    def infer(self, inputs: Any) -> Any:
-        """Issue a forward pass; gives the output."""
-
-    @abstractmethod
-    def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
-        """Issue a training step, with the optimiser's or without; gives the output and the loss before it."""
-
-    @abstractmethod
-    def wait(self) -> None:
-        """Until all that was issued is done."""
-
-    @abstractmethod
-    def numbers(self, array: Any, most: int) -> list[float]:
-        """So many values of an array, evenly taken from all of it."""
-
-    @abstractmethod
-    def devices(self, *arrays: Any) -> set[str]:
-        """Where all of the model and these arrays lie."""
 
     def correct(self, output: Any, targets: Any) -> int:
         """How many outputs are largest where their targets say."""
         return int((output.argmax(-1) == targets).sum().item())
-
-    def compile_time(self) -> float | None:
-        """Time in s that this process has spent on tracing and compiling; None where the framework tells none."""
-        return None
-
-    def peak(self) -> int | None:
-        """Peak memory on the device in B; None where the framework does not count it."""
-        return None
 
     def prefill(self, ids: Any, room: int) -> Any:
         """The token after a prompt, and what decoding needs of it, with room for so many tokens in all."""
@@ -135,26 +60,28 @@ class Model(ABC):
         """How many numbers are trained."""
         return sum(math.prod(parameter.shape) for parameter in self.layers.parameters.values())
 
+    @property
+    def multiplied(self) -> set[str]:
+        """As layers have noted."""
+        return self.layers.multiplied
 
-Make = Callable[["Case", "Portable", bool], Model]
+
+Make = Callable[["Case", "Portable", bool], PortableModel]
 """Makes a model of a case, with dropout or without."""
 
 
-class PortableProgram(Program):
+class PortableProgram(ArrayProgram):
     """A case of a portable workload."""
 
+    model: PortableModel
+
     def __init__(self, case: Case, portable: Portable, make: Make, data: Opened | None = None) -> None:
-        self.case, self.portable, self.make = case, portable, make
-        self.training = case.mode == "train"
-        self.copies, self.returns = case.placement != "device", case.placement == "roundtrip"
-        self.model = make(case, portable, True)
-        self.params = self.model.params
+        super().__init__(case, make(case, portable, True), portable.updates)
+        self.portable, self.make = portable, make
         self.loader = None if data is None else PlainLoader(data, case.batch or 1, self.training)
         self.fixed = self._placed(portable.batch(case, 0) if self.loader is None else self.loader.first())
         self.batches = self._stream()
-        self.first_loss: Any = None
         self.carry: Any = None
-        self.noted: dict[str, Any] = {}
 
     def _placed(self, batch: tuple[Values, Values]) -> tuple[Any, Any]:
         inputs, targets = batch
@@ -171,30 +98,21 @@ class PortableProgram(Program):
         put = self._on_host if self.copies else self._placed
         return itertools.cycle([put(self.portable.batch(self.case, seed)) for seed in range(BATCH_POOL)])
 
+    def load_first(self) -> bool:
+        """Get the first batch from disk."""
+        if self.loader is None:
+            return False
+        self.batches = itertools.chain([next(self.batches)], self.batches)
+        return True
+
     @property
     def _generates(self) -> bool:
         return bool(self.portable.decoded) and not self.training
 
     # -- steps -------------------------------------------------------------------------------------
 
-    def run(self, steps: int) -> None:
-        """Issue steps; placement says whether the batch and the result cross to and from the host."""
-        step = self._train if self.training else self._generate if self._generates else self._infer
-        for inputs, targets in itertools.islice(self.batches, steps):
-            output = step(inputs, targets)
-            if self.returns:
-                self.model.copy_out(output)
-
-    def _train(self, inputs: Any, targets: Any) -> Any:
-        if self.copies:
-            inputs, targets = self.model.copy_in(inputs), self.model.copy_in(targets)
-        output, loss = self.model.train(inputs, targets, self.portable.updates)
-        if self.first_loss is None:
-            self.first_loss = loss
-        return output
-
-    def _infer(self, inputs: Any, _: Any) -> Any:
-        return self.model.infer(self.model.copy_in(inputs) if self.copies else inputs)
+    def _step(self) -> Callable[[Any, Any], Any]:
+        return self._generate if self._generates else super()._step()
 
     def _generate(self, inputs: Any, _: Any) -> Any:
         ids = self.model.copy_in(inputs) if self.copies else inputs
@@ -202,10 +120,6 @@ class PortableProgram(Program):
 
     def _prefilled(self, ids: Any) -> Any:
         return self.model.prefill(ids, ids.shape[1] + self.portable.decoded)
-
-    def synchronize(self) -> None:
-        """Wait for the device."""
-        self.model.wait()
 
     @property
     def phases(self) -> Mapping[str, int]:
@@ -236,7 +150,7 @@ class PortableProgram(Program):
                 self.model.infer(inputs)
             if self.training:
                 for batch in self.loader.of_each_size(self.loader.data.train, self.loader.batch):
-                    self.model.train(*self._placed(batch), self.portable.updates)
+                    self.model.train(*self._placed(batch), self.updates)
             self.model.wait()
 
     def _epoch(self) -> None:
@@ -244,71 +158,22 @@ class PortableProgram(Program):
         assert self.loader is not None
         if self.training:
             for batch in self.loader.epoch():
-                self.model.train(*self._placed(batch), self.portable.updates)
+                self.model.train(*self._placed(batch), self.updates)
         correct = 0
         for batch in self.loader.held_out():
             inputs, targets = self._placed(batch)
             correct += self.model.correct(self.model.infer(inputs), targets)
         self.noted["accuracy"] = correct / self.loader.tested
 
-    # -- what is seen ------------------------------------------------------------------------------
-
-    def steady_counters(self) -> tuple[int, ...]:
-        """Graphs that were made of the step; after the first step, also what that took is known."""
-        if self.model.traces and "compile_time" not in self.noted:
-            self.noted["compile_time"] = self.model.compile_time()
-        return (self.model.traces,)
-
-    def device_peak(self) -> int | None:
-        """Peak memory on an accelerator in B."""
-        return None if self.case.device == "cpu" else self.model.peak()
-
-    def actual_device(self) -> str:
-        """Where everything really is."""
-        devices = self.model.devices(*self.fixed)
-        return " and ".join(sorted(devices))
-
-    def precision_flaw(self) -> str:
-        """By the types of what went into matmuls while the step was made."""
-        types = self.model.layers.multiplied
-        if types <= {multiplied_type(self.case)}:
-            return ""
-        return f"{self.case.precision} did not take effect: matmuls ran in {', '.join(sorted(types))}"
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """What the step's compilation took, and what matmuls ran in."""
-        types = ", ".join(sorted(self.model.layers.multiplied))
-        return self.noted | ({"products_in": types} if types else {})
-
     # -- checks ------------------------------------------------------------------------------------
 
     def first_losses(self) -> Mapping[str, float] | None:
         """The loss that the first step found, where it was on the fixed batch."""
-        if self.loader is not None or self.first_loss is None:
-            return self.losses()
-        return {"loss": self._number(self.first_loss)}
+        return super().first_losses() if self.loader is None else self.losses()
 
-    def losses(self) -> Mapping[str, float] | None:
-        """Training: the loss on the fixed batch, as one more step finds it."""
-        if not self.training:
-            return None
-        return {"loss": self._number(self.model.train(*self.fixed, self.portable.updates)[1])}
-
-    def check_step(self) -> None:
-        """One step on the fixed batch, with the optimiser's in any case."""
-        self.model.train(*self.fixed, True)
-
-    def _number(self, value: Any) -> float:
-        return self.model.numbers(value, 1)[0]
-
-    def disagreement(self) -> tuple[float, float] | None:
-        """Against the same framework in fp32 on the CPU."""
-        plain = replace(self.case, device="cpu", precision="fp32", compile=False)
-        if plain == self.case:
-            return None
-        error = relative_error(self._results(self.case), self._results(plain))
-        return error, TOLERANCE[self.case.precision or "fp32"]
+    def _error_against(self, plain: Case) -> float:
+        """On a small batch, without dropout."""
+        return relative_error(self._results(self.case), self._results(plain))
 
     def proof(self, portable: Portable) -> list[float]:
         """What the case computes from the workload's first weights and its first batch."""

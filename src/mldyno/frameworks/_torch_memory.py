@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from mldyno import trees
 from mldyno.frameworks._torch_operations import watch_operations
 from mldyno.frameworks._torch_precision import PrecisionPolicy
 
@@ -33,8 +34,8 @@ def peak(torch: ModuleType, case: Case, build: Build) -> int:
 
     def steps() -> None:
         recipe, network = built
-        drawn = (recipe.draw() for _ in range(BATCH_POOL))
-        pool = [(policy.on_host(inputs), policy.on_host(targets)) for inputs, targets in drawn]
+        on_host = lambda leaf: policy.on_host(leaf) if torch.is_tensor(leaf) else leaf  # noqa: E731
+        pool = [trees.mapped(on_host, recipe.draw()) for _ in range(BATCH_POOL)]
         optimiser: Any = recipe.optimiser(network.parameters()) if training else None
         for (inputs, targets), _ in zip(pool, range(STEPS), strict=False):
             if training:

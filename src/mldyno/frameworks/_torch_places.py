@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from mldyno import trees
 from mldyno.frameworks._torch_operations import watch_matmuls
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def _tensors(network: Any, optimiser: Any, batch: Batch) -> Iterator[tuple[str, 
     for kind, named in (("parameter", network.named_parameters()), ("buffer", network.named_buffers())):
         for name, tensor in named:
             yield f"{kind} {name}", tensor
-    yield from zip(("the inputs", "the targets"), batch, strict=True)
+    for what, tree in zip(("the inputs", "the targets"), batch, strict=True):
+        yield from ((what, leaf) for leaf in trees.leaves(tree) if hasattr(leaf, "device"))
     states = getattr(optimiser, "state", None)
     for state in states.values() if isinstance(states, Mapping) else ():
         for name, tensor in state.items() if isinstance(state, Mapping) else ():

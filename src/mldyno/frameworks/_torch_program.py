@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from mldyno import trees
 from mldyno.frameworks import (
     COMPARED_UPDATES,
     PROOF_NUMBERS,
@@ -21,7 +22,7 @@ from mldyno.frameworks import (
 from mldyno.frameworks._loader import FETCHED_BATCHES
 from mldyno.frameworks._torch_devices import counted_memory
 from mldyno.frameworks._torch_features import every_warning, fallen_back
-from mldyno.frameworks._torch_loader import TorchLoader
+from mldyno.frameworks._torch_loader import OwnLoader, TorchLoader
 from mldyno.frameworks._torch_operations import count_operations
 from mldyno.frameworks._torch_precision import IMAGE_DIMENSIONS, PrecisionPolicy, backward_and_step
 
@@ -65,13 +66,11 @@ class TorchProgram(Program):
         self.build = build
         self.recipe = recipe = self._fresh()
         self._check_phases()
-        self.loader = (
-            None if data is None else TorchLoader(torch, data, case.batch or 1, self.training, self.rank, self.size)
-        )
+        self.loader = self._loader(data)
         if self.rank:  # each rank has batches of its own
             torch.manual_seed(SEED + self.rank)
         pool = [recipe.draw() for _ in range(BATCH_POOL)] if self.loader is None else [self.loader.first()]
-        if case.layout != "contiguous" and pool[0][0].dim() != IMAGE_DIMENSIONS:
+        if case.layout != "contiguous" and first_tensor(torch, pool[0][0]).dim() != IMAGE_DIMENSIONS:
             raise Unsupported(f"its inputs are no images, so that {case.layout} is no other case than contiguous")
         self.network = self._on_device(recipe.network)
         self._check_recurrent()
@@ -88,9 +87,17 @@ class TorchProgram(Program):
         self.output_device: Any = None
         self.first_loss: Any = None
         self.compute_devices: set[str] = set()
-        self.noted: dict[str, Any] = {"emulated": True} if self.policy.emulated else {}
+        self.noted: dict[str, Any] = {**recipe.notes, **({"emulated": True} if self.policy.emulated else {})}
         if any(isinstance(module, torch.nn.modules.conv._ConvNd) for module in self.network.modules()):
             self.noted["convolutions"] = True
+
+    def _loader(self, data: Opened | None) -> TorchLoader | None:
+        """What reads batches from a data set: the workload's, or the user's own."""
+        if data is not None:
+            return TorchLoader(self.torch, data, self.case, self.rank, self.size)
+        if self.case.placement == "loader":
+            return OwnLoader(self.torch, self.recipe, self.case, self.rank, self.size)
+        return None
 
     def _fresh(self) -> Recipe:
         """The recipe with its network as it was in the beginning, in fp32 on the CPU."""
@@ -138,14 +145,50 @@ class TorchProgram(Program):
         if self.loader is not None:
             return self.loader.endless()
         if self.copies:
-            return itertools.cycle(
-                [(self.policy.on_host(inputs), self.policy.on_host(targets)) for inputs, targets in pool]
-            )
+            return itertools.cycle([self._each(self.policy.on_host, batch) for batch in pool])
         return itertools.cycle([self._placed(batch) for batch in pool])
+
+    def _each(self, change: Callable[[Any], Any], tree: Any) -> Any:
+        """A tree with every tensor in it changed."""
+        is_tensor = self.torch.is_tensor
+        if is_tensor(tree):  # as most are
+            return change(tree)
+        return trees.mapped(lambda leaf: change(leaf) if is_tensor(leaf) else leaf, tree)
+
+    def _to_device(self, tree: Any) -> Any:
+        return self._each(self.policy.to_device, tree)
+
+    def load_first(self) -> bool:
+        """Get the first batch from disk; workers of the loader are started by it."""
+        if self.loader is None:
+            return False
+        self.batches = itertools.chain([next(self.batches)], self.batches)
+        return True
+
+    @property
+    def loads_ahead(self) -> int:  # type: ignore[override]
+        """Batches that the loader's workers hold ready at most."""
+        return 0 if self.loader is None else self.loader.ahead
+
+    @property
+    def steps_in_cycle(self) -> int:  # type: ignore[override]
+        """As many as there are workers, which take turns."""
+        return 1 if self.loader is None else max(1, self.loader.workers)
+
+    def drop_loaded(self) -> None:
+        """Let go of what the loader's workers have ready."""
+        for _ in range(self.loads_ahead):
+            next(self.batches)
+
+    def end(self) -> None:
+        """End the loader's workers."""
+        if self.loader is not None:
+            self.batches = iter(())
+            self.loader.end()
 
     def _placed(self, batch: Batch) -> Batch:
         inputs, targets = batch
-        return self.policy.to_device(inputs), self.policy.to_device(targets)
+        return self._to_device(inputs), self._to_device(targets)
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -170,8 +213,8 @@ class TorchProgram(Program):
         for batch in batches:
             output = self._train(*(self._placed(batch) if self.copies else batch), self.recipe.updates)
             if self.returns:
-                output = output.detach().cpu()
-            self.output_device = output.device
+                output = self._each(lambda tensor: tensor.detach().cpu(), output)
+            self.output_device = first_tensor(self.torch, output).device
             del output  # a small tensor that outlives its step leaves holes in the heap: a tenth more memory
 
     def _train(self, inputs: Any, targets: Any, update: bool) -> Any:
@@ -185,18 +228,21 @@ class TorchProgram(Program):
     def _check_loss(self, output: Any, targets: Any) -> Any:
         """The loss of an output as a check, in fp32 at least: in bf16 a step may change less than its last digit."""
         stored = self.torch.promote_types(self.policy.storage_type, self.torch.float32)
-        targets = targets.to(stored) if targets.is_floating_point() else targets
+
+        def widened(tensor: Any) -> Any:
+            return tensor.detach().to(stored) if tensor.is_floating_point() else tensor.detach()
+
         with self.torch.no_grad():
-            return self.recipe.loss(output.detach().to(stored), targets)
+            return self.recipe.loss(self._each(widened, output), self._each(widened, targets))
 
     def _run_inference(self, batches: Iterator[Batch]) -> None:
-        forward, to_device, copies, returns = self.infer, self.policy.to_device, self.copies, self.returns
-        with self.torch.inference_mode():
+        torch, forward, copies, returns = self.torch, self.infer, self.copies, self.returns
+        with torch.inference_mode():
             for inputs, _ in batches:
-                output = forward(to_device(inputs) if copies else inputs)
+                output = forward(self._to_device(inputs) if copies else inputs)
                 if returns:
-                    output = output.cpu()
-                self.output_device = output.device
+                    output = self._each(torch.Tensor.cpu, output)
+                self.output_device = first_tensor(torch, output).device
                 del output  # one that is still there when the next is made takes it out of the cache
 
     def _run_in_phases(self, batches: Iterator[Batch]) -> None:
@@ -204,11 +250,11 @@ class TorchProgram(Program):
             for name in self.recipe.phases:
                 self._run_phase(name, batch)
             if self.returns and self.output is not None:
-                self.output = self.output.cpu()
+                self.output = self._each(self.torch.Tensor.cpu, self.output)
 
     def _run_phase(self, name: str, batch: Batch) -> None:
         with self.torch.inference_mode(not self.training):
-            inputs = self.policy.to_device(batch[0]) if self.copies else batch[0]
+            inputs = self._to_device(batch[0]) if self.copies else batch[0]
             work = self.policy.around(self.recipe.phases[name].run, caches=not self.training)
             self.carry = work(self.network, inputs, self.carry)
         if name == [*self.recipe.phases][-1]:
@@ -252,6 +298,20 @@ class TorchProgram(Program):
         self.noted["accuracy"] = int(correct) / self.loader.tested
 
     # -- what is observed beside the time --------------------------------------------------------
+
+    def flops(self) -> float | None:
+        """By PyTorch's own counter; what a compiled model does can't be counted from here, nor what breaks under it."""
+        if self.case.compile:
+            return None
+        from torch.utils.flop_counter import FlopCounterMode
+
+        batch = next(self.batches)
+        try:
+            with FlopCounterMode(display=False) as counter:
+                self._run_on(iter([batch]))
+        except AttributeError:  # of weights that are computed, such as weight_norm's: in inference mode it loses them
+            return None
+        return float(counter.get_total_flops())
 
     def counts(self) -> dict[str, int]:
         """What one step issues, reads back and moves; a compiled model's kernels can't be counted from here."""
@@ -308,7 +368,7 @@ class TorchProgram(Program):
     def actual_device(self) -> str:
         """Where everything really is; what lies elsewhere, or was computed elsewhere, is named too."""
         home = self.torch.device("cpu") if self.returns else None
-        output_device = self.output_device if self.output is None else self.output.device
+        output_device = self.output_device if self.output is None else first_tensor(self.torch, self.output).device
         actual = _torch_places.actual_device(self.network, self.optimiser, self.fixed, output_device, home)
         elsewhere = sorted(self.compute_devices - {actual.partition(",")[0]})
         return f"{actual}, matmuls or gradients on {elsewhere[0]}" if elsewhere else actual
@@ -348,7 +408,7 @@ class TorchProgram(Program):
         self.network.eval()
         try:
             with self.policy.steps():
-                flaw, matmuls = self.policy.flaw(self.network, self.fixed[0][:1])
+                flaw, matmuls = self.policy.flaw(self.network, first_items(self.torch, self.fixed[0], 1))
         finally:
             self.network.train(self.training)
         self.noted["products_in"] = ", ".join(sorted(matmuls))
@@ -368,10 +428,8 @@ class TorchProgram(Program):
 
     def _compared_batch(self, recipe: Recipe) -> Batch:
         """The first items of the first batch; all of them for a compiled model, made for that many."""
-        inputs, targets = recipe.draw() if self.loader is None else self.loader.first()
-        if self.case.compile or len(inputs) != len(targets):
-            return inputs, targets
-        return inputs[:COMPARED_ITEMS], targets[:COMPARED_ITEMS]
+        batch = recipe.draw() if self.loader is None else self.loader.first()
+        return batch if self.case.compile else first_items(self.torch, batch, COMPARED_ITEMS)
 
     def _error_in_inference(self) -> float:
         recipe = self._fresh()
@@ -380,8 +438,12 @@ class TorchProgram(Program):
             expected = recipe.network.eval()(inputs)
         network = self._on_device(recipe.network).eval()
         with self.torch.inference_mode(), self.policy.steps():
-            actual = self.policy.around(self._compiled(network))(self.policy.to_device(inputs)).cpu()
-        return _relative(actual.double(), expected.double())
+            actual = self.policy.around(self._compiled(network))(self._to_device(inputs))
+        return max(
+            _relative(given.cpu().double(), wanted.double())
+            for given, wanted in zip(trees.leaves(actual), trees.leaves(expected), strict=True)
+            if self.torch.is_tensor(wanted) and wanted.is_floating_point() and wanted.numel()
+        )
 
     def _error_in_training(self) -> float:
         recipe = self._fresh()
@@ -431,6 +493,19 @@ class TorchProgram(Program):
             flat = self.policy.around(forward)(inputs).float().flatten()
         numbers: list[float] = flat[:: max(1, len(flat) // PROOF_NUMBERS)][:PROOF_NUMBERS].tolist()
         return numbers
+
+
+def first_tensor(torch: ModuleType, tree: Any) -> Any:
+    """The first tensor of a tree."""
+    return tree if torch.is_tensor(tree) else next(leaf for leaf in trees.leaves(tree) if torch.is_tensor(leaf))
+
+
+def first_items(torch: ModuleType, tree: Any, most: int) -> Any:
+    """So many items of a batch; all of it where its tensors do not have their items first."""
+    tensors = [leaf for leaf in trees.leaves(tree) if torch.is_tensor(leaf)]
+    if len({len(tensor) if tensor.dim() else 0 for tensor in tensors}) != 1:
+        return tree
+    return trees.mapped(lambda leaf: leaf[:most] if torch.is_tensor(leaf) else leaf, tree)
 
 
 def tensor_of(torch: ModuleType, values: Values) -> Any:

@@ -17,10 +17,10 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno import rendezvous
+from mldyno import rendezvous, trees
 from mldyno.frameworks import TOLERANCE, Steps, Unsupported
-from mldyno.frameworks._portable import cores
-from mldyno.frameworks._torch_program import BATCH_POOL, COMPARED_ITEMS, SEED, TorchProgram
+from mldyno.frameworks._arrays import cores
+from mldyno.frameworks._torch_program import BATCH_POOL, COMPARED_ITEMS, SEED, TorchProgram, first_items
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
@@ -156,7 +156,7 @@ class RankProgram(TorchProgram):
     @property
     def beside(self) -> Mapping[str, Steps]:
         """Without an exchange of gradients; without the wrapper; the exchange alone; and the leader by itself."""
-        if self.sharded:
+        if self.sharded or self.loads_ahead:  # what a loader's workers load meanwhile would be free for the next
             return {}
         works: dict[str, Callable[[int], None]] = {
             "compute": self._without_exchange, "bare": self._bare, "exchange": self._exchange,
@@ -213,8 +213,10 @@ class RankProgram(TorchProgram):
 
     def _join(self) -> Batch:
         parts = [next(self.batches) for _ in range(self.size)]
-        inputs, targets = (self.torch.cat(tensors) for tensors in zip(*parts, strict=True))
-        return inputs, targets
+        tensors = zip(*(trees.leaves(part) for part in parts), strict=True)
+        joined = (self.torch.cat(each) if self.torch.is_tensor(each[0]) else each[0] for each in tensors)
+        batch: Batch = trees.mapped(lambda leaf: next(joined), parts[0])
+        return batch
 
     def _exchange(self, steps: int) -> None:
         """All-reduce as much as a step's gradients, in the same parts, with nothing else to do meanwhile."""
@@ -297,8 +299,7 @@ class RankProgram(TorchProgram):
 
     def _small_batch(self, rank: int) -> Batch:
         self.torch.manual_seed(SEED + GRADIENT_SEED + 1 + rank)
-        inputs, targets = self.recipe.draw()
-        return self._placed((inputs[:COMPARED_ITEMS], targets[:COMPARED_ITEMS]))
+        return self._placed(first_items(self.torch, self.recipe.draw(), COMPARED_ITEMS))
 
     def _wrong_gradient(self) -> str:
         """The gradient of one step from fresh weights, against that of one process over the batches of all ranks."""

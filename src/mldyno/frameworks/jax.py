@@ -9,13 +9,17 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Framework, Unsupported
+from mldyno.frameworks._arrays import PRECISIONS, ArrayProgram, cores
+from mldyno.frameworks._callables import CallableProgram, seed_generators
+from mldyno.frameworks._jax_callable import JaxCallable
 from mldyno.frameworks._jax_model import JaxModel, Matmul, device_name
-from mldyno.frameworks._portable import PRECISIONS, PortableProgram, cores
+from mldyno.frameworks._portable import PortableProgram
 from mldyno.records import Device
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
+    from mldyno.workloads import Build, Recipe
     from mldyno.workloads._portable import Portable
 
 COMPILING = "/jax/core/compile/"  # with which the names of these events begin
@@ -77,13 +81,28 @@ class Jax(Framework):
                 devices.append(Device(device_name(device), "jax", str(device.device_kind), _memory(device)))
         return devices
 
-    def build_program(self, case: Case, build: Portable, data: Opened | None) -> PortableProgram:
+    def build_program(self, case: Case, build: Portable | Build, data: Opened | None) -> ArrayProgram:
         """The case, its step jitted."""
+        if callable(build):
+            return self._own_program(case, build)
 
         def make(case: Case, portable: Portable, dropout: bool) -> JaxModel:
             return JaxModel(self.jax, self.optax, self._device(case), case, portable, dropout, lambda: self.compiled)
 
         return PortableProgram(case, build, make, data)
+
+    def _own_program(self, case: Case, build: Build) -> CallableProgram:
+        """Of a model of the user's own."""
+
+        def recipe_of(case: Case) -> Recipe:
+            seed_generators()
+            with self.jax.default_device(self._device(case)):
+                return build(self.jax, case)
+
+        def make(case: Case, recipe: Recipe, dropout: bool) -> JaxCallable:
+            return JaxCallable(self.jax, self.optax, self._device(case), case, recipe, lambda: self.compiled)
+
+        return CallableProgram(case, recipe_of, make)
 
     def _device(self, case: Case) -> Any:
         devices = [*self.jax.devices(), *self.jax.devices("cpu")]

@@ -11,13 +11,17 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Framework, Unsupported
+from mldyno.frameworks._arrays import PRECISIONS, ArrayProgram, cores
+from mldyno.frameworks._callables import SEED, CallableProgram, seed_generators
+from mldyno.frameworks._mlx_callable import MlxCallable
 from mldyno.frameworks._mlx_model import Matmul, MlxModel
-from mldyno.frameworks._portable import PRECISIONS, PortableProgram, cores
+from mldyno.frameworks._portable import PortableProgram
 from mldyno.records import Device
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
+    from mldyno.workloads import Build, Recipe
     from mldyno.workloads._portable import Portable
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -94,13 +98,29 @@ class Mlx(Framework):
                 f"mlx multiplies in fp32 on the CPU, whatever the precision; {case.precision} is for GPUs"
             )
 
-    def build_program(self, case: Case, build: Portable, data: Opened | None) -> MlxProgram:
+    def build_program(self, case: Case, build: Portable | Build, data: Opened | None) -> ArrayProgram:
         """The case; with --compile its step is compiled as a whole."""
+        if callable(build):
+            return self._own_program(case, build)
 
         def make(case: Case, portable: Portable, dropout: bool) -> MlxModel:
             return MlxModel(self.mx, self.nn, self.optimizers, self._device(case), case, portable, dropout)
 
         return MlxProgram(case, build, make, data)
+
+    def _own_program(self, case: Case, build: Build) -> MlxCallableProgram:
+        """Of a model of the user's own."""
+
+        def recipe_of(case: Case) -> Recipe:
+            seed_generators()
+            self.mx.random.seed(SEED)
+            self.mx.set_default_device(self._device(case))
+            return build(sys.modules["mlx"], case)
+
+        def make(case: Case, recipe: Recipe, dropout: bool) -> MlxCallable:
+            return MlxCallable(self.mx, self.nn, self._device(case), case, recipe, dropout)
+
+        return MlxCallableProgram(case, recipe_of, make)
 
     def _device(self, case: Case) -> Any:
         return self.mx.cpu if case.device == "cpu" else self.mx.gpu
@@ -135,6 +155,15 @@ class MlxProgram(PortableProgram):
     def facts(self) -> dict[str, Any]:
         """What multiplied on the CPU."""
         return dict(super().facts) | ({"blas": blas()} if self.case.device == "cpu" else {})
+
+
+class MlxCallableProgram(CallableProgram):
+    """A user's own model in MLX."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What multiplied on the CPU; the types of all products are not known."""
+        return self.noted | ({"blas": blas()} if self.case.device == "cpu" else {})
 
 
 def blas() -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Framework
 from mldyno.frameworks._layers import Layers
-from mldyno.frameworks._portable import Model, PortableProgram, in_numpy
+from mldyno.frameworks._portable import PortableModel, PortableProgram, in_numpy
 from mldyno.records import Device
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class NumpyLayers(Layers):
         return self.np.maximum(x, 0)
 
 
-class NumpyModel(Model):
+class NumpyModel(PortableModel):
     """A network and its parameters; NumPy is done when its call returns."""
 
     def __init__(self, np: Any, case: Case, portable: Portable) -> None:

@@ -1,4 +1,4 @@
-"""ONNX Runtime: networks exported from PyTorch with their weights, inference only.
+"""ONNX Runtime: networks exported from PyTorch with their weights, and ONNX files, inference only.
 
 Requires: onnxruntime
 """
@@ -12,6 +12,7 @@ from mldyno.records import Device
 
 if TYPE_CHECKING:
     from mldyno.records import Case
+    from mldyno.workloads._own_onnx import OnnxFile
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 ERRORS_ONLY = 3  # of its levels of what it logs
@@ -20,10 +21,12 @@ ERRORS_ONLY = 3  # of its levels of what it logs
 class OnnxEngine:
     """A session, with inputs and outputs bound to its device."""
 
-    def __init__(self, runtime: Any, network: bytes, case: Case, threads: int) -> None:
-        kind, _, number = case.device.partition(":")
+    def __init__(self, runtime: Any, network: bytes | str, device: str, threads: int, optimised: bool = True) -> None:
+        kind, _, number = device.partition(":")
         options = runtime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = threads, ERRORS_ONLY
+        if not optimised:
+            options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
         providers = [PROVIDERS[kind]] if kind == "cpu" else [(PROVIDERS[kind], {"device_id": number or "0"})]
         self.runtime, self.kind, self.number = runtime, kind, int(number or 0)
         self.session = runtime.InferenceSession(network, options, providers)
@@ -50,25 +53,47 @@ class OnnxEngine:
         self.binding.synchronize_outputs()
 
 
+class OnnxFileEngine(OnnxEngine):
+    """A session for a file, with inputs by their names, and all outputs."""
+
+    def __init__(self, runtime: Any, file: OnnxFile, device: str, threads: int, optimised: bool = True) -> None:
+        super().__init__(runtime, file.path, device, threads, optimised)
+        self.outputs = [output.name for output in self.session.get_outputs()]
+
+    def place(self, batch: Any) -> Any:
+        """Each input on the device."""
+        return {name: super(OnnxFileEngine, self).place(array) for name, array in batch.items()}
+
+    def run(self, batch: Any) -> Any:
+        """A forward pass."""
+        binding = self.binding
+        for name, value in batch.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in self.outputs:
+            binding.bind_output(name, self.kind, self.number)
+        self.session.run_with_iobinding(binding)
+        return binding
+
+    def fetch(self, output: Any) -> Any:
+        """All outputs on the host."""
+        return output.copy_outputs_to_cpu()
+
+
 class Onnxruntime(ExportedFramework):
     """ONNX Runtime as mldyno uses it."""
 
     name = "onnxruntime"
     runtime: Any = None
 
-    def start_runtime(self) -> None:
-        """Import it, and what PyTorch exports with."""
+    def start(self) -> None:
+        """Import it."""
         import onnxruntime
-        import onnxscript
 
-        self.runtime, self.exporter = onnxruntime, onnxscript
+        self.runtime = onnxruntime
 
-    def versions(self) -> dict[str, str]:
-        """Of the runtime, and of what exported."""
-        return {
-            "onnxruntime": self.runtime.__version__, "torch": str(self.torch.__version__),
-            "onnxscript": self.exporter.__version__,
-        }  # fmt: skip
+    def runtime_version(self) -> str:
+        """Its version."""
+        return str(self.runtime.__version__)
 
     def devices(self) -> list[Device]:
         """Those that have a provider here."""
@@ -78,7 +103,15 @@ class Onnxruntime(ExportedFramework):
 
     def load(self, network: bytes, case: Case) -> OnnxEngine:
         """A session."""
-        return OnnxEngine(self.runtime, network, case, self.threads() or 0)
+        return OnnxEngine(self.runtime, network, case.device, self.threads() or 0)
+
+    def load_file(self, file: OnnxFile, case: Case) -> OnnxFileEngine:
+        """A session."""
+        return OnnxFileEngine(self.runtime, file, case.device, self.threads() or 0)
+
+    def load_plain(self, file: OnnxFile, case: Case) -> OnnxFileEngine:
+        """A session of one thread, whose graph is as the file has it."""
+        return OnnxFileEngine(self.runtime, file, "cpu", threads=1, optimised=False)
 
 
 FRAMEWORK = Onnxruntime()

@@ -1,17 +1,20 @@
-"""OpenVINO: networks exported from PyTorch with their weights, inference only, on Intel's devices and other CPUs.
+"""OpenVINO: networks exported from PyTorch, and ONNX files, inference only, on Intel's devices and other CPUs.
 
 Requires: openvino
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks._exported import ExportedFramework
 from mldyno.records import Device
 
 if TYPE_CHECKING:
+    from mldyno.frameworks._engine import Engine
     from mldyno.records import Case
+    from mldyno.workloads._own_onnx import OnnxFile
 
 NAMES = {"CPU": "cpu", "GPU": "xpu"}
 """Our names for its devices."""
@@ -20,11 +23,11 @@ NAMES = {"CPU": "cpu", "GPU": "xpu"}
 class OpenvinoEngine:
     """A compiled model, and a request to it."""
 
-    def __init__(self, core: Any, network: bytes, device: str, threads: int) -> None:
+    def __init__(self, core: Any, network: Any, device: str, threads: int) -> None:
         settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}  # fp32 must be fp32
         if device == "CPU":
             settings |= {"INFERENCE_NUM_THREADS": str(threads)}
-        self.request = core.compile_model(core.read_model(network, b""), device, settings).create_infer_request()
+        self.request = core.compile_model(network, device, settings).create_infer_request()
 
     def place(self, array: Any) -> Any:
         """As it is: the request takes it without a copy."""
@@ -42,25 +45,33 @@ class OpenvinoEngine:
         """A request is done when its call returns."""
 
 
+class OpenvinoFileEngine(OpenvinoEngine):
+    """A compiled file, with inputs by their names, and all outputs."""
+
+    def run(self, batch: Any) -> Any:
+        """A forward pass."""
+        return self.request.infer(batch, share_inputs=True, share_outputs=True)
+
+    def fetch(self, output: Any) -> Any:
+        """All outputs."""
+        return [output[place].copy() for place in range(len(output))]
+
+
 class Openvino(ExportedFramework):
     """OpenVINO as mldyno uses it."""
 
     name = "openvino"
     core: Any = None
 
-    def start_runtime(self) -> None:
-        """Import it, and what PyTorch exports with."""
-        import onnxscript
+    def start(self) -> None:
+        """Import it."""
         import openvino
 
-        self.runtime, self.exporter, self.core = openvino, onnxscript, openvino.Core()
+        self.runtime, self.core = openvino, openvino.Core()
 
-    def versions(self) -> dict[str, str]:
-        """Of the runtime, and of what exported."""
-        return {
-            "openvino": str(self.runtime.__version__), "torch": str(self.torch.__version__),
-            "onnxscript": self.exporter.__version__,
-        }  # fmt: skip
+    def runtime_version(self) -> str:
+        """Its version."""
+        return str(self.runtime.__version__)
 
     def devices(self) -> list[Device]:
         """Those that it finds: the CPU, and Intel's GPUs."""
@@ -75,8 +86,24 @@ class Openvino(ExportedFramework):
 
     def load(self, network: bytes, case: Case) -> OpenvinoEngine:
         """A compiled model."""
-        device = next(name for name in self.core.available_devices if self._ours(name) == case.device)
-        return OpenvinoEngine(self.core, network, device, self.threads() or 0)
+        return OpenvinoEngine(self.core, self.core.read_model(network, b""), self._theirs(case), self.threads() or 0)
+
+    def load_file(self, file: OnnxFile, case: Case) -> OpenvinoFileEngine:
+        """A compiled file."""
+        return OpenvinoFileEngine(self.core, self.core.read_model(file.path), self._theirs(case), self.threads() or 0)
+
+    def load_plain(self, file: OnnxFile, case: Case) -> Engine | None:
+        """ONNX Runtime's, where that is installed: two runtimes rarely err alike."""
+        other = import_module("mldyno.frameworks.onnxruntime").FRAMEWORK
+        try:
+            other.start()
+        except ModuleNotFoundError:
+            return None
+        plain: Engine = other.load_plain(file, case)
+        return plain
+
+    def _theirs(self, case: Case) -> str:
+        return str(next(name for name in self.core.available_devices if self._ours(name) == case.device))
 
 
 FRAMEWORK = Openvino()

@@ -9,13 +9,17 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Framework, Unsupported
-from mldyno.frameworks._keras_model import KerasModel, Matmul
-from mldyno.frameworks._portable import PRECISIONS, PortableProgram, cores
+from mldyno.frameworks._arrays import PRECISIONS, ArrayProgram, cores
+from mldyno.frameworks._callables import SEED, CallableProgram
+from mldyno.frameworks._keras_model import POLICIES, KerasModel, Matmul
+from mldyno.frameworks._portable import PortableProgram
+from mldyno.frameworks._tensorflow_callable import TensorflowCallable
 from mldyno.records import Device
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
+    from mldyno.workloads import Build, Recipe
     from mldyno.workloads._portable import Portable
 
 THREADS = "TF_NUM_INTRAOP_THREADS"
@@ -85,13 +89,44 @@ class Tensorflow(Framework):
         """Its own name of the case's device."""
         return "/CPU:0" if case.device == "cpu" else f"/GPU:{case.device.partition(':')[2] or 0}"
 
-    def build_program(self, case: Case, build: Portable, data: Opened | None) -> PortableProgram:
+    def build_program(self, case: Case, build: Portable | Build, data: Opened | None) -> ArrayProgram:
         """The case; with --compile its step goes through XLA."""
+        if callable(build):
+            return self._own_program(case, build)
 
         def make(case: Case, portable: Portable, dropout: bool) -> KerasModel:
             return KerasModel(self.tf, self.keras, self._device(case), case, portable, dropout)
 
         return PortableProgram(case, build, make, data)
+
+    def _own_program(self, case: Case, build: Build) -> CallableProgram:
+        """Of a model of the user's own: layers of Keras take their precision when they are made."""
+
+        def recipe_of(case: Case) -> Recipe:
+            self.keras.utils.set_random_seed(SEED)
+            config, wanted = self.keras.config, POLICIES[case.precision or "fp32"]
+            policy = config.dtype_policy()
+            config.set_dtype_policy(wanted)
+            try:
+                with self.tf.device(self._device(case)):
+                    recipe = build(self.tf, case)
+            finally:
+                config.set_dtype_policy(policy)
+            if case.precision != "fp32":
+                self._check_policy(getattr(recipe.network, "model", recipe.network), wanted, case)
+            return recipe
+
+        def make(case: Case, recipe: Recipe, dropout: bool) -> TensorflowCallable:
+            return TensorflowCallable(self.tf, self._device(case), case, recipe, dropout)
+
+        return CallableProgram(case, recipe_of, make)
+
+    def _check_policy(self, model: Any, wanted: str, case: Case) -> None:
+        if not isinstance(model, self.keras.Layer):
+            raise Unsupported(f"tensorflow casts models of Keras only; take fp32 in the place of {case.precision}")
+        if model.dtype_policy.name != wanted:
+            made = f"its layers were made for {model.dtype_policy.name} before the case began"
+            raise Unsupported(f"{made}; make them within the function for {case.precision}")
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Any:
         """Two square matrices on the case's device."""

@@ -19,7 +19,7 @@ from mldyno.frameworks import (
     _torch_memory,
     _torch_ranks,
 )
-from mldyno.frameworks._portable import cores
+from mldyno.frameworks._arrays import cores
 from mldyno.frameworks._torch_precision import AUTOCAST, PrecisionPolicy
 from mldyno.frameworks._torch_program import SEED, TorchProgram, waiting
 from mldyno.frameworks._torch_ranks import TorchTeam
@@ -46,6 +46,7 @@ NO_COMPILER = {
     "GPUTooOldForTriton": "this GPU is too old for Triton, which torch.compile needs: compute capability 7.0 or newer",
 }
 SAFE_AUTOCAST_ON_MPS = (2, 12)  # before, batch norm with weights and inputs of two types ended the process
+UNPINNED = ("cpu", "mps")  # where a DataLoader that is to pin memory warns, and does not
 FIRST_TF32 = (8, 0)  # compute capability of the first GPUs that have it
 
 
@@ -105,6 +106,7 @@ class Torch(Framework):
     placements = ("device", "host", "roundtrip", "loader")
     memory_formats = ("contiguous", "channels-last")
     compiles = True
+    loads_in_workers = True
     parallel = ("ddp", "fsdp")
     computes_in_caller = True
     layouts = ("nn", "nt", "tn", "tt")  # by rows, or transposed: by columns
@@ -181,6 +183,8 @@ class Torch(Framework):
             raise Unsupported(f"tf32 is a mode of CUDA's matmuls; {case.device} has none")
         if case.in_ranks and case.mode == "train":
             self._check_ranks(case)
+        if case.pin_memory and case.device.partition(":")[0] in UNPINNED:
+            raise Unsupported(f"pinned memory is for copies to CUDA or XPU; on {case.device} PyTorch pins nothing")
         super().check(case, build, data)
         if case.device.startswith("mps") and case.precision in AUTOCAST and self._release < SAFE_AUTOCAST_ON_MPS:
             raise Unsupported(f"torch {self.torch.__version__} crashes in batch norm under autocast on MPS; update it")

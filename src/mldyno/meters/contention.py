@@ -36,19 +36,26 @@ def stolen() -> float | None:
         return None
 
 
-def cpu_of_others() -> float | None:
-    """CPU time in s of all processes of the machine but those of this one's group; None where not counted."""
-    own = 0
+def cpu_of_others(beside_siblings: bool = False) -> float | None:
+    """CPU time in s of all processes of the machine but those of this one's group; None where not counted.
+
+    `beside_siblings`: nor those of the groups of its parent's other children. Ranks are such: torchrun starts them.
+    """
+    used: dict[int, int] = {}
+    groups = {os.getpgrp()}
     try:
         with open("/proc/stat", "rb", 0) as counters:
             user, nice, system, _, _, irq, softirq = map(int, counters.read(160).split(b"\n")[0].split()[1:8])
         for process in filter(str.isdecimal, os.listdir("/proc")):
             with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{process}/stat", "rb", 0) as counters:
                 fields = counters.read(4096).rpartition(b")")[2].split()  # behind its name, which may hold anything
-                if int(fields[2]) == os.getpgrp():
-                    own += int(fields[11]) + int(fields[12])
+                parent, group = int(fields[1]), int(fields[2])
+                used[group] = used.get(group, 0) + int(fields[11]) + int(fields[12])
+                if beside_siblings and parent == os.getppid():
+                    groups.add(group)
     except (OSError, ValueError, IndexError):
         return None
+    own = sum(used.get(group, 0) for group in groups)
     return (user + nice + system + irq + softirq - own) / os.sysconf("SC_CLK_TCK")
 
 

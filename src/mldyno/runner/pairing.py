@@ -3,8 +3,9 @@
 Cases that do the same work in different ways are compared: they differ in one axis, and that axis
 is not what is computed (workload, mode, batch, seq), unless the user asks for just that one.
 Three ways, the nearest that is possible: interleaved in one process, block by block; live processes
-that take turns; whole processes in alternation, where they do not fit in memory side by side. A
-paired comparison gives times for ratios only: first steps and peaks come from a process with one case in it.
+that take turns; whole processes in alternation, where they do not fit in memory side by side, or where
+a loader's workers would work ahead while others have their turn. A paired comparison gives times for ratios
+only: first steps and peaks come from a process with one case in it.
 """
 
 from __future__ import annotations
@@ -64,12 +65,17 @@ def pairings(group: Sequence[Case]) -> list[list[Case]]:
 
 def pairing_for(records: Sequence[Record]) -> Pairing:
     """The nearest that cases can get, from what each needed when it was alone."""
-    apart = any(record.case.nodes > 1 for record in records)  # the other nodes have one job at a time
-    return "alternating-processes" if apart or not _fit(records) else nearest([record.case for record in records])
+    return nearest([record.case for record in records]) if _fit(records) else "alternating-processes"
 
 
 def nearest(cases: Sequence[Case]) -> Pairing:
-    """The nearest that cases can get where all of them fit in memory."""
+    """The nearest that cases can get where all of them fit in memory.
+
+    Other nodes have one job at a time. Workers of a loader fill their queue while their case waits for its turn, and a
+    short turn would then be one on batches that cost it nothing.
+    """
+    if any(case.nodes > 1 or case.loads_ahead for case in cases):
+        return "alternating-processes"
     kinds = {tuple(getattr(case, name) for name in _OWN_PROCESS) for case in cases}
     ranks = any(case.in_ranks for case in cases)  # of which a process has those of one case
     return "interleaved" if len(kinds) == 1 and not ranks else "live-processes"

@@ -22,6 +22,7 @@ from mldyno.store.codec import decode, flaw_of_series
 from mldyno.timing.warmup import MIN_BLOCKS, settled_from
 
 EARLY = 0.5  # share of the series, in which a slow start may end
+OF_BLOCKS = ("step_time", "data_wait")  # metrics that have a value for each block
 PAIRED_FACTS = ("block_steps", "fake_time", "steps", "wall_time", "target")
 
 
@@ -150,13 +151,13 @@ def in_references(series: Sequence[Series]) -> list[float]:
 
 
 def _cut(series: Sequence[Series], start: int) -> list[Series]:
-    """The series with its first `start` steady values moved to the warm-up."""
-    parts = []
+    """The series with its first `start` steady blocks moved to the warm-up."""
+    parts, left = [], dict.fromkeys(OF_BLOCKS, start)
     for part in series:
-        if part.stage != "steady" or part.metric != "step_time" or start == 0:
+        if part.stage != "steady" or not left.get(part.metric):
             parts.append(part)
             continue
-        early, late = part.values[:start], part.values[start:]
-        start -= len(early)
+        early, late = part.values[: left[part.metric]], part.values[left[part.metric] :]
+        left[part.metric] -= len(early)
         parts += [replace(part, values=early, stage="warmup")] + ([replace(part, values=late)] if late else [])
     return parts

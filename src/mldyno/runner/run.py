@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mldyno import datasets, plugins
 from mldyno import machine as machines
-from mldyno.analysis.processes import Process, processes_of
+from mldyno.analysis.processes import Process, processes_of, telling
 from mldyno.analysis.usual import usual_for
 from mldyno.client.remote_case import Observed, RemoteCase
 from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
@@ -32,7 +32,7 @@ from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.pairing import PAIRED_SHARE, groups, pairing_for, pairings, pairs_per_repeat, run_paired
 from mldyno.runner.recording import now, record_of, with_facts
 from mldyno.runner.repeats import budget_of_process, load_before, longest_warm_up, wants_another
-from mldyno.runner.warnings import INTERRUPTED
+from mldyno.runner.warnings import ENERGY_LOST, INTERRUPTED
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord
 from mldyno.timing.stopping import Stopping
@@ -81,6 +81,12 @@ def busy(owned_by: str) -> bool:
         return f"{psutil.Process(int(pid)).create_time():.2f}" == created
     except (psutil.Error, ValueError):
         return False
+
+
+def processes_before(store: Store, machine: Machine) -> list[Process]:
+    """What was measured on this machine before, oldest first: it tells what is usual there."""
+    query = Query({"machine": store.name_of(machine)}, heads=False, provenances=("measured",))
+    return telling(reversed(store.history(query, NEWEST)))
 
 
 class Runner:
@@ -148,9 +154,7 @@ class Runner:
         if self.plan.timeout is None:
             forecasts = forecast(self.plan, self.store) if self.forecasts is None else self.forecasts
             self.timeouts = usual_timeouts(self.plan, forecasts)
-        here = self.store.name_of(self.machine)
-        usual = self.store.history(Query({"machine": here}, heads=False, provenances=("measured",)), NEWEST)
-        self.before = [process for record in reversed(usual) for process in processes_of(record)]
+        self.before = processes_before(self.store, self.machine)
         todo = [(c, r) for r in range(self.plan.most) for c in self.plan.cases if (c.id, r) not in self.known]
         self.store.begin_run(self.run, now(), owner(), self.plan.text())
         self.began = time.monotonic()
@@ -200,9 +204,13 @@ class Runner:
     def _outcome(self, cases: Sequence[RemoteCase], end: Ended) -> tuple[str, str, list[Warning_]]:
         """Status, reason and warnings of cases whose worker came to an end.
 
-        What was measured before a timeout counts, if each case has some, and its worker was still at work. One that
-        ran into the limit of the run was not too slow for itself.
+        What was measured before a timeout counts, if each case has some, and its worker was still at work. So does a
+        time whose worker ended while energy was measured. One that ran into the limit of the run was not too slow for
+        itself.
         """
+        if any(case.at_energy for case in cases) and all(case.values for case in cases):
+            message = f"its worker ended while energy was measured ({end.reason}), and its work was not checked"
+            return "ok", "", [Warning_(ENERGY_LOST, message, "look at its sensors with `mldyno doctor`")]
         if all(case.counts_after(end) for case in cases):
             return "ok", "", [self._time_was_over(cases[0].timeout, ", and its work was not checked")]
         if end.status != "timeout" or self._time_left > 0:
@@ -235,6 +243,7 @@ class Runner:
             data=None if name is None else self.sources[name], command=words,
             facts={"command": masked_line(words)} if words else {},
             prove=alone and repeat == 0 and len({case.framework for case in self.plan.cases}) > 1,
+            unchecked=self.plan.unchecked,
         )  # fmt: skip
 
     def _worker(self, case: Case) -> WorkerProcess:

@@ -34,6 +34,7 @@ SHARED_CORES = 0.1  # that other processes may have, on average
 QUIET_WAITING = ("passive", "PASSIVE")
 
 INTERRUPTED = Warning_("interrupted", "the run was ended within this case", "mldyno run --resume repeats it")
+ENERGY_LOST = "energy-lost"
 LEFT_OUT = "left-out"  # of the record, since it can't be what it must be
 
 
@@ -269,7 +270,7 @@ def _shared_power(evidence: Evidence) -> Judged:
     if evidence.facts.get("energy_scope") not in SHARED_SCOPES or not others or others < SHARED_CORES:
         return None
     return (
-        f"other processes had {others:.2g} cores meanwhile, whose power is in its energy too",
+        f"other processes had {others:.2g} of the cores meanwhile, whose power is in its energy too",
         "end other programs: what a sensor of the whole package counts can't be told apart",
     )
 
@@ -297,7 +298,7 @@ _REAL: dict[str, Rule] = {
     "shared-power": _shared_power,
     "low-power": _of_state("low-power"), "virtualised": _virtualised, "rosetta": _of_state("rosetta"),
 }  # fmt: skip
-CODES = (*_ALWAYS, *_REAL, INTERRUPTED.code, LEFT_OUT, TARGET_NOT_REACHED)
+CODES = (*_ALWAYS, *_REAL, INTERRUPTED.code, LEFT_OUT, ENERGY_LOST, TARGET_NOT_REACHED)
 
 
 def of_measurement(evidence: Evidence) -> list[Warning_]:

@@ -5,13 +5,15 @@ the power over some time before; a sample is the power of a moment, and says not
 
 Rules: standard library only, but for what an extra brings on a Mac. Nothing is estimated: what can't be read is
 not there, or is named with what would open it. A reading that fails raises `Unreadable`, and never gives a number.
+A file that fails or hangs when it is asked what there is costs its own sensors only.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -21,6 +23,7 @@ from mldyno.records import Device
 Scope = Literal["cores", "package", "memory", "board", "system"]
 Method = Literal["counter", "average", "sample"]
 SYSFS = "MLDYNO_SYSFS"  # the folder that stands for /sys, for tests
+SEARCH_S = 10.0  # that one file may look for its sensors: drivers answer in ms, a plug within 3 s
 
 
 class Unreadable(Exception):
@@ -55,7 +58,8 @@ class Closed:
     """A sensor that is there and can't be read: why, what opens it, and what that gives away."""
 
     name: str
-    scope: Scope
+    scope: Scope | None
+    """None where not even that is known."""
     reason: str
     cure: str
     price: str = ""
@@ -76,6 +80,26 @@ class Surroundings:
     sysfs: Path = field(default_factory=lambda: Path(os.environ.get(SYSFS) or "/sys"))
     devices: Sequence[Device] = ()
     """Those that the framework sees, with what is known of them."""
+
+
+def search(kind: str, find: Callable[[Surroundings], Found], around: Surroundings) -> Found:
+    """What a file's `find` gives; an error, or no answer in time, is a sensor that can't be read."""
+    answers = list[Found]()
+
+    def ask() -> None:
+        try:
+            answers.append(find(around))
+        except Exception as error:  # a driver's or a library's own
+            answers.append(_broken(kind, f"looking for it fails: {type(error).__name__}: {error}"))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(SEARCH_S)
+    return answers[0] if answers else _broken(kind, f"it does not answer within {SEARCH_S:.0f} s")
+
+
+def _broken(kind: str, reason: str) -> Found:
+    return Found(closed=[Closed(kind, None, reason, "see that its driver or library works; all else is measured")])
 
 
 class FileSensor(Sensor):

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
 
 from mldyno.sensors import Closed, Found, Method, Sensor, Surroundings, Unreadable
@@ -40,6 +41,10 @@ KINDS = {
 }  # fmt: skip
 
 
+class Silent(Unreadable):
+    """Nothing answers at the address; another question would not be answered either."""
+
+
 class Plug(Sensor):
     """One plug."""
 
@@ -62,8 +67,10 @@ def asked(address: str) -> Mapping[str, Any]:
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
             said = json.loads(answer.read(LONGEST_ANSWER))
-    except (OSError, ValueError, urllib.error.URLError) as error:
-        raise Unreadable(f"the plug does not answer: {error}") from None
+    except (urllib.error.HTTPError, ValueError) as error:
+        raise Unreadable(f"the plug's answer can't be used: {error}") from None
+    except (OSError, HTTPException) as error:
+        raise Silent(f"the plug does not answer: {error}") from None
     if not isinstance(said, dict):
         raise Unreadable("the plug's answer is no object")
     return said
@@ -83,6 +90,8 @@ def find(around: Surroundings) -> Found:
             plug.read()
         except Unreadable as error:
             reason = str(error)
+            if isinstance(error, Silent):
+                break
             continue
         return Found([plug])
     return Found(closed=[Closed("plug", "system", reason, f"see that {SETTING} is its address, and that it measures")])

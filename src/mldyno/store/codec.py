@@ -46,7 +46,7 @@ _KEYS[Record] -= set(BESIDE_THE_CONTENT)
 
 
 TIMES = tuple(metric.name for metric in METRICS if metric.over_zero)
-NUMBERS = ("version", *(axis.name for axis in AXES if axis.number))
+LEAST = {"version": 1, **{axis.name: axis.least for axis in AXES if axis.number}}
 _ESCAPES = re.compile(r"\\(?:u[0-9a-fA-F]{4}(?:\\u[0-9a-fA-F]{4})*|.)")
 
 
@@ -172,9 +172,10 @@ def _check_keys(content: Mapping[str, Any]) -> None:
 def check(record: Record) -> None:
     """Raise unless every number and name of a record is in its range."""
     case, run = record.case, record.run
-    numbers = [getattr(case, name) for name in NUMBERS]
-    if any(n is not None and not 0 < n < LARGEST_WHOLE for n in numbers):
-        raise BadRecord(f"{', '.join(NUMBERS[:-1])} and {NUMBERS[-1]} must be whole numbers over 0")
+    for name, least in LEAST.items():
+        number = getattr(case, name)
+        if number is not None and not least <= number < LARGEST_WHOLE:
+            raise BadRecord(f"{name} must be a whole number from {least} on")
     if min(run.repeat, run.process, run.group) < 0:
         raise BadRecord("run.repeat, run.process and run.group must not be negative")
     for wrong in _flaws(record):

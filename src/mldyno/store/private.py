@@ -19,13 +19,13 @@ _BARE = re.compile(r"""(?<![\w/.~])(?:~[\w.-]*/|\.{0,2}/|[A-Za-z]:\\)[^\s'"`,;:(
 
 
 def private_copy(record: Record) -> Record:
-    """A record without command lines and paths; the same command has the same name in every copy."""
+    """A record without command lines, names of loops and paths; the same one has the same name in every copy."""
     if record.fact("private"):
         return record
     case, facts, reason = record.case, dict(record.facts), record.reason
-    if case.own_command:
+    if case.own_work:
         digest = hashlib.sha256(case.workload.encode()).hexdigest()[:12]
-        case = replace(case, workload=f"private command {digest}")
+        case = replace(case, workload=f"private {'loop' if case.tracked else 'command'} {digest}")
         facts.pop("command", None)
         reason = reason.partition(": ")[0]  # what follows is the command's own last line
     copy = replace(

@@ -9,6 +9,7 @@ from typing import Any
 from mldyno.axes import AXES, AXIS, DEVICE_KINDS, Case, axis_named
 from mldyno.errors import UsageError, unknown
 from mldyno.records import Record
+from mldyno.sources import family
 
 COLUMNS = ("machine", "run", "status", "provenance", "imported_from")
 
@@ -34,13 +35,18 @@ class Query:
             return False
         if self.ids and not any(record.id.startswith(start) for start in self.ids):
             return False
-        return all(column_of(record, name) == value for name, value in self.equal.items())
+        return all(_is(name, column_of(record, name), value) for name, value in self.equal.items())
 
     def fits_case(self, case: Case) -> bool:
         """Whether a case has the axes that are meant, whatever record it is of."""
         if case.rehearsed and not self.rehearsed:
             return False
-        return all(getattr(case, name) == value for name, value in self.equal.items() if name not in COLUMNS)
+        return all(_is(name, getattr(case, name), value) for name, value in self.equal.items() if name not in COLUMNS)
+
+
+def _is(name: str, actual: Any, meant: Any) -> bool:
+    """Whether a value is the one that is meant; of a workload of the user's own, all versions may be."""
+    return actual == meant or (name == "workload" and family(actual) == meant)
 
 
 def column_of(record: Record, name: str) -> Any:
@@ -71,11 +77,11 @@ def parse_filter(text: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[s
 
 
 def _bare(term: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The axis that a bare word means, with its value; of a workload the version is not looked at."""
+    """The axis that a bare word means, with its value; of a workload that ships the version is not looked at."""
     for axis in AXES:
-        word = term.partition("@")[0] if axis.name == "workload" else term
-        value = axis.bare(word, plugin_names.get(axis.plugins, ()))
-        if value is not None:
-            return {axis.name: value}
+        for word in dict.fromkeys((term, term.partition("@")[0]) if axis.name == "workload" else (term,)):
+            value = axis.bare(word, plugin_names.get(axis.plugins, ()))
+            if value is not None:
+                return {axis.name: value}
     words = [word for axis in AXES for word in (*axis.values, *plugin_names.get(axis.plugins, ()))]
     raise unknown("workload, case or axis value", term, [*words, *DEVICE_KINDS, *(f"{axis.name}=…" for axis in AXES)])

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from mldyno import sources
 from mldyno.axes import AXIS, LARGEST_WHOLE, NAMES, Case, axis_named
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.files import check_regular
@@ -93,7 +94,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> Suite:
     with _mistakes_in(path.name):
         settings = {key: SETTINGS[key](key, content[key]) for key in content if key in SETTINGS}
         files = _files(content.get("include", []), path)
-        cases = [_axes(table, "[[cases]]") for table in _tables(content, "cases")]
+        cases = [_located(_axes(table, "[[cases]]"), path.parent) for table in _tables(content, "cases")]
         excluded = [_axes(table, "[[exclude]]") for table in _tables(content, "exclude")]
         _check_tables(bool(files), cases, excluded)
         score = _reference(content["score"]) if "score" in content else None
@@ -174,6 +175,19 @@ def _axes(table: Mapping[str, Any], kind: str) -> Values:
             raise UsageError(f"{key} must be a value or a list of values.")
         axes[axis] = tuple(value_of(axis, _typed(key, entry)) for entry in values)
     return axes
+
+
+def _located(axes: Values, folder: Path) -> Values:
+    """The axes with the user's own files as seen from here; a suite names them as seen from its own folder."""
+    words = axes.get("workload", ())
+    here = (str(folder / word) if sources.is_target(word) and ".py" in word else word for word in words)
+    return {**axes, **({"workload": tuple(here)} if words else {})}
+
+
+def own_targets(suite: Suite) -> dict[str, str]:
+    """Targets of the user's own that a suite or one that it includes names, each with the file that does."""
+    named = {word: suite.file for axes in suite.cases for word in axes["workload"] if sources.is_target(word)}
+    return {**{word: file for other in suite.included for word, file in own_targets(other).items()}, **named}
 
 
 def _check_tables(includes: bool, cases: Sequence[Values], excluded: Sequence[Values]) -> None:

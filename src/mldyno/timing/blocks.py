@@ -38,12 +38,13 @@ class Steps(Protocol):
 class Blocks:
     """Times blocks of a program; `size` is the number of steps in a block.
 
-    `asynchronous`: whether its device may work on when a call has returned.
+    `asynchronous`: whether its device may work on when a call has returned. `cycle`: steps after which their times
+    repeat, so that a block of fewer would be another one each time.
     """
 
-    def __init__(self, program: Steps, clock: Clock, asynchronous: bool = False) -> None:
-        self.program, self.clock, self.asynchronous = program, clock, asynchronous
-        self.size = 1
+    def __init__(self, program: Steps, clock: Clock, asynchronous: bool = False, cycle: int = 1) -> None:
+        self.program, self.clock, self.asynchronous, self.cycle = program, clock, asynchronous, cycle
+        self.size = cycle
 
     def time(self, steps: int) -> int:
         """Time in ns of that many steps, until the device has done them."""
@@ -108,7 +109,7 @@ class Blocks:
         """Choose the block's size for a step of so many ns: long enough to hide clock, sync and latency."""
         latency, step = self.latency(max(step, 1.0))
         hidden = min(LONGEST_BLOCK, (self.overhead() + latency) / MAX_OVERHEAD)
-        self.size = max(1, math.ceil(max(MIN_BLOCK, hidden) / step))
+        self.size = self.cycle * max(1, math.ceil(max(MIN_BLOCK, hidden) / step / self.cycle))
 
 
 def _excess(single: Sequence[int], double: Sequence[int]) -> tuple[float, float]:
@@ -134,6 +135,16 @@ class BlocksOfOneThread(Blocks):
         if before is not None and after is not None:
             self.delays.append((after - before) / steps / 1e9)
         return time
+
+
+def settle(blocks: Blocks, steps: int, seconds: float) -> None:
+    """Run so many steps that do not count, one cycle at least, but no longer than so many s."""
+    until, done = blocks.clock() + round(seconds * 1e9), 0
+    while done < steps:
+        blocks.time(blocks.cycle)
+        done += blocks.cycle
+        if blocks.clock() >= until:
+            return
 
 
 def stretch(blocks: Blocks, seconds: float, steps: int | None, between: Between) -> tuple[list[float], int]:
@@ -187,6 +198,9 @@ def rounds(
 class InPhases(Protocol):
     """What can be done phase by phase."""
 
+    def drop_loaded(self) -> None:
+        """Let go of what was made ready while nothing was timed."""
+
     def run_phase(self, name: str) -> None:
         """Issue a phase."""
 
@@ -206,6 +220,7 @@ def time_phases(
     rounds = 0
     while rounds == 0 or now - began < seconds * 1e9 * (2 if rounds < MIN_PHASE_ROUNDS else 1):
         for name, values in times.items():
+            program.drop_loaded()
             start = clock()
             program.run_phase(name)
             program.synchronize()

@@ -6,7 +6,7 @@ So a window begins and ends where the counter has just changed, and is off by th
 early or late ticks come, which the first of them show.
 
 What a counter can't have done is no energy: one that stands still, runs backward, or begins anew too early ends its
-window, which is told and left out. So does a look that fails.
+window, which is told and left out. So does a look that fails. A look that never comes back ends its sensor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ SHORTEST_LOOK_S, LONGEST_LOOK_S = 20e-6, 2e-3
 FROZEN_S = 3.0  # without a tick: no counter is slower
 LARGEST_POWER = 20_000.0  # W that no machine with one plug takes: a counter that gained more was set anew
 WRAPPED_FACTOR = 3.0  # times the power before, at which a counter that is smaller than before was set back, not full
-NAP_S = 0.1  # while nothing is due
+NAP_S = 0.1  # while nothing is due, and after a window that was lost
+HUNG_S = 2 * FROZEN_S  # after which a look that has not come back never does
 
 Sleep = Callable[[float], None]
 
@@ -63,15 +64,17 @@ class Ticks:
     """How often it is renewed, in s; None before that was found out."""
     jitter: int = 0
     """By how many ns a tick comes early or late."""
+    hung: bool = False
+    """Whether a look at it never came back; it is not looked at again."""
 
     def next(self, longest_s: float = FROZEN_S) -> Tick:
         """The next tick; raises Lost where none comes."""
-        before, seen = self.clock(), self._read()
+        before, joules = self.clock(), self._read()
         began = before
         while True:
             self.sleep(self.look_s)
             value, now = self._read(), self.clock()
-            if value != seen:
+            if value != joules:
                 return Tick((before + now) // 2, value, (now - before) // 2 + self.jitter)
             if now - began > longest_s * 1e9:
                 raise Lost(f"{self.sensor.name} stands still")
@@ -83,10 +86,14 @@ class Ticks:
         except Unreadable as error:
             raise Lost(str(error)) from None
 
-    def period_s(self) -> float:
+    def period_s(self, go_on: Callable[[], bool] = lambda: True) -> float:
         """How often it is renewed, in s, found by looking; from then on it is looked at as often as that needs."""
         if self.period is None:
-            ticks = [self.next() for _ in range(TICKS)]
+            ticks = list[Tick]()
+            while len(ticks) < TICKS:
+                if not go_on():
+                    raise Lost(f"{self.sensor.name} is renewed too rarely to find out how often")
+                ticks.append(self.next())
             gaps = [(after.at - before.at) / 1e9 for before, after in pairwise(ticks)]
             self.period, self.jitter = median(gaps), round(1e9 * spread(gaps) / math.sqrt(2))
             self.look_s = min(LONGEST_LOOK_S, max(SHORTEST_LOOK_S, self.period / LOOKS_A_PERIOD))
@@ -171,17 +178,17 @@ class Watched:
         return Window(sum(powers) / len(powers) * (ended - began) / 1e9, began, ended)
 
 
-def watch(ticks: Ticks, seen: Watched, length_s: float, go_on: Callable[[], bool]) -> None:
+def watch(ticks: Ticks, watched: Watched, length_s: float, go_on: Callable[[], bool]) -> None:
     """Windows of about so many s, or readings, one after the other, for as long as is wanted."""
-    (_count if ticks.sensor.method == "counter" else _read)(ticks, seen, length_s, go_on)
+    (_count if ticks.sensor.method == "counter" else _read)(ticks, watched, length_s, go_on)
 
 
-def _count(ticks: Ticks, seen: Watched, length_s: float, go_on: Callable[[], bool]) -> None:
+def _count(ticks: Ticks, watched: Watched, length_s: float, go_on: Callable[[], bool]) -> None:
     clock, first = ticks.clock, None
     try:
-        period = ticks.period_s()
+        period = ticks.period_s(go_on)
     except Lost as end:
-        seen.lost.append(str(end))
+        watched.lost.append(str(end))
         return
     while go_on():
         try:
@@ -195,50 +202,58 @@ def _count(ticks: Ticks, seen: Watched, length_s: float, go_on: Callable[[], boo
             last = ticks.next()
             joules = ticks.between(first, last)
         except Lost as end:
-            seen.lost.append(str(end))
+            watched.lost.append(str(end))
             first = None
+            ticks.sleep(NAP_S)  # a file that is gone fails at once, each time
             continue
-        seen.counted.append(Window(joules, first.at, last.at, first.off + last.off))
+        watched.counted.append(Window(joules, first.at, last.at, first.off + last.off))
         first = last
 
 
-def _read(ticks: Ticks, seen: Watched, length_s: float, go_on: Callable[[], bool]) -> None:
+def _read(ticks: Ticks, watched: Watched, length_s: float, go_on: Callable[[], bool]) -> None:
     while go_on():
         try:
             watts = ticks.sensor.read()
         except Unreadable as error:
             watts = math.nan
-            seen.lost.append(str(error))
-        seen.readings.append((ticks.clock(), watts))
+            watched.lost.append(str(error))
+        watched.readings.append((ticks.clock(), watts))
         ticks.sleep(ticks.sensor.every_s)
 
 
 class Watch:
-    """Watches sensors while something else is done, each in a thread of its own; `results` grow meanwhile."""
+    """Watches sensors while something else is done, each in a thread of its own; `results` grow meanwhile.
+
+    The thread of a sensor that hangs is left behind: it sleeps in the system, and ends with the process.
+    """
 
     def __init__(self, sensors: Sequence[Ticks], length_s: float) -> None:
         self.going = True
         self.results = [Watched(ticks.sensor) for ticks in sensors]
         self.threads = [
-            threading.Thread(target=self._one, args=(ticks, seen, length_s), daemon=True)
-            for ticks, seen in zip(sensors, self.results, strict=True)
+            (ticks, watched, threading.Thread(target=self._watch, args=(ticks, watched, length_s), daemon=True))
+            for ticks, watched in zip(sensors, self.results, strict=True)
+            if not ticks.hung
         ]
 
-    def _one(self, ticks: Ticks, seen: Watched, length_s: float) -> None:
+    def _watch(self, ticks: Ticks, watched: Watched, length_s: float) -> None:
         try:
-            watch(ticks, seen, length_s, lambda: self.going)
+            watch(ticks, watched, length_s, lambda: self.going)
         except Exception as error:  # a sensor costs its own energy, and nothing else
-            seen.lost.append(f"{ticks.sensor.name}: {type(error).__name__}: {error}")
+            watched.lost.append(f"{ticks.sensor.name}: {type(error).__name__}: {error}")
 
     def __enter__(self) -> Watch:
-        for thread in self.threads:
+        for _, _, thread in self.threads:
             thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.going = False
-        for thread in self.threads:
-            thread.join(timeout=2 * FROZEN_S)
+        self.going, patience_s = False, HUNG_S
+        for ticks, watched, thread in self.threads:
+            thread.join(timeout=patience_s)
+            if thread.is_alive():
+                ticks.hung, patience_s = True, 0.0  # the others had the same time
+                watched.lost.append(f"{ticks.sensor.name} does not answer")
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -264,13 +279,13 @@ class Stretch:
         return self.steps[before] + share * (self.steps[after] - self.steps[before])
 
 
-def per_step(seen: Watched, stretches: Sequence[Stretch], length_s: float) -> list[tuple[Window, float]]:
+def per_step(watched: Watched, stretches: Sequence[Stretch], length_s: float) -> list[tuple[Window, float]]:
     """The windows that steps filled from edge to edge, each with how many steps that were."""
-    told = []
+    filled = []
     for stretch in stretches:
         if len(stretch.times) > 1:
-            for window in seen.windows(stretch.times[0], stretch.times[-1], length_s):
+            for window in watched.windows(stretch.times[0], stretch.times[-1], length_s):
                 steps = stretch.at(window.ended) - stretch.at(window.began)
                 if steps > 0:
-                    told.append((window, steps))
-    return told
+                    filled.append((window, steps))
+    return filled

@@ -26,6 +26,7 @@ SLOPE_PRICE = 6.0  # and what a slope must gain: a steady series pays it in 1 to
 MIN_BLOCKS = 20  # before the series can be judged
 MIN_TIME = 150_000_000  # ns: clocks ramp up and caches fill over time, however short the step
 LOOK_GROWTH = 1.5  # how many more blocks there are at the next look
+NOT_SETTLED = "step times had not settled"
 
 
 def settled_from(values: Sequence[float]) -> int | None:
@@ -65,6 +66,27 @@ def _variance(segments: Sequence[Sequence[float]], medians: Sequence[float], lev
     among = sloped.left / max(1, len(medians) - 2)
     within = min(1.571 * spread * spread * alike, 4 * among)  # a correlation seen by chance must not excuse a slope
     return max((TOLERANCE / TOLERANCE_DEVIATIONS * level) ** 2, within, among, 1e-300)
+
+
+def warm_from(values: Sequence[float]) -> tuple[int, str]:
+    """From which value on a series is warm that nobody looked at while it grew, and why it never was, if so.
+
+    A slow start that the whole series shows is one. Else the looks are those of a warm-up: what comes much later, a
+    jump or a drift, is not for it to judge.
+    """
+    if len(values) < MIN_BLOCKS:
+        return 0, ""
+    whole = settled_from(values)
+    if whole and median(values[:whole]) > median(values[whole:]):
+        return whole, ""
+    look, first_look = MIN_BLOCKS, 0
+    while look <= len(values):
+        start = settled_from(values[:look])
+        if start is not None and first_look and start < first_look:
+            return start, ""
+        first_look = look if start is not None else 0
+        look = round((2 if start is not None else LOOK_GROWTH) * look)
+    return (0, NOT_SETTLED) if whole is None else (whole, "")
 
 
 @dataclass
@@ -129,7 +151,7 @@ def warm_up(
             result.steady = still and start is not None
             result.reason = "" if still else "graphs or reserved memory kept growing"
             if start is None:
-                result.reason = "step times had not settled"
+                result.reason = NOT_SETTLED
             # A slow start that outlasts the first look seems steady then; the second one sees its end.
             if result.steady and first_look and start is not None and start < first_look:
                 return result

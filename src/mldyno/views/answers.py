@@ -19,6 +19,7 @@ from mldyno.axes import AXIS
 from mldyno.records import Case
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show_percent, show_seconds
+from mldyno.views.loading import loader_sentence
 from mldyno.views.sentences import CANT_TELL, WORK, arms, claim, factor, named
 from mldyno.views.titles import case_on_device, workload_title
 
@@ -47,7 +48,9 @@ def answer_lines(answers: Answers) -> list[str]:
         *map(_precision_sentence, gains),
         *map(_copy_sentence, answers.copies),
         *map(_scaling_sentence, answers.scalings),
-    ]
+        *map(loader_sentence, [] if any(each.axis == "loader_workers" for each in answers.crossovers)
+             else answers.loaders),
+    ]  # fmt: skip
 
 
 def answer_section(answers: Answers) -> list[str]:
@@ -217,7 +220,7 @@ def _crossover_claim(crossover: Crossover) -> str:
         "never": f"{other} {beats} {base} at no {everywhere}: it {worse}, {ends}",
         "equivalent": f"{other} and {base} are equivalent{' in energy' if energy else ''} (within "
         f"{show_percent(DELTA)}) at every {everywhere}",
-        "open": f"no crossing was seen at any {everywhere}: {regions}",
+        "open": f"no crossing{' of their energies' if energy else ''} was seen at any {everywhere}: {regions}",
     }
     if not crossed:
         return claims[crossover.verdict]

@@ -14,6 +14,7 @@ from mldyno.analysis.precisions import PrecisionGain
 from mldyno.analysis.scaling import Exponent, Scaling
 from mldyno.analysis.tables import column
 from mldyno.records import Case
+from mldyno.views.loading import loader_json
 from mldyno.views.sentences import arms, doubts, named
 
 
@@ -57,6 +58,7 @@ def answers_json(answers: Answers) -> dict[str, Any]:
         "precisions": [_precision_json(gain) for gain in answers.precisions],
         "copies": [_copy_json(cost) for cost in answers.copies],
         "scalings": [_scaling_json(scaling) for scaling in answers.scalings],
+        "loaders": [loader_json(gain) for gain in answers.loaders],
     }
 
 

@@ -12,7 +12,7 @@ from mldyno.records import Record
 from mldyno.stats.intervals import mean, median, quantile
 from mldyno.stats.shapes import modes
 from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
-from mldyno.views.sentences import energy_told, headline, phases, run_name, trust
+from mldyno.views.sentences import energy_summary, headline, phases, run_name, trust
 from mldyno.views.window import window_width
 
 BOUNDS = {
@@ -86,7 +86,9 @@ def _shape(record: Record, steady: list[float]) -> Rows:
 
 
 def _first_step(record: Record) -> Rows:
-    first, compiling = record.fact("first_step"), record.fact("compile_time")
+    batch, first, compiling = (record.fact(name) for name in ("first_batch", "first_step", "compile_time"))
+    if batch is not None:
+        yield "first batch", show_seconds(batch)
     if first is not None:
         yield "first step", show_seconds(first)
     if compiling is not None:
@@ -131,7 +133,7 @@ def _rates(record: Record) -> Rows:
 
 def _energy(record: Record) -> Rows:
     """What a step takes, and who tells it."""
-    if record.alone and record.status == "ok" and (told := energy_told(Outcome((record,)))):
+    if record.alone and record.status == "ok" and (told := energy_summary(Outcome((record,)))):
         yield "energy", told
 
 

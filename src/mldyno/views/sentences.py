@@ -9,12 +9,15 @@ from typing import Any
 from mldyno.analysis.comparisons import DELTA, ONE_SIDED, Comparison, Mean, alike, differences, differing
 from mldyno.analysis.estimates import Estimate, counting, of_metric, step_time
 from mldyno.analysis.grouping import grouped
+from mldyno.analysis.loops import loop_parts
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.ranks import Factor, RankSplit, split
 from mldyno.analysis.tables import column
+from mldyno.axes import AXIS
 from mldyno.records import Case, Machine, Pairing, Record
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_bytes, show_error, show_half_width, show_percent, show_seconds
+from mldyno.views.loops import loop_told
 from mldyno.views.titles import case_on_device
 
 CANT_TELL = "can't tell"
@@ -69,9 +72,11 @@ def run_name(record: Record) -> str:
 
 def named(axis: str, value: Any) -> str:
     """A value of an axis as it stands in a sentence: mps, roundtrip, batch 16, threads as usual."""
-    if value is None or isinstance(value, bool):
-        return f"{axis} as usual" if value is None else f"{'' if value else 'not '}compiled"
-    return f"{axis} {value}" if isinstance(value, int) else str(value)
+    if isinstance(value, bool):
+        return AXIS[axis].say(value)
+    if value is None or isinstance(value, int):
+        return f"{axis.replace('_', ' ')} {'as usual' if value is None else value}"
+    return str(value)
 
 
 def sentence(comparison: Comparison) -> str:
@@ -93,7 +98,8 @@ def nothing_along(axis: str, where: str = "") -> str:
     """That there is nothing to compare along an axis, and what would give something."""
     why = "no case was ok in two runs" if axis == "run" else f"no two cases that are ok differ only in {axis}"
     cure = {"run": "measure it once more", "machine": "import what another has measured", "workload": "measure another"}
-    return f"nothing to compare along {axis}{where}: {why}; {cure.get(axis, f'measure some with --{axis} A,B')}."
+    option = AXIS[axis].options[0] if axis in AXIS else ""
+    return f"nothing to compare along {axis}{where}: {why}; {cure.get(axis, f'measure some with {option} A,B')}."
 
 
 def best_sizes(outcomes: Sequence[Outcome], axis: str) -> list[str]:
@@ -276,29 +282,60 @@ def warning_meanings(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def energy_lines(outcomes: Sequence[Outcome], wanted: bool = False) -> list[str]:
-    """What a step takes of energy, a line for each outcome that has some; or, where it was wanted, that none has."""
+    """What a step takes of energy, a line for each outcome that has some; where it was wanted, why others have none."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
-    lines = [f"{outcome.case.id}: {text}" for outcome in good if (text := energy_told(outcome))]
-    if lines or not wanted or not good:
-        return lines
-    lost = next((record.fact("energy_lost") for outcome in good for record in outcome.good), None)
-    return [f"energy: unknown: {lost or 'no sensor can be read here'}; `mldyno doctor` says which there are"]
+    lines = [f"{outcome.case.id}: {text}" for outcome in good if (text := energy_summary(outcome))]
+    return [*lines, *(unknown_energy_lines(outcomes) if wanted else ())]
 
 
-def energy_told(outcome: Outcome) -> str:
+def unknown_energy_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """Why there is no energy: a line for each outcome, or one for all of them."""
+    good = [outcome for outcome in outcomes if outcome.status == "ok"]
+    lost = {
+        outcome.case.id: next((why for record in outcome.good if (why := record.fact("energy_lost"))), None)
+        for outcome in good if outcome.figure("energy") is None
+    }  # fmt: skip
+    if len(lost) < len(good):
+        return [f"{case}: energy unknown: {why or 'its sensor told nothing'}" for case, why in lost.items()]
+    said = next(filter(None, lost.values()), "no sensor can be read here")
+    return [f"energy: unknown: {said}; `mldyno doctor` says which there are"] if good else []
+
+
+def energy_summary(outcome: Outcome) -> str:
     """Energy of a step, that above idle, power and what is done for a joule; and who tells it; empty where nobody."""
-    energy, fact = outcome.figure("energy"), outcome.good[0].fact
+    energy = outcome.figure("energy")
     if energy is None:
         return ""
+    fact = outcome.with_energy[0].fact
     above, rate = outcome.figure("energy_above_idle"), outcome.figure("efficiency")
-    parts = [f"{shown(energy)} a step" + (f", {shown(above)} of it above idle" if above is not None else "")]
+    parts = [f"{shown(energy)} a step" + ("" if above is None else f", {_above_idle(above)}")]
     powers = {"at work": "power", "at most": "peak_power", "at rest": "idle_power"}
     watts = [f"{show(power.value, 'W')} {when}" for when, name in powers.items()
              if (power := outcome.figure(name)) is not None]  # fmt: skip
     parts += [", ".join(watts)] if watts else []
     parts += [f"{digits(rate.value, rate.half_width)} {fact('item') or 'item'}s a joule"] if rate is not None else []
-    lost = f"; lost meanwhile: {fact('energy_lost')}" if fact("energy_lost") else ""
-    return f"{'; '.join(parts)} [{fact('energy_scope')}, by {fact('energy_by')} ({fact('energy_method')}){lost}]"
+    lost = dict.fromkeys(why for record in outcome.good if (why := record.fact("energy_lost")))
+    notes = [
+        energy_source(outcome),
+        *(["too few windows for an interval"] if energy.half_width is None else []),
+        *([f"lost meanwhile: {', '.join(lost)}"] if lost else []),
+    ]
+    return f"{'; '.join(parts)} [{'; '.join(notes)}]"
+
+
+def _above_idle(energy: Estimate) -> str:
+    """What a step takes beside the machine at rest; one that rested badly takes no less than at work."""
+    if energy.value <= 0 or (energy.low is not None and energy.low <= 0):
+        return "not surely more than at rest"
+    return f"{shown(energy)} of it above idle"
+
+
+def energy_source(outcome: Outcome) -> str:
+    """What its energy is that of, and which sensors told it, how."""
+    fact = outcome.with_energy[0].fact if outcome.with_energy else lambda name: None
+    if not fact("energy_scope"):
+        return "of unknown scope"
+    return f"{fact('energy_scope')}, by {fact('energy_by')} ({fact('energy_method')})"
 
 
 def shown(estimate: Estimate) -> str:
@@ -311,8 +348,15 @@ def shown(estimate: Estimate) -> str:
 
 def phase_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """A line for each outcome that has something beside its step to tell."""
-    texts = [(outcome.case.id, "; ".join(phases(outcome))) for outcome in outcomes if outcome.status == "ok"]
+    good = [outcome for outcome in outcomes if outcome.status == "ok"]
+    texts = [(outcome.case.id, "; ".join([*_first_batch(outcome), *phases(outcome)])) for outcome in good]
     return [f"{case}: {text}" for case, text in texts if text]
+
+
+def _first_batch(outcome: Outcome) -> Iterator[str]:
+    first = outcome.figure("first_batch")
+    if first is not None:
+        yield f"first batch {show_seconds(first.value)}"
 
 
 def ranks_told(outcome: Outcome, parts: RankSplit) -> Iterator[str]:
@@ -357,13 +401,18 @@ def phases(outcome: Outcome) -> Iterator[str]:
             if name == "data" and items and batch:  # several batches were fetched in a row
                 time, each = time.scaled(batch / items, "s"), f" a batch{each}"
             yield f"{name} {shown(time)}{each}"
+    if (loop := loop_parts(outcome.good[0])) is not None:
+        yield from loop_told(loop)
     if (parts := split(outcome)) is not None:
         yield from ranks_told(outcome, parts)
     waits = outcome.waits_for_data()
     if waits is not None:
         accuracy = fact("accuracy")
         reached = f", accuracy {show_percent(accuracy)}" if accuracy is not None else ""
-        yield f"{show_percent(waits)} of a step goes into getting its batch ({fact('data')} data{reached})"
+        loads = f"{show_percent(waits)} of a step goes into getting its batch"
+        if outcome.case.loader_workers:  # which load while the step computes
+            loads = f"steps take {show_percent(waits)} of what the loader's workers can load"
+        yield f"{loads} ({fact('data')} data{reached})"
     if fact("end_to_end"):
         cold, warm = outcome.figure("first_step"), outcome.figure("step")
         if cold is not None and warm is not None:

@@ -27,7 +27,7 @@ from mldyno.printable import printable
 from mldyno.store.figures import inert
 from mldyno.units import PERIODS, UNITS, Scale, common_scale, digits, scale_of, show, show_error
 from mldyno.views.as_json import case_without, machine_json
-from mldyno.views.sentences import CANT_TELL, factor, named, shown
+from mldyno.views.sentences import CANT_TELL, energy_source, factor, named, shown
 from mldyno.views.window import plain, window_width
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
@@ -343,6 +343,8 @@ def crossover_table(crossover: Crossover) -> str:
         rows.setdefault(int(column(outcome, crossover.over)), []).append(text)
     body = [[f"{size:,}", *figures, _verdict(compared.get(size))] for size, figures in rows.items()]
     about = METRIC[crossover.value].title
+    if crossover.value == "energy":
+        about += f" [{energy_source(crossover.tried[0])}]"
     title = f"{case_without(crossover.tried[0].case, crossover.axis, crossover.over)}: {about}"
     does = "takes" if crossover.value == "energy" else "is"
     return aligned([crossover.over, base, other, f"{other} {does}"], body, 0, title)

@@ -6,7 +6,7 @@ Each gives what it saw, or raises Wrong: then no time may be given for the case.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from mldyno import plugins
@@ -16,6 +16,7 @@ from mldyno.stats.intervals import median
 from mldyno.timing.blocks import Blocks
 from mldyno.timing.clock import Clock
 from mldyno.worker import peaks
+from mldyno.workloads._own_code import NotUnderstood
 
 MOST_CHECK_STEPS = 12  # extra training steps on the fixed batch, until its loss has fallen
 DRAINS = 3
@@ -31,7 +32,7 @@ def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
     """Status and reason for an error that came up while a case was handled."""
     if isinstance(error, Wrong):
         return "wrong", str(error)
-    if isinstance(error, Unsupported):
+    if isinstance(error, Unsupported | NotUnderstood):
         return "unsupported", str(error)
     if framework in plugins.names("frameworks"):
         return plugins.framework(framework or "").explain(error)
@@ -112,10 +113,19 @@ def check_plausible(
         raise Wrong(f"{reached} that this device reaches in matmuls: work was omitted")
 
 
-def check_results(case: Case, program: Program, first: Mapping[str, float] | None, facts: dict[str, Any]) -> Checks:
-    """Training has learned, and results agree with those of fp32 on the CPU. Notes the losses."""
-    learned = _check_learned(program, first, facts)
-    difference = program.disagreement()
+def check_results(
+    case: Case,
+    program: Program,
+    first: Mapping[str, float] | None,
+    facts: dict[str, Any],
+    unchecked: Collection[str] = (),
+) -> Checks:
+    """Training has learned, and results agree with those of fp32 on the CPU. Notes the losses.
+
+    `unchecked` are those of CHECKS that the user does without.
+    """
+    learned = None if "learned" in unchecked else _check_learned(program, first, facts)
+    difference = None if "agrees" in unchecked else program.disagreement()
     if difference is None:
         return Checks(learned)
     error, tolerance = difference

@@ -19,7 +19,7 @@ from mldyno import plugins
 from mldyno.frameworks import Framework
 from mldyno.messages import EnergyMeasured
 from mldyno.meters.contention import cpu_of_others
-from mldyno.records import Case, Device, Fact, Series
+from mldyno.records import Case, Device, Series
 from mldyno.sensors import Found, Scope, Sensor, Surroundings
 from mldyno.stats.intervals import half_width, mean
 from mldyno.timing.blocks import Blocks
@@ -28,11 +28,12 @@ from mldyno.timing.energy import Stretch, Ticks, Watch, Watched, Window, per_ste
 SETTLE_S = 0.5  # after which clocks and fans have followed
 WINDOW_S, READINGS_A_WINDOW = 0.5, 5  # at least
 STEPS_A_WINDOW, LONG_WINDOW_S = 4, 2.0  # so many steps, where they are not longer than that; else one
-LATEST = 3  # windows after its time, in which a first one must have come
-FEWEST = 10  # windows, where the time allows
+LATEST = 3  # windows after its time, in which the first ones must have come
+WITH_INTERVAL, FEWEST = 2, 10  # windows: without which nothing is known of an error; and where the time allows
 PAUSE_S = 0.1  # at most, between two stretches that a sensor of moments looks at
 ON_HOST: tuple[Scope, ...] = ("package", "system", "cores", "memory")
 ON_DEVICE: tuple[Scope, ...] = ("board", "package", "system")
+PLUG = "plug"
 Tell = Callable[[float], None]
 
 
@@ -50,73 +51,90 @@ class Group:
         return f"{self.kind}: {', '.join(sensor.name for sensor in self.sensors)}"
 
 
-def groups(found: Mapping[str, Found], case: Case) -> list[Group]:
+def groups(available: Mapping[str, Found], case: Case) -> list[Group]:
     """What tells something of a case, the best scope for its device first; each scope once.
 
     A plug, which the user named, is asked before others of its scope.
     """
-    kind = case.device.partition(":")[0]
-    wanted = ON_HOST if kind == "cpu" else ON_DEVICE
+    device = case.device.partition(":")[0]
+    wanted = ON_HOST if device == "cpu" else ON_DEVICE
     grouped: dict[Scope, Group] = {}
-    for name in sorted(found, key=lambda name: name != "plug"):
-        for scope in dict.fromkeys(sensor.scope for sensor in found[name].sensors):
-            seen = [each for each in found[name].sensors if each.scope == scope and _sees(each, case, kind)]
-            if seen and scope in wanted:
-                grouped.setdefault(scope, Group(name, scope, seen))
+    for kind in sorted(available, key=lambda kind: kind != PLUG):
+        for scope in dict.fromkeys(sensor.scope for sensor in available[kind].sensors):
+            sensors = [each for each in available[kind].sensors if each.scope == scope and _sees(each, case, device)]
+            if sensors and scope in wanted:
+                grouped.setdefault(scope, Group(kind, scope, sensors))
     return sorted(grouped.values(), key=lambda group: wanted.index(group.scope))
 
 
-def _sees(sensor: Sensor, case: Case, kind: str) -> bool:
+def unreadable(available: Mapping[str, Found], chosen: Sequence[Group]) -> list[str]:
+    """Why nothing is told: sensors that can't be read; beside others only the plug, which the user named."""
+    closed = [each for kind, part in available.items() for each in part.closed if not chosen or kind == PLUG]
+    by_reason = {each.reason: [other.name for other in closed if other.reason == each.reason] for each in closed}
+    return [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+
+
+def _sees(sensor: Sensor, case: Case, device: str) -> bool:
     """Whether a sensor tells of the devices that a case works on; ranks have one each."""
     if sensor.device in ("", "cpu", case.device):
         return True
-    return case.in_ranks and sensor.device.partition(":")[0] == kind
+    return case.in_ranks and sensor.device.partition(":")[0] == device
 
 
 class EnergyMeter:
     """All that tells energy beside one case; its counters' periods are found out once."""
 
     def __init__(self, framework: Framework, case: Case, devices: Sequence[Device], blocks: Blocks) -> None:
-        self.blocks, self.clock = blocks, blocks.clock
+        self.blocks, self.clock, self.case = blocks, blocks.clock, case
         real = framework.clock is None and case.nodes == 1  # nothing is used up in fake time, nor seen of other nodes
-        self.groups = groups(plugins.sensors(Surroundings(devices=devices)), case) if real else []
+        available = plugins.sensors(Surroundings(devices=devices)) if real else {}
+        self.groups = groups(available, case)
+        self.unreadable = unreadable(available, self.groups)
         self.ticks = [Ticks(sensor, self.clock, time.sleep) for group in self.groups for sensor in group.sensors]
         self.chance = random.Random(case.id)
 
     def measure(self, seconds: float, target: float, rest_s: float, tell: Tell) -> EnergyMeasured:
         """Energy for so many s, or until it is known to the target; before and after, so many s at rest."""
         if not self.groups:
-            return EnergyMeasured((), {"energy_scope": None})
-        length = self._length()
-        before = self._at_rest(rest_s, length)
-        others = cpu_of_others()
-        began, during, stretches = self.clock(), *self._at_work(seconds, target, length, tell)
-        busy = _rate(others, cpu_of_others(), (self.clock() - began) / 1e9)
-        after = self._at_rest(rest_s, length)
-        lost = dict.fromkeys(why for seen in (*before, *during, *after) for why in seen.lost)
-        facts: dict[str, Fact] = {"energy_scope": None, "energy_lost": "; ".join(lost) or None}
+            return self._nothing()
+        shortest = self._shortest_window()
+        lengths = [_window_of(group, shortest) for group in self.groups]
+        before = self._at_rest(rest_s, lengths[0])
+        if all(ticks.hung for ticks in self.ticks):
+            return self._nothing(before)
+        others = self._cpu_of_others()
+        began, during, stretches = self.clock(), *self._at_work(seconds, target, shortest, lengths[0], tell)
+        busy = _rate(others, self._cpu_of_others(), (self.clock() - began) / 1e9)
+        after = self._at_rest(rest_s, lengths[0])
+        facts = self._nothing([*before, *during, *after]).facts
         series: list[Series] = []
         place = 0
-        for group in self.groups:
+        for group, length in zip(self.groups, lengths, strict=True):
             mine = slice(place, place := place + len(group.sensors))
-            told = _told(during[mine], stretches, length)
-            if not told:
+            rows = _rows(during[mine], stretches, length)
+            if not rows:
                 continue
             main = not series
             idle = [*_resting(before[mine], length), *_resting(after[mine], length)]
-            series += _series(told, idle, "steady" if main else group.scope)
+            series += _series(rows, idle, "steady" if main else group.scope)
             if main:
-                off = max(window.relative_error for windows in told for window, _ in windows)
-                facts |= {"energy_scope": group.scope, "energy_by": group.names, "energy_error": off,
-                          "energy_method": group.sensors[0].method, "energy_others": busy}  # fmt: skip
+                off = max(window.relative_error for windows in rows for window, _ in windows)
+                facts = {**facts, "energy_scope": group.scope, "energy_by": group.names, "energy_error": off,
+                         "energy_method": group.sensors[0].method, "energy_others": busy}  # fmt: skip
         return EnergyMeasured(tuple(series), facts)
 
-    def _length(self) -> float:
-        """Of a window, in s: no shorter than some steps, and some readings."""
+    def _nothing(self, watched: Sequence[Watched] = ()) -> EnergyMeasured:
+        """No energy, and what sensors did instead."""
+        lost = dict.fromkeys([*self.unreadable, *(why for each in watched for why in each.lost)])
+        return EnergyMeasured((), {"energy_scope": None, "energy_lost": "; ".join(lost) or None})
+
+    def _cpu_of_others(self) -> float | None:
+        return cpu_of_others(beside_siblings=self.case.in_ranks)
+
+    def _shortest_window(self) -> float:
+        """In s: that of a counter, no shorter than some steps."""
         step = self.blocks.time(self.blocks.size) / self.blocks.size / 1e9
-        slowest = max(ticks.sensor.every_s for ticks in self.ticks)
-        readings = READINGS_A_WINDOW * slowest if any(t.sensor.method != "counter" for t in self.ticks) else 0.0
-        return max(WINDOW_S, step, min(STEPS_A_WINDOW * step, LONG_WINDOW_S), readings)
+        return max(WINDOW_S, step, min(STEPS_A_WINDOW * step, LONG_WINDOW_S))
 
     def _at_rest(self, rest_s: float, length: float) -> list[Watched]:
         if not rest_s:
@@ -126,14 +144,16 @@ class EnergyMeter:
             time.sleep(max(rest_s, 2 * length))
         return watch.results
 
-    def _at_work(self, seconds: float, target: float, length: float, tell: Tell) -> tuple[list[Watched], list[Stretch]]:
+    def _at_work(
+        self, seconds: float, target: float, shortest: float, length: float, tell: Tell
+    ) -> tuple[list[Watched], list[Stretch]]:
         """Steps until enough is known; the first of them bring clocks and caches back, and do not count."""
         clock, blocks, main = self.clock, self.blocks, self.groups[0].sensors
         settled, pausing = clock() + round(SETTLE_S * 1e9), main[0].method == "sample"
         while clock() < settled:
             blocks.time(blocks.size)
         ends, done, stretches = clock() + round(seconds * 1e9), 0, [Stretch()]
-        with Watch(self.ticks, length) as watch:
+        with Watch(self.ticks, shortest) as watch:
             stretches[0].note(clock(), 0)
             look = clock() + round(length * 1e9)
             while True:
@@ -142,10 +162,10 @@ class EnergyMeter:
                 stretches[-1].note(now, done)
                 if now < look:
                     continue
-                told = _told(watch.results[: len(main)], stretches, length)
+                rows = _rows(watch.results[: len(main)], stretches, length)
                 tell((stretches[-1].times[-1] - stretches[-1].times[0]) / 1e9 / (done - stretches[-1].steps[0]))
                 late = now >= ends + round(LATEST * length * 1e9)
-                if late or (told and now >= ends) or _known(told) <= target:
+                if late or (len(rows) >= WITH_INTERVAL and now >= ends) or _known(rows) <= target:
                     return watch.results, stretches
                 if pausing:
                     time.sleep(self.chance.uniform(0.0, PAUSE_S))
@@ -154,38 +174,45 @@ class EnergyMeter:
                 look = clock() + round(length * 1e9)
 
 
-Told = list[tuple[Window, float]]
+def _window_of(group: Group, shortest: float) -> float:
+    """Length in s of the windows of a group: where it tells power, long enough for some readings."""
+    readings = [READINGS_A_WINDOW * each.every_s for each in group.sensors if each.method != "counter"]
+    return max([shortest, *readings])
 
 
-def _told(seen: Sequence[Watched], stretches: Sequence[Stretch], length: float) -> list[Told]:
-    """Window by window, each with its steps, what every sensor of a group told."""
-    return [list(row) for row in zip(*(per_step(each, stretches, length) for each in seen), strict=False)]
+Row = list[tuple[Window, float]]
+"""A window of each sensor of a group, with its steps."""
 
 
-def _energies(told: Sequence[Told]) -> list[float]:
+def _rows(watched: Sequence[Watched], stretches: Sequence[Stretch], length: float) -> list[Row]:
+    """Window by window, what every sensor of a group told."""
+    return [list(row) for row in zip(*(per_step(each, stretches, length) for each in watched), strict=False)]
+
+
+def _energies(rows: Sequence[Row]) -> list[float]:
     """Energy of a step in J, in each window."""
-    return [sum(window.joules / steps for window, steps in row) for row in told]
+    return [sum(window.joules / steps for window, steps in row) for row in rows]
 
 
-def _known(told: Sequence[Told]) -> float:
+def _known(rows: Sequence[Row]) -> float:
     """How well the energy of a step is known, relative to it."""
-    values = _energies(told)
+    values = _energies(rows)
     return half_width(values) / mean(values) if len(values) >= FEWEST and mean(values) > 0 else float("inf")
 
 
-def _resting(seen: Sequence[Watched], length: float) -> list[float]:
+def _resting(watched: Sequence[Watched], length: float) -> list[float]:
     """Power in W, in each window at rest."""
     windows = []
-    for each in seen:
+    for each in watched:
         times = [when for when, _ in each.readings] or [edge for window in each.counted
                                                         for edge in (window.began, window.ended)]  # fmt: skip
         windows.append(each.windows(min(times), max(times), length) if times else [])
     return [sum(window.watts for window in row) for row in zip(*windows, strict=False)]
 
 
-def _series(told: Sequence[Told], idle: Sequence[float], stage: str) -> Iterator[Series]:
-    powers = [sum(window.watts for window, _ in row) for row in told]
-    yield Series("energy", "J", rounded(_energies(told)), stage=stage)
+def _series(rows: Sequence[Row], idle: Sequence[float], stage: str) -> Iterator[Series]:
+    powers = [sum(window.watts for window, _ in row) for row in rows]
+    yield Series("energy", "J", rounded(_energies(rows)), stage=stage)
     yield Series("power", "W", rounded(powers), stage=stage)
     if stage == "steady":
         yield Series("peak_power", "W", rounded([max(powers)]), stage="process")

@@ -14,7 +14,7 @@ from typing import Any
 
 from mldyno import messages
 from mldyno.messages import Answer, Command
-from mldyno.worker import examine, forecasts, session
+from mldyno.worker import describe, examine, forecasts, session
 from mldyno.worker.checks import failure
 
 LONGEST_COMMAND = 1 << 20  # B
@@ -73,7 +73,10 @@ class Worker:
         return session.measure_rounds(cases, command.seconds, command.fewest, command.seed, self._progress)
 
     def _close_case(self, command: messages.CloseCase) -> Answer:
-        return self.opened.pop(command.key).close(command.prove)
+        return self.opened.pop(command.key).close(command.prove, command.unchecked)
+
+    def _describe_source(self, command: messages.DescribeSource) -> Answer:
+        return describe.describe(command.source)
 
     def _run_task(self, command: messages.RunTask) -> Answer:
         """Pass on what a task finds, row by row; its module may say whether the process is fit for others after it."""

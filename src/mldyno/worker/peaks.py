@@ -19,11 +19,12 @@ SMALLEST_SIZE = 256  # of matrices
 LARGEST_ON_CPU, LARGEST_SIZE = 4096, 16384
 LONG_NS = 5_000_000  # work of this length hides launch and wait, and no cache holds what was copied so long
 LAYOUT_NS = 200_000  # a matmul of this length shows which layout is fastest
-MOST_IN_BLOCK, MOST_IN_ALL = 32, 40  # so often it is repeated at most, in a block and in a look
+MOST_IN_BLOCK, MOST_IN_ALL = 32, 40  # so often it is repeated at most, in a block and in a short look
+MOST_IN_LONG_LOOK = 4000
 LOOK_S = 0.2
 SMALLEST_COPY = 4 << 20  # B
 LARGEST_COPY_ON_CPU, LARGEST_COPY = 256 << 20, 1 << 30
-SECOND_LOOK_S = 2.0  # a longer one, before a case is called impossible
+SECOND_LOOK_S, LONG_LOOKS = 2.0, 3  # longer ones, before a case is called impossible: others may have the cores
 TOLERANCE = 1.05  # a rate may be so many times the peak: both are measured
 
 
@@ -74,9 +75,10 @@ class Trial:
         return self._steps * self.kernel.work / max(1, self.blocks.time(self._steps)) * 1e9
 
     def best_rate(self, seconds: float, clock: Clock) -> float:
-        """By the best of the blocks of so many s."""
+        """By the best of the blocks of so many s; a short look has few of them."""
         ends, best = clock() + round(seconds * 1e9), self.next_rate()
-        for _ in range(MOST_IN_ALL // self._steps - 1):
+        most = MOST_IN_ALL if seconds <= LOOK_S else MOST_IN_LONG_LOOK
+        for _ in range(most // self._steps - 1):
             if clock() >= ends:
                 break
             best = max(best, self.next_rate())
@@ -111,9 +113,12 @@ def exceeded(framework: Framework, case: Case, clock: Clock, rate: float) -> tup
     peak = of(framework, case, clock, LOOK_S)
     if not above(rate, peak):
         return peak, False
-    peak = max(peak, of(framework, case, clock, SECOND_LOOK_S))
-    plain = replace(case, precision="fp32")
-    highest = peak if plain == case else max(peak, of(framework, plain, clock, SECOND_LOOK_S))
+    plain, highest = replace(case, precision="fp32"), peak
+    for _ in range(LONG_LOOKS):
+        peak = max(peak, of(framework, case, clock, SECOND_LOOK_S))
+        highest = max(highest, peak, 0.0 if plain == case else of(framework, plain, clock, SECOND_LOOK_S))
+        if not above(rate, highest):
+            break
     return peak, above(rate, highest)
 
 

@@ -23,10 +23,10 @@ from mldyno.workloads._portable import Portable
 
 ORDERS = (
     "run", "check_step", "losses", "precision_flaw", "prepare_phases", "run_phase", "hold_state", "restore_state",
-    "rank_flaw", "peak", "end", "beside",
+    "rank_flaw", "peak", "end", "load_first", "drop_loaded", "beside",
 )  # fmt: skip
 (RUN, CHECK_STEP, LOSSES, PRECISION_FLAW, PREPARE_PHASES, RUN_PHASE, HOLD_STATE, RESTORE_STATE, RANK_FLAW, PEAK, END,
- BESIDE) = range(len(ORDERS))  # fmt: skip
+ LOAD_FIRST, DROP_LOADED, BESIDE) = range(len(ORDERS))  # fmt: skip
 
 
 def own_share(case: Case, local_rank: int) -> Case:
@@ -61,6 +61,7 @@ class Leader(Program):
 
     def __init__(self, program: Program, team: Team) -> None:
         self.program, self.team, self.params = program, team, program.params
+        self.loads_ahead, self.steps_in_cycle = program.loads_ahead, program.steps_in_cycle
         self.times: dict[str, list[list[float]]] = {}
         self.began = 0
         self.passed_on: tuple[str, int] | None = None
@@ -121,6 +122,20 @@ class Leader(Program):
             self.program.run(1)
         self.collect()
         return counts
+
+    def load_first(self) -> bool:
+        """On every rank."""
+        self.pass_on(LOAD_FIRST)
+        loaded = self.program.load_first()
+        self.collect()
+        return loaded
+
+    def drop_loaded(self) -> None:
+        """On every rank."""
+        if self.loads_ahead:
+            self.pass_on(DROP_LOADED)
+            self.program.drop_loaded()
+            self.collect()
 
     def prepare_phases(self) -> None:
         """On every rank."""

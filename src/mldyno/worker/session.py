@@ -7,7 +7,7 @@ import os
 import platform
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from mldyno.meters import Windows
 from mldyno.records import Case, Device, Series
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, stretch, time_phases
+from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, settle, stretch, time_phases
 from mldyno.timing.warmup import warm_up
 from mldyno.worker import checks, commands, peaks, ranks
 from mldyno.worker.checks import Wrong
@@ -33,6 +33,7 @@ KERNEL_SIZE = 256  # of the reference kernel's matrices: large enough for severa
 KERNEL_BLOCKS = 3  # one after the other; their median counts
 KERNELS_AFTER_STEP = 10  # of a long one: they take a few ms each
 LARGEST_KERNEL_SHARE = 0.2  # of the time of the steps
+SETTLE_SHARE, SHORTEST_SETTLE_S = 0.2, 0.1  # of a turn, for steps before it that do not count
 FEWEST_ROUNDS = 4  # of steps and those beside them, however long they take
 STEPS_FIRST_NS = 20_000_000  # that steps run for before anything else is done: other code makes theirs cold
 ENV_THAT_MATTERS = (
@@ -74,19 +75,20 @@ def open_case(
     if gathered is not None:
         program = ranks.Leader(program, gathered)
     built = take_time()
-    if program.params is not None and program.params != workload.params:
+    if program.params not in (None, workload.params) and not workload.own:
         raise Wrong(f"the model has {program.params:,} parameters, {workload.name} has {workload.params:,}")
     in_all = 1 if team is None else team.size
     facts = {
         "items_per_step": in_all * workload.items(own),
         "item": workload.item,
-        "params": workload.params,
+        "params": program.params if workload.own else workload.params,
         "flops_per_step": in_all * workload.flops(own),
         "import_time": (imported - began) / 1e9,
         "build_time": (built - imported) / 1e9,
         "fake_time": framework.clock is not None,
     }
     facts |= {"data": opened.source} if opened else {}
+    facts |= {"data": "own"} if case.placement == "loader" and workload.own_data else {}
     facts |= {} if team is None else {"batch_per_rank": own.batch, "batch_in_all": in_all * (own.batch or 1)}
     return CaseSession(case, framework, program, facts | dict(program.facts), workload.portable)
 
@@ -104,7 +106,7 @@ class CaseSession:
     ) -> None:
         self.case, self.framework, self.program, self.facts = case, framework, program, facts
         self.portable, self.clock = portable, framework.clock or clock.now
-        self.blocks = Blocks(program, self.clock, framework.asynchronous(case.device))
+        self.blocks = Blocks(program, self.clock, framework.asynchronous(case.device), program.steps_in_cycle)
         self.meters = plugins.meters()
         real = framework.clock is None  # nobody gets in the way of fake time
         self.windows = Windows(self.meters if real else (), self.clock, self._check_counters)
@@ -126,9 +128,13 @@ class CaseSession:
         """
         report = Reporter(self.clock, progress, scale=1e-9)
         began, load = self.clock(), load if self.framework.clock is None else 0.0
+        if self.program.load_first():
+            self.facts["first_batch"] = (self.clock() - began) / 1e9
         warm = warm_up(self.blocks, self.program.steady_counters, budget, report, self._note_loss, load)
         worked = (self.clock() - began) / 1e9
-        if self.case.device == "cpu":  # elsewhere a product of this size is a launch, and lets the device rest
+        # Elsewhere a product of this size is a launch, and lets the device rest; and while it ran, a loader's workers
+        # would load batches that cost the steps nothing.
+        if self.case.device == "cpu" and not self.program.loads_ahead:
             with suppress(Unsupported):  # a framework need not have a matmul
                 self.kernel = ReferenceKernel(self.framework, self.case, self.clock)
                 self.facts["reference_size"] = KERNEL_SIZE
@@ -199,6 +205,7 @@ class CaseSession:
             self.windows.look(now)
             return next_run(now, later)
 
+        self._settle(seconds)
         self.windows.begin()
         values, left = stretch(self.blocks, seconds, steps, between)
         self.windows.end()
@@ -215,6 +222,13 @@ class CaseSession:
         self.values += values
         series += self._by_rank({"step": self.blocks.size})
         return messages.TurnMeasured(tuple(series), {"late_changes": self.late_changes})
+
+    def _settle(self, seconds: float) -> None:
+        """Before a turn of so many s: what was loaded ahead meanwhile does not count, and the loader is at work."""
+        if self.program.loads_ahead:
+            self.program.drop_loaded()
+            settle(self.blocks, self.program.loads_ahead, max(SHORTEST_SETTLE_S, SETTLE_SHARE * seconds))
+            self.program.rank_times()  # of steps that do not count
 
     def phases(self, seconds: float, progress: Tell) -> messages.PhasesTimed:
         """Time the phases of a step, or what else there is beside it, each by itself."""
@@ -258,8 +272,11 @@ class CaseSession:
         """What tells the energy of its steps."""
         return EnergyMeter(self.framework, self.case, self.framework.devices(), self.blocks)
 
-    def close(self, prove: bool = False) -> messages.CaseClosed:
-        """Check that the work was done, stop the meters, and give what they saw; `prove`: and what it computes."""
+    def close(self, prove: bool = False, unchecked: Collection[str] = ()) -> messages.CaseClosed:
+        """Check that the work was done, stop the meters, and give what they saw; `prove`: and what it computes.
+
+        `unchecked` are checks that the user does without.
+        """
         series = [series for meter in self.meters for series in meter.stop()]
         peak = self.program.device_peak()
         if peak is not None:
@@ -271,7 +288,8 @@ class CaseSession:
         if rank_peaks:
             series.append(Series("rank_peak_memory", "B", tuple(rank_peaks), stage="process"))
         checks.check_ranks(self.program, thorough=True)
-        results = checks.check_results(self.case, self.program, self.first_losses, self.facts)
+        results = checks.check_results(self.case, self.program, self.first_losses, self.facts, unchecked)
+        self.facts["flops_per_step"] = self.facts["flops_per_step"] or self.program.flops()
         checks.check_plausible(self.framework, self.case, self.clock, self.values, self.facts)
         if self.program.phases or (self.values and median(self.values) < LONG_STEP_S):
             self.facts |= self.program.counts()

@@ -43,6 +43,8 @@ def _no_channel() -> None:
     os.dup2(2, 1)
 
 
+if __name__ == "__mp_main__":  # a process of a loader, where these are not forked: it needs this very mldyno too
+    _own_package()
 if __name__ == "__main__":
     _own_package()
     from mldyno.rendezvous import RANKED, leads

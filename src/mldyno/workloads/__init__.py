@@ -19,7 +19,7 @@ from mldyno.records import Case
 from mldyno.workloads._portable import Portable
 
 Batch = tuple[Any, Any]
-"""Inputs and targets."""
+"""Inputs and targets: an array each, or a tree of them; targets may be None where the network gives its loss."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,12 @@ class Recipe:
     """The phases of a step by name and in order, where it has some."""
     checks: Callable[[Any], Mapping[str, float]] | None = None
     """Training: what must fall, of the network given, where that is not the loss on a batch; never negative."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """Facts for the record."""
+    dataset: Any = None
+    """What placement `loader` reads from, where that is the user's own."""
+    collate: Callable[[Any], Any] | None = None
+    """What makes a batch of its items; the framework's own way, if None."""
 
 
 Build = Callable[[Any, Case], Recipe]
@@ -79,10 +85,11 @@ class Workload:
     version: int
     item: str
     batch: int
+    """Items of a step if nothing is said; 0 where that can't be chosen."""
     params: int
     flops: Callable[[Case], float]
     """Floating-point operations of one step in matmuls and convolutions; a test holds it against
-    torch's own counter."""
+    torch's own counter. 0 where they are not known before it runs."""
     build: Mapping[str, Build]
     """For frameworks that it has a version of its own for."""
     portable: Portable | None = None
@@ -97,14 +104,23 @@ class Workload:
     """What framework `command` runs of it."""
     count: Callable[[Case], int] | None = None
     """How many items a step works through, where that is not the batch, or the batch's tokens."""
+    own: bool = False
+    """Whether it is of the user's own: then its parameters and operations are whatever is counted."""
+    own_data: bool = False
+    """Whether placement `loader` takes its batches from a data set of the user's own."""
 
     @property
     def frameworks(self) -> tuple[str, ...]:
         """The frameworks that have a version of it."""
         return (*self.build, *(("command",) if self.end_to_end else ()))
 
+    @property
+    def loads(self) -> bool:
+        """Whether it has a data set from which a loader can read."""
+        return self.data is not None or self.own_data
+
     def items(self, case: Case) -> int:
         """How many items one step of the case works through."""
         if self.count is not None:
             return self.count(case)
-        return (case.batch or self.batch) * ((case.seq or self.seq or 1) if self.item == "token" else 1)
+        return (case.batch or self.batch or 1) * ((case.seq or self.seq or 1) if self.item == "token" else 1)

@@ -25,6 +25,7 @@ from mldyno.views.titles import case_title
 MOST_ROWS = 36
 MODES = (*WORK, None)
 OTHER_WAYS = tuple(axis for axis in WAYS if axis not in ("device", "placement"))  # precision, framework and so on
+ANSWERED = ("precision", "loader_workers")  # of which answers say all
 Rated = list[tuple[Outcome, Estimate]]
 
 
@@ -108,11 +109,11 @@ def devices(subject: Subject) -> Section | None:
 def ways(subject: Subject) -> Section | None:
     """What each precision, framework, and other way to do the same work gains over the first."""
     parts: list[SectionPart] = []
-    lines = answer_lines(Answers(precisions=subject.answers.precisions))
+    lines = answer_lines(Answers(precisions=subject.answers.precisions, loaders=subject.answers.loaders))
     for axis in OTHER_WAYS:
         compared = compared_along(subject.outcomes, axis)
         parts += _ratio_chart(subject, axis, compared)
-        lines += [] if axis == "precision" else list(map(sentence, compared))
+        lines += [] if axis in ANSWERED else list(map(sentence, compared))
     about_precisions = verdict_kinds(subject.verdicts)[1]
     lines = [*about_precisions, *lines]
     if not lines:

@@ -1,0 +1,155 @@
+"""A model that lives in this process, measured here: on every device, in some precisions, compiled or not.
+
+It can't be handed to a worker: its class may be defined in a notebook. So a worker's own code runs here, on copies of
+the model, and a plan is run as any other.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mldyno import machine as machines
+from mldyno import plugins, sources
+from mldyno.axes import Case
+from mldyno.client.worker_process import Ended, WorkerProcess, reserve
+from mldyno.errors import MldynoError
+from mldyno.messages import A, Command, Failed, Progress, TaskRow
+from mldyno.plan import Plan
+from mldyno.records import Record
+from mldyno.runner.events import Listener
+from mldyno.runner.run import Runner, new_run_id
+from mldyno.sources import Source
+from mldyno.store import Store
+from mldyno.worker.describe import described
+from mldyno.worker.listen import Worker
+from mldyno.workloads import _own, _own_code
+
+PRECISIONS = {"cpu": ("fp32", "bf16", "amp-bf16")}  # by a device's kind
+GPU_PRECISIONS = ("fp32", "fp16", "bf16", "amp-fp16", "amp-bf16")
+LARGEST_BATCH = 1 << 20  # that is looked for
+MEASURED_S = 2.0  # of each way, over all
+
+
+class HereInstead(WorkerProcess):
+    """A worker's code in this process, by the interface of a worker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._heard_by: Any = None
+        self._worker = Worker(self._hear)
+
+    def _hear(self, answer: Any) -> None:
+        if self._heard_by is not None and isinstance(answer, Progress | TaskRow):
+            self._heard_by(answer.step if isinstance(answer, Progress) else answer.row)
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def ask(self, command: Command[A], timeout: float, hear: Any = None, anew: bool = False) -> A:
+        """Carry out the command here; nobody can end it but the user."""
+        began, self._heard_by = time.monotonic(), hear
+        answer: Any = self._worker.answer(command)
+        self.spent += time.monotonic() - began
+        if isinstance(answer, Failed):
+            raise Ended(answer.status, answer.reason, fit=answer.fit)
+        result: A = answer
+        return result
+
+    def wait_until_idle(self) -> None:
+        """No other process waits."""
+
+    def kill(self) -> None:
+        """Let go of what the cases held, and let the collector walk it again."""
+        self._worker.opened.clear()
+        gc.unfreeze()
+        gc.collect()
+
+
+class RunnerHere(Runner):
+    """Runs a plan in this process."""
+
+    def _worker(self, case: Case) -> WorkerProcess:
+        self.processes += 1
+        return HereInstead()
+
+
+@dataclass(frozen=True)
+class LargestBatch:
+    """How large a batch fits on a device, as estimated from a step that is not really taken."""
+
+    case: Case
+    batch: int
+    more: bool
+    """Whether a larger one may fit too."""
+
+
+def source_of(model: Any, batch: Any, targets: Any, loss: Any, optimiser: Any) -> Source:
+    """A model of this process as a source; raises where it is not understood."""
+    computes = model[0] if isinstance(model, tuple) else model  # a function with its parameters, in JAX
+    title = str(getattr(computes, "__name__", type(computes).__name__))
+    try:
+        parts = _own.parts_of(
+            tuple(part for part in (model, batch, targets, loss, optimiser) if part is not None), title
+        )
+        source = described(Source("object", title, title), copy.deepcopy(parts))
+    except _own_code.NotUnderstood as error:
+        raise MldynoError(f"{error}.") from None
+    items = len(_own.arrays_in(parts.inputs)[0])
+    known = replace(source, name=title, batch=items)
+    resized = _own.adapter_for(known.framework).resized
+    _own_code.register_function(known, lambda batch_size=items: resized(copy.deepcopy(parts), items, batch_size))
+    sources.register(known)
+    return known
+
+
+def ways(source: Source, modes: Sequence[str], devices: Sequence[str]) -> tuple[Case, ...]:
+    """The cases that show what a device, a precision and the compiler bring."""
+    cases = []
+    for mode in modes:
+        for device in devices:
+            plain = Case(source.name, framework=source.framework, device=device, mode=mode, batch=source.batch)  # type: ignore[arg-type]
+            known = plugins.framework(source.framework).precisions
+            for precision in PRECISIONS.get(device, GPU_PRECISIONS):
+                if precision in known:
+                    cases.append(replace(plain, precision=precision))  # type: ignore[arg-type]
+            if plugins.framework(source.framework).compiles:
+                cases.append(replace(plain, compile=True))
+    return tuple(cases)
+
+
+def measured(
+    source: Source, cases: Sequence[Case], limit: float, unchecked: Sequence[str]
+) -> tuple[list[Record], list[Case]]:
+    """The records of all cases, each alone and then head-to-head, and the cases that were left out; nothing is kept."""
+    plan = Plan(tuple(cases), budget=MEASURED_S, repeats=1, limit=limit, sources=(source,), unchecked=tuple(unchecked))
+    with tempfile.TemporaryDirectory(prefix="mldyno-") as folder:
+        runner = RunnerHere(plan, Store(str(Path(folder) / "check.db")), new_run_id(), forecasts=())
+        return runner.execute(Listener()), runner.left_out
+
+
+def largest_batches(source: Source, cases: Sequence[Case]) -> list[LargestBatch]:
+    """For each mode and device in fp32, the largest power of two times the batch that should fit."""
+    framework, batches = plugins.framework(source.framework), []
+    build = framework.version_of(plugins.workload(source.name))
+    sizes = {device.name: device.memory for device in framework.devices()}
+    for case in cases:
+        if case.precision != "fp32" or case.compile:
+            continue
+        left = machines.available_memory()
+        room = (left - reserve() if left else None) if case.device == "cpu" else sizes.get(case.device)
+        batch, fits = case.batch or 1, 0
+        while room is not None and batch <= LARGEST_BATCH:
+            needed = framework.forecast_memory(replace(case, batch=batch), build)
+            if needed is None or needed > room:
+                break
+            fits, batch = batch, 2 * batch
+        if fits:
+            batches.append(LargestBatch(case, fits, batch > LARGEST_BATCH))
+    return batches

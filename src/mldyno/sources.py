@@ -1,0 +1,162 @@
+"""Workloads of the user's own: where the code or the file of each lies, and what a worker found in it.
+
+A target such as `my_model.py`, `my_model.py:build` or `package.module:build` is a source. It becomes a workload when a
+worker has looked at it: its code runs there, never in the parent. The workload is named after the file, with the first
+digits of a hash over the code, so that two versions of it are two workloads. Where the file lies, only this process and
+its workers know.
+
+Rule: standard library only, since a worker in any interpreter uses this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from mldyno.errors import UsageError
+from mldyno.printable import name_from
+
+ENVIRONMENT = "MLDYNO_SOURCES"  # by which workers are told
+USUAL_FUNCTION = "build"
+DIGITS = 8  # of the hash, in a name
+MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+HUB = "hf:"
+VERSION = re.compile(rf"@[0-9a-f]{{{DIGITS}}}$")
+
+Kind = Literal["file", "module", "hf", "onnx", "object"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a workload of the user's own comes from; and, after a worker has looked at it, what it is."""
+
+    kind: Kind
+    place: str
+    """The path of a file, the name of a module, or a model's."""
+    function: str = ""
+    """That gives the model and a batch; empty where there is no code."""
+    folder: str = ""
+    """From which its code imports."""
+    weights: bool = False
+    """Whether a model of Hugging Face has its trained weights, or random ones."""
+    download: bool = False
+    """Whether what is missing of it may be fetched."""
+    name: str = ""
+    """Of the workload; empty before a worker has looked at it."""
+    digest: str = ""
+    """SHA-256 of its code and what that imports from its folder, or of the file."""
+    framework: str = ""
+    batch: int | None = None
+    """That it has if nothing is said; None where it takes no batch size."""
+    seq: int | None = None
+    modes: tuple[str, ...] = ()
+    item: str = "sample"
+    items: int = 1
+    """Of a step at the sizes that it has if nothing is said."""
+    output: str = "tensor"
+    """What the model gives: `tensor`, `tree` (of several), or `loss` among what it gives."""
+    decoded: int = 0
+    """Tokens that a step in inference decodes after each text; 0 where it generates none."""
+    dataset: bool = False
+    """Whether its batches come from a data set of the user's own, from which a loader can read."""
+
+    @property
+    def title(self) -> str:
+        """As the user wrote it, without its folder."""
+        base = self.place if self.kind == "hf" and not os.path.isabs(self.place) else os.path.basename(self.place)
+        base = HUB + base if self.kind == "hf" else base
+        function = f":{self.function}" if self.kind == "module" or self.function not in ("", USUAL_FUNCTION) else ""
+        return base + function
+
+    def named(self, digest: str) -> str:
+        """The name of the workload."""
+        return name_from(f"{self.title.replace('/', ':')}@{digest[:DIGITS]}")
+
+
+def is_target(text: str) -> bool:
+    """Whether a word on the command line or in a suite means a source."""
+    path = text.rpartition(":")[0] if ".py:" in text else text
+    return path.endswith((".py", ".onnx")) or text.startswith(HUB) or MODULE.fullmatch(text) is not None
+
+
+def runs_code(text: str) -> bool:
+    """Whether a target is code, which must be trusted before it is run."""
+    return is_target(text) and not text.startswith(HUB) and not text.endswith(".onnx")
+
+
+def family(name: str) -> str:
+    """What all versions of a workload are called."""
+    return VERSION.sub("", name)
+
+
+def read(text: str, weights: bool = False, download: bool = False) -> Source:
+    """The source that a target means; raises where there is none."""
+    if text.startswith(HUB):
+        place = text.removeprefix(HUB)
+        if not place:
+            raise UsageError("name the model behind hf:, such as hf:bert-base-uncased, or its folder.")
+        folder = os.path.expanduser(place)
+        if os.path.isdir(folder):
+            place = os.path.abspath(folder)
+        elif place.startswith((".", "/", "~")) or place.count("/") > 1:
+            raise UsageError(f"there is no folder '{place}' here; name one that exists, or a model: hf:gpt2.")
+        return Source("hf", place, weights=weights, download=download)
+    if weights or download:
+        raise UsageError(f"--weights and --download are for models of Hugging Face, such as hf:gpt2; {text} is none.")
+    if ".py:" not in text and MODULE.fullmatch(text):
+        module, _, function = text.partition(":")
+        return Source("module", module, function, os.getcwd())
+    path, colon, function = text.rpartition(":") if ".py:" in text else (text, "", "")
+    place = os.path.abspath(os.path.expanduser(path))
+    if not os.path.isfile(place):
+        raise UsageError(f"there is no file '{path}' here; name one that exists, such as my_model.py.")
+    if colon and not function.isidentifier():
+        raise UsageError(f"'{function}' can't be a function of {path}; write {path}:{USUAL_FUNCTION}.")
+    if place.endswith(".onnx"):
+        return Source("onnx", place)
+    return Source("file", place, function or USUAL_FUNCTION, os.path.dirname(place))
+
+
+# -- those that this process knows -----------------------------------------------------------------
+
+_KNOWN: dict[str, Source] = {}
+_WORDS: dict[str, str] = {}  # names by what the user wrote
+
+
+def register(source: Source, word: str = "") -> None:
+    """Make a source known here and to workers that start from now on; by the user's word for it, too."""
+    _KNOWN[source.name] = source
+    if word:
+        _WORDS[word] = source.name
+
+
+def known(word: str) -> Source | None:
+    """The source of a workload, by its name or by the user's word for it."""
+    return _known().get(_WORDS.get(word, word))
+
+
+def of_workloads(names: set[str]) -> tuple[Source, ...]:
+    """The sources of those among some workloads that are of the user's own."""
+    return tuple(source for name, source in sorted(_known().items()) if name in names)
+
+
+def _known() -> dict[str, Source]:
+    if not _KNOWN and (text := os.environ.get(ENVIRONMENT)):
+        for content in json.loads(text):
+            register(from_content(content))
+    return _KNOWN
+
+
+def from_content(content: dict[str, object]) -> Source:
+    """A source from JSON's own values."""
+    return Source(**{**content, "modes": tuple(content["modes"])})  # type: ignore[arg-type]
+
+
+def environment() -> dict[str, str]:
+    """What tells workers of all sources that are known here."""
+    if not _known():
+        return {}
+    return {ENVIRONMENT: json.dumps([asdict(source) for source in _known().values()])}

@@ -1,0 +1,338 @@
+"""A loop that somebody else runs: how long its steps take, and how long each of them waits for its batch.
+
+A step ends when the next batch is there. Within a step there are two looks at the clock and no more: what they say is
+worked on once in many steps, since code that has not run for a while is slow. The device is waited for once in a
+block of steps, right after a batch has come: so it works on while the loader does.
+Rule: nothing here changes which batches the loop gets, their order, or an error on the way.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from itertools import repeat
+from operator import sub
+from typing import Any
+
+from mldyno.stats.intervals import median
+from mldyno.timing.blocks import MAX_OVERHEAD, MIN_BLOCK
+from mldyno.timing.clock import Clock
+
+PROBES = 3  # steps after the first one, which show how many a block should have
+LOOKS = (PROBES, 20, 100)  # blocks after which it is looked whether steps got so much faster that it should have more
+FASTER = 1.4  # times as many steps: then it does have more
+MOST_BLOCKS = 4096  # beyond which two become one: a loop of weeks fits into a record
+MIN_SYNCED_BLOCK = 50_000_000  # ns: a queue that was emptied fills again in tens of microseconds
+EMPTY_WAITS = 3  # that show what waiting for nothing costs
+FEWEST_MARKS, MOST_MARKS = 256, 1024  # steps after which what the clock said is worked on
+LONG = 3.0  # times the usual step without its fetch: something else was done in it, such as saving
+MOST_LONG = 0.1  # of all blocks: what is more frequent belongs to the loop, or to its machine
+
+END: Any = object()  # in place of a batch, where there is none any more
+Wait = Callable[[], object]
+Advance = Callable[[], Any]
+
+
+def nothing_to_see(batch: Any) -> None:
+    """Where no batch is looked at any more."""
+
+
+@dataclass
+class Stretch:
+    """Blocks in a row: their times in ns, and how much of each was spent within the loader."""
+
+    size: int = 1
+    """Steps of a block."""
+    times: list[int] = field(default_factory=list)
+    waits: list[int] = field(default_factory=list)
+
+    def without_long(self) -> tuple[Stretch, Stretch]:
+        """Those blocks that are as usual, and the few that are long by themselves: neither neighbour is."""
+        own = [time - wait for time, wait in zip(self.times, self.waits, strict=True)]
+        most = LONG * median(own) if own else 0.0
+        over = [False, *(time > most for time in own), False]
+        alone = [over[i] and not over[i - 1] and not over[i + 1] for i in range(1, len(own) + 1)]
+        if sum(alone) > MOST_LONG * len(own):
+            return self, Stretch(self.size)
+        parts = Stretch(self.size), Stretch(self.size)
+        for time, wait, apart in zip(self.times, self.waits, alone, strict=True):
+            parts[apart].times.append(time)
+            parts[apart].waits.append(wait)
+        return parts
+
+
+class LoopTimes:
+    """What a loop took so far, in ns. `find_wait` is asked when the first step has ended: the loop has its device then.
+
+    It gives what waits for that device, or None where it is done when its calls return.
+    """
+
+    def __init__(self, clock: Clock, find_wait: Callable[[], Wait | None]) -> None:
+        self.clock, self._find_wait = clock, find_wait
+        self.wait: Wait | None = None
+        self.epochs = 0
+        self.first: int | None = None
+        self.blocks = Stretch()
+        self.smaller: list[Stretch] = []
+        """Blocks of fewer steps, before it was known how many they should have."""
+        self.long: list[Stretch] = []
+        self.fetches: list[int] = []
+        """Within the loader, for the first batch of each epoch."""
+        self.between: list[int] = []
+        """From the end of an epoch to the begin of the next one's first fetch."""
+        self.apart: list[int] = []
+        """What the user has kept apart."""
+        self.rounds: list[tuple[float, float]] = []
+        """A step with a real batch and one with a held one, where batches are held: see `replays`."""
+        self.fault = ""
+        """What went wrong in here; the loop goes on, untimed."""
+        self.look_at: Callable[[Any], None] = nothing_to_see
+        """Sees some of the batches, until it has seen enough."""
+        self.every_batch = False
+        """Whether it has to see all of them."""
+        self._marks: list[int] = []
+        """Of each step that is not worked on yet, when its next batch was asked for, and when it was there."""
+        self._began = self._waited = self._ended = self._fetched = self._worked = 0
+        self._left, self._look = 1, 1
+        self._paused: int | None = None
+
+    @property
+    def steps(self) -> int:
+        """Steps that have ended."""
+        return self._worked + len(self._marks) // 2
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def begin(self, now: int) -> None:
+        """The first step begins; or the next one, and what lies between is none."""
+        if self._paused is None:
+            self._began = now
+        else:
+            self.catch_up()
+            self._began += now - self._paused
+            self._paused = None
+
+    def fetched(self, waited: bool = True) -> None:
+        """The next step can begin, in a loop that fetches by itself; whether it has waited since its last step."""
+        if self._paused is not None:
+            self.end_apart()
+        elif not self.steps:
+            self.begin(self.clock())
+        elif waited:
+            self._fetched = self.clock() - self._ended
+
+    def end_step(self) -> None:
+        """A step has ended, in a loop that says so itself."""
+        now = self._ended = self.clock() if self._paused is None else self._paused  # it had ended then
+        self._marks += (now - self._fetched, now)
+        self._fetched = 0
+        if len(self._marks) >= 2 * self._until_work():
+            self.catch_up()
+
+    def _until_work(self) -> int:
+        """Steps until what the clock said is worked on: up to the end of a block, or of many short ones."""
+        size = self.blocks.size
+        more = size * (FEWEST_MARKS // size) if self.wait is None and self._look >= LOOKS[1] else 0
+        return min(self._left + more, MOST_MARKS)
+
+    def catch_up(self) -> None:
+        """Make blocks of what the clock said; a fault in it, or an error of the device, is not to end the loop."""
+        marks, began = self._marks[:], self.clock()
+        if not marks:
+            return
+        self._worked += len(marks) // 2
+        self._marks.clear()  # it stays the same list, which a loop holds on to
+        try:
+            self._make_blocks(marks[::2], marks[1::2])
+        except Exception as error:
+            self._fail(error)
+        self._began += self.clock() - max(began, self._began)  # this was no part of a step
+
+    def _make_blocks(self, asked: list[int], got: list[int]) -> None:
+        blocks, now = self.blocks, len(self.blocks.times) + len(got)
+        if self.wait is None and self._left == blocks.size == 1 and now < self._look:  # the usual case, made quick
+            blocks.times += map(max, map(sub, got, [self._began, *got]), repeat(1))
+            blocks.waits += map(sub, got, asked)
+            self._began = got[-1]
+            return
+        for begun, ended in zip(asked, got, strict=True):
+            self._waited += ended - begun
+            self._left -= 1
+            if not self._left:
+                self._end_block(ended)
+
+    def _fail(self, error: Exception) -> None:
+        self.fault = self.fault or f"{type(error).__name__}: {error}"
+        self.wait, self._left = None, sys.maxsize
+
+    def _end_block(self, now: int) -> None:
+        if self.first is None:
+            self.wait = self._find_wait()
+        if self.wait is not None:
+            self.wait()
+            now = self.clock()
+        blocks = self.blocks
+        blocks.times.append(max(1, now - self._began))
+        blocks.waits.append(min(self._waited, blocks.times[-1]))
+        self._began, self._waited, self._left = now, 0, blocks.size
+        if len(blocks.times) >= self._look:
+            self._look_again()
+
+    def pause(self, now: int | None = None) -> None:
+        """What follows is no step, until `begin`; what the device has to do still belongs to the last one."""
+        if self._paused is not None:
+            return
+        began = self.clock()
+        now = began if now is None else now
+        self.catch_up()
+        now += self.clock() - began
+        if self.wait is not None:
+            self._settle()
+            now = self.clock()
+        self._paused = max(self._began, now)
+
+    def resume(self) -> int:
+        """Steps go on, once the device has done what it was given meanwhile; gives how long the pause was."""
+        if self._paused is None:
+            return 0
+        self._settle()
+        now = self.clock()
+        length = now - self._paused
+        self.begin(now)
+        return length
+
+    def end_apart(self) -> None:
+        """Steps go on after what was kept apart."""
+        _note(self.apart, self.resume())
+
+    def abandon(self) -> None:
+        """The loop was left within a step: that one does not count, nor the block it would have been in."""
+        self.catch_up()
+        self._began = self._paused = self.clock()
+        self._waited = 0
+        if not self.fault:
+            self._left = self.blocks.size
+
+    # -- blocks ------------------------------------------------------------------------------------
+
+    def _look_again(self) -> None:
+        blocks = self.blocks
+        if self.first is None:
+            self.first, self._look = blocks.times.pop(), PROBES
+            blocks.waits.pop()
+            return
+        if len(blocks.times) >= MOST_BLOCKS:
+            self._halve()
+            return
+        self._look = next((look for look in LOOKS if look > len(blocks.times)), MOST_BLOCKS)
+        size = self._fitting(median(blocks.times) / blocks.size)
+        if size >= FASTER * blocks.size:
+            self.smaller.append(blocks)
+            self.blocks, self._left, self._look = Stretch(size), size, LOOKS[1]
+
+    def _fitting(self, step: float) -> int:
+        """How many steps of so many ns hide what clock and wait cost."""
+        if self.wait is None:
+            return max(1, math.ceil(MIN_BLOCK / step))
+        costs = []
+        for _ in range(EMPTY_WAITS):
+            began = self.clock()
+            self.wait()
+            costs.append(self.clock() - began)
+        return max(1, math.ceil(max(MIN_SYNCED_BLOCK, median(costs) / MAX_OVERHEAD) / step))
+
+    def _halve(self) -> None:
+        """Two blocks become one, without those that are long by themselves."""
+        usual, long = self.blocks.without_long()
+        if long.times:
+            self.long.append(long)
+        pairs = len(usual.times) // 2
+        self.blocks = Stretch(
+            2 * usual.size,
+            [sum(usual.times[2 * i : 2 * i + 2]) for i in range(pairs)],
+            [sum(usual.waits[2 * i : 2 * i + 2]) for i in range(pairs)],
+        )
+        self._left = self.blocks.size
+        if len(usual.times) % 2:  # half of the next one
+            self._began -= usual.times[-1]
+            self._waited, self._left = usual.waits[-1], usual.size
+
+    # -- loops -------------------------------------------------------------------------------------
+
+    def batches(self, iterator: Iterator[Any], ended: Callable[[bool], None] = lambda end: None) -> Iterator[Any]:
+        """The batches of an iterator, each timed; `ended` hears whether it came to their end, or was left before."""
+        clock, advance, batch = self.clock, iterator.__next__, None
+        mark, every_batch = self._marks.append, self.every_batch  # what a step touches is little, and near
+        try:
+            batch = self._first_batch(advance)
+            left = self._until_work()
+            while batch is not END:
+                yield batch
+                asked = clock()
+                try:
+                    batch = advance()
+                except BaseException as error:
+                    self._end_epoch(asked)
+                    if not isinstance(error, StopIteration):
+                        raise
+                    batch = END
+                    break
+                got = clock()
+                mark(asked)
+                mark(got)
+                left -= 1
+                if not left:
+                    batch, left = yield from self._between_blocks(batch, advance)
+                elif every_batch:
+                    self.look_at(batch)
+        except GeneratorExit:
+            self.abandon()
+            raise
+        finally:
+            ended(batch is END)
+
+    def _first_batch(self, advance: Advance) -> Any:
+        """The first batch of an epoch, whose fetch has starting the loader in it."""
+        asked = self.clock()
+        if self._paused is not None:
+            _note(self.between, asked - self._paused)
+        try:
+            batch = advance()
+        except StopIteration:
+            return END
+        got = self.clock()
+        _note(self.fetches, got - asked)
+        self.epochs += 1
+        self.begin(got)
+        self.look_at(batch)
+        return batch
+
+    def _end_epoch(self, now: int) -> None:
+        """The last step has ended, without a fetch that counts."""
+        self._marks += (now, now)
+        self.pause(now)
+
+    def _between_blocks(self, batch: Any, advance: Advance) -> Generator[Any, None, tuple[Any, int]]:
+        """What is done once in many steps; gives the next batch, and how many steps there are until the next time."""
+        self.catch_up()
+        self.look_at(batch)
+        yield from ()
+        return batch, self._until_work()
+
+    def _settle(self) -> None:
+        """Wait for the device, where it works on its own."""
+        if self.wait is not None:
+            try:
+                self.wait()
+            except Exception as error:
+                self._fail(error)
+
+
+def _note(values: list[int], value: int) -> None:
+    """Keep a value; the last of very many stands for all that follow."""
+    if len(values) < MOST_BLOCKS:
+        values.append(value)
+    else:
+        values[-1] += value

@@ -1,0 +1,177 @@
+"""The end of a tracked loop: its record, made as any other, stored, and said in a line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mldyno import machine as machines
+from mldyno.analysis.processes import processes_of
+from mldyno.analysis.usual import usual_for
+from mldyno.axes import TRACKED, unstated
+from mldyno.client.remote_case import Observed
+from mldyno.errors import MldynoError
+from mldyno.records import Fact, Record, Run, Series
+from mldyno.runner.recording import record_of, with_facts
+from mldyno.runner.run import new_run_id, processes_before
+from mldyno.store import Store
+from mldyno.timing.loops import LoopTimes, Stretch
+from mldyno.timing.stopping import Stopping
+from mldyno.timing.warmup import warm_from
+from mldyno.tracking import process
+from mldyno.units import count
+from mldyno.views.loops import loop_line
+
+if TYPE_CHECKING:
+    from mldyno.tracking.tracker import Loop
+
+
+def finish(loop: Loop) -> Record | None:
+    """Make the record of a loop, in the first of its ranks; store it, and say what came of it."""
+    from mldyno.tracking.tracker import say
+
+    times, ranks = loop.times, loop.ranks
+    if not times.steps:
+        return None  # it was never used
+    if ranks is not None and ranks.rank > 0:
+        ranks.tell(loop.name, json.dumps(_told_to_first(loop)))
+        return None
+    record = made(loop, {} if ranks is None else ranks.hear(loop.name))
+    if record is None:
+        say(told(loop))
+        return None
+    stored = ""
+    try:
+        store = loop.store if isinstance(loop.store, Store) else Store(loop.store)
+        record = _with_usual(record, store)
+        store.append([record])
+        store.close()
+    except (MldynoError, OSError) as error:
+        stored = f"not stored: {error}"
+    say(loop_line(record))
+    if times.fault:
+        say(f"{loop.name}: not all of it was measured: {times.fault}")
+    if stored:
+        say(f"{loop.name}: {stored}")
+    return record
+
+
+def told(loop: Loop) -> str:
+    """What is known of a loop by now, in a line."""
+    record = loop.record or made(loop, {})
+    if record is not None:
+        return loop_line(record)
+    return f"{loop.name}: {count(loop.times.steps, 'step')} so far: too few for a number"
+
+
+def _with_usual(record: Record, store: Store) -> Record:
+    """The record with what is usual on its machine, for what it says of the next process."""
+    with suppress(MldynoError):
+        for own in processes_of(record):
+            return with_facts(record, usual_for(own, processes_before(store, record.machine)).facts)
+    return record
+
+
+def made(loop: Loop, others: dict[int, str]) -> Record | None:
+    """The record of what is known of a loop; None where that is too little. `others` are texts of other ranks."""
+    times, ranks = loop.times, loop.ranks
+    times.catch_up()
+    smaller = list(times.smaller)
+    blocks = smaller.pop() if smaller and not times.blocks.times else times.blocks  # a loop shorter than one block
+    usual, long = blocks.without_long()
+    if not usual.times or times.first is None:
+        return None
+    start, unsteady = warm_from([time / usual.size for time in usual.times])
+    size = usual.size
+    steady = Stretch(size, usual.times[start:], usual.waits[start:])
+    case = replace(unstated(loop.name, TRACKED), device=loop.place.device)
+    if ranks is not None:
+        case = replace(case, ranks=ranks.world)
+    observed = Observed(case, Run(new_run_id()), Stopping(steps=times.steps))
+    observed.unsteady = unsteady
+    observed.series += _first_series(times)
+    for part in (*smaller, Stretch(size, usual.times[:start], usual.waits[:start])):
+        observed.series += _series_of(part, "warmup")
+    for series in _series_of(steady, "steady"):
+        observed.take(series)
+    for part in (*times.long, long):
+        observed.series += _series_of(part, "long")
+    observed.series += [*_besides(times), *_of_ranks(loop, steady, others)]
+    observed.facts |= _facts(loop, size, unsteady, others, len(usual.times))
+    observed.software = process.software()
+    devices = process.devices(case.device)
+    machine = machines.describe(machines.Vendors().describe(devices) if devices else ())
+    return record_of(observed, machine, _whole(times), "ok", "")
+
+
+def _seconds(values: Sequence[float], size: int = 1) -> tuple[float, ...]:
+    return tuple(float(f"{value / size / 1e9:.6g}") for value in values)
+
+
+def _series_of(part: Stretch, stage: str) -> Iterator[Series]:
+    if part.times:
+        yield Series("step_time", "s", _seconds(part.times, part.size), stage, part.size)
+        yield Series("data_wait", "s", _seconds(part.waits, part.size), stage, part.size)
+
+
+def _first_series(times: LoopTimes) -> Iterator[Series]:
+    yield Series("step_time", "s", _seconds([times.first or 1]), "first")
+    if times.fetches:
+        yield Series("data_wait", "s", _seconds(times.fetches), "first")
+
+
+def _besides(times: LoopTimes) -> Iterator[Series]:
+    """What lies between steps, and the rounds of real and held batches."""
+    for stage, values in (("between", times.between), ("apart", times.apart)):
+        if values:
+            yield Series("apart_time", "s", _seconds(values), stage)
+    if times.rounds:
+        real, held = zip(*times.rounds, strict=True)
+        yield Series("step_time", "s", _seconds(real), "beside", times.blocks.size)
+        yield Series("held_time", "s", _seconds(held), "beside", times.blocks.size)
+
+
+def _facts(loop: Loop, size: int, unsteady: str, others: dict[int, str], blocks: int) -> dict[str, Fact]:
+    times, items = loop.times, loop.count.per_step
+    world = 1 if loop.ranks is None else loop.ranks.world
+    steady = None if blocks < 20 else not unsteady
+    ended = getattr(sys, "last_type", None)
+    facts: dict[str, Fact] = {
+        "first_step": _seconds([times.first or 1])[0], "warmup_steady": steady, "block_steps": size,
+        "item": loop.item, "ended": loop.ended if ended is None or loop.ended != "left" else ended.__name__,
+        "epochs": times.epochs or None,
+    }  # fmt: skip
+    if items is not None:
+        theirs = [json.loads(text).get("items") or items for text in others.values()]
+        facts["items_per_step"] = items + sum(theirs) if others else items * world
+        if world > 1:
+            facts |= {"batch_per_rank": items, "batch_in_all": facts["items_per_step"]}
+    return facts
+
+
+def _told_to_first(loop: Loop) -> dict[str, Any]:
+    """What a rank leaves for the first one."""
+    loop.times.catch_up()
+    usual, _ = loop.times.blocks.without_long()
+    return {"size": usual.size, "times": usual.times, "waits": usual.waits, "items": loop.count.per_step}
+
+
+def _of_ranks(loop: Loop, steady: Stretch, others: dict[int, str]) -> Iterator[Series]:
+    """The same steps, as each rank saw them."""
+    if loop.ranks is None:
+        return
+    yield from _series_of(steady, "rank-0")
+    for rank, text in others.items():
+        content = json.loads(text)
+        yield from _series_of(Stretch(content["size"], content["times"], content["waits"]), f"rank-{rank}")
+
+
+def _whole(times: LoopTimes) -> float:
+    """Time in s of all that was seen: steps, and what lay between them."""
+    parts = (times.blocks, *times.smaller, *times.long)
+    steps = sum(map(sum, (part.times for part in parts)))
+    return (steps + sum((times.first or 0, *times.fetches, *times.between, *times.apart))) / 1e9

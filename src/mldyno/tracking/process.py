@@ -1,0 +1,174 @@
+"""What is known of the process that a loop runs in: frameworks that it has loaded, its device, its ranks, its name.
+
+Rule: nothing is imported and nothing is begun. What the process has not loaded, or not used yet, it does not use.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from mldyno.axes import AXIS, DEVICE_KINDS, TRACKED
+from mldyno.frameworks._torch_devices import list_devices
+from mldyno.messages import WorkerSoftware
+from mldyno.printable import name_from, printable
+from mldyno.records import Device
+
+PACKAGES = ("torch", "tensorflow", "jax", "mlx", "keras", "numpy", "lightning", "pytorch_lightning", "transformers",
+            "accelerate")  # fmt: skip
+SETTINGS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_VISIBLE_DEVICES", "PYTORCH_ENABLE_MPS_FALLBACK")
+LONGEST_WAIT_S = 20.0  # for what other ranks have measured
+
+Wait = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a loop computes, as far as that can be seen, and what waits until that has been done."""
+
+    device: str = "cpu"
+    wait: Wait | None = None
+
+
+def place() -> Place:
+    """The device that this process uses: the accelerator of a framework that it has loaded and begun to use."""
+    places = []
+    for name, look in (("torch", _of_torch), ("mlx.core", _of_mlx), ("jax", _of_jax), ("tensorflow", _of_tensorflow)):
+        if name in sys.modules:
+            with suppress(Exception):  # of another version: then it is as if it was not used
+                found = look(sys.modules[name])
+                places += [found] if found is not None else []
+    device = next((each.device for each in places if each.device != "cpu"), "cpu")
+    waits = [each.wait for each in places if each.wait is not None]
+    return Place(device, None if not waits else waits[0] if len(waits) == 1 else _all_of(waits))
+
+
+def _all_of(waits: Sequence[Wait]) -> Wait:
+    return lambda: [wait() for wait in waits]
+
+
+def _named(kind: str, index: int = 0) -> str:
+    return str(AXIS["device"].parse(f"{kind}:{index}")) if kind in DEVICE_KINDS else f"{kind}:{index}"
+
+
+def _of_torch(torch: Any) -> Place | None:
+    accelerator = torch.accelerator
+    if not accelerator.is_available():
+        return None
+    kind = accelerator.current_accelerator().type
+    begun = getattr(getattr(torch, kind, None), "is_initialized", None)
+    if (begun is not None and not begun()) or (kind == "mps" and not torch.mps.driver_allocated_memory()):
+        return None
+    return Place(_named(kind, accelerator.current_device_index()), accelerator.synchronize)
+
+
+def _of_mlx(mx: Any) -> Place:
+    """Its CPU works on its own, too."""
+    if mx.default_device().type != mx.DeviceType.gpu:
+        return Place("cpu", mx.synchronize)
+    return Place("mps" if mx.metal.is_available() else "cuda:0", mx.synchronize)
+
+
+def _of_jax(jax: Any) -> Place | None:
+    if not sys.modules["jax._src.xla_bridge"]._backends:  # to ask for devices would begin to use them
+        return None
+    kinds = {"gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "METAL": "mps"}
+    device = jax.devices()[0]
+    name = "cpu" if device.platform == "cpu" else _named(kinds.get(device.platform, device.platform), device.id)
+    return Place(name, lambda: jax.block_until_ready(jax.live_arrays()))
+
+
+def _of_tensorflow(tensorflow: Any) -> Place | None:
+    """Its CPU is done when its calls return."""
+    context = sys.modules["tensorflow.python.eager.context"].context()
+    if not context._initialized or not context.list_logical_devices("GPU"):
+        return None
+    return Place("cuda:0", tensorflow.test.experimental.sync_devices)
+
+
+def devices(name: str) -> list[Device]:
+    """The device of a loop, with what PyTorch says of it; none for the CPU."""
+    if name == "cpu":
+        return []
+    with suppress(Exception):
+        return [device for device in list_devices(sys.modules["torch"]) if device.name == name]
+    return [Device(name, TRACKED)]
+
+
+def software() -> WorkerSoftware:
+    """The interpreter, what it has loaded in which version, and settings that matter."""
+    loaded = {name: str(getattr(sys.modules[name], "__version__", "")) for name in PACKAGES if name in sys.modules}
+    core = sys.modules.get("mlx.core")
+    if core is not None:
+        loaded["mlx"] = str(core.__version__)
+    threads = None
+    with suppress(Exception):
+        threads = int(sys.modules["torch"].get_num_threads()) if "torch" in loaded else None
+    env = {name: printable(os.environ[name]) for name in SETTINGS if name in os.environ}
+    versions = {name: printable(version) for name, version in loaded.items() if version}
+    return WorkerSoftware(platform.python_version(), TRACKED, versions, threads, env)
+
+
+def script_name() -> str:
+    """What the program is called: its file without the path, its module, or `notebook`."""
+    if interactive():
+        return "notebook"
+    main = sys.modules.get("__main__")
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:  # python -m package.module
+        return name_from(str(spec.name).removesuffix(".__main__"))
+    return name_from(os.path.basename(file)) if file else "python"
+
+
+def interactive() -> bool:
+    """Whether somebody types at this process, so that it does not end when a loop does."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return hasattr(sys, "ps1") or (shell is not None and shell() is not None)
+
+
+# -- ranks -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks of a torch.distributed job, of which this process is one; what they share is held on to.
+
+    Not their process group: a program may have ended that long before it ends itself.
+    """
+
+    rank: int
+    world: int
+    shared: Any
+
+    def tell(self, key: str, text: str) -> None:
+        """Leave a text for the first rank."""
+        self.shared.set(f"mldyno/{key}/{self.rank}", text)
+
+    def hear(self, key: str) -> dict[int, str]:
+        """What the others have left, within a time; of those that have ended without a word, nothing."""
+        texts, ends = {}, time.monotonic() + LONGEST_WAIT_S
+        for rank in range(1, self.world):
+            name, left = f"mldyno/{key}/{rank}", max(0.1, ends - time.monotonic())
+            with suppress(Exception):
+                self.shared.wait([name], timedelta(seconds=left))
+                texts[rank] = self.shared.get(name).decode()
+        return texts
+
+
+def ranks() -> Ranks | None:
+    """The job that this process is a rank of; None where it is by itself."""
+    distributed = sys.modules.get("torch.distributed")
+    with suppress(Exception):
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            world = distributed.get_world_size()
+            if world > 1:
+                shared = distributed.distributed_c10d._get_default_store()
+                return Ranks(distributed.get_rank(), world, shared)
+    return None

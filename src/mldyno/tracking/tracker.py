@@ -1,0 +1,225 @@
+"""What a user holds while a loop is tracked: the loader as it was, its steps timed.
+
+The loop as a whole is one record, however many epochs it has, and however often its loader is tracked. It is finished
+by `finish`, at the end of a `with`, when the loader or the tracker is thrown away, or when the program ends.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from mldyno.errors import UsageError
+from mldyno.printable import name_from
+from mldyno.records import Record
+from mldyno.timing import clock as clocks
+from mldyno.timing.loops import LoopTimes, nothing_to_see
+from mldyno.timing.replays import Ahead, ReplayTimes
+from mldyno.tracking import process
+from mldyno.tracking.items import ItemCount, Items
+
+Sync = Callable[[], object]
+
+
+class Loop:
+    """One loop that is tracked: what is known of it so far, and what is to become of it."""
+
+    def __init__(
+        self, title: str, number: int, items: Items, item: str, sync: Sync | None, store: Any,
+        ahead: Ahead | None, clock: clocks.Clock | None = None,
+    ) -> None:  # fmt: skip
+        self.title, self.item, self.store = title, item, store
+        self.name = title if number == 1 else f"{title}#{number}"
+        self.count = ItemCount(items)
+        self.sync = sync
+        self.place = process.Place(wait=sync)
+        self.ranks: process.Ranks | None = None
+        self.ended = "end"
+        self.record: Record | None = None
+        self.finished = False
+        self.finalizer: weakref.finalize[..., Any] | None = None
+        self.owner = os.getpid()
+        now = clock or clocks.now
+        self.times = LoopTimes(now, self._find_wait) if ahead is None else ReplayTimes(now, self._find_wait, ahead)
+        self.times.look_at, self.times.every_batch = self._look_at, callable(items)
+
+    def _find_wait(self) -> Sync | None:
+        """When the first step has ended: which device the loop uses, and which ranks there are."""
+        self.ranks = process.ranks()
+        self.place = process.place()
+        return self.sync or self.place.wait
+
+    def _look_at(self, batch: Any) -> None:
+        if not self.count.look_at(batch):
+            self.times.look_at, self.times.every_batch = nothing_to_see, False
+
+    def finish(self) -> None:
+        """Make the record, store it and say what came of it, once; in the process that has begun it."""
+        if self.finished or os.getpid() != self.owner:
+            return
+        self.finished = True
+        LIVE.pop(self, None)
+        if self.finalizer is not None:
+            self.finalizer.detach()  # or it would hold on to this as long as the loader lives
+        try:
+            from mldyno.tracking.finishing import finish
+
+            self.record = finish(self)
+        except Exception as error:  # whatever it is, a training has ended well but for this
+            say(f"{self.name}: nothing was recorded: {type(error).__name__}: {error}")
+
+
+def say(line: str) -> None:
+    """One line for the user: never among what the program prints itself."""
+    with suppress(Exception):  # nobody listens any more
+        sys.stderr.write(f"mldyno: {line}\n")
+        sys.stderr.flush()
+
+
+class Tracker:
+    """A loader that is tracked, or a loop without one. All that the loader has, this has too."""
+
+    _loop: Loop
+    _loader: Any
+    _iterator: Iterator[Any] | None
+
+    def __init__(self, loop: Loop, loader: Any = None) -> None:
+        own = {"_loop": loop, "_loader": loader, "_iterator": None}
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+
+    # -- the loader, as it was ---------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator: Iterator[Any] = iter(self._loader)  # now, as without us: a sampler may draw its numbers here
+        if self._loop.finished:
+            return iterator
+        self._loop.ended = "left"
+        return self._loop.times.batches(iterator, self._ended)
+
+    def _ended(self, end: bool) -> None:
+        self._loop.ended = "end" if end else "left"
+        if process.interactive():  # such a program does not end for a long time
+            self._loop.finish()
+
+    def __next__(self) -> Any:
+        if not hasattr(type(self._loader), "__next__"):
+            raise TypeError(f"{type(self._loader).__name__!r} object is not an iterator")
+        iterator = self._iterator or iter(self)
+        object.__setattr__(self, "_iterator", iterator)
+        return next(iterator)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __bool__(self) -> bool:
+        return self._loader is None or bool(self._loader)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._loader[key]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "_loader"), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._loader, name, value)
+
+    # -- a loop without a loader -------------------------------------------------------------------
+
+    def __enter__(self) -> Tracker:
+        if self._loader is None:
+            self._loop.times.begin(self._loop.times.clock())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is not None:
+            self._loop.ended = kind.__name__
+        self._loop.finish()
+
+    def step(self, batch: Any = None) -> None:
+        """A step has ended; where its batch is given, that tells how many items it had."""
+        times = self._loop.times
+        times.end_step()
+        if batch is not None:
+            times.look_at(batch)
+
+    def fetched(self, waited: bool = True) -> None:
+        """The next step can begin: since the last one ended, the loop has waited for its batch."""
+        self._loop.times.fetched(waited)
+
+    def pause(self) -> None:
+        """What follows is no step, until the next batch is there."""
+        self._loop.times.pause()
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What is done within is no step: validation, saving."""
+        times = self._loop.times
+        times.pause()
+        try:
+            yield
+        finally:
+            times.end_apart()
+
+    # -- what came of it ---------------------------------------------------------------------------
+
+    def finish(self) -> Record | None:
+        """End it here: store the record and say what came of it; gives the record, if there is one."""
+        self._loop.finish()
+        return self._loop.record
+
+    def __str__(self) -> str:
+        from mldyno.tracking.finishing import told
+
+        return told(self._loop)
+
+    __repr__ = __str__
+
+
+# -- one loop for a loader -----------------------------------------------------------------------------
+
+LIVE: dict[Loop, weakref.ref[Any] | None] = {}
+"""The loops that are not finished, in the order they came, each with its loader where one can be watched."""
+
+
+def track(
+    loader: Any = None,
+    *,
+    name: str | None = None,
+    items: Items = None,
+    item: str = "item",
+    replay: bool = False,
+    sync: Sync | None = None,
+    store: Any = None,
+    clock: clocks.Clock | None = None,
+) -> Tracker:
+    """The tracker of a loader, or of a loop without one; a loader whose loop is not finished goes on with it."""
+    if replay and loader is None:
+        raise UsageError("replay=True holds batches of a loader: track(loader, replay=True)")
+    if not (items is None or callable(items) or (isinstance(items, int) and items > 0)):
+        raise UsageError("items is the number of items of a step, or a function that gives it for a batch.")
+    if not (sync is None or callable(sync)):
+        raise UsageError("sync is a function that waits for the device, such as torch.cuda.synchronize")
+    watched = None
+    with suppress(TypeError):  # a list can't be watched
+        watched = None if loader is None else weakref.ref(loader)
+    for loop, known in LIVE.items():
+        if known is not None and known() is loader and loader is not None:
+            return Tracker(loop, loader)
+    title = name_from((name or process.script_name()).replace("/", ":"))
+    alike = sum(loop.title == title for loop in LIVE)
+    loop = Loop(title, alike + 1, items, item, sync, store, _fetched_ahead(loader) if replay else None, clock)
+    tracker = Tracker(loop, loader)
+    loop.finalizer = weakref.finalize(tracker if watched is None else loader, loop.finish)
+    LIVE[loop] = watched
+    return tracker
+
+
+def _fetched_ahead(loader: Any) -> Ahead:
+    """What a loader of PyTorch has ready before it is asked; of others nothing is known."""
+    workers, each = (getattr(loader, name, None) or 0 for name in ("num_workers", "prefetch_factor"))
+    return Ahead(workers * each, workers)
