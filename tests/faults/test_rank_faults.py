@@ -71,7 +71,7 @@ def test_a_rank_that_is_killed_is_named(dyno: Dyno, tmp_path: Path) -> None:
 
 
 def test_a_rank_that_hangs_ends_with_the_timeout(dyno: Dyno, tmp_path: Path) -> None:
-    record = measured(dyno, tmp_path, "hang", "--timeout", "30s")
+    record = measured(dyno, tmp_path, "hang", "--timeout", "15s")
     assert record.status == "timeout"
 
 

@@ -11,6 +11,7 @@ from mldyno import api
 from mldyno.analysis.ranks import split
 from mldyno.frameworks._torch_ranks import LOOPBACK, environment, launcher
 from mldyno.records import Case, Record
+from mldyno.runner import pairing
 from mldyno.store import Store
 
 pytestmark = pytest.mark.timeout(600)
@@ -22,6 +23,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[api.Results]:
     folder = tmp_path_factory.mktemp("ranks")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLDYNO_MACHINE", "test bench")
+        patch.setattr(pairing, "FRESH_PAIRS", 1)  # each takes two jobs
         yield api.run("mnist-mlp", mode="train", placement="device", ranks=2, batch=16, scaling=["weak", "strong"],
                       repeats=1, budget=3.0, store=Store(folder / "records.sqlite"))  # fmt: skip
 

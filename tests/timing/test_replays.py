@@ -26,6 +26,20 @@ def test_held_batches_are_extra_and_real_ones_stay_what_they_were() -> None:
     assert set(times.blocks.times[:-1]) == {10 * MS}
 
 
+def test_what_is_done_between_rounds_counts_for_neither_half() -> None:
+    class SlowClock(VirtualClock):
+        """Each look at it takes 0.1 ms, as code does that has not run for a while."""
+
+        def __call__(self) -> int:
+            self.now += MS // 10
+            return self.now
+
+    clock = SlowClock()
+    times, loader = timed(clock), Loader(clock, 400)
+    run(times.batches(iter(loader)), clock, 8 * MS)
+    assert set(times.rounds) == {(10.2 * MS, 8.1 * MS)}, "a held step has one look at its end, a real one two"
+
+
 def test_an_epoch_that_ends_within_a_round_ends_it() -> None:
     clock = VirtualClock()
     times, loader = timed(clock, Ahead(2, 1)), Loader(clock, 7)

@@ -71,9 +71,10 @@ def as_it_is(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _connected(path: Path, mode: str, wait: float = WRITER_TIMEOUT_S) -> sqlite3.Connection:
+def _connected(path: Path, mode: str, wait: float | None = None) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode={mode}"
-    return sqlite3.connect(uri, uri=True, timeout=wait, isolation_level=None)
+    timeout = WRITER_TIMEOUT_S if wait is None else wait
+    return sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)
 
 
 def _mended(path: Path) -> tuple[sqlite3.Connection | None, bool]:

@@ -87,7 +87,7 @@ class ReplayTimes(LoopTimes):
         self._settle()
         held = max(1, self.clock() - began)
         batch = yield from self._use_up(batch, advance, WAITED * held / steps)
-        self.resume()
+        self._begin_anew()
         for _ in range(steps if batch is not END else 0):
             yield batch
             batch = self._fetch(advance)
@@ -98,6 +98,12 @@ class ReplayTimes(LoopTimes):
         elif not self.fault and len(blocks.times) >= count:
             self.rounds.append((sum(blocks.times[-count:]) / steps, held / steps))
         return batch
+
+    def _begin_anew(self) -> None:
+        """A block begins here: what was done since the last one, between the blocks too, is no part of it."""
+        self._settle()
+        self._paused = None
+        self.begin(self.clock())
 
     def _use_up(self, batch: Any, advance: Advance, waited: float) -> Generator[Any, None, Any]:
         """Steps with real batches until one was waited for, so many ns: what was ready from before is used up then.
