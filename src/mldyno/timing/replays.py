@@ -1,12 +1,15 @@
 """A loop some of whose steps get a batch again: beside real ones, these show what the loader costs.
 
-A round is a block of steps with one batch that is held, and a block with real ones. It changes the training, so it is
-done only where it is asked for, and no more often than it takes.
+A round is a block of steps with one batch that is held, and a block with real ones, in random order and with a random
+number of steps between two rounds: what comes at regular intervals, such as a clock's tick, falls on both alike. It
+changes the training, so it is done only where it is asked for, and no more often than it takes. How often that is, the
+first rounds tell; an interval that is looked at until it is narrow enough would be too narrow.
 """
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +20,14 @@ from mldyno.timing.loops import END, MOST_MARKS, Advance, LoopTimes, Wait
 
 WARM_BLOCKS = 20  # before batches are held
 FEWEST_ROUNDS, MOST_ROUNDS = 24, 120  # of real and held batches
-ROUNDS_GROWTH = 1.5  # how many more rounds there are at the next look
+MOST_STEPS_BETWEEN = 3  # two rounds
 FETCHES = 2  # of each worker of the loader in half a round: what they have ready together comes in bursts
 WAITED = 0.05  # of a step: then a batch was not there
 LONGEST_LEAD = 16  # steps for each batch that is fetched ahead: a loader 7 % slower than the loop is found out
 TARGET = 0.02  # to which the ratio of real and held batches is to be known
+
+Half = Generator[Any, None, tuple[float, Any]]
+"""Gives the batches of half a round, and at its end the time of a step in ns and the next batch."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +44,11 @@ class ReplayTimes(LoopTimes):
     def __init__(self, clock: Clock, find_wait: Callable[[], Wait | None], ahead: Ahead) -> None:
         super().__init__(clock, find_wait)
         self.ahead = ahead
-        self._next_look, self._known = FEWEST_ROUNDS, False
+        self._chance = random.Random(0)  # of its own: the user's numbers stay what they are
+        self._wanted = FEWEST_ROUNDS
 
     def _until_work(self) -> int:
-        return super()._until_work() if self._known else min(self._left, MOST_MARKS)
+        return super()._until_work() if len(self.rounds) >= self._wanted else min(self._left, MOST_MARKS)
 
     def _between_blocks(self, batch: Any, advance: Advance) -> Generator[Any, None, tuple[Any, int]]:
         batch, _ = yield from super()._between_blocks(batch, advance)
@@ -49,54 +56,70 @@ class ReplayTimes(LoopTimes):
             batch = yield from self._round(batch, advance)
         return batch, self._until_work()
 
-    def _fetch(self, advance: Advance) -> Any:
-        """The next batch, with which a step of a round ends."""
-        asked = self.clock()
-        try:
-            batch = advance()
-        except StopIteration:
-            return END
-        self._marks += (asked, self.clock())
-        if len(self._marks) >= 2 * min(self._left, MOST_MARKS):
-            self.catch_up()
-        return batch
-
     def _wants_round(self) -> bool:
-        """Whether the loop is warm, between two blocks, and another round would tell more."""
-        done = len(self.rounds)
-        if self._known or self._left != self.blocks.size or len(self.blocks.times) < WARM_BLOCKS:
-            return False
-        if done >= FEWEST_ROUNDS and done == self._next_look:
-            self._next_look = round(ROUNDS_GROWTH * done)
-            self._known = paired([math.log(real / held) for real, held in self.rounds])[1] <= TARGET
-        self._known = self._known or done >= MOST_ROUNDS
-        return not self._known
+        """Whether the loop is warm, between two blocks, and another round is wanted."""
+        return (
+            len(self.rounds) < self._wanted and self._left == self.blocks.size and len(self.blocks.times) >= WARM_BLOCKS
+        )
 
     def _round(self, batch: Any, advance: Advance) -> Generator[Any, None, Any]:
-        """Steps with one batch that is held, then as many with real batches; gives the next one."""
-        blocks = self.blocks
-        count = math.ceil(max(1, FETCHES * self.ahead.workers) / blocks.size)
-        steps = count * blocks.size
+        """Both halves of a round, then some steps with real batches; gives the next one."""
+        blocks = math.ceil(max(1, FETCHES * self.ahead.workers) / self.blocks.size)
+        real = held = 0.0
+        for holds in self._chance.sample((True, False), 2):
+            if holds and batch is not END:
+                held, batch = yield from self._held_half(batch, advance, blocks * self.blocks.size)
+            elif batch is not END:
+                real, batch = yield from self._real_half(batch, advance, blocks)
+        for _ in range(self._chance.randrange(MOST_STEPS_BETWEEN + 1) if batch is not END else 0):
+            yield batch
+            batch = _next_of(advance)
+            if batch is END:
+                break
+        if batch is END:
+            self.abandon()
+            return END
+        if not self.fault:
+            self.rounds.append((real, held))
+            if len(self.rounds) == FEWEST_ROUNDS:
+                width = paired([math.log(mine / yours) for mine, yours in self.rounds])[1]
+                self._wanted = round(min(MOST_ROUNDS, FEWEST_ROUNDS * max(1.0, width / TARGET) ** 2))
+        self._begin_anew()
+        return batch
+
+    def _held_half(self, batch: Any, advance: Advance, steps: int) -> Half:
+        """So many steps with one batch, after some in which the loader still fetches ahead; that is used up then."""
         self.pause()
-        for _ in range(self.ahead.batches + 1):  # while it still fetches ahead
+        for _ in range(self.ahead.batches + 1):
             yield batch
         self._settle()
         began = self.clock()
         for _ in range(steps):
             yield batch
         self._settle()
-        held = max(1, self.clock() - began)
-        batch = yield from self._use_up(batch, advance, WAITED * held / steps)
+        held = max(1, self.clock() - began) / steps
+        batch = yield from self._use_up(batch, advance, WAITED * held)
+        return held, batch
+
+    def _real_half(self, batch: Any, advance: Advance, count: int) -> Half:
+        """So many blocks of steps with real batches, which are blocks of the loop as any others."""
         self._begin_anew()
-        for _ in range(steps if batch is not END else 0):
+        blocks = self.blocks
+        for _ in range(count * blocks.size):
             yield batch
             batch = self._fetch(advance)
             if batch is END:
-                break
-        if batch is END:
-            self.abandon()
-        elif not self.fault and len(blocks.times) >= count:
-            self.rounds.append((sum(blocks.times[-count:]) / steps, held / steps))
+                return 0.0, END
+        return sum(blocks.times[-count:]) / (count * blocks.size), batch
+
+    def _fetch(self, advance: Advance) -> Any:
+        """The next batch, with which a step of a block ends."""
+        asked = self.clock()
+        batch = _next_of(advance)
+        if batch is not END:
+            self._marks += (asked, self.clock())
+            if len(self._marks) >= 2 * min(self._left, MOST_MARKS):
+                self.catch_up()
         return batch
 
     def _begin_anew(self) -> None:
@@ -113,10 +136,15 @@ class ReplayTimes(LoopTimes):
         for _ in range(1 + LONGEST_LEAD * self.ahead.batches):
             yield batch
             asked = self.clock()
-            try:
-                batch = advance()
-            except StopIteration:
-                return END
-            if self.clock() - asked > waited:
+            batch = _next_of(advance)
+            if batch is END or self.clock() - asked > waited:
                 break
         return batch
+
+
+def _next_of(advance: Advance) -> Any:
+    """The next batch, or that there is none."""
+    try:
+        return advance()
+    except StopIteration:
+        return END
