@@ -286,7 +286,7 @@ def test_selftest_writes_its_result_to_a_file_when_it_is_complete(
     mldyno: Mldyno, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen = FrameworkFacts(versions={"torch": "2"}, threads=4, devices=(Device("cpu", "torch"),))
-    monkeypatch.setattr("mldyno.api.probe", lambda names: FrameworksProbed("3.11", {"torch": seen}))
+    monkeypatch.setattr("mldyno.api.examining.probe", lambda names: FrameworksProbed("3.11", {"torch": seen}))
     monkeypatch.setattr("mldyno.selftest.table.run", lambda *arguments: iter([measured(False)]))
     path = tmp_path / "result.json"
     code, _, err = mldyno("selftest", "--export", str(path))

@@ -6,7 +6,7 @@ import pytest
 
 from mldyno.analysis.loops import Change, LoaderCost, LoopParts
 from mldyno.analysis.ranks import Factor
-from mldyno.views.loops import loop_told
+from mldyno.views.loops import parts_in_words
 
 NOTHING = LoopParts(None, None, None, 0, 0.0, 1)
 
@@ -37,8 +37,8 @@ NOTHING = LoopParts(None, None, None, 0, 0.0, 1)
     ],
 )
 def test_each_part_has_its_words(parts: LoopParts, line: str) -> None:
-    assert list(loop_told(parts)) == [line]
+    assert list(parts_in_words(parts)) == [line]
 
 
 def test_where_there_is_nothing_to_say_nothing_is_said() -> None:
-    assert list(loop_told(NOTHING)) == []
+    assert list(parts_in_words(NOTHING)) == []

@@ -113,7 +113,7 @@ def sustained(wish: Wish, detail: str) -> Iterator[Row]:
             meter.end_window()
         yield {"at": (now - began) / 1e9, "rate": done * product.work / ((now - since) / 1e9)}
     series = [series for meter in meters.values() for series in meter.stop()]
-    yield {"meters": [*meters], "seen": {one.metric: list(one.values)[:100] for one in series}}
+    yield {"meters": [*meters], "seen": {part.metric: list(part.values)[:100] for part in series}}
 
 
 def edge(wish: Wish, detail: str) -> Iterator[Row]:

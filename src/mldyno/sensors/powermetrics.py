@@ -26,10 +26,10 @@ class Chip(Sensor):
     def read(self) -> float:
         """Power in W."""
         said = ask("powermetrics", "--samplers", "cpu_power,gpu_power", "-i", str(AVERAGED_MS), "-n", "1")
-        told = _POWER.search(said or "")
-        if told is None:
+        power = _POWER.search(said or "")
+        if power is None:
             raise Unreadable("powermetrics tells no power")
-        return int(told.group(1)) * MILLI
+        return int(power.group(1)) * MILLI
 
 
 def find(around: Surroundings) -> Found:

@@ -38,11 +38,11 @@ def finish(loop: Loop) -> Record | None:
     if not times.steps:
         return None  # it was never used
     if ranks is not None and ranks.rank > 0:
-        ranks.tell(loop.name, json.dumps(_told_to_first(loop)))
+        ranks.tell(loop.name, json.dumps(_for_first_rank(loop)))
         return None
     record = made(loop, {} if ranks is None else ranks.hear(loop.name))
     if record is None:
-        say(told(loop))
+        say(line_so_far(loop))
         return None
     stored = ""
     try:
@@ -60,7 +60,7 @@ def finish(loop: Loop) -> Record | None:
     return record
 
 
-def told(loop: Loop) -> str:
+def line_so_far(loop: Loop) -> str:
     """What is known of a loop by now, in a line."""
     record = loop.record or made(loop, {})
     if record is not None:
@@ -153,7 +153,7 @@ def _facts(loop: Loop, size: int, unsteady: str, others: dict[int, str], blocks:
     return facts
 
 
-def _told_to_first(loop: Loop) -> dict[str, Any]:
+def _for_first_rank(loop: Loop) -> dict[str, Any]:
     """What a rank leaves for the first one."""
     loop.times.catch_up()
     usual, _ = loop.times.blocks.without_long()

@@ -43,8 +43,8 @@ def place() -> Place:
     for name, look in (("torch", _of_torch), ("mlx.core", _of_mlx), ("jax", _of_jax), ("tensorflow", _of_tensorflow)):
         if name in sys.modules:
             with suppress(Exception):  # of another version: then it is as if it was not used
-                found = look(sys.modules[name])
-                places += [found] if found is not None else []
+                used = look(sys.modules[name])
+                places += [used] if used is not None else []
     device = next((each.device for each in places if each.device != "cpu"), "cpu")
     waits = [each.wait for each in places if each.wait is not None]
     return Place(device, None if not waits else waits[0] if len(waits) == 1 else _all_of(waits))

@@ -173,9 +173,9 @@ class Tracker:
         return self._loop.record
 
     def __str__(self) -> str:
-        from mldyno.tracking.finishing import told
+        from mldyno.tracking.finishing import line_so_far
 
-        return told(self._loop)
+        return line_so_far(self._loop)
 
     __repr__ = __str__
 
@@ -197,7 +197,13 @@ def track(
     store: Any = None,
     clock: clocks.Clock | None = None,
 ) -> Tracker:
-    """The tracker of a loader, or of a loop without one; a loader whose loop is not finished goes on with it."""
+    """Measure a training loop as it runs: `for batch in mldyno.track(loader):`, and nothing else.
+
+    Without a loader it is `with mldyno.track() as t:`, and `t.step()` after each step. `items` is the number of items
+    of a step, or a function of its batch; `item` is what they are called. `replay` holds batches in between, to tell
+    what the loader costs. `sync` waits for a device that mldyno does not know. The record is stored at the end; a
+    loader whose loop is not finished goes on with it.
+    """
     if replay and loader is None:
         raise UsageError("replay=True holds batches of a loader: track(loader, replay=True)")
     if not (items is None or callable(items) or (isinstance(items, int) and items > 0)):

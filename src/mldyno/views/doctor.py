@@ -197,8 +197,8 @@ def _energy(sensors: Sequence[SensorSeen]) -> Rows:
         period = f"renewed every {show_seconds(sensor.period)}" if sensor.period else ""
         powers = [f"{digits(watts)} W {when}" for watts, when in ((sensor.rest, "at rest"), (sensor.work, "at work"))
                   if watts is not None]  # fmt: skip
-        told = _listed(f"{sensor.kind}: {sensor.scope}", sensor.method, period, *powers) or "nothing"
-        yield sensor.name, told if powers else f"{told}, told nothing"
+        words = _listed(f"{sensor.kind}: {sensor.scope}", sensor.method, period, *powers) or "nothing"
+        yield sensor.name, words if powers else f"{words}, told nothing"
 
 
 def _findings(findings: list[Finding]) -> str:

@@ -27,13 +27,13 @@ def loop_line(record: Record) -> str:
     rate = outcome.figure("throughput")
     if rate is not None:
         shown += f" ({digits(rate.value, rate.within, 2)} {record.fact('item') or 'item'}s/s)"
-    told = [] if parts is None else list(loop_told(parts))
+    phrases = [] if parts is None else list(parts_in_words(parts))
     if parts is not None and parts.waiting is not None:
-        shown += f", {told.pop(0).replace('of a step', 'of it', 1)}"
-    return f"{name}: {'; '.join([shown, *told])} [record {record.id[:ID_DIGITS]}]"
+        shown += f", {phrases.pop(0).replace('of a step', 'of it', 1)}"
+    return f"{name}: {'; '.join([shown, *phrases])} [record {record.id[:ID_DIGITS]}]"
 
 
-def loop_told(parts: LoopParts) -> Iterator[str]:
+def parts_in_words(parts: LoopParts) -> Iterator[str]:
     """What a step of a loop waits for, what its loader costs, where it changed, and what stands apart."""
     if parts.waiting is not None:
         yield f"{show_percent(parts.waiting.value)} of a step waiting for data{_percents(parts.waiting)}"

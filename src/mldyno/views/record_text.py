@@ -133,8 +133,8 @@ def _rates(record: Record) -> Rows:
 
 def _energy(record: Record) -> Rows:
     """What a step takes, and who tells it."""
-    if record.alone and record.status == "ok" and (told := energy_summary(Outcome((record,)))):
-        yield "energy", told
+    if record.alone and record.status == "ok" and (summary := energy_summary(Outcome((record,)))):
+        yield "energy", summary
 
 
 def _of_peak(share: float | None) -> str:

@@ -17,7 +17,7 @@ from mldyno.axes import AXIS
 from mldyno.records import Case, Machine, Pairing, Record
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show, show_bytes, show_error, show_half_width, show_percent, show_seconds
-from mldyno.views.loops import loop_told
+from mldyno.views.loops import parts_in_words
 from mldyno.views.titles import case_on_device
 
 CANT_TELL = "can't tell"
@@ -402,7 +402,7 @@ def phases(outcome: Outcome) -> Iterator[str]:
                 time, each = time.scaled(batch / items, "s"), f" a batch{each}"
             yield f"{name} {shown(time)}{each}"
     if (loop := loop_parts(outcome.good[0])) is not None:
-        yield from loop_told(loop)
+        yield from parts_in_words(loop)
     if (parts := split(outcome)) is not None:
         yield from ranks_told(outcome, parts)
     waits = outcome.waits_for_data()

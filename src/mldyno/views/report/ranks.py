@@ -68,10 +68,10 @@ def _made_of(subject: Subject, known: Sequence[Split]) -> Iterator[Chart]:
     rows = []
     for outcome, parts in known[:MOST_ROWS]:
         waiting = min(1.0, max(0.0, parts.waiting.value))
-        told = f"{in_percent(parts.waiting)} of a step waits for gradients"
+        tip = f"{in_percent(parts.waiting)} of a step waits for gradients"
         rows.append(Row(subject.title(outcome), [
-            Mark(100 * (1 - waiting), show_percent(1 - waiting), told, colour="s1"),
-            Mark(100 * waiting, show_percent(waiting), told, colour="s4"),
+            Mark(100 * (1 - waiting), show_percent(1 - waiting), tip, colour="s1"),
+            Mark(100 * waiting, show_percent(waiting), tip, colour="s4"),
         ]))  # fmt: skip
     legend = (("computing", "s1"), ("waiting for gradients", "s4"))
     worst = max((parts for _, parts in known), key=lambda parts: parts.waiting.value)

@@ -1,0 +1,127 @@
+"""Verbs that ask about this machine, mldyno itself, and what lives in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from mldyno import machine as machines
+from mldyno import plan as plans
+from mldyno import plugins
+from mldyno.analysis.symptoms import Checkup
+from mldyno.api.running import device_names, probe
+from mldyno.axes import AXIS
+from mldyno.errors import UsageError
+from mldyno.results import Measurement, ModelCheck, Results
+from mldyno.selftest.measures import Measure
+
+
+def selftest(
+    quick: bool = False,
+    framework: str = "torch",
+    progress: Callable[[str, float], None] | None = None,
+    device: str = "cpu",
+    export: str | None = None,
+) -> Iterator[Measure]:
+    """The product's own errors, measured on this machine one after the other; `progress` hears what is left in s.
+
+    On a device other than the CPU, its contract instead. `export` is a file that gets the result when it is complete.
+    """
+    from mldyno.selftest import result_file
+    from mldyno.selftest import table as selftest_table
+
+    if plugins.framework(framework).clock is not None:
+        raise UsageError(f"{framework} computes nothing; the self-test times real steps: --framework torch")
+    if export is not None:
+        result_file.check_place(export)
+    name = _device_meant(framework, device)
+    ids = selftest_table.ON_ANY_MACHINE if name == "cpu" else selftest_table.ON_A_DEVICE
+    effort = selftest_table.QUICK if quick else selftest_table.FULL
+    measures = selftest_table.run(effort, framework, ids, progress or (lambda part, left: None), name)
+    return measures if export is None else _exported(measures, export, name, framework, quick)
+
+
+def _device_meant(framework: str, word: str) -> str:
+    """The one device that a word means; raises where it is not here. Nothing is asked for the CPU."""
+    if word == "all":
+        raise UsageError("the self-test takes one device at a time, for example: --device gpu")
+    name = str(AXIS["device"].parse(word))
+    if name == "cpu":
+        return name
+    names = device_names(framework)
+    if name == plans.GPU and name not in names:
+        name = next((other for other in names if other != "cpu"), name)
+    if name not in names:
+        raise plans.absent(name, framework, names)
+    return name
+
+
+def _exported(measures: Iterator[Measure], path: str, device: str, framework: str, quick: bool) -> Iterator[Measure]:
+    """The measures; after the last of them the file is written."""
+    from mldyno.selftest import result_file
+
+    began = time.monotonic()
+    ended: list[Measure] = []
+    for measure in measures:
+        ended.append(measure)
+        yield measure
+    probed = probe([framework])
+    facts = probed.frameworks[framework]
+    machine = machines.describe(facts.devices)
+    software = {"python": probed.python, "versions": facts.versions or None, "threads": facts.threads}
+    spent = time.monotonic() - began
+    result_file.write(path, result_file.document(ended, device, framework, quick, spent, machine, software))
+
+
+def doctor(
+    quick: bool = False, noise: float | None = None, framework: str | None = None, store: str | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Checkup:  # fmt: skip
+    """All that a check-up sees, so many s of it for noise (60, none if quick); `findings(it)` says what it means."""
+    from mldyno.doctor import checkup
+
+    wanted = checkup.wanted(quick, noise, framework, store)
+    return checkup.check_up(wanted, progress or (lambda part, left: None))
+
+
+def measure(
+    step: Callable[[], Any],
+    sync: Callable[[], Any] | None = None,
+    name: str | None = None,
+    target: float = 0.02,
+    budget: float = 10.0,
+) -> Measurement:
+    """Time any function, in this process, as a case is timed; `sync` waits for the device it works on.
+
+    It stops when the time of a step is known to `target`, or after `budget` s; nothing is stored.
+    """
+    from mldyno.runner.in_process import timed
+
+    return Measurement(timed(step, sync, name or str(getattr(step, "__name__", "step")), target, budget))
+
+
+def check(
+    model: Any,
+    batch: Any,
+    targets: Any = None,
+    loss: Any = None,
+    optimiser: Any = None,
+    modes: Sequence[str] | None = None,
+    devices: Sequence[str] | None = None,
+    no_check: str | Sequence[str] = (),
+    limit: float = 60.0,
+) -> ModelCheck:
+    """What devices, precisions and the compiler bring for a model of this process, and how large a batch should fit.
+
+    It is measured here, on copies; nothing is stored. After `limit` s nothing more is begun.
+    """
+    from mldyno.runner import in_notebook
+
+    source = in_notebook.source_of(model, batch, targets, loss, optimiser)
+    names = devices or [device.name for device in plugins.framework(source.framework).devices()]
+    cases = in_notebook.ways(source, modes or source.modes, names)
+    unchecked = (no_check,) if isinstance(no_check, str) else tuple(no_check)
+    records, left_out = in_notebook.measured(source, cases, limit, unchecked)
+    results = Results(records[0].run.id, records, left_out)
+    return ModelCheck(results, in_notebook.largest_batches(source, cases))

@@ -1,0 +1,233 @@
+"""Verbs that read what is stored: comparisons, tables, records, and a run among other machines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from mldyno import machine as machines
+from mldyno import plugins
+from mldyno.analysis import comparisons as comparing
+from mldyno.analysis import published as placing
+from mldyno.analysis import tables as laying
+from mldyno.analysis.answers import Answers, Verdicts, answers
+from mldyno.analysis.answers import verdicts as judge
+from mldyno.analysis.league import Division, league
+from mldyno.analysis.outcomes import Outcome, known_value, outcomes
+from mldyno.axes import axis_named
+from mldyno.errors import MldynoError, UsageError, unknown
+from mldyno.records import Machine, Record
+from mldyno.results import Comparisons, Results, ResultTable
+from mldyno.selection import (
+    Tell,
+    nothing_for,
+    of_several,
+    of_two,
+    opened,
+    pinned_by,
+    runs_of,
+    select,
+    select_each,
+    without_rehearsals,
+)
+from mldyno.store import Query, Store
+from mldyno.units import PERIODS, parse_since
+
+
+def this_machine() -> Machine:
+    """The facts of this machine."""
+    return machines.describe()
+
+
+def compare(
+    a: str,
+    b: str | None = None,
+    by: str | None = None,
+    anyway: bool = False,
+    store: Store | str | None = None,
+    since: str | None = None,
+    tell: Tell | None = None,
+    value: str = "step",
+) -> Comparisons:
+    """A against B, or the cases of A head-to-head along an axis; of all that is stored, or what was made since then."""
+    if b is None:
+        return compare_along(a, by, store, since, tell, value)[0]
+    moment = _moment(since)
+    sides = select_each((a, b), opened(store), moment, tell)
+    left, right = of_two(*sides)
+    pinned, pinned_too = (pinned for _, pinned in sides)
+    names = {*pinned, *pinned_too}
+    allowed = {name for name in names if pinned.get(name) != pinned_too.get(name)}
+    allowed |= {axis_named(by, ("machine",))} if by else set()
+    if "machine" in allowed or "file" in allowed:
+        allowed |= {"machine", "framework version"}
+        here, there = ({record.case.device for record in side} for side in (left, right))
+        allowed |= set() if here & there else {"device"}
+    if anyway:
+        allowed |= {name for x in outcomes(left) for y in outcomes(right) for name in comparing.differences(x, y)}
+    one_free = "id" in names  # two records named one by one may differ in whatever one thing they do
+    if _one_published(left) != _one_published(right):
+        text, theirs = (b, left) if _one_published(left) else (a, right)
+        if not comparing.compared(comparing.pairs(outcomes(left), outcomes(right), allowed, one_free)[0]):
+            raise MldynoError(placing.nothing_shared(text, outcomes(theirs), plugins.names("workloads")))
+    pairs = comparing.match(_with_time(left, a, moment), _with_time(right, b, moment), allowed, one_free)
+    return _compared(pairs, tell, value)
+
+
+def _moment(since: str | None) -> str:
+    """The moment that a user means by a word, as records write it; empty where there is none."""
+    return "" if since is None else parse_since(since, time.time())
+
+
+def compare_along(
+    text: str,
+    by: str | None = None,
+    store: Store | str | None = None,
+    since: str | None = None,
+    tell: Tell | None = None,
+    value: str = "step",
+) -> tuple[Comparisons, Answers]:
+    """The cases that a word means, head-to-head along an axis (device, if none is named), and what they say.
+
+    Along `run`, each case that this machine has measured in several: the oldest is the base.
+    """
+    axis, moment = axis_named(by or "device", ("machine", "run")), _moment(since)
+    of_runs = axis == "run"
+    records = runs_of(text, opened(store), moment, tell) if of_runs else select(text, opened(store), moment, tell)[0]
+    comparisons = _compared(comparing.along(_with_time(records, text, moment), axis), tell, value)
+    return comparisons, answers(outcomes(records), axis).about(value)
+
+
+def _compared(pairs: comparing.Pairs, tell: Tell | None, value: str) -> Comparisons:
+    """The comparisons of pairs; what is not compared is told, and refused where nothing else is there."""
+    if value not in comparing.MEASURED:
+        raise unknown("value", value, list(comparing.MEASURED))
+    comparisons, doubts = Comparisons(comparing.compared(pairs, value)), comparing.doubts(pairs)
+    if value == "energy" and pairs and not comparisons and not doubts:
+        raise MldynoError("no two of these have an energy of the same scope; measure it with `mldyno run --energy`.")
+    if doubts and not comparisons:
+        raise MldynoError(doubts[0])
+    if tell is not None:
+        for line in doubts:
+            tell(line)
+    return comparisons
+
+
+def in_several_runs(text: str, store: Store | str | None = None, since: str | None = None) -> bool:
+    """Whether there is something to compare along `run`."""
+    known = outcomes(runs_of(text, opened(store), _moment(since)))
+    return bool(comparing.along([outcome for outcome in known if outcome.status == "ok"], "run"))
+
+
+def _one_published(records: list[Record]) -> bool:
+    """Whether these are the figures of one published machine."""
+    names = {record.machine.name for record in records}
+    return len(names) == 1 and all(record.provenance == "published" for record in records)
+
+
+def _with_time(records: list[Record], text: str, since: str) -> list[Outcome]:
+    known = outcomes(records)
+    if not known:
+        raise nothing_for([text], since)
+    timed = [outcome for outcome in known if outcome.status == "ok"]
+    if not timed:
+        status, reason = known[0].status, known[0].reason
+        raise MldynoError(f"'{text}' has no time to compare: {status}{reason and f' ({reason})'}; measure it again.")
+    return timed
+
+
+def table(
+    target: str | Sequence[str] | None = None,
+    rows: Sequence[str] = ("workload", "mode", "batch", "seq"),
+    cols: Sequence[str] = ("machine", "device"),
+    value: str | None = None,
+    store: Store | str | None = None,
+    by: str | None = None,
+    since: str | None = None,
+    per: str | None = None,
+    tell: Tell | None = None,
+) -> ResultTable:
+    """The newest outcomes of one target or several, such as exported files, laid out on axes.
+
+    The time of a step, if nothing else is asked for; with `by`, the speed-up along that axis; with `per` (s, min, h,
+    day), the throughput over that time. Scores have rows and columns of their own.
+    """
+    from mldyno.views.sentences import nothing_along
+
+    moment = _moment(since)
+    targets = [target] if isinstance(target, str) else list(target or ())
+    if by is not None and value not in (None, "speedup"):
+        raise UsageError(f"--by is the axis along which a speed-up is taken; omit --value {value}.")
+    value = value or ("speedup" if by else "throughput" if per else "step")
+    records = of_several(select_each(targets or [None], opened(store), moment, tell))
+    value = known_value(value, {series.metric for record in records for series in record.series})
+    cases = outcomes(records)
+    if per is not None:
+        _check_period(per, value)
+    laid = ResultTable.laid(cases, rows, cols, value, by, warnings_too=True)
+    laid.per = per or laid.per
+    if not cases:
+        raise nothing_for(targets, moment)
+    if by and not comparing.along([case for case in cases if case.status == "ok"], axis_named(by, ("machine",))):
+        raise MldynoError(nothing_along(by))
+    if value == "score" and not laid.cells:
+        raise MldynoError("no device has a time of every case of the score yet; measure them with: mldyno quick")
+    return laid
+
+
+def _check_period(per: str, value: str) -> None:
+    """Raise unless a value can be counted over that time."""
+    if per not in PERIODS:
+        raise unknown("time", per, PERIODS)
+    if value.partition(":")[0] != "throughput":
+        raise UsageError(f"--per is the time over which a throughput is counted, and {value} is none; omit --per.")
+
+
+def show(text: str, store: Store | str | None = None, tell: Tell | None = None) -> list[Record]:
+    """The newest records of a case, or the one with an id; paired comparisons are shown by their ids only."""
+    records, pinned = select(text, opened(store), tell=tell)
+    if "id" not in pinned:
+        records = [record for record in records if record.alone]
+    if not records:
+        raise MldynoError(f"nothing recorded for '{text}'; `mldyno history` lists what there is.")
+    return records
+
+
+def history(
+    text: str | None = None,
+    most: int = 20,
+    store: Store | str | None = None,
+    since: str | None = None,
+    tell: Tell | None = None,
+) -> list[Record]:
+    """The newest records, newest first."""
+    opened_store = opened(store)
+    query = Query(pinned_by(text, opened_store) if text else {}, heads=False, since=_moment(since))
+    return without_rehearsals(query, lambda query: opened_store.history(query, most), tell)
+
+
+def verdicts(results: Results, store: Store) -> Verdicts:
+    """What a run says of this machine as a whole, beside published figures of the same work."""
+    return judge(results.outcomes, _published(store))
+
+
+def other_machines(results: Results, store: Store) -> list[Record]:
+    """The newest records of all machines but the one that a run was on, published ones among them."""
+    here = {outcome.machine for outcome in results.outcomes}
+    return [record for record in store.select(Query()) if record.shown_machine not in here]
+
+
+def standings(results: Results, others: Sequence[Record]) -> list[Division]:
+    """A run among other machines, in each work that it shares with any of them."""
+    return league(results.outcomes, outcomes(others))
+
+
+def _published(store: Store) -> list[Outcome]:
+    return outcomes(store.select(Query(provenances=("published",))))
+
+
+def placed(results: Results, store: Store) -> laying.Table | None:
+    """A suite's run among the published figures of the same work; None where there are none, or no suite was run."""
+    if all(record.run.suite is None for record in results.records):
+        return None
+    return placing.place(results.outcomes, _published(store))
