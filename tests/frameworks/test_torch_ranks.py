@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,6 +68,7 @@ def test_each_ranks_series_and_memory_are_kept(results: api.Results) -> None:
 def test_it_has_proven_that_the_ranks_trained_together(results: api.Results) -> None:
     weak = record(results, "weak")
     assert weak.checks.learned
+    assert weak.fact("loss_first") == pytest.approx(math.log(10), rel=0.1), "as it was before the first update"
     assert weak.fact("gradient_error") < 1e-4
     assert weak.fact("ddp_buckets")
 

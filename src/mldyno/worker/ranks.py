@@ -23,10 +23,10 @@ from mldyno.workloads._portable import Portable
 
 ORDERS = (
     "run", "check_step", "losses", "precision_flaw", "prepare_phases", "run_phase", "hold_state", "restore_state",
-    "rank_flaw", "peak", "end", "load_first", "drop_loaded", "beside",
+    "rank_flaw", "peak", "end", "load_first", "drop_loaded", "first_losses", "beside",
 )  # fmt: skip
 (RUN, CHECK_STEP, LOSSES, PRECISION_FLAW, PREPARE_PHASES, RUN_PHASE, HOLD_STATE, RESTORE_STATE, RANK_FLAW, PEAK, END,
- LOAD_FIRST, DROP_LOADED, BESIDE) = range(len(ORDERS))  # fmt: skip
+ LOAD_FIRST, DROP_LOADED, FIRST_LOSSES, BESIDE) = range(len(ORDERS))  # fmt: skip
 
 
 def own_share(case: Case, local_rank: int) -> Case:
@@ -99,6 +99,13 @@ class Leader(Program):
         self.pass_on(CHECK_STEP)
         self.program.check_step()
         self.collect()
+
+    def first_losses(self) -> Mapping[str, float] | None:
+        """Those of the leader's first step: right after it, a large model may have learned a small batch already."""
+        self.pass_on(FIRST_LOSSES)
+        losses = self.program.first_losses()
+        self.collect()
+        return losses
 
     def losses(self) -> Mapping[str, float] | None:
         """On the leader's fixed batch; a model of which each has a part needs all of them for it."""
