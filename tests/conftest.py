@@ -19,9 +19,10 @@ from mldyno.store import Store
 
 OWN_KEY = "0123456789abcdef" * 2
 SLOWEST_FIRST = (
-    "browser/test_report", "browser/test_site", "test_torch_ranks", "test_rank_faults", "test_nodes",
-    "test_parent_faults", "test_every_workload", "test_simulated_device",
-    "test_bench", "callbacks", "tracking/test_process", "test_venv_ppo", "test_docs",
+    "test_portable", "test_nodes", "test_own_how_to", "test_rank_faults", "test_run_command_energy",
+    "test_own_callables", "browser/test_report", "test_parent_faults", "test_docs", "test_bench_self",
+    "test_simulated_device", "test_every_workload", "test_torch_ranks", "test_run_command_own", "browser/test_site",
+    "test_own_hf", "test_bench", "callbacks", "tracking/test_process", "test_venv_ppo",
     "test_bad_input", "test_abilities", "test_contract_on_device",
     "test_hostile_imports", "test_mutated_records", "test_max_batch", "transformers", "test_forecast",
     "test_crossover_command", "test_torch_precision", "test_axes", "test_quick_command", "test_pairing",
