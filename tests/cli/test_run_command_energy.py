@@ -6,28 +6,17 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Mldyno, steady
 from tests.sensors.simulated import ONE_PACKAGE, PACKAGE, CountingFile, tree
 
 from mldyno.sensors import SYSFS
 
-Mldyno = Callable[..., tuple[int, str, str]]
 RUN = ("run", "mlp", "--framework", "numpy", "--mode", "infer", "--energy", "-q")
 WATTS = 40.0  # steps are small ones: on a busy machine the peak of matmuls, which they must not pass, is low
 SHORT = ("--batch", "1", "--budget", "0.3s", "--repeats", "1")
-MOST_TRIES = 5  # on a busy machine steps may never settle, which is another test's affair
-
-
-def steady(mldyno: Mldyno, *words: str) -> tuple[int, str, str]:
-    """A command, once more where the steps did not settle."""
-    for _ in range(MOST_TRIES):
-        code, out, err = mldyno(*words)
-        if "unsteady" not in out:
-            break
-    return code, out, err
 
 
 def test_energy_goes_from_a_sensor_to_tables_comparisons_and_the_report(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import steady
 
 from mldyno.cli import main
 
@@ -44,10 +45,14 @@ def test_a_command_of_the_page_does_what_it_says(
 ) -> None:
     if COMMANDS[command]:
         (folder / "my_model.py").write_text(FILES["my_model.py"].replace("512", "256"))
-    with pytest.raises(SystemExit) as end:
-        main([*shlex.split(command), *FEW])
-    out, err = capsys.readouterr()
-    assert end.value.code == 0, err
+
+    def mldyno(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as end:
+            main(words)
+        return int(end.value.code or 0), *capsys.readouterr()
+
+    code, out, err = steady(mldyno, *shlex.split(command), *FEW)
+    assert code == 0, err
     assert "@" in out
     assert ("your change" in out) == COMMANDS[command]
 
