@@ -79,7 +79,7 @@ def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     modules, path = dict(sys.modules), list(sys.path)
     for name, empty in (("_FUNCTIONS", {}), ("_PUT_AWAY", {}), ("_IN_USE", [])):
         monkeypatch.setattr(_own_code, name, empty)
-    monkeypatch.setattr(_own, "_CHECKED", set())
+    monkeypatch.setattr(_own_code, "_UNCHANGED", set())
     monkeypatch.setattr(_own, "_GIVEN", {})
     yield
     for name in {*sys.modules} - {*modules}:

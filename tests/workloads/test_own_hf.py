@@ -19,7 +19,7 @@ from mldyno.frameworks import Program
 from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.worker.describe import describe
-from mldyno.workloads import _own_hf, _own_hf_inputs
+from mldyno.workloads import _own_code, _own_hf, _own_hf_inputs
 from mldyno.workloads._own_code import NotUnderstood
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
@@ -38,7 +38,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sources, "_KNOWN", {})
     monkeypatch.setattr(sources, "_WORDS", {})
-    _own_hf._CHECKED.clear()
+    _own_code._UNCHANGED.clear()
     _own_hf_inputs._tokenizer.cache_clear()
 
 

@@ -19,7 +19,7 @@ from mldyno.frameworks import Program, _onnx_file
 from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.worker.describe import describe
-from mldyno.workloads import _onnx_graph, _own_onnx
+from mldyno.workloads import _onnx_graph, _own_code, _own_onnx
 from mldyno.workloads._own_code import NotUnderstood
 
 FLOAT, WHOLE = TensorProto.FLOAT, TensorProto.INT64
@@ -32,7 +32,7 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """No source of another test is known."""
     monkeypatch.setattr(sources, "_KNOWN", {})
     monkeypatch.setattr(sources, "_WORDS", {})
-    _own_onnx._CHECKED.clear()
+    _own_code._UNCHANGED.clear()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.workloads import Recipe, Workload
 from mldyno.workloads._own_calls import example_here, is_function_with_parameters, is_model, takes
-from mldyno.workloads._own_code import NotUnderstood, digest_of, returned
+from mldyno.workloads._own_code import NotUnderstood, check_unchanged, digest_of, returned
 
 ARRAYS = {"torch": "torch", "jax": "jax", "jaxlib": "jax", "mlx": "mlx", "tensorflow": "tensorflow", "numpy": ""}
 """Packages that have arrays, and the framework that each is of; NumPy's serve any."""
@@ -160,7 +160,6 @@ def _items(source: Source, case: Case) -> int:
 
 
 CHANGED_IN_PLACE = ("torch", "mlx")  # frameworks whose models are cast, moved and trained as they are
-_CHECKED: set[str] = set()
 _GIVEN: dict[str, Any] = {}  # weak references to the models that sources gave last
 
 
@@ -169,10 +168,8 @@ def _build(source: Source, framework: Any, case: Case) -> Recipe:
     adapter = adapter_for(source.framework)
     with adapter.settings_restored(framework) as restored:
         given = returned(source, case)
-    if source.name not in _CHECKED:
-        if source.kind in ("file", "module") and digest_of(source) != source.digest:
-            raise NotUnderstood(f"{source.title} was changed since the run began; run it again")
-        _CHECKED.add(source.name)
+    if source.kind in ("file", "module"):  # a model that lives in this process has no code to look at
+        check_unchanged(source, lambda: digest_of(source))
     if isinstance(given, Recipe):
         return given
     parts = parts_of(given, source.title)

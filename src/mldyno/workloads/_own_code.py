@@ -129,6 +129,17 @@ def digest_of(source: Source) -> str:
     return sha.hexdigest()
 
 
+_UNCHANGED: set[str] = set()
+
+
+def check_unchanged(source: Source, digest: Callable[[], str]) -> None:
+    """Raise where a source is not what it was when the run began; it is looked at once in a process."""
+    if source.name not in _UNCHANGED:
+        if digest() != source.digest:
+            raise NotUnderstood(f"{source.title} was changed since the run began; run it again")
+        _UNCHANGED.add(source.name)
+
+
 @contextmanager
 def told_in_a_line(source: Source) -> Iterator[None]:
     """What goes wrong in the user's code is told with its line."""

@@ -26,7 +26,7 @@ from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.workloads import Phase, Recipe, _own_hf_inputs, _own_torch
 from mldyno.workloads._own import Parts
-from mldyno.workloads._own_code import NotUnderstood
+from mldyno.workloads._own_code import NotUnderstood, check_unchanged
 
 STARTS = "torch"
 FRAMEWORKS = ("torch",)
@@ -275,16 +275,11 @@ def describe(torch: ModuleType, source: Source) -> dict[str, Any]:
 
 # -- the recipe ------------------------------------------------------------------------------------
 
-_CHECKED: set[str] = set()
-
 
 def build(source: Source, torch: ModuleType, case: Case) -> Recipe:
     """What a step is made of, from the files as they were when the run began."""
     folder = folder_of(source)
-    if source.name not in _CHECKED:
-        if digest_of(source, folder) != source.digest:
-            raise NotUnderstood(f"{source.title} was changed since the run began; run it again")
-        _CHECKED.add(source.name)
+    check_unchanged(source, lambda: digest_of(source, folder))
     architecture = Architecture(source, folder)
     batch, seq = case.batch or BATCH, case.seq or source.seq or SEQ
     decoded = source.decoded if case.mode == "infer" else 0

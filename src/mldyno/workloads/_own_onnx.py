@@ -18,7 +18,7 @@ from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.workloads import Recipe, _onnx_graph
 from mldyno.workloads._onnx_graph import FLOATS, SMALL_WHOLE, Graph, Input
-from mldyno.workloads._own_code import NotUnderstood
+from mldyno.workloads._own_code import NotUnderstood, check_unchanged
 
 STARTS = ""  # a file is described without a runtime
 FRAMEWORKS = ("onnxruntime", "openvino")
@@ -75,17 +75,11 @@ def describe(_: Any, source: Source) -> dict[str, Any]:
 def build(source: Source, _: Any, case: Case) -> Recipe:
     """The file, and what it is fed with; as it was when the run began."""
     graph = _graph(source)
-    if source.name not in _CHECKED:
-        if digest_of(source, graph) != source.digest:
-            raise NotUnderstood(f"{source.title} was changed since the run began; run it again")
-        _CHECKED.add(source.name)
+    check_unchanged(source, lambda: digest_of(source, graph))
     network = OnnxFile(source.place, graph.params, graph.weights_in)
     batch = feeds(graph, source, case.batch, case.seq)
     notes = {"weights_in": ", ".join(graph.weights_in)} if graph.weights_in else {}
     return Recipe(network, lambda: (batch, None), loss=_not_trained, optimiser=_not_trained, notes=notes)
-
-
-_CHECKED: set[str] = set()
 
 
 def _not_trained(*_: Any) -> Any:
