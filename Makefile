@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 export PYTHONDONTWRITEBYTECODE =  # compiled modules are kept: tests and benches start a thousand processes
 
-.PHONY: bench test fuzz test-tools check bench-self bench-peers selfcheck newcomer docs-outputs docs-pictures schema setup all-frameworks clean
+.PHONY: bench test docs fuzz fuzz-files test-tools check bench-self bench-peers selfcheck newcomer docs-outputs docs-measured docs-pictures schema setup all-frameworks clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
@@ -18,6 +18,9 @@ test: setup all-frameworks test-tools check  ## linters, types, the layer contra
 
 fuzz: setup  ## strange records for ten minutes: what `import` takes, every command shows; SEED=1 for the same ones again
 	$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))
+
+fuzz-files: setup  ## 10,000 strange files through every reading command: nothing starts, nothing fails inside, none takes 5 s
+	$(BIN)/python -m tests.fuzz.files --known $(if $(FILES),--files $(FILES)) $(if $(SEED),--seed $(SEED)) --keep strange-files
 
 test-tools:  # what some tests need of the system; a test that misses it says so
 	@missing=""; [ -e /usr/share/datasets/fashion-mnist ] || missing="dataset-fashion-mnist"; \
@@ -50,6 +53,10 @@ newcomer: setup test-tools  ## a fresh clone, make bench, and the page that it n
 
 docs-outputs: setup  ## run the examples of the docs, and write down what they print
 	$(BIN)/python docs/make_outputs.py
+	$(BIN)/python docs/make_notebooks.py
+
+docs-measured: setup  ## the same for the examples that measure for real; a quarter of an hour, with nothing else running
+	$(BIN)/python docs/make_outputs.py measured
 
 docs-pictures: setup test-tools  ## measure a small set, and make the pictures of docs/ from it; some minutes
 	$(BIN)/python docs/make_pictures.py
@@ -69,7 +76,14 @@ $(READY): pyproject.toml constraints.txt
 all-frameworks: $(VENV)/.all-frameworks  # which tests measure; `make bench` needs PyTorch only
 
 $(VENV)/.all-frameworks: $(READY)
-	$(PIP) install -c constraints.txt -e '.[torch,tensorflow,jax,mlx,onnxruntime,openvino,hf,test]'
+	$(PIP) install -c constraints.txt -e '.[torch,tensorflow,jax,mlx,onnxruntime,openvino,hf,docs,test]'
+	@touch $@
+
+docs: $(VENV)/.docs  ## all pages as a site with search, in build/docs; read it with: python3 -m http.server -d build/docs
+	$(BIN)/python docs/make_site.py
+
+$(VENV)/.docs: $(READY)
+	$(PIP) install -c constraints.txt -e '.[docs]'
 	@touch $@
 
 schema: setup  ## the JSON Schema of a record, from the dataclasses

@@ -18,7 +18,7 @@ from bench.work import Work, say
 
 from mldyno import api
 from mldyno.analysis.ranks import Factor, split
-from mldyno.frameworks._torch_ranks import environment, launcher
+from mldyno.frameworks._torch_ranks import environment
 from mldyno.records import Case, Record
 from mldyno.stats.intervals import half_width, mean, median
 from mldyno.store import Query, Store
@@ -69,7 +69,9 @@ def _ours(case: Case, work: Work, number: int) -> float:
 
 def _bare(case: Case, work: Work) -> float:
     content = {name: value for name, value in asdict(case).items() if name in ("workload", "batch")}
-    command = [sys.executable, *launcher(case), str(SCRIPT), json.dumps(content), "1" if work.quick else str(BUDGET_S)]
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d",
+                "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1"]  # fmt: skip
+    command = [sys.executable, *torchrun, str(SCRIPT), json.dumps(content), "1" if work.quick else str(BUDGET_S)]
     settings = environment(Case("", ranks=2, threads=1), 2)
     done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=True)
     return float(done.stdout.split()[-1])

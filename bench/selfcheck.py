@@ -43,6 +43,7 @@ Part = dict[str, Any]  # when, machine, seconds, measures
 ON_SERIES = (5, 9, 10, 12)
 ON_MACHINE = (1, 2, 3, 4, 6, 7, 8, 11)
 LOAD = "while True: pass"
+VERDICTS = {True: "met", False: "**missed**", None: "too few trials"}
 SPELL_S = 30.0  # that a changing load lasts, and does not, on average
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (  # with one thread and two, of short steps and long ones
     ("mlp", {"mode": "infer", "threads": 1}), ("mlp", {"mode": "infer", "threads": 2}),
@@ -157,7 +158,7 @@ def say(part: str, left: float) -> None:
 def row(measure: Measure) -> str:
     """A measure as a row of Markdown."""
     value, bound = amount(measure.value, measure.unit), amount(measure.bound, measure.unit)
-    met = "met" if measure.ok else "**missed**"
+    met = VERDICTS[measure.ok]
     parts = (str(measure.id), measure.name, value, bound, measure.target, met, f"{measure.n:,}", measure.peers)
     return f"| {' | '.join(parts)} | {measure.note} |"
 
@@ -172,7 +173,7 @@ def cells_table(title: str, cells: Sequence[SeriesKind]) -> list[str]:
     """The cells of one measure as a table of Markdown."""
     lines = ["", f"### {title}", "", "| series | value | at worst (95 %) | | n |", "|---|---:|---:|---|---:|"]
     for one in cells:
-        met = ("met" if one.ok else "**missed**") if one.counts else "only reported"
+        met = VERDICTS[one.ok] if one.counts else "only reported"
         value, bound = amount(one.value, "share"), amount(one.bound, "share")
         lines.append(f"| {one.name} | {value} | {bound} | {met} | {one.n:,} |")
     return lines
@@ -184,7 +185,7 @@ def page(parts: dict[str, Part], cores: int, names: Iterable[str]) -> list[str]:
         measures_of(parts.get(name)) for name in ("idle", "processes", "busy", "changing", "simulated")
     )
     everything, loaded = sorted([*idle, *fresh, *simulated], key=lambda one: one.id), [*busy, *changing]
-    met, loaded_met = (sum(one.ok for one in measures) for measures in (everything, loaded))
+    met, loaded_met = (sum(one.ok is True for one in measures) for measures in (everything, loaded))
     missing = [name for name in names if name not in parts]
     return [
         "# mldyno's own errors", "",
@@ -249,7 +250,7 @@ def main() -> int:
             lines = page({name: parts[name] for name in takes if name in parts}, cores, takes)
             chosen.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     sys.stdout.write(chosen.out.read_text(encoding="utf-8"))
-    return 0 if all(one.ok for part in parts.values() for one in measures_of(part)) else 3
+    return 3 if any(one.ok is False for part in parts.values() for one in measures_of(part)) else 0
 
 
 if __name__ == "__main__":

@@ -11,13 +11,14 @@ from typing import Any
 import psutil
 import pytest
 
-from mldyno import api, sources
+from mldyno import api, keys, sources
 from mldyno.plan import Plan
 from mldyno.records import Record
 from mldyno.runner.events import Listener
 from mldyno.store import Store
 
-OWN_KEY = "0123456789abcdef" * 2
+OWN_SECRET = "0123456789abcdef" * 2
+OWN_KEY = keys.fingerprint(keys.of_seed(OWN_SECRET).public)
 SLOWEST_FIRST = (
     "test_portable", "test_nodes", "test_own_how_to", "test_rank_faults", "test_run_command_energy",
     "test_own_callables", "browser/test_report", "test_parent_faults", "test_docs", "test_bench_self",
@@ -61,7 +62,7 @@ def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_WORDS", {})
     monkeypatch.setenv("MLDYNO_STORE", str(tmp_path / "records.sqlite"))
     monkeypatch.setenv("MLDYNO_MACHINE", "test bench")
-    monkeypatch.setenv("MLDYNO_MACHINE_KEY", OWN_KEY)
+    monkeypatch.setenv("MLDYNO_MACHINE_KEY", OWN_SECRET)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 
 import mldyno
 from mldyno.errors import MldynoError, UsageError
+from mldyno.results import Comparisons
 from mldyno.store import Store
 from mldyno.timing import clock
 
@@ -30,7 +31,7 @@ def test_importing_mldyno_loads_nothing_heavy() -> None:
 
 def test_the_verbs_are_functions_of_the_package_and_nothing_else_is_there() -> None:
     assert all(isinstance(getattr(mldyno, name), types.FunctionType) for name in mldyno.__all__[1:])
-    assert {*mldyno.__all__, "__name__"} <= set(dir(mldyno))
+    assert dir(mldyno) == sorted(mldyno.__all__), "though the package has been imported from meanwhile"
     with pytest.raises(AttributeError):
         mldyno.nothing_of_the_kind  # type: ignore[attr-defined]  # noqa: B018
 
@@ -128,6 +129,20 @@ def test_two_functions_are_compared_and_a_hostile_name_is_text(monkeypatch: pyte
     assert found.verdict == "faster"
     assert found.ratio == pytest.approx(2.0, rel=0.01)
     assert "<script>" not in first._repr_html_()
+    assert "<script>" not in found._repr_html_()
+
+
+def test_a_comparison_of_two_functions_reads_as_all_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, fast = Machine(cost=4_000_000), Machine(cost=2_000_000)
+    measured = []
+    for machine, name in ((slow, "slow"), (fast, "fast")):
+        monkeypatch.setattr(clock, "now", machine.clock)
+        measured.append(mldyno.measure(machine.step, machine.sync, name=name))
+    there, back = measured[0].compare(measured[1]), measured[1].compare(measured[0])
+    for found, said in ((there, "fast is 2.00x (2.00-2.00) faster than slow"),
+                        (back, "slow is 2.00x (2.00-2.00) slower than fast")):  # fmt: skip
+        assert said in str(found)
+        assert repr(found) == str(found) == str(Comparisons([found])), "as `compare` says it"  # type: ignore[list-item]
 
 
 def test_what_can_not_be_measured_is_said_and_errors_are_the_callers() -> None:

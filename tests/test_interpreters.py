@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from mldyno import api, interpreters
+from mldyno.axes import AXIS
 from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.errors import UsageError
-from mldyno.records import Case
+from mldyno.records import SCHEMA, Case, Machine, Record, Run
 from mldyno.store import Store
+from mldyno.store.codec import BadRecord, check
 
 
 def an_interpreter(path: Path, version: tuple[int, ...] = (3, 11, 7), **frameworks: str) -> str:
@@ -73,3 +75,27 @@ def test_two_interpreters_are_measured_side_by_side_and_no_path_is_kept(tmp_path
     assert all(str(tmp_path) not in record.text for record in results.records)
     (comparison,) = results.compare("python")
     assert comparison.how.startswith("paired, ")
+
+
+def test_reading_a_value_starts_nothing_and_takes_names_only(tmp_path: Path) -> None:
+    ran, tool = tmp_path / "ran", tmp_path / "tool"
+    tool.write_text(f"#!/bin/sh\ntouch {ran}\necho '[[3, 12, 9], {{}}]'\n")
+    tool.chmod(0o755)
+    for text in (str(tool), "python3", sys.executable, "3.12", "3.11.7/../x", "3.11.7\n", ""):
+        with pytest.raises(UsageError, match="is not the name of an interpreter"):
+            AXIS["python"].parse(text.replace("\n", "\nx"))
+    with pytest.raises(UsageError, match="is not the name of an interpreter"):
+        api.table(f"python={tool.name}", store=str(tmp_path / "records.sqlite"))
+    assert AXIS["python"].parse("3.11.7+torch2.13.0") == "3.11.7+torch2.13.0"
+    assert not ran.exists()
+
+
+def test_a_record_names_an_interpreter_by_its_name_or_is_refused() -> None:
+    for name in ("./x", "/usr/bin/python3", "python3", "3.11.7"):
+        case = Case("mlp", python=name)
+        record = Record(SCHEMA, "", "2026-01-01", "measured", Run("r"), case, "ok", "", Machine("m"))
+        if name == "3.11.7":
+            check(record)
+        else:
+            with pytest.raises(BadRecord, match="python must be the name of an interpreter"):
+                check(record)

@@ -11,6 +11,7 @@ import pytest
 
 from mldyno import api, plugins, suites
 from mldyno import plan as plans
+from mldyno.axes import AXIS
 from mldyno.errors import MldynoError, UsageError
 from mldyno.plan import expand
 
@@ -399,3 +400,17 @@ def test_a_sweep_between_devices_is_refused_where_one_of_them_is_not_here() -> N
 def test_smaller_sizes_come_first_so_that_larger_ones_need_not_run_out_of_memory() -> None:
     plan = plans.sweep("mlp", {"placement": ["device", "host"], "mode": ["infer"]}, "batch", ("2", "8"))
     assert [case.batch for case in plan.cases if case.placement == "host"] == [2, 4, 8]
+
+
+@pytest.mark.parametrize(
+    ("axis", "most"),
+    [("ranks", 4096), ("nodes", 1024), ("threads", 4096), ("loader_workers", 1024), ("prefetch", 1024)],
+)
+def test_more_processes_and_threads_than_a_machine_can_have_are_refused(axis: str, most: int, tmp_path: Path) -> None:
+    suite = tmp_path / "own.toml"
+    suite.write_text(f"[[cases]]\nworkload = 'mnist-cnn'\n{axis} = [1, {most + 1}]\n")
+    words = rf"{most + 1:,} {axis.replace('_', ' ')} are over {most:,}; ask for fewer\."
+    for targets, axes in (([str(suite)], {}), (["mnist-cnn"], {axis: [str(most + 1)]})):
+        with pytest.raises(UsageError, match=words):
+            expand(targets, axes)
+    assert AXIS[axis].parse(str(10**6)) == 10**6, "a record may have more, and is found by it"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.conftest import OWN_KEY
+from tests.conftest import OWN_KEY, OWN_SECRET
 from tests.views.report.made_records import BENCH, record
 
 from mldyno import api
@@ -89,8 +89,23 @@ def test_a_store_that_came_from_another_machine_is_not_this_ones(mine: Record, s
     assert columns(other) == ["test bench"]
     assert of_this_machine(other) == []
     other.append([mine])
-    assert columns(other) == ["test bench [0123]", "test bench [a1a1]"]
+    assert columns(other) == sorted([f"test bench [{OWN_KEY[:4]}]", "test bench [a1a1]"])
     assert of_this_machine(other) == [mine.id]
+
+
+def test_what_bears_the_key_of_before_is_still_this_machines(mine: Record, store: Store, tmp_path: Path) -> None:
+    """Before keys were secrets, MLDYNO_MACHINE_KEY itself, or the file machine-key, was in records."""
+    before = seal(
+        replace(mine, machine=replace(mine.machine, key=OWN_SECRET), run=Run("old"), created="2025-01-01T00:00Z")
+    )
+    other = seal(replace(before, case=replace(before.case, batch=99)))
+    store.append([before, other])
+    assert columns(store) == ["test bench"]
+    assert sorted(of_this_machine(store)) == sorted([mine.id, before.id, other.id])
+    assert {record.id for record in store.stream(Query())} == {mine.id, other.id}, "the newest of each case"
+    theirs = as_if_from(replace(mine.machine, key=OWN_SECRET), mine, tmp_path)
+    api.import_([theirs], store)
+    assert columns(store) == ["test bench", "test bench (imported)"], "who imports it is still told apart"
 
 
 def test_what_older_versions_measured_here_is_still_this_machines(mine: Record, store: Store) -> None:
@@ -134,7 +149,7 @@ def test_ids_runs_machines_files_and_filters_are_removed(mine: Record, store: St
 
 
 def test_two_words_for_one_record_remove_it_once(mine: Record, store: Store) -> None:
-    assert api.remove(mine.id, mine.run.id, store=store) == 1
+    assert api.remove(mine.id, f"run={mine.run.id}", store=store) == 1
 
 
 def test_published_figures_can_not_be_removed(mine: Record, store: Store) -> None:
@@ -154,7 +169,7 @@ def test_two_machines_of_one_name_in_one_file_are_told_apart(mine: Record, store
     ]
     (tmp_path / "both.jsonl").write_text("".join(files))
     table = api.table(str(tmp_path / "both.jsonl"), cols=["machine"], store=store)
-    assert [col[0] for col in table.col_keys] == ["test bench [0123]", "test bench [a1a1]"]
+    assert [col[0] for col in table.col_keys] == sorted([f"test bench [{OWN_KEY[:4]}]", "test bench [a1a1]"])
 
 
 # -- rehearsals -----------------------------------------------------------------------------------

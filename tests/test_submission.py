@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import submitted
+from tests.conftest import OWN_KEY, OWN_SECRET
+from tests.submitted import HERE
 from tests.views.report import made_records
 from tests.views.site import made_machines
 
@@ -20,27 +23,28 @@ from mldyno.store import Store, transfer
 from mldyno.store.codec import decode
 
 MLP = Case("mlp", mode="infer", batch=128)
-FLOPS = 1e9
+RATE = 268_697_600 / 0.01  # FLOP/s, of a step of 10 ms
 
 
 def a_record(case: Case = MLP, step: float = 0.01, **facts: Any) -> Record:
-    return made_records.record(case, step, flops_per_step=FLOPS, **facts)
+    return submitted.good(case, step, **facts)
 
 
 def faults_of(*records: Record) -> list[str]:
-    return [fault.partition("): ")[2] for fault in submission.faults(records)]
+    signed = [replace(record, proof="signed") for record in records]
+    return [fault.partition("): ")[2] for fault in submission.faults([signed])[0]]
 
 
 def test_a_record_as_it_was_measured_has_no_fault() -> None:
-    oom = made_records.record(MLP, None)
-    assert faults_of(a_record(peak_flops=1.2e11), oom, made_records.met(MLP, 0.01, 1)) == []
+    oom = made_records.record(MLP, None, HERE)
+    assert faults_of(a_record(peak_flops=1.2 * RATE), oom, made_records.met(MLP, 0.01, 1, HERE)) == []
 
 
 def test_a_rate_above_its_peak_by_more_than_the_tolerance_is_a_fault() -> None:
-    assert faults_of(a_record(peak_flops=0.97e11)) == []
-    faults = faults_of(a_record(peak_flops=0.9e11))
+    assert faults_of(a_record(peak_flops=0.97 * RATE)) == []
+    faults = faults_of(a_record(peak_flops=0.9 * RATE))
     assert len(faults) == 1
-    assert faults[0].endswith("GFLOP/s are more than the 90 that its device reaches in matmuls; measure it again")
+    assert faults[0].endswith("GFLOP/s are more than the 24.18 that its device reaches in matmuls; measure it again")
 
 
 def test_in_half_precision_it_is_a_fault_only_above_the_peak_in_fp32_too() -> None:
@@ -59,7 +63,7 @@ def test_without_samples_there_is_no_time_to_work_out() -> None:
 def test_fake_times_figures_and_records_of_no_machine_are_faults() -> None:
     assert "its times are fake" in faults_of(a_record(fake_time=True))[0]
     assert "it is imported, not measured" in faults_of(seal(replace(a_record(), provenance="imported")))[0]
-    for machine in (Machine("bench"), replace(made_records.BENCH, name=" ")):
+    for machine in (Machine("bench"), replace(HERE, name=" ")):
         assert "it says nothing of its machine" in faults_of(seal(replace(a_record(), machine=machine)))[0]
 
 
@@ -77,22 +81,22 @@ def changed(record: Record) -> str:
 @pytest.mark.parametrize(
     ("spoilt", "fault"),
     [
-        (changed, "line 2: its id is not the hash of its content"),
+        (changed, "line 3: its id is not the hash of its content"),
         (later, "was created at"),
         (lambda record: seal(replace(record, provenance="published")).text, "calls itself published"),
-        (lambda record: record.text.replace('"schema":3', '"schema":4'), "line 2: schema 4 is newer than this mldyno"),
-        (lambda record: "{}", "line 2: this is JSON, but no record of mldyno"),
+        (lambda record: record.text.replace('"schema":3', '"schema":4'), "line 3: schema 4 is newer than this mldyno"),
+        (lambda record: "{}", "line 3: this is JSON, but no record of mldyno"),
         (lambda record: seal(replace(record, facts={**record.facts, "peak_flops": 1e9})).text, "GFLOP/s are more than"),
     ],
 )
 def test_every_fault_of_a_file_is_told_in_a_line(spoilt: Callable[[Record], str], fault: str, tmp_path: Path) -> None:
     path = tmp_path / "theirs.jsonl"
-    path.write_text("\n".join([a_record().text, spoilt(a_record(peak_flops=1.2e11)), "no JSON", a_record().text]))
+    path.write_text(submitted.lines_of([a_record()], spoilt(a_record(peak_flops=1.2e11)), "no JSON", a_record().text))
     total, lines = api.check_submissions([str(path)])
     assert len(lines) == 2
     assert total in (2, 3)
     assert any(line.startswith(f"{path}: ") and fault in line for line in lines)
-    assert any("line 3: not JSON" in line for line in lines)
+    assert any("line 4: not JSON" in line for line in lines)
 
 
 def test_a_file_of_nothing_but_faults_is_given_up_after_a_hundred(tmp_path: Path) -> None:
@@ -107,14 +111,14 @@ def test_a_file_of_nothing_but_faults_is_given_up_after_a_hundred(tmp_path: Path
 def own(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store with records of this machine, of others, and fake ones."""
     monkeypatch.chdir(tmp_path)
-    here = replace(made_records.BENCH, name="test bench", key="0123456789abcdef" * 2)
+    here = replace(HERE, key=OWN_SECRET)  # as an earlier version wrote it
     other_case = replace(MLP, batch=7)
     store.append(
         [
-            made_records.record(other_case, 0.01, here),
-            made_records.record(MLP, 0.01, here, reason="in /home/ada"),
+            submitted.good(other_case, 0.01, here),
+            submitted.good(MLP, 0.01, here, note="in /home/ada"),
             made_records.record(replace(MLP, mode="train"), 0.01, here, fake_time=True),
-            made_records.record(Case("/bin/sleep 1", framework="command", mode=None, batch=None), 1.0, here),
+            submitted.good(Case("/bin/sleep 1", framework="command", mode=None, batch=None), 1.0, here),
             *made_machines.records(1),
         ]
     )
@@ -124,13 +128,17 @@ def own(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def test_the_newest_records_of_this_machine_are_written_as_private_copies_the_score_set_first(own: Store) -> None:
     lines: list[str] = []
     path, count = api.submit(store=own, tell=lines.append)
-    records = [decode(line) for line in Path(path).read_text().splitlines()]
+    proof, *lines_of_file = Path(path).read_text().splitlines()
+    records = [decode(line) for line in lines_of_file]
+    assert json.loads(proof)["proves"] == [record.id for record in records]
+    assert {record.machine.key for record in records} == {OWN_KEY}, "not the one of before, which was no secret"
     assert count == len(records) == 3
     assert path.startswith("test-bench-")
     assert path.endswith(".jsonl")
     assert {record.machine.name for record in records} == {"test bench"}
     assert [record.case.batch for record in records][:2] == [128, 7]
     assert "sleep" not in Path(path).read_text()
+    assert "/home/ada" not in Path(path).read_text()
     assert lines[0].startswith("shares 3 records of 1 machine")
     assert lines[1:] == ["left out: 1 fake record"]
     assert api.check_submissions([path]) == (3, [])
@@ -149,8 +157,7 @@ def test_a_word_narrows_what_is_submitted(own: Store) -> None:
 
 
 def test_a_record_that_no_collection_would_take_is_not_written(own: Store) -> None:
-    here = replace(made_records.BENCH, name="test bench", key="0123456789abcdef" * 2)
-    own.append([made_records.record(MLP, 0.001, here, flops_per_step=1e12, peak_flops=1e11, round_=1)])
+    own.append([submitted.good(MLP, 0.001, HERE, 1, peak_flops=1e11)])
     with pytest.raises(MldynoError, match=r"GFLOP/s are more than .* Nothing was written\."):
         api.submit(store=own)
     assert list(Path().glob("*.jsonl")) == []

@@ -13,6 +13,7 @@ from mldyno.units import (
     parse_since,
     show,
     show_error,
+    show_factor,
     show_percent,
     show_seconds,
 )
@@ -110,3 +111,32 @@ def test_a_moment_is_read_as_a_day_a_date_or_a_time_ago(text: str, moment: str) 
 def test_what_is_no_moment_says_how_to_write_one(text: str) -> None:
     with pytest.raises(UsageError, match="is no moment; write it as yesterday, 3d, 12h or 2026-11-01"):
         parse_since(text, 1_794_918_600.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (1.3, 1.02, 1.7, "1.3x (1.02-1.7)"),
+        (1.3, 1.004, 1.7, "1.3x (1.004-1.7)"),
+        (1.16, 1.0003, 1.3, "1.2x (1.0003-1.3)"),
+        (1.008, 1.004, 1.012, "1.008x (1.004-1.012)"),
+        (1.06, 1.05, 1.07, "1.06x (1.05-1.07)"),
+        (0.77, 0.6, 0.98, "0.77x (0.60-0.98)"),
+        (0.8, 0.5, 0.996, "0.80x (0.50-0.996)"),
+        (1.02, 0.94, 1.11, "1.02x (0.94-1.11)"),
+        (1.1, 0.97, 1.3, "1.1x (0.97-1.3)"),
+        (1.0, 1.0, 1.0, "1.00x (1.00-1.00)"),
+        (1234.0, 900.0, 1600.0, "1,200x (900-1,600)"),
+        (12.0, 10.0, 14.0, "12x (10-14)"),
+    ],
+)
+def test_an_interval_of_a_factor_holds_1_only_where_it_does(value: float, low: float, high: float, text: str) -> None:
+    assert show_factor(value, low, high) == text
+
+
+def test_an_interval_that_says_nothing_is_not_written_out() -> None:
+    assert show_factor(1.8, 1e-4, 1e300) == "1.8x (±100 % or more)"
+
+
+def test_a_factor_without_an_interval_stands_alone() -> None:
+    assert show_factor(2.0) == "2.00x"

@@ -9,19 +9,17 @@ for batch in mldyno.track(loader): ...
 What is named here is loaded when it is first used, so that `import mldyno` costs nothing.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
 __version__ = "0.1.0"
 
 __all__ = ["__version__", "check", "compare", "crossover", "max_batch", "measure", "report", "run", "table", "track"]
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from mldyno.api import check, compare, crossover, max_batch, measure, report, run, table, track
 else:
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name):
         if name not in __all__:
             raise AttributeError(f"module 'mldyno' has no attribute {name!r}")
         from importlib import import_module  # by its name: whoever asks this package for its version needs no api
@@ -30,4 +28,4 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)  # and not the modules that were imported from it meanwhile

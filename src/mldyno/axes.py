@@ -64,6 +64,8 @@ class Axis:
     """Where a sweep over a size begins."""
     least: int = 1
     """The least that a number may be."""
+    most: int | None = None
+    """The most that a plan may ask for; records and filters may have more."""
     phrase: str | Mapping[str, str] = "{}"
     """How a value is said in a title: a pattern, or a phrase for each value."""
     name: str = ""
@@ -156,8 +158,10 @@ def device_name(axis: Axis, text: str) -> str:
 
 
 def interpreter(axis: Axis, text: str) -> str:
-    """What the interpreter at a path is called."""
-    return interpreters.name_of(text)
+    """The name of an interpreter. What a path leads to is asked only where a user names it: `interpreters.name_of`."""
+    if not interpreters.NAME.fullmatch(text):
+        raise UsageError(f"'{text[:40]}' is not the name of an interpreter; write it as a case does: 3.11.7+jax0.10.2.")
+    return text
 
 
 def _axis(help: str, **entry: Any) -> dict[str, Axis]:  # as the options call it
@@ -191,13 +195,13 @@ class Case:
         in_every_id=True,
         phrase={"host": "copied in", "roundtrip": "copied in and back", "loader": "from a data set"}))  # fmt: skip
     ranks: int | None = field(default=1, metadata=_axis(
-        "processes that train together", read=whole_number, prefix="r", older_prefixes=("w",), aliases=("workers",),
-        own_process=True, phrase="{} ranks"))  # fmt: skip
+        "processes that train together", read=whole_number, most=4096, prefix="r", older_prefixes=("w",),
+        aliases=("workers",), own_process=True, phrase="{} ranks"))  # fmt: skip
     compile: bool = field(default=False, metadata=_axis(
         "yes, no: compile the model first", read=yes_or_no, prefix="compile",
         phrase={"yes": "compiled", "no": "not compiled"}))  # fmt: skip
     threads: int | None = field(default=None, metadata=_axis(
-        "CPU threads of the framework", read=whole_number, prefix="t", own_process=True,
+        "CPU threads of the framework", read=whole_number, most=4096, prefix="t", own_process=True,
         phrase="{} CPU threads"))  # fmt: skip
     layout: Layout = field(default="contiguous", metadata=_axis(
         "contiguous, channels-last: how images lie in memory", values=get_args(Layout)))  # fmt: skip
@@ -210,17 +214,17 @@ class Case:
     parallel: Parallel | None = field(default=None, metadata=_axis(
         "ddp, fsdp: how ranks train together (ddp)", values=get_args(Parallel), own_process=True))  # fmt: skip
     nodes: int = field(default=1, metadata=_axis(
-        "machines that the ranks are spread over", read=whole_number, prefix="n", own_process=True,
+        "machines that the ranks are spread over", read=whole_number, most=1024, prefix="n", own_process=True,
         phrase="{} nodes"))  # fmt: skip
     python: str | None = field(default=None, metadata=_axis(
         "paths of other interpreters, whose frameworks are measured", read=interpreter, own_process=True,
         phrase="Python {}"))  # fmt: skip
     loader_workers: int = field(default=0, metadata=_axis(
         "processes that load batches ahead (PyTorch's num_workers); placement loader, if none is given",
-        read=whole_number, least=0, prefix="lw", aliases=("num-workers", "num_workers"), own_process=True,
+        read=whole_number, most=1024, least=0, prefix="lw", aliases=("num-workers", "num_workers"), own_process=True,
         phrase="{} loader workers"))  # fmt: skip
     prefetch: int | None = field(default=None, metadata=_axis(
-        "batches that each loader worker holds ready (2)", read=whole_number, prefix="prefetch",
+        "batches that each loader worker holds ready (2)", read=whole_number, most=1024, prefix="prefetch",
         aliases=("prefetch-factor", "prefetch_factor"), own_process=True, phrase="prefetch {}"))  # fmt: skip
     pin_memory: bool = field(default=False, metadata=_axis(
         "yes, no: the loader's batches lie in page-locked memory, for copies to an accelerator", read=yes_or_no,

@@ -26,6 +26,10 @@ class StoreError(MldynoError):
     """The store can't be read or written: locked, full, read-only, damaged or too new."""
 
 
+class StoreLocked(StoreError):
+    """Another process holds the store for longer than this one waits."""
+
+
 class ImportFileError(MldynoError):
     """A file that `import` was given is not what it should be; the store was not touched."""
 

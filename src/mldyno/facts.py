@@ -85,7 +85,8 @@ FACTS: Mapping[str, Entry] = {
     # commands, and copies without them
     "command": _TEXT, "private": _FLAG,
     # models of the user's own
-    "restored_settings": _TEXT,
+    "restored_settings": _TEXT, "same_batch": _TEXT, "inference_without": _TEXT, "loss_in_inference": _FLAG,
+    "draws_random": _FLAG,
 }  # fmt: skip
 NAMED: Mapping[str, Entry] = {"_items": _SOME, "_loss_first": _NUMBER, "_loss_last": _NUMBER}
 """Facts of a phase, or of a check of a workload's own, by what follows its name."""

@@ -1,4 +1,4 @@
-"""Files that a user names: only regular ones are opened, so that no command waits for one without end.
+"""Files that a user or a stranger names: only regular ones are opened, so that no command waits for one without end.
 
 A pipe with a name is waited for until somebody writes, and a device never ends. What the shell has opened for us, as
 standard input or by `<(…)`, is another matter: it lies in folders of the system's own.
@@ -29,6 +29,26 @@ def check_regular(path: Path | str, or_stream: bool = False) -> None:
     if not stat.S_ISREG(mode) and not (or_stream and str(path).startswith(_OPENED_BY_THE_SHELL)):
         instead = ", or - for standard input" if or_stream else ""
         raise OSError(errno.EINVAL, f"this is a pipe or a device; name a regular file{instead}")
+
+
+def regular(path: str, flags: int) -> int:
+    """Open only regular files, as the `opener` of `open`, in a folder that others may write to; else raise OSError.
+
+    What may be written is not reached through a link or under another name: that could be anybody's file.
+    """
+    writes = flags & (os.O_WRONLY | os.O_RDWR)
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_NOFOLLOW if writes else 0), 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "this is a link; remove it", path) from None
+        raise
+    there = os.fstat(descriptor)
+    if stat.S_ISREG(there.st_mode) and not (writes and there.st_nlink > 1):
+        return descriptor
+    os.close(descriptor)
+    what = "this file has another name too" if stat.S_ISREG(there.st_mode) else "this is no regular file"
+    raise OSError(errno.EINVAL, f"{what}; remove it", path)
 
 
 def expanded(path: str) -> Path:

@@ -2,7 +2,7 @@
 
 A case names an interpreter by its version and the frameworks that it has, never by its path: so it means the same in
 every record, and tells nothing of anybody's folders. Where it is, only this process knows, from what it was told.
-Rule: standard library only.
+Rules: standard library only. Only a path that the user gave, or trusts, reaches `name_of`, which starts that program.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _VERSIONS: dict[str, tuple[str, dict[str, str]]] = {}  # of Python, and of each 
 
 
 def name_of(text: str) -> str:
-    """What the interpreter at a path is called, such as 3.11.7+jax0.10.2; a name stays as it is."""
+    """Ask the interpreter at a path what it is, and return its name, such as 3.11.7+jax0.10.2; keep a name as it is."""
     import shutil  # only for whoever names an interpreter: every command imports this module
 
+    if NAME.fullmatch(text):
+        return text
     path = shutil.which(text)
     if path is None:
-        if NAME.fullmatch(text):
-            return text
         raise UsageError(f"there is no interpreter '{text}'; name the path of one, such as .venv/bin/python.")
     version, frameworks = _asked(path)
     if tuple(version) < OLDEST:

@@ -1,7 +1,8 @@
 """Passwords, tokens and keys in a command or a setting, replaced before anything is stored or shown.
 
-Rules: a secret is known by its name (`--token X`, `PASSWORD=X`, `Authorization: X`, `user:X@host`), by the shape that
-its issuer gave it, or by being long and random. What is masked stays masked: masking twice changes nothing.
+Rules: a secret is known by its name (`--token X`, `PASSWORD=X`, `Authorization: X`, `user:X@host`), by what stands
+before it (`sshpass -p X`), by the shape that its issuer gave it, or by being long and random. What is masked stays
+masked: masking twice changes nothing. To know one more kind, add an entry to a table.
 Standard library only.
 """
 
@@ -15,30 +16,87 @@ MASK = "MASKED"
 LONG_WORD = 24  # letters and digits from which on a random word is taken for a key
 LEAST_PARTS = 0.35  # for each letter of a random word; names such as ResNet50Checkpoint have longer parts
 
+# What the keys of an issuer begin with; 14 letters, digits, dashes and underscores or more follow.
+PREFIXES = {
+    "GitHub": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    "GitLab": ("glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glsoat-", "glagent-"),
+    "Hugging Face, Replicate, NVIDIA, Groq, xAI": ("hf_", "api_org_", "r8_", "nvapi-", "gsk_", "xai-"),
+    "OpenAI, Anthropic, Perplexity, LangSmith, Pinecone": ("sk-", "pplx-", "lsv2_", "pcsk_"),
+    "Weights & Biases": ("wandb_v1_",),
+    "Google": ("AIza", "ya29\\.", "GOCSPX-"),
+    "Stripe": ("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
+    "SendGrid, DigitalOcean": ("SG\\.", "dop_v1_", "doo_v1_", "dor_v1_"),
+    "PyPI, RubyGems, Docker": ("pypi-", "rubygems_", "dckr_pat_", "dckr_oat_"),
+    "HashiCorp, Doppler": ("hvs\\.", "hvb\\.", "dp\\.pt\\.", "dp\\.st\\."),
+    "Grafana, New Relic, Sentry": ("glsa_", "glc_", "NRAK-", "sntrys_", "sntryu_"),
+    "Shopify, Square, Notion, Linear": ("shpat_", "shpss_", "sq0atp-", "sq0csp-", "ntn_", "lin_api_"),
+    "Postman, Figma, Atlassian, Heroku": ("PMAK-", "figd_", "ATATT3", "HRKU-"),
+    "PlanetScale, Supabase, age": ("pscale_tkn_", "sbp_", "AGE-SECRET-KEY-1"),
+}
+SHAPES = {
+    "Amazon": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+    "Slack": r"\bxox[a-z]-[\w-]{8,}|\bxapp-[\w-]{8,}",
+    "Slack's and Discord's hooks": r"(?<=hooks\.slack\.com/services/)[\w/]+|(?<=/api/webhooks/)\d+/[\w-]+",
+    "Databricks": r"\bdapi[0-9a-f]{32}(?:-\d)?\b",
+    "Twilio": r"\bSK[0-9a-f]{32}\b",
+    "Telegram": r"(?<![\d:])\d{8,10}:[\w-]{35}(?![\w-])",
+    "npm": r"\bnpm_\w{30,}",
+    "a JSON web token": r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?",
+    "a private key": r"-----BEGIN[ A-Z]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*",
+}
+# What stands before a secret, be it the words of a command or a text: <gap> is between two words, <others> are some.
+BEFORE = {
+    "sshpass": "sshpass<gap><others>-p<gap>?",
+    "MySQL, 7-Zip": "(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|7z|7za)<gap><others>-p",
+    "Redis": "redis-cli<gap><others>-a<gap>",
+    "zip, SQL Server": "(?:zip|unzip|sqlcmd|bcp)<gap><others>-P<gap>",
+    "LDAP": "ldap[a-z]+<gap><others>-w<gap>",
+    "MongoDB": "mongo[a-z]*<gap><others>-p<gap>",
+    "curl's cookies": r"curl<gap><others>(?:-b|--cookie)<gap>?(?=[\w.-]+=)",
+    "OpenSSL": "openssl<gap><others>-pass(?:in|out)?<gap>pass:",
+    "the AWS CLI": r"aws<gap>configure<gap>set<gap>[\w.-]*(?:secret|token)[\w.-]*<gap>",
+    "Vault": "vault<gap>login<gap>(?!-)",
+    "an access key of Amazon": "(?:AKIA|ASIA)[0-9A-Z]{16}(?:<gap>|:)(?=[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=]))",
+    "netrc": "login<gap><word><gap>password<gap>",
+}
+IN_WORDS = {"<others>": "(?:<word><gap>){0,20}?", "<word>": r"[^\0]+", "<gap>": r"\0"}
+IN_TEXT = {"<others>": "(?:<word><gap>){0,20}?", "<word>": r"\S{1,200}", "<gap>": r"\s{1,9}"}
+
 _NAME = (
-    r"[\w.-]{0,60}(?:passw(?:or)?d|passphrase|passwd|pwd|secret|credentials?|bearer|api[-_]?keys?|access[-_]?key|"
-    r"private[-_]?key|token(?![a-z])|(?<![a-z])(?:pass|auth)(?![a-z]))(?:[-_.][\w.-]{0,40})?"
+    r"[\w.-]{0,60}(?:passw(?:or)?d|passphrase|passwd|pwd|secret|credentials?|bearer|api[-_]?keys?|(?:store|key)pass|"
+    r"(?:access|account|private|shared|master|encryption|signing|subscription)[-_]?key|token(?![a-z])|"
+    r"(?<![a-z])(?:pass|auth|otp)(?![a-z]))(?:[-_.][\w.-]{0,40})?"
 )
-_NAMES_NO_SECRET = r"(?:files?|path|dir|folder|name|type|url|len|length|count|size|id|ids|limit)"
+_NAMES_NO_SECRET = (
+    r"(?:files?|path|dir|folder|name|type|url|len|length|count|size|id|ids|limit|env|var|stdin|method|mode|header)"
+)
 _VALUE = r"""(?:'[^']*'|"[^"]*"|[^\s'"&;,)}\]]+)"""
-_KEY_SHAPES = (
-    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",  # Amazon
-    r"\bgh[pousr]_\w{16,}|\bgithub_pat_\w{16,}|\bglpat-[\w-]{16,}",  # GitHub, GitLab
-    r"\bhf_\w{16,}|\bsk-[\w-]{16,}|\br8_\w{16,}",  # Hugging Face, OpenAI and Anthropic, Replicate
-    r"\bxox[a-z]-[\w-]{8,}|\bxapp-[\w-]{8,}",  # Slack
-    r"\bAIza[\w-]{30,}|\bya29\.[\w-]{16,}",  # Google
-    r"\bnpm_\w{30,}|\bpypi-[\w-]{16,}",
-    r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?",  # a JSON web token
-    r"-----BEGIN[ A-Z]*PRIVATE KEY-----[\s\S]*",
-)
+_ADJECTIVE = r"(?:an?|the|not|too|no|none|null|empty|invalid|missing|required|wrong|incorrect|expired|needed|set)\b"
+# Each is followed by a secret, which the second group holds.
+RULES = {
+    "a token in an address": r"((?i:https?)://)((?!git@)[^/\s:@'\"]+)(?=(?::(?:x-oauth-basic)?)?@)",
+    "a password in an address": r"(://[^/\s:@'\"]*:)([^/\s'\"]+)(?=@)",
+    "a signature or key in an address": r"(?i)([?&](?:[\w-]*sig(?:nature)?|key)=)([^&\s'\"#]+)",
+    "a header of authorization": r"(?i)(\b(?:proxy-)?authorization['\"]?\s*[=:]\s*['\"]?(?:[\w-]+\s+)?)"
+                                 r"([^\s'\",]+(?:,\s*[\w-]+=[^\s,'\"]+)*)",
+    "a cookie": r"(?i)(\b(?:set-)?cookie['\"]?\s*:\s*['\"]?)([^'\"\s;]+(?:;\s*[^'\"\s;]+)*)",
+    "a bearer": r"(?i)(\bbearer\s+)([\w.~+/=-]{8,})",
+    "a user's password": r"((?<!\S)(?:-[uU] ?|--(?:proxy-)?user[ =])[^\s:'\"]+:)(?!\d+(?!\S)|//)([^\s'\"]+)",
+    "a key of the environment": r"(\b[A-Z][A-Z0-9_]{0,60}_KEY=)((?![/~.])(?=\S{0,60}\d)[\w+/=.-]{12,})",
+}  # fmt: skip
+_RULES = [re.compile(pattern) for pattern in RULES.values()]
 _NAMED = re.compile(rf"(?i)((?<![\w.-])(-{{0,2}}{_NAME})['\"]?\s*[=:]\s*(?:(?:bearer|basic|token)\s+)?)({_VALUE})")
 _FLAG = re.compile(rf"(?i)((?<![\w.-])(--?{_NAME})\s+)(?!-)({_VALUE})")
+_SAID = re.compile(
+    r"(?i)(\b(password|passphrase|passwd|secret|token|api[ _-]?key)(?:\s\w{1,20}){0,2}?\s?(?:\bis\b|\bwas\b|:)\s?)"
+    rf"(?!{_ADJECTIVE})({_VALUE})"
+)
 _FLAG_ALONE = re.compile(rf"(?i)--?{_NAME}")
-_HEADER = re.compile(r"(?i)(\b(?:proxy-)?authorization['\"]?\s*[=:]\s*['\"]?(?:\w+\s+)?)([^\s'\"]+)")
-_BEARER = re.compile(r"(?i)(\bbearer\s+)([\w.~+/=-]{8,})")
-_IN_ADDRESS = re.compile(r"(://[^/\s:@'\"]*:)([^/\s'\"]+)(?=@)")
-_USER = re.compile(r"((?<!\S)(?:-u|--user)[ =][^\s:'\"]+:)(?!\d+(?!\S))([^\s'\"]+)")
-_SHAPE = re.compile("|".join(_KEY_SHAPES))
+_WHOLE = re.compile(rf"(?is)(-{{0,2}}{_NAME})(\s*[=:]\s*)(.+)")
+_SHELL_TEXT = re.compile(r"-\w*c")  # sh -c, bash -lc, python -c
+_USERS = ("-u", "-U", "--user", "--proxy-user")
+_PREFIXES = "|".join(prefix for prefixes in PREFIXES.values() for prefix in prefixes)
+_SHAPE = re.compile("|".join([*SHAPES.values(), rf"\b(?:{_PREFIXES})[\w-]{{14,}}(?:\.[\w-]{{14,}})*"]))
 _LONG = re.compile(rf"(?<![\w+=-])(?P<name>--?[\w-]+=|[A-Za-z]\w*[=:])?(?P<word>[\w+-]{{{LONG_WORD},}}=*)(?![\w+=-])")
 _CHECKSUM = re.compile(r"(?i)(?:rev|revision|commit|sha\d*|md5|hash|digest|checksum|uuid)[=:]?$")
 _HEX = re.compile("[0-9a-f]+|[0-9A-F]+")
@@ -46,26 +104,41 @@ _NO_SECRET = re.compile(rf"(?i).*[-_.]{_NAMES_NO_SECRET}$")
 _A_NUMBER = re.compile(r"[\d.,]{1,7}")
 
 
+def _before(meaning: dict[str, str], start: str) -> re.Pattern[str]:
+    """What stands before a secret, and the secret itself, for words or for a text."""
+    pattern = rf"({start}(?:{'|'.join(BEFORE.values())}))(<word>)"
+    for mark, expression in meaning.items():
+        pattern = pattern.replace(mark, expression)
+    return re.compile(pattern)
+
+
+_BEFORE_WORD = _before(IN_WORDS, r"(?:(?<![^\0])(?:[^\0]*/)?)")
+_BEFORE_IN_TEXT = _before(IN_TEXT, r"(?<![\w.-])")
+
+
 def masked(text: str) -> str:
     """A text, such as a setting or what a command said, without its secrets."""
+    text = _BEFORE_IN_TEXT.sub(rf"\1{MASK}", text)
     text = _SHAPE.sub(MASK, text)
-    text = _IN_ADDRESS.sub(rf"\1{MASK}", text)
-    text = _HEADER.sub(rf"\1{MASK}", text)
-    text = _BEARER.sub(rf"\1{MASK}", text)
-    text = _USER.sub(rf"\1{MASK}", text)
-    text = _NAMED.sub(_value_masked, text)
-    text = _FLAG.sub(_value_masked, text)
+    for rule in _RULES:
+        text = rule.sub(rf"\1{MASK}", text)
+    for named in (_NAMED, _FLAG, _SAID):
+        text = named.sub(_value_masked, text)
     return _LONG.sub(_long_masked, text)
 
 
 def masked_words(words: Sequence[str]) -> tuple[str, ...]:
     """The words of a command without their secrets: what stands behind `--token`, and all that `masked` knows."""
     hidden: list[str] = []
+    words = _BEFORE_WORD.sub(rf"\1{MASK}", "\0".join(words)).split("\0") if words else ()
     for before, word in zip(["", *words], words, strict=False):
-        if before in ("-u", "--user"):
+        whole = None if _SHELL_TEXT.fullmatch(before) else _WHOLE.fullmatch(word)
+        if before in _USERS:
             hidden.append(masked(f"{before} {word}")[len(before) + 1 :])
         elif _FLAG_ALONE.fullmatch(before) and not word.startswith("-") and _is_secret(before, word):
             hidden.append(MASK)
+        elif whole is not None and _is_secret(whole[1], whole[3]):
+            hidden.append(f"{whole[1]}{whole[2]}{MASK}")
         elif before.startswith("-") and _CHECKSUM.search(before) and _HEX.fullmatch(word):
             hidden.append(word)
         else:

@@ -19,7 +19,7 @@ from mldyno import interpreters, plugins, sources, suites
 from mldyno.axes import AXES, AXIS, LARGEST_WHOLE, NAMES, OF_LOADERS, SIZES, WORK, Case, axis_named, unstated
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.masking import MASK, masked_line, masked_words
-from mldyno.printable import name_from, printable
+from mldyno.printable import printable
 from mldyno.records import SCHEMA, upgraded_case
 from mldyno.sources import Source
 from mldyno.suites import reader
@@ -77,6 +77,11 @@ class Plan:
         """Processes that each case has at most."""
         return self.fewest if self.steps is not None else self.repeats or MOST_CHOSEN_REPEATS
 
+    @property
+    def head_to_head(self) -> bool:
+        """Whether a ratio is what is asked for: of two versions of a file, or of commands beside each other."""
+        return self.by == "workload"
+
     def command_of(self, case: Case) -> tuple[str, ...]:
         """The words of the command that a case is; none where it is a workload."""
         return dict(zip(self.cases, self.commands, strict=False)).get(case, ())
@@ -88,8 +93,9 @@ class Plan:
 
     def same_as(self, other: Plan) -> bool:
         """Whether the same is to be measured, wherever the user's own code lies."""
-        mine, theirs = (replace(each, sources=tuple(replace(source, place="", folder="") for source in each.sources))
-                        for each in (self, other))  # fmt: skip
+        mine, theirs = (
+            replace(each, sources=tuple(source.anywhere for source in each.sources)) for each in (self, other)
+        )
         return mine.text() == theirs.text()
 
     @property
@@ -99,8 +105,16 @@ class Plan:
 
 
 def from_text(text: str) -> Plan:
-    """The plan that `text` gave, in this version or an older one."""
-    content = json.loads(text)
+    """Return the plan that `text` gave, in this version or an older one."""
+    try:
+        return _from_content(json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise MldynoError(
+            f"the plan of a run can't be read ({error!r}); its store is damaged, or not of mldyno."
+        ) from None
+
+
+def _from_content(content: dict[str, Any]) -> Plan:
     schema, text_format = content.pop("schema", 1), content.pop("format", 1)
     if text_format == 1:
         content["budget"] *= content["repeats"]
@@ -109,6 +123,7 @@ def from_text(text: str) -> Plan:
     content["sources"] = tuple(map(sources.from_content, content.get("sources", ())))
     content["unchecked"] = tuple(content.get("unchecked", ()))
     cases = tuple(upgraded_case(schema, case) for case in content["cases"])
+    _remember(cases, content["commands"])
     suite = suites.RENAMED.get(content["suite"], content["suite"])
     return Plan(**{**content, "cases": cases, "suite": suite, "commands": tuple(map(tuple, content["commands"]))})
 
@@ -120,11 +135,18 @@ def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None)
     """
     commands = parted(words)
     cases = tuple(unstated(name_of(command), "command") for command in commands)
+    _remember(cases, commands)
     if len(set(cases)) < len(cases):
         raise UsageError("one command stands there twice, or two differ in secrets only; name commands that differ.")
     by = {"by": "workload"} if len(cases) > 1 else {}
     given = {key: value for key, value in (settings or {}).items() if value is not None}
     return _checked(Plan(cases, commands=commands, **_budgeted({"repeats": 1, **by, **given})))
+
+
+def _remember(cases: Sequence[Case], commands: Sequence[Sequence[str]]) -> None:
+    """Note what was typed for the commands that cases are."""
+    for case, words in zip(cases, commands, strict=False):
+        sources.remember(case.workload, masked_line(words))
 
 
 def parted(words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -135,7 +157,7 @@ def parted(words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
 def name_of(words: Sequence[str]) -> str:
     """A command as the workload of a case: without its secrets, with a colon where paths have a slash, as ids need."""
-    return name_from(masked_line(words).replace("/", ":"))
+    return sources.name_of(masked_line(words))
 
 
 def expand(
@@ -143,10 +165,12 @@ def expand(
     axes: Mapping[str, Sequence[str]],
     settings: Mapping[str, Any] | None = None,
     here: Here = lambda framework, python: ("cpu",),
+    trust: bool = False,
 ) -> Plan:
     """The plan for workloads and suites on the axes given; a flag overrides what a suite says.
 
-    `here` names the devices that a framework finds; it is asked only where a device is `all` or `gpu`.
+    `here` names the devices that a framework finds; it is asked only where a device is `all` or `gpu`. `trust` lets a
+    suite name interpreters by their paths, which are then asked for their names.
     """
     if not targets:
         raise UsageError("name what to run: a workload or a suite, for example: mldyno run mlp")
@@ -157,7 +181,7 @@ def expand(
     suite = None
     for target in targets:
         if reader.is_suite(target):
-            content = reader.read(target)
+            content = reader.read(target, trust)
             suite = printable(Path(content.file).stem)
             from_suites |= content.settings
             cases += _of_suite(content, chosen, partial(_present, here))
@@ -229,6 +253,9 @@ def sweep(
         raise UsageError(f"--from {first} is not less than --to {last}{source}; a sweep needs two sizes at least.")
     sizes = [str(size) for size in geometric(first, last, per_doubling)]
     plan = expand([workload], {**axes, over: sizes}, settings, here)
+    if not axes.get("device") and not _varied(plan.cases, over):
+        devices = _both_devices(plan.cases[0], here)
+        plan = expand([workload], {**axes, "device": devices, over: sizes}, settings, here)
     axis = _compared(plan.cases, over)
     if axis == "device":
         check_present(plan.cases, here)
@@ -249,13 +276,31 @@ def geometric(first: int, last: int, per_doubling: int) -> list[int]:
     return sorted(sizes | {last})
 
 
-def _compared(cases: Sequence[Case], over: str) -> str:
-    """The one axis along which a sweep compares; raises unless it has two values, and no other has several."""
+def _both_devices(case: Case, here: Here) -> list[str]:
+    """Return the CPU and the accelerator that a framework finds; raise where there is only one device."""
+    names = here(case.framework, case.python)
+    accelerator = next((name for name in names if name != "cpu"), None)
+    if accelerator is None:
+        raise MldynoError(
+            f"crossover compares two devices, and {case.framework} sees only {', '.join(names)} here; "
+            "give another option two values, such as --precision fp32,bf16. `mldyno doctor` says what it finds."
+        )
+    return ["cpu", accelerator]
+
+
+def _varied(cases: Sequence[Case], over: str) -> dict[str, list[Any]]:
+    """Return the axes in which the cases of a sweep differ beside mode and size, with their values."""
     names = [name for name in NAMES if name not in ("mode", over)]
     values = {name: list(dict.fromkeys(getattr(case, name) for case in cases)) for name in names}
-    varied = [name for name in names if len(values[name]) > 1]
+    return {name: listed for name, listed in values.items() if len(listed) > 1}
+
+
+def _compared(cases: Sequence[Case], over: str) -> str:
+    """The one axis along which a sweep compares; raises unless it has two values, and no other has several."""
+    values = _varied(cases, over)
+    varied = list(values)
     if not varied:
-        raise UsageError("a crossover is between two; give one axis two values, such as --device cpu,gpu.")
+        raise UsageError("crossover compares two settings: give one option two values, such as --device cpu,gpu.")
     if len(varied) > 1 or varied[0] in WORK:
         raise UsageError(
             f"a crossover is between two ways to do the same work, along one axis; {' and '.join(varied)} "
@@ -362,6 +407,8 @@ def _check_modes(axes: Values) -> None:
     """Raise where a workload is asked for by its name in a mode that it does not have."""
     for workload in (plugins.workload(name) for name in axes["workload"] if name != ALL):
         if any(mode not in workload.modes for mode in axes.get("mode", ())):
+            if workload.untrained:
+                raise UsageError(f"{workload.title} can only be measured in inference: {workload.untrained}.")
             raise UsageError(f"{workload.name} runs in mode {', '.join(workload.modes)} only.")
 
 
@@ -403,6 +450,7 @@ def _values(axes: Values) -> dict[str, tuple[Any, ...]]:
 def _cases(axes: Values, devices: Devices) -> list[Case]:
     """All combinations of the axes' values that there are, with the workload's own choices where none are given."""
     values = _values(axes)
+    check_most(values)
     cases = []
     for combination in itertools.product(*values.values()):
         case = Case(**dict(zip(values, combination, strict=True)))
@@ -427,6 +475,14 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
         case = replace(case, workload=workload.name, version=workload.version, **sizes)  # type: ignore[arg-type]
         cases += [replace(case, device=name) for name in devices(case)]
     return cases
+
+
+def check_most(values: Values) -> None:
+    """Raise where a plan asks for more ranks, workers or threads than a machine can have."""
+    for axis in (AXIS[name] for name in values):
+        largest = max((value for value in values[axis.name] if value is not None), default=0) if axis.most else 0
+        if largest > (axis.most or 0):
+            raise UsageError(f"{largest:,} {axis.name.replace('_', ' ')} are over {axis.most:,}; ask for fewer.")
 
 
 def _unasked_of_loader(case: Case) -> dict[str, Any]:

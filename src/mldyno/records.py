@@ -22,6 +22,7 @@ from mldyno.metrics import Unit as Unit  # noqa: PLC0414
 Status = Literal["ok", "oom", "timeout", "failed", "unsupported", "wrong", "unsteady"]
 Provenance = Literal["measured", "imported", "published"]
 Pairing = Literal["alone", "interleaved", "live-processes", "alternating-processes"]
+Proof = Literal["", "signed", "own"]
 
 Fact = float | int | str | bool | None
 
@@ -94,7 +95,7 @@ class Machine:
     virtualised: bool | None = None
     low_power: bool | None = None
     key: str | None = None
-    """Random, made once on that machine: two machines of one name have two keys. None where none could be kept."""
+    """The fingerprint of its public key: two machines of one name have two. None where no key could be kept."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,8 @@ class Record:
     """What it was written as, and is passed on as, whatever its schema: `id` is the hash of this without the id."""
     imported_from: str = field(default="", compare=False, repr=False)
     """The file that it came from; empty where it was measured into the store. Not a part of the text."""
+    proof: Proof = field(default="", compare=False, repr=False)
+    """What proves whose it is: the signature of its machine's key, or this machine's own secret. Not in the text."""
 
     @property
     def shown_machine(self) -> str:
@@ -155,6 +158,11 @@ class Record:
     def interrupted(self) -> bool:
         """Whether the run was ended by the user within this case, so that a resumed run repeats it."""
         return any(warning.code == "interrupted" for warning in self.warnings)
+
+    @property
+    def crowded_out(self) -> bool:
+        """Whether it came to nothing since other programs had taken the machine's memory."""
+        return self.status == "failed" and any(warning.code == "memory-taken" for warning in self.warnings)
 
     def fact(self, name: str) -> Any:
         """A fact's value, which is what its entry in `facts` says; None where it is not known, or is none of that.
@@ -233,7 +241,11 @@ def _from_2(content: dict[str, Any]) -> dict[str, Any]:
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
 
 
-BESIDE_THE_CONTENT = ("text", "imported_from")  # fields of a record that are no part of what its id is the hash of
+BESIDE_THE_CONTENT = (
+    "text",
+    "imported_from",
+    "proof",
+)  # fields of a record that are no part of what its id is the hash of
 
 _plain_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 

@@ -1,34 +1,42 @@
 """Where the nodes of a job meet: an address, a token that says who may join, and the interface that leads there.
 
-Rule: standard library only; a worker's launcher reads this from its environment.
+The first node listens at its address until all others are there. Host and guest each prove to the other that they have
+the token, by an HMAC over random numbers of both; what is received before is compared, and nothing else is done with
+it. Rule: standard library only; a worker's launcher reads this from its environment.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
+import queue
 import re
 import secrets
-import signal
 import socket
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from mldyno.errors import UsageError
+from mldyno.errors import MldynoError, UsageError
 
-RANKED, LEADS = "MLDYNO_RANKED", "MLDYNO_LEADS"  # the framework of ranks; whether a command waits for their answers
+RANKED = "MLDYNO_RANKED"  # the framework of ranks
 JOB = "MLDYNO_JOB"  # by which all processes of a job are found
-FAILED, DONE = "mldyno-rank-failed ", "mldyno-rank-done"  # on standard error: a launcher passes on a code only
+NODE, STORE = "MLDYNO_NODE", "MLDYNO_RANK_STORE"  # a node's number; the address of the store of its ranks
+STORE_SOCKET = "MLDYNO_RANK_STORE_SOCKET"  # the descriptor of its listening socket, where the first rank has it
+# On standard error: a rank that fails says why, the launcher says how one has ended.
+FAILED, ENDED, DONE = "mldyno-rank-failed ", "mldyno-rank-ended ", "mldyno-rank-done"
 ADDRESS, TOKEN, HOSTS = "MLDYNO_RENDEZVOUS", "MLDYNO_RENDEZVOUS_TOKEN", "MLDYNO_RENDEZVOUS_HOSTS"
 INTERFACE = "GLOO_SOCKET_IFNAME"  # gloo's own
 USUAL = "127.0.0.1:29400"  # the loopback: nobody else can reach it unless an address is named
 _WRITTEN = re.compile(r"(?P<host>[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
-# What torchrun says of a rank that has ended: at once in its log, where ranks are numbered on their machine, and at
-# its own end in a summary.
-_LOGGED = re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+)")
-_SUMMARY = re.compile(r"rank\s*: (?P<rank>\d+) \(local_rank: \d+\)\s+exitcode\s*: (?P<code>-?\d+)")
 _TOKEN = re.compile(r"[0-9a-f]{8,64}")
+LOOPBACK = "127.0.0.1"
+HELLO_S = 10.0  # that a guest may take to prove itself
+LOOK_EVERY_S = 0.2
+LONGEST_LINE = 512  # B that are read of what another says
+REFUSED = "refused"
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,10 @@ class Rendezvous:
     def address(self) -> str:
         """As it is written."""
         return f"{self.host}:{self.port}"
+
+    def proof(self, who: str, said: str) -> str:
+        """What shows that `who` has the token, and said this."""
+        return hmac.new(self.token.encode(), f"mldyno {who} {said}".encode(), "sha256").hexdigest()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -70,14 +82,14 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Rendezvous | N
     return Rendezvous(host, int(port), given.get(TOKEN, ""), given.get(HOSTS) == "1")
 
 
-def leads(environ: Mapping[str, str]) -> bool:
-    """Whether a rank is the one that speaks with a command, by its environment."""
-    return environ.get(LEADS) == "1" and environ.get("LOCAL_RANK", "0") == "0"
-
-
 def failure_line(rank: str, status: str, reason: str) -> str:
     """What a rank says of its end."""
     return f"\n{FAILED}{json.dumps([rank, status, reason])}\n"
+
+
+def end_line(rank: int, code: int) -> str:
+    """What a launcher says of the first rank that ended with another code than 0; negative codes are signals."""
+    return f"\n{ENDED}{json.dumps([rank, code])}\n"
 
 
 @dataclass(frozen=True)
@@ -92,20 +104,127 @@ class RankFailure:
 
 def failure_in(lines: Sequence[str]) -> RankFailure | None:
     """Which rank failed first, from what ranks and their launcher said; a signal comes before what others saw of it."""
-    text = "\n".join(lines)
-    ends = [*_SUMMARY.finditer(text), *_LOGGED.finditer(text)]
-    first = next((end for end in ends if int(end["code"]) != -signal.SIGTERM), None)  # by which the others are ended
-    if first is not None and int(first["code"]) < 0:
-        return RankFailure(first["rank"], signal=-int(first["code"]))
-    failures = []
+    failures, ended = [], None
     for line in lines:
-        _, mark, words = line.partition(FAILED)
-        with suppress(ValueError):
-            if mark:
-                rank, status, reason = map(str, json.loads(words))
+        _, failed, why = line.partition(FAILED)
+        _, by_launcher, how = line.partition(ENDED)
+        with suppress(ValueError, TypeError):
+            if failed:
+                rank, status, reason = map(str, json.loads(why))
                 failures.append(RankFailure(rank, None, status, reason))
-    of_first = [failure for failure in failures if first is not None and failure.rank == first["rank"]]
-    return next(iter(of_first or failures), None)
+            elif by_launcher:
+                number, code = map(int, json.loads(how))
+                words = "" if code < 0 else f"it ended early with exit code {code}"
+                ended = RankFailure(str(number), -code if code < 0 else None, reason=words)
+    if ended is not None and ended.signal is None:
+        ended = next((failure for failure in failures if failure.rank == ended.rank), ended)
+    return ended or next(iter(failures), None)
+
+
+# -- nodes meet ------------------------------------------------------------------------------------
+
+
+class Refused(MldynoError):
+    """The first node does not let this one join."""
+
+
+def listen_at(meeting: Rendezvous) -> socket.socket:
+    """A socket that listens at the named address, and at no other."""
+    try:
+        return socket.create_server((meeting.host, meeting.port))
+    except OSError as error:
+        why = error.strerror or error
+        raise UsageError(f"can't listen at {meeting.address}: {why}; name an address of this machine.") from None
+
+
+def receive(meeting: Rendezvous, ranks: int, nodes: int, store_port: int) -> None:
+    """The first node: wait until all others have proven that they have the token; each learns its number, and the port.
+
+    Each connection has a thread, so that one that says nothing holds up nobody.
+    """
+    guests: queue.Queue[tuple[socket.socket, str]] = queue.Queue()
+
+    def welcome(connection: socket.socket) -> None:
+        with suppress(OSError):
+            connection.settimeout(HELLO_S)
+            own = secrets.token_hex(16)
+            connection.sendall(f"{own}\n".encode())
+            theirs, shape, proof = _words(connection, 3)
+            said = f"{own} {theirs} {shape}"
+            if not hmac.compare_digest(proof.encode(), meeting.proof("guest", said).encode()):
+                connection.sendall(f"{REFUSED} token\n".encode())
+            elif shape != f"{ranks}/{nodes}":
+                connection.sendall(f"{REFUSED} {ranks}/{nodes}\n".encode())
+            else:
+                guests.put((connection, said))
+                return
+        connection.close()
+
+    present: list[tuple[socket.socket, str]] = []
+    with listen_at(meeting) as listening:
+        listening.settimeout(LOOK_EVERY_S)
+        while len(present) < nodes - 1:
+            with suppress(OSError):  # nobody came in time; or so many that there is no room for more
+                threading.Thread(target=welcome, args=(listening.accept()[0],), daemon=True).start()
+            present = [guest for guest in present if not _has_left(guest[0])]
+            while not guests.empty():
+                present.append(guests.get())
+    for number, (connection, said) in enumerate(present[: nodes - 1], 1):
+        place = f"{number} {store_port}"
+        with connection:
+            connection.sendall(f"{place} {meeting.proof('host', f'{said} {place}')}\n".encode())
+
+
+def enter(meeting: Rendezvous, ranks: int, nodes: int, wait: float) -> dict[str, str] | None:
+    """Another node: prove the token, and wait until all are there; gives the environment of its ranks' launcher.
+
+    None where nobody listens, or not all come within `wait` s. Raises Refused where the first node does not want it.
+    """
+    try:
+        with socket.create_connection((meeting.host, meeting.port), timeout=min(HELLO_S, wait)) as connection:
+            (theirs,) = _words(connection, 1)
+            own, shape = secrets.token_hex(16), f"{ranks}/{nodes}"
+            said = f"{theirs} {own} {shape}"
+            connection.sendall(f"{own} {shape} {meeting.proof('guest', said)}\n".encode())
+            connection.settimeout(wait)
+            answer = _words(connection, None)
+    except OSError:
+        return None
+    if answer == [REFUSED, "token"]:
+        raise Refused(f"{meeting.address} refuses this token; take the one that `mldyno run --nodes` shows there.")
+    if answer[:1] == [REFUSED]:
+        raise Refused(f"{meeting.address} runs other --ranks/--nodes than {shape}; take the line that it shows.")
+    proof = meeting.proof("host", f"{said} {' '.join(answer[:2])}")
+    if len(answer) != 3 or not hmac.compare_digest(answer[2].encode(), proof.encode()):
+        raise Refused(f"what answers at {meeting.address} does not have this token; name the first node's address.")
+    return {NODE: answer[0], STORE: f"{meeting.host}:{answer[1]}"}
+
+
+def _has_left(connection: socket.socket) -> bool:
+    """Whether a guest that waits for the others is gone; it has nothing more to say."""
+    connection.setblocking(False)
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    finally:
+        connection.settimeout(HELLO_S)
+
+
+def _words(connection: socket.socket, count: int | None) -> list[str]:
+    """The words of the next line, so many of them; an OSError where it is no such line."""
+    line = b""
+    while not line.endswith(b"\n"):
+        part = connection.recv(1)
+        if not part or len(line) > LONGEST_LINE:
+            raise ConnectionError("no whole line")
+        line += part
+    words = line.decode("ascii", "replace").split()
+    if count is not None and len(words) != count:
+        raise ConnectionError("not the expected words")
+    return words
 
 
 def own_address(meeting: Rendezvous) -> str:

@@ -11,6 +11,7 @@ from mldyno.records import Record
 from mldyno.store import transfer
 
 if TYPE_CHECKING:
+    from mldyno.views.report.parts import Chart
     from mldyno.views.report.subject import Subject
     from mldyno.views.site.collection import Whose
 
@@ -25,6 +26,13 @@ def write_page(records: Sequence[Record], path: str, beside: Sequence[Record] = 
     with transfer.atomic_file(path) as out:
         out.write(text.encode())
     return path
+
+
+def charts(records: Sequence[Record]) -> list[Chart]:
+    """The charts of the page, without those of single samples."""
+    from mldyno.views.report.pictures import charts_of
+
+    return [chart for chart in charts_of(_subject(records)) if not chart.id.startswith("trace-")]
 
 
 def write_pictures(records: Sequence[Record], folder: str, form: str) -> list[str]:
@@ -72,12 +80,18 @@ def write_site(records: Sequence[Record], files: Mapping[Whose, str], folder: st
             out.write(text)
 
 
+def machines_of(records: Sequence[Record]) -> tuple[str, list[str]]:
+    """The machine that a report of these records is about, and those that stand beside it."""
+    subject = _subject(records)
+    return subject.name, list(dict.fromkeys(outcome.machine for outcome in subject.others))
+
+
 def _subject(records: Sequence[Record], beside: Sequence[Record] = ()) -> Subject:
     from datetime import datetime, timezone
 
     from mldyno import __version__
     from mldyno.store import reference
-    from mldyno.views.report.subject import Subject
+    from mldyno.views.report.subject import subject_of
 
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Subject(outcomes(records), outcomes([*beside, *reference.newest()]), now, __version__)
+    return subject_of(outcomes(records), outcomes([*beside, *reference.newest()]), now, __version__)

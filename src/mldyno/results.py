@@ -5,9 +5,9 @@ Everything here shows itself: as text where it is printed, as HTML in a notebook
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mldyno.analysis import comparisons as comparing
 from mldyno.analysis import tables as laying
@@ -19,6 +19,9 @@ from mldyno.analysis.scores import score_table
 from mldyno.axes import NAMES, axis_named
 from mldyno.errors import MldynoError, UsageError
 from mldyno.records import Case, Record
+
+if TYPE_CHECKING:
+    from mldyno.views.report.parts import Chart
 
 MOST_LINES = 20  # that a value shows of itself where it was not printed
 FIGURES = ("step", "throughput", "first_step", "peak_memory")  # columns of a data frame beside axes and status
@@ -32,13 +35,35 @@ def one_screen(text: str) -> str:
     return "\n".join([*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES} more lines: print it to see them"])
 
 
-class Comparisons(list[Comparison]):
-    """Comparisons, one a line."""
+class ResultComparison(Comparison):
+    """A comparison of two cases, which shows itself as a sentence."""
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> ResultComparison:
+        """A comparison as analysis makes it."""
+        return cls(**vars(comparison))
 
     def __str__(self) -> str:
-        from mldyno.views.sentences import footers, sentence
+        from mldyno.views.sentences import sentence
 
-        return "\n".join([*map(sentence, self), *footers(self)])
+        return sentence(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return Comparisons([self])._repr_html_()
+
+
+class Comparisons(list[ResultComparison]):
+    """Comparisons, one a line."""
+
+    def __init__(self, comparisons: Iterable[Comparison] = ()) -> None:
+        super().__init__(map(ResultComparison.of, comparisons))
+
+    def __str__(self) -> str:
+        from mldyno.views.sentences import footers
+
+        return "\n".join([*map(str, self), *footers(self)])
 
     def __repr__(self) -> str:
         return one_screen(str(self))
@@ -94,6 +119,21 @@ class ResultTable(laying.Table):
         return table_html(self)
 
 
+@dataclass(frozen=True, repr=False)
+class Picture:
+    """A chart of the report, which a notebook shows as a picture."""
+
+    chart: Chart
+
+    def __repr__(self) -> str:
+        return self.chart.described
+
+    def _repr_svg_(self) -> str:
+        from mldyno.views.report.pictures import picture_svg
+
+        return picture_svg(self.chart)
+
+
 @dataclass(repr=False)
 class Results:
     """What a run brought: its records, ready to be compared and laid out."""
@@ -115,8 +155,9 @@ class Results:
 
     @property
     def all_ok(self) -> bool:
-        """Whether every case succeeded."""
-        return all(record.status == "ok" for record in self.records)
+        """Whether every case succeeded; a process that had no memory since others took it spoils no good number."""
+        good = {record.case for record in self.records if record.status == "ok"}
+        return all(record.status == "ok" or (record.crowded_out and record.case in good) for record in self.records)
 
     def __len__(self) -> int:
         return len(self.outcomes)
@@ -165,6 +206,13 @@ class Results:
 
         return write_page(self.everything, path, beside)
 
+    @property
+    def charts(self) -> list[Picture]:
+        """The charts that a report of this run has, without those of single samples."""
+        from mldyno.reporting import charts
+
+        return [Picture(chart) for chart in charts(self.everything)]
+
     def to_pandas(self) -> Any:
         """A data frame with one row for each case: its axes, status and figures, in SI units."""
         try:
@@ -184,7 +232,10 @@ class Results:
     def _repr_html_(self) -> str:
         from mldyno.views.notebook import results_html
 
-        return results_html(self.table(), self.outcomes)
+        if not self.everything:
+            return str(self)
+        charts = self.charts if len(self) > 1 else []
+        return results_html(self.table(), self.outcomes, [each.chart for each in charts])
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:
@@ -219,9 +270,9 @@ class Measurement:
         """The time of the very first call in s."""
         return float(self.record.fact("first_step") or 0.0)
 
-    def compare(self, other: Measurement) -> Comparison | None:
+    def compare(self, other: Measurement) -> ResultComparison | None:
         """How many times as fast the other is; they come from separate runs, so that its interval is a wide one."""
-        return comparing.compare(self.outcome, other.outcome)
+        return next(iter(Comparisons(comparing.compared([(self.outcome, other.outcome)]))), None)
 
     def __str__(self) -> str:
         from mldyno.views.sentences import headline, trust
@@ -255,6 +306,7 @@ class ModelCheck:
         from mldyno.analysis.answers import left_to_say
         from mldyno.views.answers import answer_section
         from mldyno.views.sentences import sentence
+        from mldyno.views.titles import case_name
 
         answers = self.results.answers
         said = [sentence(comparison) for comparison in left_to_say(self.results.outcomes, answers)]
@@ -264,7 +316,7 @@ class ModelCheck:
             mode = {"train": "training", "infer": "inference"}.get(str(each.case.mode), "")
             said.append(f"largest batch in {mode} on {each.case.device}: {least}{each.batch:,} [estimated, fp32]")
         if self.results.left_out:
-            names = ", ".join(case.id for case in self.results.left_out)
+            names = ", ".join(map(case_name, self.results.left_out))
             said.append(f"left out when the time was over: {names}; give it more with limit=")
         return said
 

@@ -5,28 +5,36 @@ Rule: rehearsals, whose times are made up, never stand beside what was measured;
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 from mldyno import machine as machines
 from mldyno import plan as plans
 from mldyno import plugins, suites
 from mldyno.axes import FAKE, TRACKED
-from mldyno.errors import MldynoError, UsageError, unknown
+from mldyno.errors import MldynoError, StoreError, UsageError, unknown
 from mldyno.records import Record
 from mldyno.sources import family, is_target
 from mldyno.store import Query, Store, transfer
-from mldyno.store.machine_names import identity_of, the_one_meant, told_apart, with_names
-from mldyno.store.query import parse_filter
+from mldyno.store.machine_names import identity_of, nearest, the_one_meant, told_apart, with_names
+from mldyno.store.query import axis_value, is_explicit, latest, parse_filter, spelled, workload_named
+from mldyno.units import count
 
 THIS_MACHINE = "this-machine"
 IDS_AT_ONCE = 200  # that one question to the store may name
+DIGITS_SHOWN = 10  # of an id
+MOST_CHOICES = 5  # of a word that is ambiguous
+MOST_IDS = 10  # that a line names
 LEFT_OUT = f"rehearsals (framework {FAKE}) are left out; name it to see them: {FAKE}, or mlp/{FAKE}"
 Tell = Callable[[str], None]  # hears a line, such as what is left out, or about to be shared
-Selected = tuple[list[Record], dict[str, Any]]  # the records that a word means, and what it pins
+Pinned = dict[str, Any]  # the axes and columns that a word pins, with their values
+Selected = tuple[list[Record], Pinned]  # the records that a word means, and what it pins
 
 
 def opened(store: Store | str | None) -> Store:
@@ -34,51 +42,148 @@ def opened(store: Store | str | None) -> Store:
     return store if isinstance(store, Store) else Store(store)
 
 
-def _is_records(text: str) -> bool:
-    """Whether it is a file of records; one of the user's own code means what was measured of it."""
-    return os.path.isfile(text) and not is_target(text)
+class Ambiguous(UsageError):
+    """A word with several meanings; `choices` are the words for each of them."""
+
+    def __init__(self, word: str, choices: Mapping[str, Any]) -> None:
+        typed = [shlex.quote(choice) for choice in choices]
+        more = f", and {len(typed) - MOST_CHOICES} more" if len(typed) > MOST_CHOICES else ""
+        super().__init__(f"'{word}' is ambiguous: write {' or '.join(typed[:MOST_CHOICES])}{more}.")
+        self.choices = choices
 
 
-def _is_id(text: str) -> bool:
-    return len(text) >= 6 and all(letter in "0123456789abcdef" for letter in text)
+def meant_by(text: str, store: Store) -> Pinned:
+    """Return what a word means: a `file` of records, the `id` of one, or what `pinned_by` says."""
+    if os.path.isfile(text) and not is_target(text):  # a file of the user's own code means what was measured of it
+        is_path = os.path.splitext(text)[1] or text.startswith((".", "~", os.sep))
+        choices = {} if is_path else _choices(text, store)
+        return _only(text, {f".{os.sep}{text}": {"file": text}, **choices})
+    if len(text) >= 6 and all(letter in "0123456789abcdef" for letter in text):
+        ids = [record.id for record in store.select(Query(ids=(text,), heads=False))]
+        alike = len({id_[:DIGITS_SHOWN] for id_ in ids}) < len(ids)
+        choices = {id_ if alike else id_[:DIGITS_SHOWN]: {"id": id_} for id_ in ids}
+        if text not in ids:
+            choices |= _choices(text, store)
+        return _only(text, choices) if choices else {"id": text}
+    return pinned_by(text, store)
+
+
+def _only(text: str, choices: Mapping[str, Pinned]) -> Pinned:
+    if len(choices) > 1:
+        raise Ambiguous(text, choices)
+    return next(iter(choices.values()))
+
+
+def _choices(text: str, store: Store) -> dict[str, Pinned]:
+    """Return what a word names that is neither a file nor an id, by the filters that say so."""
+    try:
+        pinned = pinned_by(text, store)
+    except Ambiguous as error:
+        return dict(error.choices)
+    except (UsageError, StoreError):
+        return {}
+    part_of_name = pinned.keys() == {"machine"} and pinned["machine"].casefold() != text.casefold()
+    return {} if part_of_name or "imported_from" in pinned else {spelled(pinned): pinned}
+
+
+def pinned_by(text: str, store: Store) -> Pinned:
+    """Return the axes and columns that a filter, a machine's name, a run or an imported file's name pins."""
+    if not text.isprintable():
+        raise UsageError(f"'{text}' can't be the name of anything; `mldyno history` lists what there is.")
+    stored = [name for known in store.workloads() for name in (known, family(known))]
+    known = {"workloads": list(dict.fromkeys([*plugins.names("workloads"), *stored])),
+             "frameworks": [*plugins.names("frameworks"), TRACKED]}  # fmt: skip
+    joined = _with_names_joined(text, known["workloads"])
+    if not is_explicit(joined) and "/" not in (text if _all_terms(text) else joined):
+        return _meaning_of_word(joined, known, store)
+    try:
+        pinned = _of_filter(text, joined, known)
+    except UsageError as error:
+        if pinned := _of_id(joined, known, store):
+            return pinned
+        return _meaning_of_word(text, known, store, error)
+    if "machine" in pinned:
+        pinned["machine"] = the_one_meant(pinned["machine"], store.machines()) or pinned["machine"]
+    fits = any(Query(pinned).fits_case(case) for case in store.cases())
+    return pinned if fits else _of_id(joined, known, store) or pinned
+
+
+def _all_terms(text: str) -> bool:
+    """Whether all that stands between the slashes could be a term."""
+    return all(part and part == part.strip() for part in text.split("/"))
+
+
+def _of_filter(text: str, joined: str, known: Mapping[str, Sequence[str]]) -> Pinned:
+    """Read a filter; the name of a command or model with slashes is one of its terms unless all parts are terms."""
+    if joined != text and _all_terms(text):
+        with contextlib.suppress(UsageError):
+            return parse_filter(text, known)
+    return parse_filter(joined, known)
+
+
+def _of_id(text: str, known: Mapping[str, Sequence[str]], store: Store) -> Pinned:
+    """Return what the id of a stored case pins, which begins with its workload; nothing where it is none."""
+    if all(case.id != text for case in store.cases()):
+        return {}
+    return parse_filter(f"workload={text}", known)
+
+
+def _with_names_joined(text: str, workloads: Collection[str]) -> str:
+    """Return a text in which workloads that were typed with slashes have the colons of their names in the store."""
+    whole = (text, _command_name(text), *([os.path.basename(text)] if is_target(text) else []))
+    for name in whole:
+        if name in workloads:
+            return name
+    names = sorted((name for name in workloads if ":" in name), key=len, reverse=True)
+    if not names or "/" not in text:
+        return text
+    any_name = "|".join(re.escape(name).replace(":", "[:/]") for name in names)
+    pattern = rf"(?:(?<=^)|(?<=/)|(?<=workload=))(?:{any_name})(?=/|$)"
+    return re.sub(pattern, lambda match: match[0].replace("/", ":"), text)
 
 
 def _command_name(text: str) -> str:
-    """The workload of a command as it was typed, slashes, secrets and all."""
+    """Return the workload of a command as it was typed, slashes, secrets and all."""
     try:
         return plans.name_of(shlex.split(text))
     except ValueError:  # a quote that is not closed
         return text
 
 
-def pinned_by(text: str, store: Store) -> dict[str, Any]:
-    """The axes and columns that a filter, a machine's name, a run or an imported file's name pins."""
-    stored = [name for known in store.workloads() for name in (known, family(known))]
-    if text == THIS_MACHINE:
-        return {"machine": store.name_of(machines.describe())}
-    for typed in (text, _command_name(text), *([os.path.basename(text)] if is_target(text) else [])):
-        if typed in stored:
-            return {"workload": typed}
-    if not text.isprintable():
-        raise UsageError(f"'{text}' can't be the name of anything; `mldyno history` lists what there is.")
-    workloads = list(dict.fromkeys([*plugins.names("workloads"), *stored]))
-    try:
-        frameworks = [*plugins.names("frameworks"), TRACKED]
-        pinned = parse_filter(text, {"workloads": workloads, "frameworks": frameworks})
-        if "machine" in pinned:
-            pinned["machine"] = the_one_meant(pinned["machine"], store.machines()) or pinned["machine"]
-        return pinned
-    except UsageError as error:
-        for column in ("run", "imported_from"):
-            if store.holds(column, text):
-                return {column: text}
-        names = store.machines()
-        machine = the_one_meant(text, names)
-        if machine is not None:
-            return {"machine": machine}
-        if "=" in text or "/" in text or text in workloads:
-            raise
-        raise unknown("workload, machine, case or file", text, [*workloads, THIS_MACHINE, *names]) from error
+def _meaning_of_word(
+    word: str, known: Mapping[str, Sequence[str]], store: Store, error: UsageError | None = None
+) -> Pinned:
+    """Return what a bare word pins; raise where it means several things, or nothing: what is like it, or the error."""
+    workload, names = workload_named(word, known), store.machines()
+    meanings: list[Pinned] = [] if workload is None else [{"workload": workload}]
+    if error is None and (value := axis_value(word, known)):
+        meanings.append(value)
+    meanings += [{column: word} for column in ("run", "imported_from") if store.holds(column, word)]
+    meanings += [{"machine": name} for name in names if name.casefold() == word.casefold()]
+    meanings += [{"machine": store.name_of(machines.describe())}] if word == THIS_MACHINE else []
+    if meanings:
+        return _only(word, {spelled(pinned): pinned for pinned in meanings})
+    machine = the_one_meant(word, names)
+    if machine is not None:
+        return {"machine": machine}
+    if error is None and "=" in word:
+        return parse_filter(word, known)  # which knows what is wrong with it
+    possible = dict.fromkeys([*plugins.names("workloads"), *store.workloads_as_typed(), THIS_MACHINE, *names])
+    raise _nothing_like(word, store) or error or unknown("workload, machine, case or file", word, possible)
+
+
+def _nothing_like(text: str, store: Store) -> UsageError | None:
+    """Return the error for several words, which may be a command or a machine that is called much like it."""
+    if " " not in text:
+        return None
+    own = [name for name in store.workloads_as_typed() if name not in plugins.names("workloads")]
+    near = nearest(text, own) or next(iter(get_close_matches(text, own, n=1)), None)
+    if near is not None:
+        return UsageError(f"nothing is called '{text}'. Did you mean '{near}'? `mldyno history` lists what there is.")
+    near = nearest(text, store.machines())
+    if near is None or "/" in text:
+        return None
+    return UsageError(f"no machine is called '{text}'. Did you mean '{near}'? `mldyno list machines` lists all.")
 
 
 def without_rehearsals(query: Query, read: Callable[[Query], list[Record]], tell: Tell | None) -> list[Record]:
@@ -93,57 +198,66 @@ def without_rehearsals(query: Query, read: Callable[[Query], list[Record]], tell
     return real
 
 
+def tell_future(query: Query, store: Store, tell: Tell | None) -> None:
+    """Say which records are left out since their date is in the future, and how to remove them."""
+    if tell is not None and (late := store.of_the_future(query)):
+        ids = " ".join(id_[:10] for id_, _ in late[:MOST_IDS])
+        tell(f"left out: {count(len(late), 'record')} with a date in the future ({late[0][1]}): the clock was wrong; "
+             f"remove with: mldyno remove {ids}")  # fmt: skip
+
+
 def select(text: str | None, store: Store, since: str = "", tell: Tell | None = None) -> Selected:
     """The records that a word means (a file, an id, a machine, a filter; all, without one), made since then, and what
     it pins.
     """
     if text is None:
+        tell_future(Query(since=since), store, tell)
         return without_rehearsals(Query(since=since), store.select, tell), {}
-    if _is_records(text):
+    meaning = meant_by(text, store)
+    if "file" in meaning:
         records = list(transfer.read(text))
         named = list(with_names(records, told_apart({*map(identity_of, records)})))
         query = Query(since=since)
-        return without_rehearsals(query, lambda query: [*filter(query.fits, named)], tell), {"file": text}
-    if _is_id(text):
-        records = store.select(Query(ids=(text,), heads=False, since=since))
+        return without_rehearsals(query, lambda query: [*filter(query.fits, named)], tell), meaning
+    if "id" in meaning:
+        records = store.select(Query(ids=(meaning["id"],), heads=False, since=since))
         if not records:
             raise MldynoError(f"no record's id begins with {text}; `mldyno history` lists ids.")
-        return records, {"id": text}
-    pinned = pinned_by(text, store)
-    return without_rehearsals(Query(pinned, since=since), store.select, tell), pinned
+        return records, meaning
+    tell_future(Query(meaning, since=since), store, tell)
+    return without_rehearsals(Query(meaning, since=since), store.select, tell), meaning
 
 
 def select_each(texts: Sequence[str | None], store: Store, since: str, tell: Tell | None) -> list[Selected]:
-    """What each word means; that rehearsals are left out is told once."""
+    """What each word means; what is left out is told once."""
     lines: list[str] = []
     selected = [select(text, store, since, lines.append) for text in texts]
-    if tell is not None and lines:
-        tell(lines[0])
+    if tell is not None:
+        for line in dict.fromkeys(lines):
+            tell(line)
     return selected
 
 
 def runs_of(text: str, store: Store, since: str = "", tell: Tell | None = None) -> list[Record]:
     """All runs of what a word means: those of this machine, unless the word says whose."""
-    if _is_records(text) or _is_id(text):
+    pinned = meant_by(text, store)
+    if "file" in pinned or "id" in pinned:
         return select(text, store, since, tell)[0]
-    pinned = pinned_by(text, store)
     if "imported_from" not in pinned:
         pinned = {"machine": store.name_of(machines.describe()), **pinned}
-    return without_rehearsals(Query(pinned, heads=False, since=since), store.select, tell)
+    tell_future(Query(pinned, since=since), store, tell)
+    return without_rehearsals(Query(pinned, heads=False, since=since, until=latest()), store.select, tell)
 
 
 def stored(text: str, store: Store) -> list[Record]:
     """All records of the store that a word means, however old; of a file, those that are in the store."""
-    if _is_records(text):
+    meaning = meant_by(text, store)
+    if "file" in meaning:
         ids = [record.id for record in transfer.read(text)]
         parts = [tuple(ids[place : place + IDS_AT_ONCE]) for place in range(0, len(ids), IDS_AT_ONCE)]
         return [record for part in parts for record in store.stream(Query(ids=part, heads=False))]
-    if not _is_id(text):
-        return list(store.stream(Query(pinned_by(text, store), heads=False)))
-    records = list(store.stream(Query(ids=(text,), heads=False)))
-    if len(records) > 1:
-        raise UsageError(f"{len(records)} ids begin with {text}; write more of the one you mean.")
-    return records
+    query = Query(ids=(meaning["id"],), heads=False) if "id" in meaning else Query(meaning, heads=False)
+    return list(store.stream(query))
 
 
 def of_several(selected: Sequence[Selected]) -> list[Record]:
@@ -192,6 +306,7 @@ def nothing_for(targets: Sequence[str], since: str = "") -> MldynoError:
 
 def nothing_to_remove(text: str, store: Store) -> MldynoError:
     """That nothing stored is meant; what ships with mldyno can't be removed."""
-    if not _is_records(text) and not _is_id(text) and store.select(Query(pinned_by(text, store))):
+    meaning = meant_by(text, store)
+    if not {"file", "id"} & meaning.keys() and store.select(Query(meaning)):
         return MldynoError(f"'{text}' means published figures only, which ship with mldyno and can't be removed.")
     return MldynoError(f"nothing stored for '{text}'; `mldyno history` lists what there is.")

@@ -13,17 +13,19 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from types import NoneType
+from typing import Literal, get_args
 
 from mldyno.errors import UsageError
-from mldyno.printable import name_from
+from mldyno.printable import LONGEST_NAME, name_from, printable
 
 ENVIRONMENT = "MLDYNO_SOURCES"  # by which workers are told
 USUAL_FUNCTION = "build"
 DIGITS = 8  # of the hash, in a name
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 HUB = "hf:"
+NOW = "now"  # what the version is called that lies in the working tree
 VERSION = re.compile(rf"@[0-9a-f]{{{DIGITS}}}$")
 
 Kind = Literal["file", "module", "hf", "onnx", "object"]
@@ -40,6 +42,12 @@ class Source:
     """That gives the model and a batch; empty where there is no code."""
     folder: str = ""
     """From which its code imports."""
+    root: str = ""
+    """The work tree of git that its code lies in; empty where there is none, or before a worker has looked at it."""
+    other: str = ""
+    """The tree of the version that it is measured beside, from which nothing may be imported."""
+    version: str = ""
+    """What the user calls this version: `now`, or `HEAD~1`; empty where no other is beside it."""
     weights: bool = False
     """Whether a model of Hugging Face has its trained weights, or random ones."""
     download: bool = False
@@ -47,7 +55,9 @@ class Source:
     name: str = ""
     """Of the workload; empty before a worker has looked at it."""
     digest: str = ""
-    """SHA-256 of its code and what that imports from its folder, or of the file."""
+    """SHA-256 of its code and what that imports from its tree, or of the file."""
+    built: str = ""
+    """The same when the model is just built: a forward pass may have imported more."""
     framework: str = ""
     batch: int | None = None
     """That it has if nothing is said; None where it takes no batch size."""
@@ -58,6 +68,12 @@ class Source:
     """Of a step at the sizes that it has if nothing is said."""
     output: str = "tensor"
     """What the model gives: `tensor`, `tree` (of several), or `loss` among what it gives."""
+    loss: tuple[str | int, ...] = ()
+    """Where among what the model gives its loss is, if `output` is that."""
+    loss_inputs: tuple[str | int, ...] = ()
+    """Inputs that only the loss needs, by name or place: in inference they are left out."""
+    untrained: str = ""
+    """Why it can't be trained, and what to return instead; empty where it can."""
     decoded: int = 0
     """Tokens that a step in inference decodes after each text; 0 where it generates none."""
     dataset: bool = False
@@ -71,9 +87,25 @@ class Source:
         function = f":{self.function}" if self.kind == "module" or self.function not in ("", USUAL_FUNCTION) else ""
         return base + function
 
+    @property
+    def version_title(self) -> str:
+        """The same, with the version: gpt.py (HEAD~1), or gpt.py (now)."""
+        return self.title if self.version in ("", self.title) else f"{self.title} ({self.version})"
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether its file or folder exists; a model by its name is looked for later."""
+        place = self.folder if self.kind == "module" else self.place
+        return not os.path.isabs(place) or os.path.exists(place)
+
+    @property
+    def anywhere(self) -> Source:
+        """The same, wherever it lies."""
+        return replace(self, place="", folder="", root="", other="")
+
     def named(self, digest: str) -> str:
         """The name of the workload."""
-        return name_from(f"{self.title.replace('/', ':')}@{digest[:DIGITS]}")
+        return name_of(f"{self.title}@{digest[:DIGITS]}")
 
 
 def is_target(text: str) -> bool:
@@ -120,6 +152,29 @@ def read(text: str, weights: bool = False, download: bool = False) -> Source:
     return Source("file", place, function or USUAL_FUNCTION, os.path.dirname(place))
 
 
+# -- names, and what was typed for them ------------------------------------------------------------
+
+_TYPED: dict[str, str] = {}  # commands by the names of their workloads
+
+
+def name_of(typed: str) -> str:
+    """Return the name of a workload: with colons for slashes, which stand between the axes of an id."""
+    return name_from(typed.replace("/", ":"))
+
+
+def remember(name: str, command: str) -> None:
+    """Note the command that a workload is, if that is its name."""
+    if len(command) <= LONGEST_NAME and name_of(command) == name:
+        _TYPED[name] = printable(command)
+
+
+def as_typed(name: str) -> str:
+    """Return a workload as the user typed it; a command whose slashes are not known by its name."""
+    if name.startswith(HUB):
+        return HUB + name.removeprefix(HUB).replace(":", "/")
+    return _TYPED.get(name, name)
+
+
 # -- those that this process knows -----------------------------------------------------------------
 
 _KNOWN: dict[str, Source] = {}
@@ -145,14 +200,27 @@ def of_workloads(names: set[str]) -> tuple[Source, ...]:
 
 def _known() -> dict[str, Source]:
     if not _KNOWN and (text := os.environ.get(ENVIRONMENT)):
-        for content in json.loads(text):
-            register(from_content(content))
+        try:
+            told = [from_content(content) for content in json.loads(text)]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise UsageError(f"{ENVIRONMENT} is for mldyno's own workers, and can't be read; unset it.") from None
+        for source in told:
+            register(source)
     return _KNOWN
 
 
 def from_content(content: dict[str, object]) -> Source:
-    """A source from JSON's own values."""
-    return Source(**{**content, "modes": tuple(content["modes"])})  # type: ignore[arg-type]
+    """Return a source from JSON's own values; raise ValueError, TypeError or KeyError where they are none."""
+    if not isinstance(content, dict):
+        raise TypeError("not a source")
+    tuples = {name: tuple(value) for name, value in content.items() if isinstance(value, list)}
+    source = Source(**{**content, **tuples})  # type: ignore[arg-type]
+    if source.kind not in get_args(Kind) or not all(isinstance(mode, str) for mode in source.modes):
+        raise ValueError("not a source")
+    for name, usual in vars(Source("file", "")).items():
+        if type(getattr(source, name)) not in ((int, NoneType) if usual is None else (type(usual),)):
+            raise TypeError(f"{name} of a source has another type")
+    return source
 
 
 def environment() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Batches and outputs as trees: tuples, lists and dictionaries of arrays, as loaders and models give them.
+"""Batches and outputs as trees: tuples, lists, dictionaries and dataclasses of arrays, as loaders and models give them.
 
 Rule: standard library only; whoever calls knows what its arrays are, and all else is a leaf too.
 """
@@ -9,17 +9,51 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+Path = tuple[str | int, ...]
+"""The way to a leaf: keys of dictionaries, places in tuples, names of fields."""
+
+SPARSE = ("SparseTensor", "RaggedTensor", "BCOO", "BCSR", "COO", "CSR", "CSC")
+"""Types of TensorFlow, JAX and SciPy that have a shape and a dtype as arrays have, but no items to take out."""
+SETTINGS = (type(None), bool, int, float, complex, str, bytes)
+"""Types of leaves of a batch that are the same for all of its items."""
+
+
+def is_sparse(leaf: Any) -> bool:
+    """Whether it is an array that can't be divided into items, by its type's name."""
+    return type(leaf).__name__ in SPARSE
+
+
+def _branches(tree: Any) -> list[tuple[Any, Any]] | None:
+    """What a tree branches into, each with its key; None for a leaf."""
+    if isinstance(tree, Mapping):
+        return list(tree.items())
+    if isinstance(tree, list | tuple):
+        return list(enumerate(tree))
+    if hasattr(type(tree), "__dataclass_fields__"):
+        return [(name, getattr(tree, name, None)) for name in type(tree).__dataclass_fields__]
+    return None
+
+
+def paths(tree: Any, start: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """The leaves of a tree in order, each with the way to it."""
+    branches = _branches(tree)
+    if branches is None:
+        yield start, tree
+    for key, part in branches or ():
+        yield from paths(part, (*start, key))
+
 
 def leaves(tree: Any) -> Iterator[Any]:
     """What a tree is made of, in order."""
-    if isinstance(tree, Mapping):
-        for part in tree.values():
-            yield from leaves(part)
-    elif isinstance(tree, list | tuple):
-        for part in tree:
-            yield from leaves(part)
-    else:
-        yield tree
+    return (leaf for _, leaf in paths(tree))
+
+
+def at(tree: Any, path: Path) -> Any:
+    """What lies at the end of a path; None where the tree has no such."""
+    for key in path:
+        branches = _branches(tree)
+        tree = dict(branches).get(key) if branches is not None else getattr(tree, str(key), None)
+    return tree
 
 
 def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
@@ -33,4 +67,9 @@ def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
         return type(tree)(*(mapped(function, part) for part in tree))
     if isinstance(tree, list | tuple):
         return type(tree)(mapped(function, part) for part in tree)
+    if (fields := _branches(tree)) is not None:
+        image = copy.copy(tree)
+        for name, part in fields:
+            object.__setattr__(image, name, mapped(function, part))
+        return image
     return function(tree)

@@ -90,6 +90,9 @@ _ENERGY_STEPS = ((1e-3, 1e-6, "µJ"), (1.0, 1e-3, "mJ"), (1e4, 1.0, "J"))
 _SCALES: Mapping[str, tuple[tuple[tuple[float, float, str], ...], Scale]] = {
     "s": (_TIME_STEPS, (3600.0, "h")), "B": (_BYTE_STEPS, (2.0**30, "GiB")), "J": (_ENERGY_STEPS, (1e3, "kJ")),
 }  # fmt: skip
+NARROW_FACTOR = 0.1  # an interval of a factor that is narrower has its middle and its ends in the same digits
+WIDEST_FACTOR = 100.0  # times a factor, beyond which the end of its interval says nothing
+MOST_DECIMALS = 5  # that tell an end of an interval from 1
 LARGEST_READABLE = 10_000.0  # under this a number is read without counting its digits
 
 
@@ -136,6 +139,26 @@ def show(value: float, unit: str, error: float | None = None, scale: Scale | Non
 def count(number: int, noun: str) -> str:
     """A number of things: 1 record, 12,000 records."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def show_factor(value: float, low: float | None = None, high: float | None = None) -> str:
+    """A factor with its interval: 1.3x (1.02-1.7). An end that is not 1 is never rounded to 1."""
+    if low is None or high is None:
+        return f"{digits(value)}x"
+    if high > WIDEST_FACTOR * value:
+        return f"{digits(value, value)}x (±100 % or more)"
+    text = digits(value, (high - low) / 2)
+    decimals = len(text.partition(".")[2])
+    if (low > 1 or high < 1) and high - low < NARROW_FACTOR:  # value and ends get the same digits
+        decimals = max(len(_off_one(each, decimals).partition(".")[2]) for each in (value, low, high))
+        text = f"{value:,.{decimals}f}" if decimals else text
+    return f"{text}x ({_off_one(low, decimals)}-{_off_one(high, decimals)})"
+
+
+def _off_one(value: float, decimals: int) -> str:
+    """The value with so many decimals, or as many more as tell it from 1."""
+    texts = [f"{value:,.{number}f}" for number in range(decimals, max(decimals, MOST_DECIMALS) + 1)]
+    return next((text for text in texts if float(text.replace(",", "")) != 1), texts[0])
 
 
 def show_percent(fraction: float) -> str:

@@ -24,7 +24,7 @@ def outcome(
     **axes: Any,
 ) -> Outcome:
     """A case alone: the medians of its processes lie evenly around a step time in s, so far apart relative to it."""
-    case = Case("mlp", **{"batch": 8, **axes})
+    case = Case(**{"workload": "mlp", "batch": 8, **axes})
     records = []
     for number in range(processes):
         level = step * (1 + apart * (number - (processes - 1) / 2))

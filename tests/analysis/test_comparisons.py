@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 from tests.analysis import made
 
-from mldyno.analysis.comparisons import Comparison, along, between_machines, compare, differences, geometric_mean, match
+from mldyno.analysis.comparisons import (
+    Comparison,
+    along,
+    between_machines,
+    between_workloads,
+    compare,
+    differences,
+    geometric_mean,
+    match,
+)
 from mldyno.analysis.outcomes import Outcome
 from mldyno.axes import unstated
 from mldyno.errors import MldynoError
@@ -108,8 +117,9 @@ def test_one_pair_of_processes_is_no_pair() -> None:
 def test_what_would_make_it_conclusive_is_said_with_how_much() -> None:
     from mldyno.analysis.comparisons import _advice
 
-    assert _advice(0.0, 0.04, "--budget", 1) == "about 5 times the --budget would tell"
-    assert _advice(0.1, 0.15, "--repeats", 5) == "about --repeats 14 would tell"
+    assert _advice(0.0, 0.04, "--budget", 1) == "about 5x the --budget would settle it"
+    assert _advice(0.1, 0.15, "--repeats", 5) == "about --repeats 14 would settle it"
+    assert _advice(0.001, 0.3, "--repeats", 3) == "more --repeats, or a quieter machine"
     assert "quieter" in _advice(0.0, 1.0, "--budget", 1)
 
 
@@ -193,6 +203,28 @@ def test_along_an_axis_the_cpu_is_the_base() -> None:
 
 def command(words: str, level: float, seed: int, run: str = "r", **changes: Any) -> Record:
     return a_record(level, seed, run=run, case=unstated(words, "command"), facts={"end_to_end": True}, **changes)
+
+
+def versions(run: str, *names: str, paired: bool = True) -> list[Outcome]:
+    """Versions of a file that were measured in one run."""
+    alone = [a_record(1.0 + n, n, run=run, case=Case(name, batch=8)) for n, name in enumerate(names)]
+    groups = [(in_company(each, "interleaved", 1, n),) if paired else () for n, each in enumerate(alone)]
+    return [Outcome((each,), group) for each, group in zip(alone, groups, strict=True)]
+
+
+def test_the_base_of_a_version_is_the_one_that_it_was_last_paired_with() -> None:
+    head, same = versions("1", "m.py@head", "m.py@same")
+    again, slow = versions("2", "m.py@head", "m.py@slow")
+    (alone,) = versions("3", "m.py@late", paired=False)
+    pairs = between_workloads([same, again, slow, alone], [head, same, again, slow, alone])
+    assert [(base.case.workload, other.case.workload) for base, other in pairs] == [
+        ("m.py@head", "m.py@same"), ("m.py@head", "m.py@slow"), ("m.py@same", "m.py@late"),
+    ]  # fmt: skip
+    assert pairs[0] == (head, same)
+    assert pairs[1] == (again, slow)
+    (third, fourth) = versions("4", "m.py@slow", "m.py@same")
+    pairs = between_workloads([third, fourth, again], [head, same, again, slow, third, fourth])
+    assert [pair for pair in pairs if pair[1].case.workload == "m.py@same"] == [(third, fourth)]
 
 
 def test_every_round_of_two_commands_counts_whichever_worker_ran_it() -> None:

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
-from mldyno.analysis.outcomes import Outcome, known_value, outcomes
+from mldyno.analysis.outcomes import Outcome, known_value, missing, outcomes
 from mldyno.errors import UsageError
+from mldyno.metrics import METRICS
 from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series, seal
 from mldyno.store.reference import published
 
@@ -105,8 +106,14 @@ def test_records_of_one_case_and_run_are_one_outcome() -> None:
     assert [len(outcome.records) for outcome in outcomes(records)] == [3, 1]
 
 
-@pytest.mark.parametrize("value", ["stpe", "time:steps", "time:0steps", "time:100", "energy"])
+@pytest.mark.parametrize("value", ["stpe", "time:steps", "time:0steps", "time:100", "enrgy", "throughput:Decode"])
 def test_an_unknown_value_is_refused(value: str) -> None:
     with pytest.raises(UsageError):
         known_value(value, ["peak_power"])
     known_value("peak_power", ["peak_power"])
+
+
+@pytest.mark.parametrize("value", [*(metric.name for metric in METRICS), "throughput:decode"])
+def test_a_value_that_was_not_measured_is_known(value: str) -> None:
+    assert known_value(value, []) == value
+    assert str(missing(value)).startswith(("no energy was measured", f"none of these records has {value} ("))

@@ -99,6 +99,12 @@ def test_every_finding_can_be_found_and_comes_alone(code: str) -> None:
     assert found[0].cure
 
 
+def test_a_noisy_machine_is_blamed_on_what_it_was_judged_by() -> None:
+    (finding,) = of(seen(noise=replace(QUIET, verdict="very noisy", variation=0.022, waiting=0.3)))
+    assert finding.message.startswith("the machine is very noisy: the work waited for its core 30 % of the time")
+    assert "2.2 %" not in finding.message
+
+
 def test_there_is_no_example_of_what_is_not_in_the_list() -> None:
     assert set(EXAMPLES) == set(CODES)
 
@@ -129,7 +135,7 @@ def test_of_several_settings_the_best_is_named_with_its_ratio_and_interval() -> 
     checkup = seen(threads=threads(FAST, better))
     assert best_setting(checkup.threads) is better
     (found,) = of(checkup)
-    assert "3.00x (2.50-3.60) as fast" in found.message
+    assert "3.0x (2.5-3.6) as fast" in found.message
     assert found.cure == "export OMP_NUM_THREADS=2 (mldyno: --threads 2)"
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from mldyno.analysis.noise import judge
+from mldyno.analysis.noise import causes, judge
+from mldyno.analysis.symptoms import Noise
 from mldyno.stats.intervals import paired
 
 BLOCKS = 4000
@@ -82,3 +85,38 @@ def test_too_short_a_series_tells_no_difference() -> None:
     found = judge([1e-3, 1.1e-3, 1e-3], 0.01)
     assert found.detectable_separate is None
     assert found.verdict in ("quiet", "noisy", "very noisy")
+
+
+@pytest.mark.parametrize(
+    ("noise", "said"),
+    [
+        (judge(series(0.003), 4.0, waiting=0.3), ["the work waited for its core 30 % of the time"]),
+        (judge(series(0.003), 4.0, waiting=0.05, stolen=0.1), ["the host took 10 % of the machine's time"]),
+        (judge(series(0.0, rise=-0.2), 4.0, waiting=0.0), ["the same work became 21 % faster"]),
+    ],
+)
+def test_a_verdict_names_the_figures_that_it_rests_on_and_no_others(noise: Noise, said: list[str]) -> None:
+    assert noise.verdict == "very noisy"
+    assert causes(noise) == said
+    whole = replace(noise, variation=0.4, waiting=0.3)
+    assert "the same work varied by 40 %" in causes(whole)
+    assert "the work waited for its core 30 % of the time" in causes(whole)
+
+
+def test_no_comparison_of_identical_work_goes_beyond_the_smallest_detectable_difference() -> None:
+    chance = random.Random(3)
+    for _ in range(5):
+        values = [1e-3 * chance.lognormvariate(0.0, 0.02) * (1.02 if place // 400 % 5 == 4 and place % 2 else 1.0)
+                  for place in range(BLOCKS)]  # fmt: skip
+        detectable = judge(values, 4.0).detectable_paired
+        assert detectable is not None
+        assert detectable > 0.015, "in some comparisons one side was 2 % slower, for whatever reason"
+        logs = [math.log(b / a) for a, b in zip(values[::2], values[1::2], strict=True)]
+        for start in range(0, len(logs), 200):
+            centre, width = paired(logs[start : start + 200])
+            assert abs(centre) + width <= math.log1p(detectable) + 1e-12
+
+
+def test_what_is_told_apart_between_separate_runs_is_never_less_than_in_turns() -> None:
+    found = judge(series(0.0, fast=0.1), 4.0)
+    assert (found.detectable_separate or 0.0) >= (found.detectable_paired or 1.0)

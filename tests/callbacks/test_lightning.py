@@ -37,7 +37,7 @@ PROGRAM = """
     tracker = LightningTracker(name="lightning")
     trainer = lightning.Trainer(
         accelerator="cpu", max_epochs=3, callbacks=[tracker], logger=False, enable_progress_bar=False,
-        enable_model_summary=False,
+        enable_model_summary=False, {settings}
     )
     trainer.fit(Model(), loader, loader)
 """
@@ -48,7 +48,7 @@ def test_the_trainers_steps_are_tracked_and_validation_stands_apart(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = ran(str(written(tmp_path, PROGRAM.replace("{package}", package))))
+    done = ran(str(written(tmp_path, PROGRAM.replace("{package}", package).replace("{settings}", ""))))
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("mldyno: lightning: ") == 1
     (record,) = stored(store)
@@ -58,3 +58,21 @@ def test_the_trainers_steps_are_tracked_and_validation_stands_apart(
     assert sum(part.block * len(part.values) for part in values) <= 60
     assert len(record.values("apart_time", "apart")) == 2  # between three epochs
     assert sum(record.values("data_wait", None)) > 0
+
+
+def test_gradients_that_are_gathered_and_validation_within_an_epoch(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = "accumulate_grad_batches=2, val_check_interval=5, num_sanity_val_steps=2"
+    program = PROGRAM.replace("{package}", "lightning.pytorch").replace("{settings}", settings)
+    done = ran(str(written(tmp_path, program)))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("mldyno: lightning: ") == 1
+    (record,) = stored(store)
+    assert record.fact("items_per_step") == 8, "a step is a batch, however many of them make an update"
+    values = [part for part in record.series if part.metric == "step_time"]
+    assert 30 <= sum(part.block * len(part.values) for part in values) <= 60
+    pauses = record.values("apart_time", "apart")
+    assert len(pauses) == 11, "four validations in each of three epochs; the last one is followed by no step"
+    assert "; 11 pauses for other work, " in done.stderr

@@ -262,18 +262,26 @@ def test_start_up_imports_no_numbers_no_framework_and_no_charts(words: list[str]
     assert done.stdout.splitlines()[-1] == "loaded: []"
 
 
-def measured(ok: bool) -> Measure:
+def measured(ok: bool | None) -> Measure:
     return Measure(2, "identical code called different", 0.025, 0.05, "<= 5 %", ok, 200, "share", "17-67 %", "a note")
 
 
-@pytest.mark.parametrize("ok", [True, False])
+@pytest.mark.parametrize(
+    ("ok", "word", "summary"),
+    [
+        (True, "met", "1 of 1 targets met, in "),
+        (False, "MISSED", "0 of 1 targets met, 1 missed, in "),
+        (None, "too few trials to judge (200)", "0 of 1 targets met, 1 with too few trials to judge, in "),
+    ],
+)
 def test_selftest_prints_each_measure_with_its_target_and_the_peers(
-    ok: bool, mldyno: Mldyno, monkeypatch: pytest.MonkeyPatch
+    ok: bool | None, word: str, summary: str, mldyno: Mldyno, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mldyno.selftest.table.run", lambda *arguments: iter([measured(ok)]))
     code, out, _ = mldyno("selftest")
-    assert code == (0 if ok else 3)
-    assert ("met" if ok else "MISSED") in out
+    assert code == (3 if ok is False else 0)
+    assert f" {word} " in out
+    assert out.splitlines()[-1].startswith(summary)
     for word in ("2.5 %", "5.0 %", "<= 5 %", "17-67 %", "a note"):
         assert word in out
     _, out, _ = mldyno("selftest", "--quick", "--json")

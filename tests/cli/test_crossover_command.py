@@ -106,8 +106,8 @@ def test_a_sweep_that_was_cut_short_goes_on(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("mlp",), "a crossover is between two; give one axis two values, such as --device cpu,gpu."),
-        (("mlp", "--device", "cpu"), "a crossover is between two"),
+        (("mlp", "--device", "cpu"), "crossover compares two settings: give one option two values, such as --device "),
+        (("mlp", "--device", "gpu", "--precision", "fp32"), "give one option two values, such as --device cpu,gpu."),
         (("mlp", "--placement", "device,host,roundtrip"), "placement has 3 values: device, host, roundtrip."),
         (("mlp", "--placement", "device,host", "--precision", "fp32,bf16"), "precision and placement have several"),
         (("bert-tiny", "--seq", "32,64"), "seq has several values"),
@@ -133,6 +133,25 @@ def test_what_makes_no_sweep_is_refused_in_one_line(
     assert (code, out) == (2, "")
     assert line in err
     assert err.count("\n") == 1
+    assert not store.path.exists()
+
+
+def test_without_two_values_it_is_between_the_devices_that_are_here(mldyno: Mldyno) -> None:
+    code, out, _ = mldyno("crossover", "mlp", "--framework", "fake", "--mode", "infer", "--repeats", "1", "--to", "16")
+    assert code == 0
+    assert "gpu beats cpu from batch 5.0" in out
+    assert (
+        "/gpu/" not in mldyno("crossover", "mlp", "--framework", "fake", "--placement", "device,host", "--dry-run")[1]
+    )
+
+
+def test_on_a_machine_with_one_device_a_line_says_what_it_needs(mldyno: Mldyno, store: Store) -> None:
+    code, out, err = mldyno("crossover", "mlp", "--framework", "numpy")
+    assert (code, out) == (1, "")
+    assert err == (
+        "mldyno: crossover compares two devices, and numpy sees only cpu here; give another option two values, "
+        "such as --precision fp32,bf16. `mldyno doctor` says what it finds.\n"
+    )
     assert not store.path.exists()
 
 

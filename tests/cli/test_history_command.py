@@ -55,7 +55,7 @@ def test_no_line_is_longer_than_the_screen_or_ends_within_a_word(
     lines = mldyno("history")[1].splitlines()
     assert max(map(len, lines)) <= columns
     words = {word for line in lines for word in re.split("[ /]+", line)}
-    assert set(re.split("[ /]+", f"{LONG.id} {COMMAND.id} 20261102T120000-bbbbbb)")) <= words
+    assert set(re.split("[ /]+", f"{LONG.id} {COMMAND.workload} 20261102T120000-bbbbbb)")) <= words
 
 
 def test_what_is_older_than_a_moment_is_left_out(mldyno: Mldyno, measured: None) -> None:

@@ -11,7 +11,7 @@ import pytest
 from mldyno import api
 from mldyno.cli import progress
 from mldyno.runner.forecast import TimeLeft
-from mldyno.store import Store
+from mldyno.store import Query, Store
 
 Mldyno = Callable[..., tuple[int, str, str]]
 Script = Callable[..., None]
@@ -91,6 +91,16 @@ def test_without_a_terminal_there_are_plain_lines_and_no_codes(mldyno: Mldyno) -
     assert "\x1b" not in err
     assert err.splitlines()[0].startswith("mlp/infer/fake/cpu/fp32/b128/device: 1.28 ms a step ±0.01 %  (about ")
     assert err.splitlines()[1] == "mlp/infer/fake/gpu/fp32/b128/device: 129 µs a step ±0.01 %  (about 1.00 s left)"
+
+
+def test_what_can_not_work_is_said_once_and_without_a_time_left(mldyno: Mldyno, store: Store) -> None:
+    code, out, err = mldyno("run", "mlp", "--framework", "fake", "--device", "xpu")
+    (line,) = err.splitlines()
+    assert line.startswith("mlp/train/fake/xpu/fp32/b128/device: unsupported: no device 'xpu' here")
+    assert "left" not in line
+    assert code == 3
+    assert out.count("unsupported [1]") == 2, "the table names both cases"
+    assert len(list(store.stream(Query()))) == 2, "and each has one record"
 
 
 def test_json_goes_to_standard_output_and_quiet_leaves_only_that(mldyno: Mldyno) -> None:

@@ -48,7 +48,7 @@ def test_what_would_go_is_shown_and_no_means_no(
 ) -> None:
     assert ended(a_record(batch=7, run=FIRST).id, SECOND) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "2 records of 2 runs:",
+        "2 records of 2 runs on 1 machine:",
         f"  run {SECOND} on m: 1",
         f"  run {FIRST} on m: 1",
         "which are:",
@@ -66,9 +66,10 @@ def test_a_long_list_is_cut_short(
 ) -> None:
     ended(FIRST)
     out = capsys.readouterr().out
-    assert "7 records of 1 run:" in out
+    assert "7 records of 1 run on 1 machine:" in out
     assert "the newest of them:" in out
     assert out.count("mlp/") == 5
+    assert "\n  and 2 more\n" in out
 
 
 def test_yes_removes(stored: Store, answering: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,11 +83,12 @@ def test_where_nobody_can_be_asked_nothing_is_removed_without_a_yes(
     stored: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ended(FIRST) == 2
-    assert capsys.readouterr() == (
-        "", "mldyno: nobody can be asked here, and nothing was removed; with --yes it is done without asking.\n"
-    )  # fmt: skip
+    shown, error = capsys.readouterr()
+    assert error == "mldyno: Nothing removed: not an interactive terminal. Pass --yes to skip the confirmation.\n"
+    assert shown.startswith("7 records of 1 run on 1 machine:\n")
     assert left(stored) == 8
     assert ended(FIRST, "--yes") == 0
+    assert capsys.readouterr().out == f"{shown}7 records removed\n", "what was removed is shown by its ids"
     assert left(stored) == 1
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from setuptools.command.editable_wheel import _finder_template  # type: ignore[import-untyped]
 from tests.cli.conftest import Mldyno, steady
 
 from mldyno import sources
@@ -56,6 +59,10 @@ def test_a_change_is_measured_against_a_revision_and_said_in_words(folder: Path,
     assert code == 0, err
     assert "your change" in out
     assert "a training step" in out
+    rows = [line.split("  ")[0].strip() for line in out.splitlines() if line.startswith(" my_model.py")]
+    assert rows == ["my_model.py (HEAD)", "my_model.py (now)"]
+    assert "on cpu, against my_model.py (HEAD); paired" in out
+    assert re.search(r"my_model\.py \(HEAD\) is my_model\.py@\w{8}; my_model\.py \(now\) is my_model\.py@\w{8}", out)
     records = store.select(Query(provenances=("measured",)))
     names = {record.case.workload for record in records}
     assert len(names) == 2
@@ -71,6 +78,11 @@ def test_a_change_is_measured_against_a_revision_and_said_in_words(folder: Path,
     assert listed.count("my_model.py@") == 4
     code, out, _ = mldyno("table", "my_model.py", "--rows", "workload", "--value", "step")
     assert (code, out.count("my_model.py@")) == (0, 2)
+    code, out, _ = mldyno("compare", "my_model.py", "--by", "workload")
+    sentence, *doubts = out.splitlines()
+    assert code == 0
+    assert "paired, " in sentence
+    assert all("their times in tables say otherwise" in line for line in doubts)
 
 
 def test_code_that_did_not_change_has_nothing_to_be_compared(folder: Path, mldyno: Mldyno) -> None:
@@ -119,6 +131,24 @@ def test_a_suite_runs_no_code_unless_it_is_trusted(folder: Path, mldyno: Mldyno)
     assert "my_model.py@" in out
 
 
+def test_a_suite_starts_no_interpreter_unless_it_is_trusted(folder: Path, mldyno: Mldyno) -> None:
+    tool = folder / "tool"
+    tool.write_text(f"#!/bin/sh\ntouch {folder}/ran\necho '[[3, 12, 9], {{}}]'\n")
+    tool.chmod(0o755)
+    (folder / "theirs.toml").write_text(
+        '[[cases]]\nworkload = "mlp"\nframework = "fake"\nmode = "infer"\npython = "./tool"\n'
+    )
+    code, _, err = mldyno("run", "theirs.toml", "--dry-run")
+    assert code == 2
+    assert (
+        err == "mldyno: suite theirs.toml: it runs the interpreter ./tool; allow it with --trust, if you trust both.\n"
+    )
+    assert not (folder / "ran").exists()
+    code, out, err = mldyno("run", "theirs.toml", "--trust", "--dry-run")
+    assert code == 0, err
+    assert "mlp/infer/fake/cpu/fp32/b128/device/3.12.9" in out
+
+
 def test_a_sweep_over_the_batch_of_a_file_is_planned_and_one_without_a_batch_says_what_it_needs(
     folder: Path, mldyno: Mldyno
 ) -> None:
@@ -144,3 +174,94 @@ def test_a_loss_that_does_not_fall_is_wrong_unless_the_user_does_without_that_ch
     code, out, _ = steady(mldyno, "run", "odd.py", "--mode", "train", "--no-check", "learned", *FEW)
     assert code == 0
     assert store.history(Query(heads=False), 1)[0].fact("not_checked") == "learning"
+
+
+PACKAGED = """
+import torch
+from own_package.sizes import WIDTH
+def build(batch_size=4): return torch.nn.Linear(8, WIDTH), torch.randn(batch_size, 8)
+"""
+
+
+@pytest.fixture
+def packaged(folder: Path) -> Path:
+    """The same repository with a package beside the folder of the file under test, which was changed since."""
+    for place, text in (
+        ("bench/gpt.py", PACKAGED),
+        ("own_package/__init__.py", ""),
+        ("own_package/sizes.py", "WIDTH = 16"),
+    ):
+        (folder / place).parent.mkdir(exist_ok=True)
+        (folder / place).write_text(text)
+    for words in (["add", "."], ["commit", "-qm", "second"]):
+        subprocess.run(["git", "-c", "user.name=A", "-c", "user.email=a@example.org", *words], check=True)
+    (folder / "own_package" / "sizes.py").write_text("WIDTH = 64")
+    return folder
+
+
+def editable(folder: Path) -> str:
+    """The Python of an environment in which the package is installed for editing."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", ".venv"], check=True)
+    (packages,) = (folder / ".venv" / "lib").glob("python3*/site-packages")
+    (packages / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")))
+    finder = _finder_template("__editable__.own_package-0.1", {"own_package": str(folder / "own_package")}, {})
+    (packages / "__editable___own_package_0_1_finder.py").write_text(finder)
+    name = "__editable___own_package_0_1_finder"
+    (packages / "__editable__.own_package-0.1.pth").write_text(f"import {name}; {name}.install()")
+    return str(folder / ".venv" / "bin" / "python")
+
+
+@pytest.mark.parametrize("found_by", ["PYTHONPATH", "an editable install"])
+def test_a_package_beside_the_file_is_measured_as_it_was_and_as_it_is(
+    found_by: str, packaged: Path, mldyno: Mldyno, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python: tuple[str, ...] = ()
+    if found_by == "PYTHONPATH":
+        monkeypatch.setenv("PYTHONPATH", ".")
+    else:
+        python = ("--python", editable(packaged))
+    code, out, err = steady(mldyno, "run", "bench/gpt.py", "--against", "HEAD", "--mode", "infer", *python, *FEW)
+    assert code == 0, err
+    assert "an inference step" in out
+    records = store.select(Query(provenances=("measured",)))
+    assert len({record.case.workload for record in records}) == 2
+    assert {record.fact("params") for record in records if record.alone} == {16 * 9, 64 * 9}
+
+
+def test_a_module_that_only_the_working_tree_has_is_named(
+    packaged: Path, mldyno: Mldyno, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", ".")
+    (packaged / "bench" / "gpt.py").write_text("import own_package._version\n" + PACKAGED)
+    (packaged / ".gitignore").write_text("_version.py")
+    for words in (["add", "."], ["commit", "-qm", "third"]):
+        subprocess.run(["git", "-c", "user.name=A", "-c", "user.email=a@example.org", *words], check=True)
+    (packaged / "own_package" / "_version.py").write_text("")
+    code, _, err = mldyno("run", "bench/gpt.py", "--against", "HEAD", *FEW)
+    assert code == 1
+    assert err == (
+        "mldyno: gpt.py (HEAD): own_package._version (own_package/_version.py) is in the other version's tree only; "
+        "put it into a second checkout, and name the file there with --against.\n"
+    )
+
+
+def test_a_package_in_the_folder_where_the_user_stands_is_found_by_the_line_that_is_said(
+    packaged: Path, mldyno: Mldyno
+) -> None:
+    code, _, err = mldyno("run", "bench/gpt.py", "--dry-run")
+    assert code == 1
+    assert err == (
+        "mldyno: gpt.py, line 3: No module named 'own_package'; "
+        "it is in this folder; write bench.gpt:build, which imports from here.\n"
+    )
+    code, out, err = mldyno("run", "bench.gpt:build", "--dry-run")
+    assert code == 0, err
+    assert "bench.gpt:build@" in out
+
+
+def test_different_files_are_compared_by_their_names(folder: Path, mldyno: Mldyno) -> None:
+    for name in ("small", "large"):
+        (folder / f"{name}.py").write_text(MODEL)
+    _, out, _ = mldyno("run", "small.py", "large.py", "--by", "workload", "--mode", "infer", *FEW)
+    assert "your change" not in out
+    assert re.search(r"large\.py@\w{8} (is|and small)|between large\.py@\w{8} and small\.py@", out)

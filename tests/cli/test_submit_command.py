@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.conftest import OWN_KEY
-from tests.views.report import made_records
+from tests import submitted
 
-from mldyno.records import Case
 from mldyno.store import Store
 
 Mldyno = Callable[..., tuple[int, str, str]]
-HERE = replace(made_records.BENCH, name="test bench", key=OWN_KEY)
 
 
 @pytest.fixture(autouse=True)
 def filled(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store with one record of this machine, and a folder of one's own."""
     monkeypatch.chdir(tmp_path)
-    store.append([made_records.record(Case("mlp", batch=128), 1e-3, HERE)])
+    store.append([submitted.good()])
 
 
 def test_it_says_what_it_shares_the_file_and_the_next_step(mldyno: Mldyno) -> None:
@@ -52,7 +48,7 @@ def test_each_fault_is_a_line_and_the_exit_code_is_1(mldyno: Mldyno) -> None:
 def test_standard_output_gets_the_records_and_nothing_else(mldyno: Mldyno) -> None:
     code, out, err = mldyno("submit", "mlp", "--out", "-")
     assert code == 0
-    assert out.startswith('{"case":')
+    assert [line.partition(":")[0] for line in out.splitlines()] == ['{"proves"', '{"case"']
     assert "next" not in err
 
 

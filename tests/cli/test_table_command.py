@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from mldyno import api
 from mldyno.analysis.scores import reference
 
 Mldyno = Callable[..., tuple[int, str, str]]
+FakeRun = Callable[..., api.Results]
 
 
 def measure_the_set(mldyno: Mldyno, folder: Path) -> None:
@@ -41,3 +45,18 @@ def test_a_score_goes_out_with_figures_and_comes_back_from_them(mldyno: Mldyno, 
     back = mldyno("table", "--value", "score", "--format", "csv", "--store", str(tmp_path / "other.sqlite"))[1]
     rows = {line.split(",")[1]: line.split(",") for line in back.splitlines()[1:]}
     assert rows.keys() == {line.split(",")[1] for line in table[1:]} == {"cpu", "gpu"}
+
+
+@pytest.mark.parametrize("value", ["energy", "power", "peak_power", "idle_power", "efficiency", "energy_above_idle"])
+def test_a_store_without_energy_says_how_to_measure_it(value: str, mldyno: Mldyno, fake_run: FakeRun) -> None:
+    fake_run("mlp", mode="infer")
+    assert mldyno("table", "mlp/infer/fake", "--value", value) == (
+        1, "", "mldyno: no energy was measured in these records; measure it with: mldyno run WORKLOAD --energy\n"
+    )  # fmt: skip
+
+
+def test_a_value_that_no_record_has_is_named_with_what_it_is(mldyno: Mldyno, fake_run: FakeRun) -> None:
+    fake_run("mlp", mode="infer")
+    code, out, err = mldyno("table", "mlp/infer/fake", "--value", "gpu_clock")
+    assert (code, out) == (1, "")
+    assert err == "mldyno: none of these records has gpu_clock (clock of the GPU at the end of a window).\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -362,3 +363,49 @@ def test_a_set_that_was_not_prepared_cannot_be_opened(tmp_path: Path, monkeypatc
     shutil.copytree(tmp_path / "tiny-synthetic", tmp_path / "tiny")
     with pytest.raises(MldynoError, match="were made from something else"):
         open_set("tiny", "real", tmp_path)
+
+
+# -- a folder that others may write to -------------------------------------------------------------
+
+
+ODD_FILES = (
+    f"tiny/{ORIGIN}", "tiny/train-images", "tiny-archives/train-images.gz", "tiny-archives/train-images.gz.part",
+    ".tiny.lock",
+)  # fmt: skip
+ODD: dict[str, Callable[[Path, Path], object]] = {
+    "pipe": lambda path, theirs: os.mkfifo(path), "device": lambda path, theirs: path.symlink_to("/dev/zero"),
+    "link": lambda path, theirs: path.symlink_to(theirs), "name": lambda path, theirs: os.link(theirs, path),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_FILES)
+@pytest.mark.parametrize("kind", ODD)
+def test_a_pipe_a_device_or_a_link_in_a_shared_folder_is_neither_waited_for_nor_written_to(
+    tmp_path: Path, mirror: Mirrors, name: str, kind: str
+) -> None:
+    theirs = tmp_path / "precious.txt"
+    theirs.write_text("precious")
+    folder = tmp_path / "data"
+    place = folder / name
+    place.parent.mkdir(parents=True)
+    if name == "tiny/train-images":
+        (folder / "tiny" / ORIGIN).write_text(mldyno.datasets._origin(tiny(), "real"))
+    ODD[kind](place, theirs)
+    line = ""
+    try:
+        prepared(folder, "real", mirror())
+    except MldynoError as error:
+        line = str(error)
+    assert re.fullmatch(r"|.*(remove it|No such device).*", line)
+    assert theirs.read_text() == "precious"
+
+
+def test_what_a_killed_process_left_of_archives_goes_with_the_next_that_makes_the_set(
+    tmp_path: Path, mirror: Mirrors
+) -> None:
+    (tmp_path / "tiny-archives").mkdir()
+    for name, content in FILES.items():
+        (tmp_path / "tiny-archives" / name).write_bytes(content)
+    (tmp_path / "tiny-archives" / "train-images.gz.part").write_bytes(b"half")
+    (tmp_path / ".tiny.part").mkdir()
+    assert prepared(tmp_path, "real", mirror()) == "real"

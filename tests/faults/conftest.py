@@ -77,6 +77,7 @@ class Dyno:
 
         def prepare() -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where the tests run in the background of a shell
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and this one under nohup
             if self.bound:
                 obey_permissions()
             if before is not None:

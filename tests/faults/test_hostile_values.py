@@ -14,6 +14,10 @@ from pathlib import Path
 import pytest
 
 from mldyno import cli
+from mldyno.cli.output import new_bar
+from mldyno.frameworks.fake import FRAMEWORK
+from mldyno.records import Case
+from mldyno.views.window import WIDEST, width_of
 
 HISTORY = Path(__file__).parents[1] / "history" / "0.1" / "records.jsonl"
 VALUES = {
@@ -88,6 +92,20 @@ LOADER = ("run", "mnist-cnn", "--placement", "loader", "--data", "real", "--step
         ("MLDYNO_MIRROR", "http://[::1", LOADER, "MLDYNO_MIRROR is 'http://[::1'; write it as https://HOST/PATH"),
         ("MLDYNO_MIRROR", "https://", LOADER, "MLDYNO_MIRROR is 'https://'; write it as"),
         ("MLDYNO_MIRROR", "ftp://host", LOADER, "MLDYNO_MIRROR is 'ftp://host'; write it as"),
+        *(
+            ("MLDYNO_SOURCES", text, ("run", "mlp", *FAKE), "is for mldyno's own workers, and can't be read; unset")
+            for text in (
+                "{",
+                "5",
+                "[5]",
+                "[{}]",
+                '[{"kind": "file"}]',
+                '["x"]',
+                "[" * 20_000,
+                '[{"kind": "evil", "place": "x", "modes": []}]',
+                '[{"kind": "file", "place": 5, "modes": []}]',
+            )
+        ),
         ("MLDYNO_MEMORY_LIMIT", "9" * 5000, ("run", "mlp", *FAKE), "is not a size"),
     ],
 )
@@ -127,6 +145,39 @@ def test_a_suite_that_python_can_not_read_is_told_in_one_line(text: str, words: 
     assert code in (1, 2)
     assert err.count("\n") == 1
     assert words in err
+
+
+def test_a_folder_that_was_deleted_is_told_in_one_line(answer: Answer, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    os.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for words in (("run", "x.py"), ("run", "x:build"), ("run", "x.toml"), ("run", "hf:./x"), ("import", "x.jsonl"),
+                  ("table", "--store", "x.sqlite"), ("import", HISTORY.name, "--store", "x.sqlite")):  # fmt: skip
+        assert is_clear(*answer(*words)), words
+    assert answer("run", "x.py")[1] == "mldyno: the folder that you are in was deleted; change into another one.\n"
+
+
+@pytest.mark.parametrize("columns", ["99999999999", "9" * 5000, "0", "-1", "x", "٣"])
+def test_a_window_of_any_width_has_its_bars_and_its_lines(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Window(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("sys.stderr", Window())
+    assert 0 < width_of(Window()) <= WIDEST
+    bar = new_bar()
+    with bar:
+        bar.add_task("working", total=1.0, detail="")
+    assert len(bar.console.file.ungated.getvalue()) < 20 * WIDEST
+
+
+@pytest.mark.parametrize("step", ["0", "-1", "1e-300", "1e300", "NaN"])
+def test_a_fake_step_that_takes_no_time_or_for_ever_is_refused(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rule in (f'[{{"step": {step}}}]', f'[{{"times": [1, {step}]}}]'):
+        monkeypatch.setenv("MLDYNO_FAKE", rule)
+        with pytest.raises(ValueError, match="MLDYNO_FAKE: a step takes 1e-09 to 1e\\+09 s, not"):
+            FRAMEWORK.build_program(Case("mlp", framework="fake"), None, None)
 
 
 def test_a_byte_order_mark_before_json_lines_is_passed_over(answer: Answer) -> None:

@@ -16,9 +16,11 @@ from tests.conftest import OWN_KEY
 from tests.store.test_layout import OLD
 from tests.views.report.made_records import BENCH, record
 
+from mldyno import keys
 from mldyno.cli import main
 from mldyno.plan import Plan
 from mldyno.records import Case, Machine, Record, Run, seal
+from mldyno.runner.run import PLAN
 from mldyno.store import Query, Store
 
 READERS = (
@@ -81,7 +83,7 @@ def killed(kills: Sequence[Kill], base: Path) -> dict[Kill, Path]:
     stores = {False: base / "records.sqlite", True: OLD}
     store = Store(stores[False])
     store.append(MINE)
-    store.begin_run("later", "2026-01-01", "1 0.00", LATER.text())
+    store.begin_run("later", "2026-01-01", "1 0.00", LATER.text(), keys.authenticate(PLAN, "later", LATER.text()))
     store.close()
     folders = {kill: base / str(number) for number, kill in enumerate(kills)}
     for kill, folder in folders.items():

@@ -83,6 +83,33 @@ def test_a_rendezvous_that_never_completes_ends_with_the_timeout(dyno: Dyno) -> 
     assert record(dyno).status == "timeout"
 
 
+def test_a_wrong_token_is_refused_in_one_line_and_the_right_one_is_let_in_after_it(dyno: Dyno) -> None:
+    with two_nodes() as nodes:
+        process, words = first(dyno, nodes[0], "--budget", "3s")
+        wait_for(lambda: listens(nodes[0]), LONGEST_S, "a first node that listens")
+        token = words.index("--token") + 1
+        stranger = joined(dyno, nodes[1], [*words[:token], "0123456789abcdef", *words[token + 1 :]])
+        out, err = stranger.communicate(timeout=LONGEST_S)
+        assert (stranger.returncode, out, len(err.splitlines())) == (1, "", 1), err
+        assert "refuses this token" in err
+        other = joined(dyno, nodes[1], words)
+        process.communicate(timeout=LONGEST_S)
+        other.communicate(timeout=LONGEST_S)
+        assert other.returncode == 0
+    assert record(dyno).status == "ok"
+
+
+def listens(node: Node) -> bool:
+    words = ["ip", "netns", "exec", node.namespace, "cat", "/proc/net/tcp"]
+    return f":{PORT:04X} 00000000:0000 0A" in subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_node_for_which_no_job_begins_has_failed(dyno: Dyno) -> None:
+    done = dyno("join", f"127.0.0.1:{PORT}", "--token", "0123456789abcdef", "--ranks", "2", "--wait", "1s")
+    assert done.code == 1
+    assert done.lines[-1].startswith(f"mldyno: no job began at 127.0.0.1:{PORT} within 1.00 s;")
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

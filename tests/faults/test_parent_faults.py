@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import re
 import resource
 import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
+import termios
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,7 +91,8 @@ def resume(dyno: Dyno, *arguments: str) -> None:
 
 # -- signals -------------------------------------------------------------------------------------
 
-polite = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+polite = pytest.mark.parametrize("number", SIGNALS, ids=["ctrl-c", "sigterm", "sighup"])
 
 
 @polite
@@ -169,6 +174,48 @@ def test_a_paired_comparison_that_runs_out_of_memory_goes_on_in_alternation(dyno
     done = dyno(*MEETING, "--by", "placement", rules=(crowded, NOISY))
     assert done.code == 0
     assert "fresh pairs of processes in alternation" in done.out
+
+
+def test_a_terminal_that_is_gone_loses_nothing_of_what_was_measured(dyno: Dyno, suite: str) -> None:
+    """As where a connection is lost: SIGHUP comes, and again from a shell, and nothing can be written any more."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mldyno", "run", suite], env=dyno.environment((HANGS, NOISY)), cwd=dyno.folder,
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, text=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 (no thread runs here)
+    )  # fmt: skip
+    os.close(theirs)
+    drain = threading.Thread(target=read_on, args=(ours,))
+    drain.start()
+    dyno.wait_until_stuck(process, records=1, workers=1)
+    os.close(ours)
+    for _ in range(20):
+        process.send_signal(signal.SIGHUP)
+    assert process.wait(60) == 3
+    drain.join()
+    whole, partial = dyno.records()
+    assert (whole.status, partial.interrupted, partial.reason) == ("ok", True, "ended by SIGHUP")
+    assert len(partial.values("step_time")) > 100
+    resume(dyno)
+
+
+def read_on(descriptor: int) -> None:
+    with suppress(OSError):
+        while os.read(descriptor, 4096):
+            pass
+
+
+def test_under_nohup_a_run_goes_on(dyno: Dyno, suite: str) -> None:
+    process = dyno.start("run", suite, rules=(HANGS, NOISY), before=lambda: ignore(signal.SIGHUP))
+    dyno.wait_until_stuck(process, records=1, workers=1)
+    dyno.strike(process, signal.SIGHUP)
+    dyno.wait_until_stuck(process, records=1, workers=1)
+    dyno.strike(process, signal.SIGTERM)
+    assert dyno.finish(process).lines[-1].startswith("mldyno: ended by SIGTERM;")
+
+
+def ignore(number: signal.Signals) -> None:
+    signal.signal(number, signal.SIG_IGN)
 
 
 def test_ctrl_c_twice_ends_at_once_and_keeps_what_is_stored(dyno: Dyno, suite: str) -> None:

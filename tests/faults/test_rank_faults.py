@@ -12,6 +12,7 @@ import pytest
 from tests.faults.conftest import wait_for
 
 from mldyno.records import Record
+from mldyno.worker import start
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Dyno
@@ -85,7 +86,7 @@ def test_when_what_started_the_ranks_is_killed_they_go_with_it(dyno: Dyno) -> No
     process = dyno.start(*RUN, "--budget", "60s")
 
     def launchers() -> list[psutil.Process]:
-        return [each for each in dyno.living() if "torch.distributed.run" in " ".join(each.cmdline())]
+        return [each for each in dyno.living() if start.LAUNCH in each.cmdline()]
 
     wait_for(lambda: any(len(each.children()) == 2 for each in launchers()), 120.0, "two ranks")
     os.kill(launchers()[0].pid, signal.SIGKILL)

@@ -19,7 +19,7 @@ from mldyno.cli import cli
 from mldyno.errors import NOT_ALL_OK, MldynoError, UsageError
 from mldyno.frameworks import command
 from mldyno.frameworks.fake import CLOCK
-from mldyno.plan import Plan
+from mldyno.plan import Plan, name_of
 from mldyno.records import Case, Machine, Series, seal
 from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.store import Query, Store
@@ -120,7 +120,57 @@ def test_two_commands_take_turns_and_are_compared_round_by_round(monkeypatch: py
 TWO = ("sh", "-c", "sleep 0.06", "--", "sh", "-c", "sleep 0.12")  # so long that no warm-up is judged
 
 
-def test_two_commands_of_one_run_are_paired_after_each_was_alone(store: Store) -> None:
+def logged(log: Path, name: str, seconds: float = 0.0) -> tuple[str, ...]:
+    """Return a command that writes its name into a file each time that it runs."""
+    return ("sh", "-c", f"sleep {seconds}; echo {name} >> {log}")
+
+
+def test_commands_take_turns_from_their_first_run_on_and_nothing_is_run_beside_that(
+    store: Store, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    words = (*logged(log, "a", 1.01), "--", *logged(log, "b", 1.02))
+    results = run(store, *words, steps=3)
+    runs = log.read_text().split()
+    assert sorted(runs[:2]) == ["a", "b"], "the first runs, which find nothing cached"
+    assert all(sorted(runs[place : place + 2]) == ["a", "b"] for place in range(2, 8, 2)), "then round by round"
+    assert len(runs) == 8
+    for alone, paired in zip(results.everything[:2], results.everything[2:], strict=True):
+        assert alone.values("step_time") == paired.values("step_time", "paired"), "its time comes from the same runs"
+        assert alone.fact("first_step") is not None
+        assert alone.fact("steps") == 3
+
+
+def test_long_commands_have_the_budget_that_was_given_and_no_more(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    run(store, *logged(log, "a", 1.01), "--", *logged(log, "b", 1.01), budget=1.5)
+    assert log.read_text().split().count("a") == 3, "a first run, and two rounds of a second each"
+
+
+def test_a_command_that_fails_in_a_later_round_ends_and_the_others_go_on_without_it(
+    store: Store, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    breaks = ("sh", "-c", f"echo b >> {log}; test $(grep -c b {log}) -lt 4")
+    results = run(store, *logged(log, "a", 0.06), "--", *breaks, "--", *logged(log, "c", 0.12), steps=5)
+    assert [record.case.workload for record in results.records if record.status != "ok"] == [name_of(breaks)]
+    assert sorted(record.status for record in results.records) == ["failed", "ok", "ok"]
+    (comparison,) = results.compare()
+    assert comparison.how.startswith("paired, 5 rounds")
+
+
+def test_a_machine_whose_threads_wait_for_a_core_makes_a_command_contended(store: Store) -> None:
+    (record,) = run(store, "true", steps=2).records
+    for waited, contended in ((0.05, False), (0.2, True)):
+        series = [
+            Series("window_time", "s", (1.0,), stage="window"),
+            Series("cpu_pressure", "s", (waited,), stage="window"),
+        ]
+        warnings = of_measurement(Evidence(record.case, series, dict(record.facts), Machine("m", cores=4), None))
+        assert ("contended" in [warning.code for warning in warnings]) is contended
+
+
+def test_two_commands_of_one_run_are_paired_and_each_has_its_own_record(store: Store) -> None:
     results = run(store, *TWO, steps=2)
     assert [record.run.pairing for record in results.everything] == ["alone", "alone", "interleaved", "interleaved"]
     first, second = (record for record in results.everything if not record.alone)
@@ -136,7 +186,7 @@ def test_two_commands_of_one_run_are_paired_after_each_was_alone(store: Store) -
 def test_the_command_line_ends_with_which_of_two_commands_is_faster() -> None:
     result = CliRunner().invoke(cli, ["run", "--steps", "2", "--budget", "0.5s", "--", *TWO])
     assert result.exit_code == 0
-    assert "2 cases head-to-head, run by run: sh -c 'sleep 0.06'/command/cpu, " in result.output
+    assert "2 cases head-to-head, run by run: sh -c 'sleep 0.06', " in result.output
     last = result.output.splitlines()[-1]
     assert re.match(r"sh -c 'sleep 0.12' \w+ .*x .*slower than sh -c 'sleep 0.06'.* \[paired, \d+ rounds", last)
 
@@ -145,7 +195,7 @@ def test_a_command_that_fails_leaves_the_other_its_time(store: Store) -> None:
     words = ["run", "--steps", "2", "--budget", "0.5s", "--", "false", "--", "sleep", "0.06"]
     result = CliRunner().invoke(cli, words, standalone_mode=False)
     assert result.return_value == NOT_ALL_OK
-    assert "false/command/cpu: failed: the command ended with exit code 1" in result.output
+    assert "false: failed: the command ended with exit code 1" in result.output
     assert result.output.splitlines()[-1].startswith("nothing to compare along workload: ")
     assert {record.case.workload: record.status for record in store.stream(Query())} == {
         "false": "failed", "sleep 0.06": "ok",
@@ -225,7 +275,7 @@ def test_a_run_whose_secrets_were_not_kept_is_resumed_with_its_words(store: Stor
     assert api.unfinished(store, plan) == ("r1", plan)
     plain = api.command_plan(["true"], {"steps": 2})
     store.begin_run("r2", "2026-01-02T00:00:00Z", "1 0.00", plain.text())
-    assert api.unfinished(store, None) == ("r2", plain)
+    assert api.unfinished(store, None, trust=True) == ("r2", plain)
     both = api.command_plan([*SECRET, "--", "true"], {"steps": 2})
     store.begin_run("r3", "2026-01-03T00:00:00Z", "1 0.00", both.text())
     with pytest.raises(MldynoError, match=r"mldyno run --resume -- sh -c .* MASKED -- true"):
@@ -255,4 +305,4 @@ def test_what_makes_no_sense_gets_one_line(words: list[str], said: str) -> None:
 def test_the_command_line_tells_cold_from_warm() -> None:
     result = CliRunner().invoke(cli, ["run", "--steps", "3", "--", "true"])
     assert result.exit_code == 0
-    assert "true/command/cpu: the first run took" in result.output
+    assert "true: first run: " in result.output

@@ -87,7 +87,10 @@ def _read_tables(store: Store, records: Sequence[Record]) -> None:
     shown, _ = select(None, store)  # rehearsals are left out where there is anything else
     metrics = {series.metric for record in shown for series in record.series}
     values = [name for name in sorted({*VALUES, *DERIVED, *metrics} - {"score"}) if not name.startswith("time:")]
-    tables = [api.table(value=name, store=store) for name in values]
+    tables = []
+    for name in values:
+        with refusals() if name not in VALUES else contextlib.nullcontext():  # such as energy, which no case may have
+            tables.append(api.table(value=name, store=store))
     with refusals():  # there is none unless every case of the set is there
         tables.append(api.table(value="score", store=store))
     for name in NAMES:

@@ -139,17 +139,16 @@ def test_cases_that_were_only_measured_alone_before_still_have_their_paired_comp
 
 def test_of_a_process_that_takes_minutes_the_first_run_tells_how_long_the_rest_takes() -> None:
     plan, clock = for_command(["slow", "--", "slower"]), Clock()
-    left = TimeLeft(plan, [Forecast(case, 30.0, pairing=10.0) for case in plan.cases], clock)
+    left = TimeLeft(plan, [Forecast(case, 30.0) for case in plan.cases], clock)
     left.begin([(case, 0) for case in plan.cases])
+    left.reached(plan.cases[0], 0, pairing=True)
     assert left.seconds == pytest.approx(60.0)
     clock.now = 400.0
     left.saw(plan.cases[0], 400.0)
-    assert left.seconds == pytest.approx(2 * 400.0 + 20.0 + 4 * 400.0), (
-        "a second run, a measured one; the other; rounds"
-    )
-    clock.now = 1200.0
-    left.reached(plan.cases[1], 0)
-    assert left.seconds == pytest.approx(20.0 + 4 * 400.0, rel=0.02)
+    assert left.seconds == pytest.approx(2 * 400.0), "two more runs of the first, which count"
+    clock.now = 900.0
+    left.saw(plan.cases[1], 500.0)
+    assert left.seconds == pytest.approx(2 * 400.0 + 2 * 500.0), "and two of the other"
 
 
 def test_a_short_step_and_fake_time_change_nothing() -> None:

@@ -12,7 +12,7 @@ from mldyno import machine as machines
 from mldyno.client.remote_case import Observed
 from mldyno.messages import WorkerSoftware
 from mldyno.plan import Plan, for_command
-from mldyno.records import Case, Device, Fact, Machine, Record, Run, Series
+from mldyno.records import Case, Device, Fact, Machine, Record, Run, Series, Warning_
 from mldyno.runner.recording import record_of
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord, decode
@@ -53,6 +53,17 @@ def test_a_reason_of_any_length_and_characters_is_kept_as_far_as_it_can_be_read(
     assert record.status == "oom"
     assert record.reason.startswith("�[31mno memory xxx")
     assert len(record.reason) == 10_000
+
+
+def test_no_secret_stands_in_a_reason_a_warning_or_a_setting() -> None:
+    observed = Observed(Case("mlp", framework="fake"), Run("r"), Stopping())
+    observed.software = WorkerSoftware("3.11", "fake", {}, 1, {"WANDB_API_KEY": "https://me:hunter2x@host"})
+    said = "ConnectionError: https://hunter2x@host/model refused; the password is hunter2x"
+    noted = [Warning_("energy-lost", said, "look")]
+    record = record_of(observed, Machine("m"), 1.0, "failed", said, noted)
+    assert "hunter2x" not in record.text
+    assert record.reason == "ConnectionError: https://MASKED@host/model refused; the password is MASKED"
+    assert record.warnings[0].message == record.reason
 
 
 def test_a_record_that_can_not_be_read_is_not_written() -> None:

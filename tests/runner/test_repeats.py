@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from tests.analysis.test_estimates import a_record
 
 from mldyno.plan import Plan
 from mldyno.records import Case, Record
+from mldyno.runner.pairing import paired_budget
 from mldyno.runner.repeats import budget_of_process, longest_warm_up, wants_another
 
 CASES = (Case("mlp"),)
@@ -58,6 +60,20 @@ def test_a_case_that_fails_three_times_is_given_up() -> None:
     failed = [a_record([], number, status="failed", reason="no") for number in range(3)]
     assert wants_another(PLAN, failed[:2])
     assert not wants_another(PLAN, failed)
+
+
+def test_a_case_that_can_not_work_is_tried_once() -> None:
+    assert not wants_another(PLAN, [replace(a_record([], 0, status="unsupported", reason="no such device"), series=())])
+    assert not wants_another(PLAN, [replace(a_record([], 0, status="failed", reason="not installed"), series=())])
+    assert wants_another(PLAN, [a_record([0.1], 0, status="failed", reason="crashed while it ran")])
+
+
+def test_where_a_ratio_is_asked_for_each_case_alone_has_three_short_processes() -> None:
+    plan = replace(PLAN, by="workload")
+    assert budget_of_process(plan, []) == budget_of_process(plan, several(2, 0.1)) == 2.0
+    assert wants_another(plan, several(2, 0.1))
+    assert not wants_another(plan, several(3, 0.1))
+    assert paired_budget(plan) == 2 * paired_budget(PLAN) == 20.0
 
 
 def test_the_budget_is_shared_where_the_number_of_processes_is_given() -> None:

@@ -41,7 +41,7 @@ LONG = {"issued": 0.001, "waited": 0.02, "read": 0.0201}
         (on_device.memory(rows({"known": 100, "counted": 101})), 1.01, ""),
         (on_device.work(rows(*[{"one": 1.0, "two": 2.02, "four": 3.98}] * 24)), 0.01, ""),
         (on_device.wait(rows(*[LONG] * 4)), 0.995, "returned after 5.0 % of it"),
-        (on_device.identical(rows(*[{"log_ratio": 0.001, "half_width": 0.005}] * 10)), 0.0, "equivalent in 10"),
+        (on_device.identical(rows(*[{"log_ratio": 0.001, "half_width": 0.005}] * 20)), 0.0, "equivalent in 20"),
         (on_device.placements(rows(*[{"device": 1.0, "host": 1.3}] * 24)), 1.3, ""),
     ],
     ids=lambda given: given[0].name if isinstance(given, list) else "",
@@ -53,6 +53,11 @@ def test_what_holds_is_met(measures: list[Measure], value: float, note: str) -> 
     assert note in measure.note
     assert measure.n > 0
     assert measure.raw
+
+
+def test_a_few_comparisons_of_identical_code_are_too_few_to_judge() -> None:
+    (measure,) = on_device.identical(rows(*[{"log_ratio": 0.001, "half_width": 0.005}] * 10))
+    assert (measure.ok, measure.n) == (None, 10)
 
 
 @pytest.mark.parametrize(

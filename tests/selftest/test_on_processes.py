@@ -27,8 +27,13 @@ def test_intervals_that_claim_too_much_are_found_out(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(on_processes, "headline", too_sure)
     measure = coverage(13, list(judged(processes(2, count=45))))
-    assert not measure.ok
+    assert measure.ok is False
     assert measure.value < 0.8
+
+
+def test_the_ten_processes_of_a_self_test_are_too_few_to_judge() -> None:
+    measure = coverage(13, list(judged(processes(2, count=10, cases=1), (1,))))
+    assert (measure.ok, measure.n) == (None, 10)
 
 
 def test_many_short_processes_know_more_than_three() -> None:

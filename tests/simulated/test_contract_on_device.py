@@ -21,7 +21,7 @@ def test_the_contract_holds_on_the_simulated_device_and_is_written_to_a_file(
         cli.main(["selftest", "--quick", "--device", "gpu", "--export", str(path)])
     out, err = capsys.readouterr()
     assert end.value.code == 0, out
-    assert "17 of 17 targets met" in out
+    assert "16 of 17 targets met, 1 with too few trials to judge, in " in out
     assert "simulated accelerator, 64.0 MiB" in out
     assert f"written to {path}" in err
     parts = [line.partition("  (about")[0] for line in err.splitlines()]
@@ -36,7 +36,9 @@ def test_the_contract_holds_on_the_simulated_device_and_is_written_to_a_file(
     assert found["software"]["versions"]["torch"]
     measures = {measure["id"]: measure for measure in found["measures"]}
     assert [*measures] == [*range(21, 38)]
-    assert all(measure["ok"] and measure["raw"] for measure in found["measures"])
+    assert all(measure["raw"] for measure in found["measures"])
+    assert {number: measure["ok"] for number, measure in measures.items() if measure["ok"] is not True} == {29: None}
+    assert (measures[29]["value"], measures[29]["n"]) == (0.0, 10)  # identical code, too seldom compared to judge
     assert {row["precision"] for row in measures[28]["raw"]} == set(PRECISIONS)
     assert measures[24]["value"] < 0.01
     step, size = 7 * 5e-3 + 128 * 2_099_200 / 5e9, 128 * 1024 * 4  # s, and B of a batch

@@ -17,6 +17,7 @@ from mldyno.errors import ImportFileError, StoreError
 from mldyno.records import SCHEMA, Device, Machine, Record, Run, Series, Software, Warning_, canonical, content_id, seal
 from mldyno.store import Query, Store, codec, embedded, transfer
 from mldyno.store.codec import BadRecord, decode, decode_stored
+from mldyno.store.query import latest
 
 FakeRun = Callable[..., api.Results]
 ALL = Query(heads=False)
@@ -173,7 +174,7 @@ def test_a_case_of_before_and_one_of_the_next_schema_are_the_same_case(
 ) -> None:
     store.append(written_today)
     request.getfixturevalue("next_schema")
-    then = {**vars(written_today[0]), "schema": SCHEMA + 1, "created": "2030-01-01T00:00:00Z", "colour": "blue"}
+    then = {**vars(written_today[0]), "schema": SCHEMA + 1, "created": latest(), "colour": "blue"}
     later = seal(NextRecord(**{**then, "run": Run("later")}))
     store.append([later])
     assert colours(list(store.stream(Query()))) == ["blue"]

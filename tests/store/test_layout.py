@@ -20,6 +20,7 @@ from tests.faults.conftest import obey_permissions
 from mldyno.errors import StoreError
 from mldyno.records import SCHEMA, Case, seal
 from mldyno.store import Query, Store, layout
+from mldyno.store.query import latest
 
 OLD = Path(__file__).parent.parent / "history" / "0.1" / "store.sqlite"
 ALL = Query(heads=False)
@@ -112,7 +113,7 @@ def test_a_case_that_an_older_version_called_otherwise_has_one_head(old: Path) -
     """Schema 1 had `workers`, and the id of a case was …/w2."""
     store = Store(old)
     (before, *_) = [r for r in store.stream(Query()) if r.case.ranks == 2 and r.case.mode == "train"]
-    again = seal(replace(before, schema=SCHEMA, created="2030-01-01T00:00:00Z", run=replace(before.run, id="later")))
+    again = seal(replace(before, schema=SCHEMA, created=latest(), run=replace(before.run, id="later")))
     store.append([again])
     rows = asked(old, """SELECT schema FROM cases WHERE content LIKE '%"workers":2%' OR content LIKE '%"ranks":2%'""")
     assert sorted(rows) == [(1,), (1,), (SCHEMA,)], "training and inference, and training again"

@@ -72,7 +72,7 @@ def test_what_a_killed_process_left_is_undone_in_a_copy_where_it_can_not_be_writ
 
 def test_what_can_not_even_be_copied_is_told(half_written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connected = opening._connected
-    monkeypatch.setattr(opening, "_connected", lambda path, mode: connected(path, "ro"))
+    monkeypatch.setattr(opening, "_connected", lambda path, mode, *patience: connected(path, "ro"))
 
     def forbidden(*files: str) -> None:
         raise PermissionError(13, "Permission denied")

@@ -6,12 +6,13 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from mldyno.errors import StoreError
+from mldyno import api
+from mldyno.errors import MldynoError, StoreError
 from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series, Warning_, seal
 from mldyno.store import Query, Store
 
@@ -170,6 +171,60 @@ def test_unfinished_runs_are_found_newest_first_until_they_end(store: Store) -> 
     store.begin_run("a", "2026-01-01", "1 2", "{}")
     store.begin_run("b", "2026-01-02", "1 2", "{}")
     store.begin_run("c", "2026-01-03", "1 2", "{}")
-    assert [run for run, _, _ in store.unfinished_runs()] == ["c", "b", "a"]
+    assert [run for run, *_ in store.unfinished_runs()] == ["c", "b", "a"]
     store.finish_run("b")
-    assert [run for run, _, _ in store.unfinished_runs()] == ["c", "a"]
+    assert [run for run, *_ in store.unfinished_runs()] == ["c", "a"]
+
+
+READERS = (
+    lambda store: list(store.stream(Query())), lambda store: list(store.stream(Query(heads=False))),
+    lambda store: list(store.texts(Query(heads=False))), lambda store: store.history(Query(), 10),
+    lambda store: store.counts(Query()), lambda store: store.workloads(), lambda store: store.machines(),
+    lambda store: store.name_of(Machine("m")), lambda store: store.files_of("m"), lambda store: store.unfinished_runs(),
+    lambda store: api.submit(str(store.path.with_name("out.jsonl")), store=store),
+    lambda store: api.export(str(store.path.with_name("out.csv")), "csv", store=store),
+    lambda store: api.export(str(store.path.with_name("out.jsonl")), "jsonl", store=store, private=True),
+    lambda store: api.table(store=store), lambda store: api.unfinished(store, None),
+)  # fmt: skip
+DAMAGE = ("NULL", "x'ff'", "CAST(x'ff41' AS TEXT)", "0.5", "'{'", "-1", "''")
+PLACES = (
+    "records.body", "records.case_number", "records.imported_from", "records.machine", "heads.machine", "heads.key",
+    "heads.imported", "heads.case_number", "cases.schema", "cases.content", "runs.plan", "runs.owner",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_whatever_is_damaged_every_reader_reads_it_or_says_so_in_one_line(store: Store, place: str) -> None:
+    table, column = place.split(".")
+    for value in DAMAGE:
+        store.path.unlink(missing_ok=True)
+        store.append([a_record(), a_record(batch=9, run="r2")])
+        store.begin_run("r3", "2026", "someone", '{"cases": []}')
+        store.close()
+        with closing(sqlite3.connect(store.path)) as connection, connection:
+            connection.execute("PRAGMA writable_schema = ON")
+            connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '')")
+        with closing(sqlite3.connect(store.path)) as connection, connection:
+            connection.execute(f"UPDATE OR REPLACE {table} SET {column} = {value}")
+        for read in READERS:
+            with suppress(MldynoError):  # and nothing else
+                read(store)
+            store.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE VIEW more AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n",
+        "CREATE TRIGGER theirs AFTER INSERT ON records BEGIN DELETE FROM records; END",
+        "DROP TRIGGER keep_heads; CREATE TRIGGER keep_heads AFTER INSERT ON records BEGIN DELETE FROM records; END",
+    ],
+)
+def test_a_store_with_sql_of_others_is_left_alone(store: Store, sql: str) -> None:
+    store.append([a_record()])
+    store.close()
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.executescript(sql)
+    for act in (lambda: list(store.stream(Query())), lambda: store.append([a_record(batch=9)])):
+        with pytest.raises(StoreError, match="it holds SQL that mldyno did not put there"):
+            act()

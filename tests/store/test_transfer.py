@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -20,8 +21,8 @@ from tests.store.test_sqlite import a_record
 from mldyno import api
 from mldyno.cli import main
 from mldyno.errors import ImportFileError, MldynoError, StoreError
-from mldyno.records import Record, content_id, seal
-from mldyno.store import Query, Store, transfer
+from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series, content_id, seal
+from mldyno.store import Query, Store, figures, proofs, transfer
 from mldyno.store.codec import BadRecord, decode, json_schema
 from mldyno.store.reference import FILE, newest, published
 
@@ -148,7 +149,9 @@ def test_what_is_rescued_is_the_text_that_would_have_been_stored(store: Store, m
     with pytest.raises(StoreError, match="bring it back with: mldyno import") as error:
         api.run("mlp", framework="fake", mode="infer", repeats=1, store=store)
     rescued = Path(str(error.value).rpartition(" ")[2])
-    assert rescued.read_text(encoding="utf-8").splitlines() == texts
+    proof, *lines = rescued.read_text(encoding="utf-8").splitlines()
+    assert lines == texts
+    assert proofs.is_proof(proof.encode())
     assert [record.text for record in transfer.read(str(rescued))] == texts
     rescued.unlink()
 
@@ -295,3 +298,24 @@ def test_the_store_knows_the_file_that_a_record_came_from(tmp_path: Path, store:
     api.import_([str(folder / "their\trecords.jsonl")], store)
     store.append([a_record(batch=9)])
     assert [record.imported_from for record in store.stream(Query(heads=False))] == ["their records.jsonl", ""]
+
+
+def test_a_record_of_100_000_series_is_written_as_figures_in_one_pass() -> None:
+    """A pass for each series would be ten thousand million steps."""
+    series = tuple(Series(f"metric {number}", "s", (1.0, 2.0, 3.0)) for number in range(100_000))
+    record = Record(SCHEMA, "", "2026-01-01T00:00:00Z", "measured", Run("r"), Case("mlp"), "ok", "", Machine("m"),
+                    series=series)  # fmt: skip
+    passes = 0
+
+    class Counted(tuple[Series, ...]):
+        def __iter__(self) -> Iterator[Series]:
+            nonlocal passes
+            passes += 1
+            return super().__iter__()
+
+    object.__setattr__(record, "series", Counted(series))
+    out = io.StringIO()
+    assert figures.write([record], out) == 1
+    assert out.getvalue().count("\n") == 100_001
+    assert "metric 99999,2.0,s" in out.getvalue()
+    assert passes <= 3

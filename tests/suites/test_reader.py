@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mldyno import suites
+from mldyno import interpreters, suites
 from mldyno.analysis.outcomes import outcomes
 from mldyno.errors import MldynoError, UsageError
 from mldyno.store.reference import newest
@@ -151,3 +151,41 @@ def test_a_suite_for_every_device_says_all() -> None:
 def test_settings_are_all_documented_keys() -> None:
     settings = {"budget", "target", "repeats", "steps", "timeout", "limit", "data", "by", "energy"}
     assert set(KEYS) == {*settings, "include", "cases", "exclude", "score"}
+
+
+SUITES_WITH_AN_INTERPRETER = (
+    CASES + "python = '{}'\n",
+    CASES + "python = ['3.11.7', '{}']\n",
+    CASES + "[[exclude]]\npython = '{}'\n",
+    CASES + "[score]\nversion = 1\nmachine = 'm'\nrates = [{{workload = 'mlp', rate = 1.0, python = '{}'}}]\n",
+)
+
+
+@pytest.mark.parametrize("text", SUITES_WITH_AN_INTERPRETER, ids=["a case", "a list", "an exclude", "a score"])
+def test_no_interpreter_is_started_unless_the_suite_is_trusted(tmp_path: Path, text: str) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    tool.chmod(0o755)
+    for path in (tool, "./tool", "python3"):
+        for files in ({"own": text.format(path)}, {"own": "include = ['more.toml']\n", "more": text.format(path)}):
+            with pytest.raises(UsageError, match=r"allow it with --trust, if you trust both|not the name of an interp"):
+                read(written(tmp_path, **files))
+    assert not (tmp_path / "ran").exists()
+    read(written(tmp_path, own=text.format("3.11.7+torch2.13.0")))
+
+
+def test_a_trusted_suite_names_an_interpreter_as_seen_from_its_own_folder(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    tool = tmp_path / "bin" / "python"
+    tool.write_text("#!/bin/sh\necho '[[3, 12, 9], {}]'\n")
+    tool.chmod(0o755)
+    suite = read(written(tmp_path, own=CASES + "python = 'bin/python'\n"), trust=True)
+    assert suite.cases[0]["python"] == ("3.12.9",)
+    assert interpreters.path_of("3.12.9") == str(tool)
+
+
+@pytest.mark.parametrize("rates", ["5", "'x'", "[5]", "{a = 1}", "true", "[[1]]"])
+def test_rates_of_a_score_that_are_no_tables_are_one_line(tmp_path: Path, rates: str) -> None:
+    text = CASES + f"[score]\nversion = 1\nmachine = 'm'\nrates = {rates}\n"
+    with pytest.raises(UsageError, match="score must be a table of version, machine and rates"):
+        read(written(tmp_path, own=text))

@@ -16,7 +16,9 @@ from tests.timing.virtual_loop import MS, Loader, VirtualClock, run
 from mldyno import api
 from mldyno.analysis.loops import loop_parts
 from mldyno.cli import cli
+from mldyno.meters import contention
 from mldyno.records import Record
+from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.store import Query, Store
 from mldyno.tracking.tracker import track
 
@@ -162,6 +164,64 @@ def test_every_reading_command_knows_a_tracked_loop(
     assert {record.case.id for record in other.select(Query(provenances=("measured", "imported")))} == {
         "train.py/tracked/cpu"
     }
+
+
+def counters(clock: VirtualClock, **shares: float) -> dict[str, Callable[[], float | None]]:
+    """Counters that gain their share of the time that has passed."""
+    return {name: lambda share=share: share * clock() / 1e9 for name, share in shares.items()}  # type: ignore[misc]
+
+
+def test_a_loop_whose_threads_waited_for_a_core_is_contended_as_a_case_is(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = VirtualClock()
+    gained = counters(clock, window_time=1.0, cpu_time=0.7, run_delay=0.3)
+    monkeypatch.setattr(contention, "COUNTERS", gained)
+    loader = Loader(clock, 100)
+    tracked = track(loader, name="train.py", clock=clock, store=store)
+    for _ in range(3):
+        run(tracked, clock, 8 * MS)
+        clock.sleep(5000 * MS)  # between epochs others may do what they like
+    record = tracked.finish()
+    assert record is not None
+    (warning,) = [warning for warning in record.warnings if warning.code == "contended"]
+    expected = of_measurement(Evidence(record.case, record.series, {}, record.machine, None))
+    assert warning in expected, "the same words as in a run"
+    assert f"; contended: {warning.message} [record" in capsys.readouterr().err
+    (waited,) = record.values("run_delay", "window")
+    assert waited == pytest.approx(0.3 * (3 * 1.0 - 0.01), abs=0.02), "three epochs, without what lies between"
+
+
+def test_a_loop_that_had_its_cores_is_not_contended(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = VirtualClock()
+    monkeypatch.setattr(contention, "COUNTERS", counters(clock, window_time=1.0, cpu_time=0.99, run_delay=0.01))
+    run(track([None] * 60, name="train.py", clock=clock, store=store), clock, 8 * MS)
+    assert "contended" not in capsys.readouterr().err
+
+
+def test_counters_that_fail_cost_the_warning_and_nothing_else(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = iter([1.0, 2.0])
+    monkeypatch.setattr(contention, "COUNTERS", {"run_delay": lambda: next(looks)})
+    clock = VirtualClock()
+    assert len(run(track([None] * 60, name="train.py", clock=clock, store=store), clock, 8 * MS)) == 60
+    assert capsys.readouterr().err.startswith("mldyno: train.py: step 8.00 ms")
+
+
+def test_what_was_kept_apart_is_said(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = VirtualClock()
+    loader = Loader(clock, 60)
+    tracked = track(loader, name="train.py", clock=clock, store=store)
+    for batch in tracked:
+        clock.sleep(8 * MS)
+        if batch % 20 == 0:
+            with tracked.apart():
+                clock.sleep(250 * MS)
+    tracked.finish()
+    assert "; 3 pauses for other work, 750 ms in all [record" in capsys.readouterr().err
 
 
 def test_a_private_copy_does_not_name_the_loop(store: Store, tmp_path: Path) -> None:

@@ -131,7 +131,9 @@ def test_a_loop_without_a_loader_says_when_a_step_has_ended(store: Store) -> Non
     assert record.values("step_time") == [0.01] * 59
     assert record.values("apart_time", "apart") == [0.2] * 3
     assert record.fact("items_per_step") == 64
-    assert str(t).startswith("train.py: step 10.0 ms ±0.01 % (6,400 images/s) [record ")
+    assert str(t).startswith(
+        "train.py: step 10.0 ms ±0.01 % (6,400 images/s); 3 pauses for other work, 600 ms in all [record "
+    )
 
 
 def test_two_loops_of_one_program_have_two_names(store: Store) -> None:

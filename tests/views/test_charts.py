@@ -16,7 +16,7 @@ from mldyno.views.drawing import IN_PAGE, IN_PICTURE, SIZE
 from mldyno.views.report.card import LETTERS, card_svg, wrapped
 from mldyno.views.report.page import page
 from mldyno.views.report.pictures import charts_of, picture_svg
-from mldyno.views.report.subject import Subject
+from mldyno.views.report.subject import Subject, subject_of
 
 TOKEN = "Zq9"
 HOSTILE = f"""{TOKEN}'"\\"+alert(1)+"\\]].datum.x["{{{{7*7}}}}${{x}}<b>&--></script>"""
@@ -24,7 +24,7 @@ CONTROL = "\x1b[31m\x00\x0b\x85\u202e\ufffe\ud800"
 
 
 def subject(text: str) -> Subject:
-    return Subject(outcomes(hostile(text)), outcomes(reference.newest()), "2026-01-02T00:00:00Z", "0.1.0")
+    return subject_of(outcomes(hostile(text)), outcomes(reference.newest()), "2026-01-02T00:00:00Z", "0.1.0")
 
 
 def letters(text: str) -> set[str]:
@@ -60,7 +60,7 @@ def test_text_of_records_is_in_no_attribute_but_a_description() -> None:
 
 def test_a_page_holds_no_control_characters() -> None:
     one = record(Case(f"mlp{CONTROL[:2]}", batch=8), 1e-3)
-    text = page(Subject(outcomes([one]), [], "2026-01-02T00:00:00Z", "0.1.0"), [one.text])
+    text = page(subject_of(outcomes([one]), [], "2026-01-02T00:00:00Z", "0.1.0"), [one.text])
     shown = text.partition("<body>")[2].partition("<script")[0]
     assert "mlp\ufffd[" in shown
     assert letters(shown) == set()

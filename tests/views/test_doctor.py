@@ -87,9 +87,9 @@ def test_what_a_device_tells_of_itself_is_shown_with_its_unit() -> None:
 def test_noise_and_threads_are_told_in_words_with_figures() -> None:
     text = " ".join(report(WHOLE).split())
     assert "very noisy for 60.0 s one core did the same work: it varied by 21 %" in text
-    assert "differences from 0.40 % on between cases that take turns, from 19 % on between two runs" in text
-    assert "OMP_WAIT_POLICY=PASSIVE 2.20x (1.90-2.60) as fast: clearly faster, the one to set" in text
-    assert "--threads 2 1.03x (0.950-1.10) as fast: not clear" in text
+    assert "smallest detectable difference: 0.40 % interleaved, 19 % between separate runs" in text
+    assert "OMP_WAIT_POLICY=PASSIVE 2.2x (1.9-2.6) as fast: clearly faster, the one to set" in text
+    assert "--threads 2 1.03x (0.95-1.10) as fast: not clear" in text
     assert "--allocator steady 1.20x (1.10-1.30) as fast: clearly faster" in text
 
 

@@ -43,7 +43,7 @@ def test_one_worker_that_only_costs_is_told_as_such() -> None:
 def test_what_can_not_be_told_is_not_told() -> None:
     line = told(with_workers({0: 1.0, 2: 0.99}, noise=0.4))
     assert ": can't tell if 2 loader workers bring anything: 1.0" in line
-    assert line.endswith("would tell]") or "quieter machine]" in line
+    assert line.endswith("would settle it]") or "quieter machine]" in line
 
 
 def test_it_is_said_once_and_other_axes_are_not_lost() -> None:

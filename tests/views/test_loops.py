@@ -20,6 +20,7 @@ NOTHING = LoopParts(None, None, None, 0, 0.0, 1)
         (LoopParts(None, None, Change(0.08, 400), 0, 0.0, 1), "slower by 8.0 % from step 400 on"),
         (LoopParts(None, None, Change(-0.3, None), 0, 0.0, 1), "faster by 30 % bit by bit"),
         (LoopParts(None, None, None, 1, 2.5, 1), "1 long step apart, 2.50 s in all"),
+        (LoopParts(None, None, None, 0, 0.0, 1, 2, 0.4), "2 pauses for other work, 400 ms in all"),
         (LoopParts(None, None, None, 3, 2.5, 50), "3 long blocks apart, 2.50 s in all"),
         (
             LoopParts(None, LoaderCost(Factor(0.2, 0.19, 0.21), Factor(2e-3, 1.9e-3, 2.1e-3), 30), None, 0, 0.0, 1),

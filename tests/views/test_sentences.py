@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.analysis.made import outcome
+import pytest
+from tests.analysis.made import met, outcome
 
 from mldyno.analysis.comparisons import Comparison, compare, compared, geometric_mean
 from mldyno.analysis.outcomes import Outcome, outcomes
 from mldyno.axes import unstated
 from mldyno.records import Warning_
 from mldyno.store import figures
-from mldyno.views.sentences import best_sizes, footers, mean_sentence, sentence, trust, trust_line, trust_lines
+from mldyno.views.sentences import (
+    best_sizes,
+    fastest_frameworks,
+    footers,
+    mean_sentence,
+    sentence,
+    span,
+    trust,
+    trust_line,
+    trust_lines,
+)
 
 ROW = "lab,2026-01,{machine},cpu,torch,{workload},train,8,,fp32,device,1,{steps},loop_time,{value},s,ok,{note}"
 
@@ -144,3 +157,61 @@ def test_two_runs_of_a_case_are_told_apart_by_their_dates() -> None:
     (said,) = map(sentence, compared([(old, new)]))
     assert "2026-01-02 09:30 UTC (run r2) is 2.0" in said
     assert " slower than 2026-01-01 09:30 UTC (run r1) [separate runs]" in said
+
+
+def test_what_is_not_clear_is_said_plainly_with_its_interval_and_what_would_settle_it() -> None:
+    base, other = met(outcome(2e-3), outcome(1.95e-3, precision="bf16"), noise=0.5)
+    (said,) = map(sentence, compared([(base, other)]))
+    assert re.fullmatch(
+        r"MLP, training, batch 8 on cpu: no clear difference between bf16 and fp32 "
+        r"\(the first is \d+ % slower to \d+ % faster\) \[paired, 48 rounds in one process; .+\]",
+        said,
+    )
+    assert "looks" not in said
+    far = Comparison(outcome(1e-3), outcome(2e-3, precision="bf16"), 0.9, 0.25, 1.002, "separate runs")
+    assert span(far) == "4.0x slower to 0.20 % faster"
+
+
+def alone_and_paired(alone: float, paired: float) -> list[Outcome]:
+    """Two frameworks: the second takes so many times as long as the first, measured alone and in turns."""
+    sides = met(outcome(1e-3), outcome(paired * 1e-3, precision="bf16"))
+    times = outcome(1e-3), outcome(alone * 1e-3, precision="bf16")
+    return [Outcome(own.records, turns.pairings) for own, turns in zip(times, sides, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("alone", "paired", "differ"),
+    [(0.75, 1.3, True), (1.3, 0.75, True), (1.3, 1.0, True), (0.7, 1.0, True), (1.01, 1.0, False), (1.3, 1.1, False)],
+)
+def test_a_table_and_a_comparison_that_point_in_different_directions_say_why(
+    alone: float, paired: float, differ: bool
+) -> None:
+    base, other = alone_and_paired(alone, paired)
+    (comparison,) = compared([(base, other)])
+    assert comparison.how.startswith("paired")
+    lines = footers([comparison])
+    assert len(lines) == differ
+    if differ:
+        assert lines[0].startswith("bf16 and fp32: their times in tables say otherwise, since each was measured alone")
+
+
+def in_frameworks(steps: Sequence[float], noise: float = 0.004) -> list[str]:
+    names = ("torch", "jax", "tensorflow")
+    sides = [outcome(step, framework=name) for name, step in zip(names, steps, strict=False)]
+    proven = [Outcome(tuple(replace(each, facts={"proof": "1.0 2.0"}) for each in side.records)) for side in sides]
+    base, *others = met(*proven, noise=noise)
+    return fastest_frameworks(compared([(base, other) for other in others]))
+
+
+def test_of_several_frameworks_the_fastest_is_named_only_if_it_is_clearly_so() -> None:
+    work = "[MLP, training, batch 8 on cpu]"
+    assert in_frameworks([2e-3, 1e-3]) == [], "two were compared in a sentence"
+    (first,) = in_frameworks([2e-3, 3e-3, 1e-3])
+    assert first.startswith("fastest of 3 frameworks: tensorflow, 2.00x (")
+    assert in_frameworks([1e-3, 3e-3, 2e-3]) == [f"fastest of 3 frameworks: torch {work}"]
+    (level,) = in_frameworks([2e-3, 3e-3, 2.01e-3])
+    assert level == f"no clear winner of 3 frameworks: torch and tensorflow are equivalent (within 2.0 %) {work}"
+    (open_,) = in_frameworks([2e-3, 5e-3, 1.95e-3], noise=0.5)
+    assert open_ == f"no clear winner of 3 frameworks: tensorflow and torch are within noise of each other {work}"
+    (behind,) = in_frameworks([2e-3, 1e-3, 1.001e-3])
+    assert behind == f"no clear winner of 3 frameworks: jax and tensorflow are equivalent (within 2.0 %) {work}"

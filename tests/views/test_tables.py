@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from mldyno.store.figures import inert
 from mldyno.views import tables as views
 from mldyno.views.notebook import comparisons_html, table_html
 from mldyno.views.tables import FORMATS, latex_text, markdown_text, render
+from mldyno.views.window import NO_WINDOW
 
 SCRIPT = "<script>alert(1)</script>"
 
@@ -114,8 +116,8 @@ def test_a_throughput_is_counted_in_its_own_items_over_the_time_that_is_asked_fo
 
 
 def test_a_figure_that_names_no_items_counts_those_of_a_workload_whose_batch_is_made_of_them() -> None:
-    assert str(api.table("mlp", value="throughput")).startswith("samples per second\n")
-    assert str(api.table("bert-base", value="throughput")).startswith("items per second\n"), "not tokens"
+    assert str(api.table("mlp", value="throughput")).startswith("samples per second: mlp, infer, batch 128\n")
+    assert str(api.table("bert-base", value="throughput")).startswith("items per second: bert-base\n"), "not tokens"
 
 
 def test_items_that_differ_are_named_in_the_cells() -> None:
@@ -196,6 +198,52 @@ def test_a_window_of_forty_columns_holds_every_line(monkeypatch: pytest.MonkeyPa
     text = render(table, "terminal")
     assert max(map(len, text.splitlines())) <= 40
     assert text.count("2.00 ms") == 4
+
+
+PUBLISHED_CELLS = 62  # of bert-base
+
+
+@pytest.mark.parametrize("columns", [80, 100, 130, NO_WINDOW])
+def test_a_table_of_many_machines_is_one_screen_with_every_cell_and_note(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "window_width", lambda: columns)
+    table = api.table("bert-base")
+    lines = str(table).splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= min(columns, views.WIDTH_IN_PIPES + 10)
+    assert lines[0] == "time of one step: bert-base"
+    times = [line.split()[3:] for line in lines if line.startswith(("train ", "infer "))]
+    shown = [word for words in times for word in words if word == "-" or word.replace(".", "").isdecimal()]
+    assert len(shown) == len(table.cells) == PUBLISHED_CELLS
+    notes = {note for cell in table.cells.values() for note in cell.notes}
+    assert sorted(line.partition("] ")[2] for line in lines if line.startswith("[")) == sorted(notes)
+
+
+def test_in_a_narrow_window_a_table_is_no_longer_than_its_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "window_width", lambda: 40)
+    text = str(api.table("bert-base"))
+    assert max(map(len, text.splitlines())) <= 72, "notes, which the window breaks"
+    assert text.count("\n") < 2 * PUBLISHED_CELLS
+
+
+@pytest.mark.parametrize("columns", [30, 60, 200])
+def test_notes_are_numbered_in_the_order_of_reading(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "window_width", lambda: columns)
+    notes = [("a", "b"), ("c",), ("b", "c", "a"), ("d", "a")]
+    found = [with_notes(outcome(0.002, batch=8 + place // 2, device=("cpu", "mps")[place % 2]), *each)
+             for place, each in enumerate(notes)]  # fmt: skip
+    text = render(lay_out(found, ["workload", "batch"], ["device"], "step"), "terminal")
+    marks = re.findall(r" \[([\d,]+)\]", text)
+    assert all(mark.split(",") == sorted(mark.split(",")) for mark in marks)
+    first_seen = list(dict.fromkeys(number for mark in marks for number in mark.split(",")))
+    assert first_seen == ["1", "2", "3", "4"]
+    assert [line[:3] for line in text.splitlines()[-4:]] == ["[1]", "[2]", "[3]", "[4]"]
+
+
+def with_notes(found: Outcome, *notes: str) -> Outcome:
+    warnings = tuple(Warning_(note, note) for note in notes)
+    return Outcome(tuple(replace(record, warnings=warnings) for record in found.records))
 
 
 def exported(folder: Path, name: str, *found: Outcome) -> str:

@@ -77,7 +77,7 @@ UNDERSTOOD = {
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test loads code as a fresh process does."""
     modules, path = dict(sys.modules), list(sys.path)
-    for name, empty in (("_FUNCTIONS", {}), ("_PUT_AWAY", {}), ("_IN_USE", [])):
+    for name, empty in (("_FUNCTIONS", {}), ("_IMPORTS", {}), ("_IN_USE", [])):
         monkeypatch.setattr(_own_code, name, empty)
     monkeypatch.setattr(_own_code, "_UNCHANGED", set())
     monkeypatch.setattr(_own, "_GIVEN", {})

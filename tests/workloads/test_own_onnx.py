@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -280,6 +281,25 @@ def test_a_file_that_was_cut_anywhere_is_a_line(text: Path) -> None:
         text.write_bytes(content[:end])
         with pytest.raises(NotUnderstood, match="can't be read"):
             described(text)
+
+
+@pytest.mark.parametrize("pattern", [b"\0", b"\x08\x08", b"\x0a\x00", b"\xff"])
+def test_a_large_file_of_nothing_is_given_up_early(
+    pattern: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_onnx_graph, "MOST_FIELDS", 1000)
+    (tmp_path / "model.onnx").write_bytes(pattern * (5_000_000 // len(pattern)))
+    looks = Counter[str]()
+    read_number = _onnx_graph._varint
+
+    def counted(content: object, start: int, end: int) -> tuple[int, int]:
+        looks["numbers"] += 1
+        return read_number(content, start, end)
+
+    monkeypatch.setattr(_onnx_graph, "_varint", counted)
+    with pytest.raises(_onnx_graph.Damaged, match=r"it is no ONNX file|over 1,000 fields"):
+        _onnx_graph.read(str(tmp_path / "model.onnx"))
+    assert looks["numbers"] <= 2001
 
 
 def test_bytes_that_were_changed_never_end_in_another_error(text: Path) -> None:

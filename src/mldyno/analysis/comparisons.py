@@ -28,6 +28,7 @@ from mldyno.stats.shapes import drift
 
 DELTA = 0.02  # closer than this counts as equivalent
 LARGEST_LOG = 700.0  # of which the exponential is still a number, and its inverse is over 0
+CLEAR_LOG = 0.05  # from which on two times seem different, as a logarithm
 MAX_ADVISED_FACTOR = 100  # times as long: nobody would wait
 PAIRED, SEPARATE = "paired", "separate runs"  # how a comparison was made
 MEASURED = {"step": "step_time", "energy": "energy"}  # what is compared: the figure, and the metric of its rounds
@@ -37,7 +38,7 @@ AS_MEASURED = (
     "python",
     "run",
 )  # axes without an order of their own: what was measured first is the base
-LONGER_LOOPS = "a longer loop, or a quieter machine, would tell"
+LONGER_LOOPS = "a longer loop, or a quieter machine, would settle it"
 ONE_SIDED = f"{SEPARATE}, own interval only"  # one side is a published figure, which has none
 Pairs = list[tuple[Outcome, Outcome]]
 
@@ -78,16 +79,20 @@ class Comparison:
         return verdict(self.low, self.high)
 
     @property
+    def contradicts_times(self) -> bool:
+        """Whether paired rounds say something else than the two times, each of which was measured alone."""
+        first, second = self.base.figure(self.value), self.other.figure(self.value)
+        if not self.how.startswith(PAIRED) or self.verdict == "inconclusive" or first is None or second is None:
+            return False
+        alone = math.log(more_items(self.base, self.other) * first.value / second.value)
+        return abs(alone) > CLEAR_LOG if self.verdict == "equivalent" else alone * math.log(self.ratio) < 0
+
+    @property
     def per_step(self) -> Comparison:
         """The same of a step against a step, whatever their sizes."""
         work = more_items(self.base, self.other)
         low, high = (end and end / work for end in (self.low, self.high))
         return replace(self, ratio=self.ratio / work, low=low, high=high, per_item=False)
-
-    def __repr__(self) -> str:
-        interval = "" if self.low is None or self.high is None else f" ({self.low:.4g}-{self.high:.4g})"
-        sides = f"{self.other.case.id} on {self.other.machine}, over {self.base.case.id} on {self.base.machine}"
-        return f"<{self.ratio:.4g}x{interval} {self.verdict}: {sides}>"
 
 
 @dataclass(frozen=True)
@@ -247,11 +252,11 @@ def _advice(log_ratio: float, width: float, more: str, now: int) -> str:
     """How much more it would take, if the ratio is what it looks like: the width shrinks with the root."""
     wanted = max(abs(log_ratio), DELTA - abs(log_ratio))
     factor = (width / wanted) ** 2 * 1.2
-    if more == "--repeats":
-        return f"about --repeats {max(now + 1, math.ceil(now * factor))} would tell"
     if factor > MAX_ADVISED_FACTOR:
         return f"more {more}, or a quieter machine"
-    return f"about {math.ceil(factor)} times the {more} would tell"
+    if more == "--repeats":
+        return f"about --repeats {max(now + 1, math.ceil(now * factor))} would settle it"
+    return f"about {math.ceil(factor)}x the {more} would settle it"
 
 
 def _pairings(base: Outcome, other: Outcome, metric: str) -> list[tuple[Pairing, list[float]]]:
@@ -315,6 +320,22 @@ def along(outcomes: Sequence[Outcome], axis: str) -> Pairs:
         group.sort(key=lambda outcome: rank[column(outcome, axis)])
         pairs += [(group[0], other) for other in group[1:]]
     return pairs
+
+
+def between_workloads(newest: Sequence[Outcome], every: Sequence[Outcome]) -> Pairs:
+    """Pairs of outcomes that differ in their workload; `every` has those of all runs, the oldest first.
+
+    The base of each is the one that it was last paired with; where it never was, the first of the newest ones.
+    """
+    paired: Pairs = []
+    for group in alike(every, "workload"):
+        last: dict[str, tuple[Outcome, Outcome]] = {}
+        for base, *others in grouped(group, lambda outcome: column(outcome, "run")).values():
+            last |= {other.case.workload: (base, other) for other in others if _pairings(base, other, "step_time")}
+        paired += last.values()
+    known = {(outcome.machine, outcome.case.id) for pair in paired for outcome in pair}
+    separate = [pair for pair in along(newest, "workload") if (pair[1].machine, pair[1].case.id) not in known]
+    return [*paired, *separate]
 
 
 def pairs(

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from mldyno.analysis import unused_gpu
 from mldyno.analysis.conditions import CONDITIONS, State
 from mldyno.analysis.grouping import grouped
+from mldyno.analysis.noise import causes
 from mldyno.analysis.symptoms import Checkup, Setting, Trial, Tried
 from mldyno.analysis.unused_gpu import Causes
-from mldyno.units import digits, show_bytes, show_percent
+from mldyno.units import digits, show_bytes, show_factor, show_percent
 
 FREE_SHARE = 0.75  # of the cores, that must be free
 CLEAR_SPEEDUP = 1.05  # a setting must be at least so many times as fast, at the low end of its interval
@@ -169,7 +170,7 @@ def _better_setting(trial: Trial | None) -> tuple[str, str] | None:
     best = best_setting(trial)
     if trial is None or best is None or best.ratio is None or best.low is None or best.high is None:
         return None
-    shown = f"{digits(best.ratio, most=3)}x ({digits(best.low)}-{digits(best.high)})"
+    shown = show_factor(best.ratio, best.low, best.high)
     more = f" (mldyno: {best.option})" if best.option else ""
     return f"with {best.name} a training step of {trial.workload} was {shown} as fast", f"export {best.name}{more}"
 
@@ -246,9 +247,9 @@ def _noisy(checkup: Checkup) -> Causes:
     noise = checkup.noise
     if noise is not None and noise.verdict == "very noisy":
         least = noise.detectable_separate
-        separate = "" if least is None else f"; two runs tell {show_percent(least)} at best"
+        separate = "" if least is None else f"; two separate runs tell {show_percent(least)} apart at best"
         yield (
-            f"the machine is very noisy: the same work varied by {show_percent(noise.variation)}{separate}",
+            f"the machine is very noisy: {', '.join(causes(noise))}{separate}",
             "end other programs; compare cases within one run (--by, compare), with more --repeats, not across days",
         )
 

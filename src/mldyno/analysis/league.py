@@ -42,7 +42,8 @@ class Division:
 def league(ours: Sequence[Outcome], others: Sequence[Outcome]) -> list[Division]:
     """A division for each work that any of ours shares with another machine, in the order of ours.
 
-    Figures that their authors doubt, and fake times, are in none.
+    Figures that their authors doubt, and fake times, are in none. Nor are a user's own commands and loops: that two of
+    one name do the same work is not known.
     """
     mine, theirs = ([outcome for outcome in side if _counts(outcome)] for side in (ours, others))
     rivals = grouped(theirs, work)
@@ -57,7 +58,7 @@ def league(ours: Sequence[Outcome], others: Sequence[Outcome]) -> list[Division]
 def _counts(outcome: Outcome) -> bool:
     """Whether it has a time that nobody doubts."""
     record = outcome.records[0]
-    return _step(outcome) > 0 and not record.fact("fake_time") and not marks(record)
+    return _step(outcome) > 0 and not (record.case.own_work or record.fact("fake_time") or marks(record))
 
 
 def _step(outcome: Outcome) -> float:

@@ -49,12 +49,17 @@ class LoopParts:
     """Time in s that they took, in all."""
     steps_each: int
     """Steps of such a block."""
+    pauses: int = 0
+    """How often the user, or a trainer, has kept something apart."""
+    pause_time: float = 0.0
+    """Time in s that this took, in all."""
 
 
 def loop_parts(record: Record) -> LoopParts | None:
     """A tracked loop, taken apart, steady or not; None of any other record."""
     if not record.case.tracked or record.status not in ("ok", "unsteady"):
         return None
+    apart = record.values("apart_time", "apart")
     long = [part for part in record.series if (part.metric, part.stage) == ("step_time", "long")]
     return LoopParts(
         waiting=_waiting(record.values("step_time"), record.values("data_wait")),
@@ -63,6 +68,8 @@ def loop_parts(record: Record) -> LoopParts | None:
         long_blocks=sum(len(part.values) for part in long),
         long_time=math.fsum(part.block * math.fsum(part.values) for part in long),
         steps_each=max((part.block for part in long), default=1),
+        pauses=len(apart),
+        pause_time=math.fsum(apart),
     )
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
 from mldyno.analysis.grouping import grouped
-from mldyno.errors import UsageError, unknown
+from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.metrics import METRIC, METRICS, metric_named
 from mldyno.records import Case, Record, Warning_
 from mldyno.stats.intervals import half_width, median
@@ -191,7 +191,7 @@ def of_steps(value: str) -> bool:
 
 
 def known_value(word: str, metrics: Iterable[str]) -> str:
-    """The value that a word means; raises unless it is one that can be shown."""
+    """Return the value that a word means, measured in these records or not; raise unless there is such a value."""
     value = metric_named(word).name
     if value.startswith("time:"):
         match = _TIME.match(value)
@@ -202,9 +202,16 @@ def known_value(word: str, metrics: Iterable[str]) -> str:
     phases = [name.removesuffix("_time") for name in named if name.endswith("_time") and name not in METRIC]
     rates = [f"throughput:{phase}" for phase in phases]
     possible = list(dict.fromkeys([*VALUES, *DERIVED, *named, *rates]))
-    if value not in possible:
+    if value not in (*possible, *METRIC) and (rates or not _RATE.match(value)):
         raise unknown("value", value, possible)
     return value
+
+
+def missing(value: str) -> MldynoError:
+    """Return the error for a value that none of the records has, with what measures it."""
+    if value in (*POWERS, "energy", "energy_above_idle", "efficiency"):
+        return MldynoError("no energy was measured in these records; measure it with: mldyno run WORKLOAD --energy")
+    return MldynoError(f"none of these records has {value} ({metric_named(value).title}).")
 
 
 def outcomes(records: Sequence[Record]) -> list[Outcome]:

@@ -9,6 +9,7 @@ from typing import Any
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome, of_steps
 from mldyno.axes import AXES, NAMES
+from mldyno.sources import as_typed
 
 Key = tuple[Any, ...]
 # What comes first in a table: the defaults; of frameworks none comes before another.
@@ -135,7 +136,7 @@ def _base(table: Table, by: str | None) -> tuple[str, Callable[[Place], Place]]:
         if not keys:
             return "itself", lambda place: place
         first = keys[0]
-        words = ", ".join(f"{name} {part}" for name, part in zip(names, first, strict=True)) or "itself"
+        words = ", ".join(_said(name, part) for name, part in zip(names, first, strict=True)) or "itself"
         return words, lambda place: (place[0], first) if along_columns else (first, place[1])
     side = 0 if by in table.rows else 1
     index = (table.rows, table.cols)[side].index(by)
@@ -146,4 +147,8 @@ def _base(table: Table, by: str | None) -> tuple[str, Callable[[Place], Place]]:
         key = (*place[side][:index], best, *place[side][index + 1 :])
         return (key, place[1]) if side == 0 else (place[0], key)
 
-    return f"{by} {best}", moved
+    return _said(by, best), moved
+
+
+def _said(name: str, part: Any) -> str:
+    return f"{name} {as_typed(part) if name == 'workload' else part}"

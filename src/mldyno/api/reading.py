@@ -13,7 +13,7 @@ from mldyno.analysis import tables as laying
 from mldyno.analysis.answers import Answers, Verdicts, answers
 from mldyno.analysis.answers import verdicts as judge
 from mldyno.analysis.league import Division, league
-from mldyno.analysis.outcomes import Outcome, known_value, outcomes
+from mldyno.analysis.outcomes import Outcome, known_value, missing, outcomes
 from mldyno.axes import axis_named
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.records import Machine, Record
@@ -89,12 +89,18 @@ def compare_along(
 ) -> tuple[Comparisons, Answers]:
     """The cases that a word means, head-to-head along an axis (device, if none is named), and what they say.
 
-    Along `run`, each case that this machine has measured in several: the oldest is the base.
+    Along `run`, each case that this machine has measured in several: the oldest is the base. Along `workload`, the
+    base is what was last measured head-to-head with each.
     """
     axis, moment = axis_named(by or "device", ("machine", "run")), _moment(since)
     of_runs = axis == "run"
     records = runs_of(text, opened(store), moment, tell) if of_runs else select(text, opened(store), moment, tell)[0]
-    comparisons = _compared(comparing.along(_with_time(records, text, moment), axis), tell, value)
+    timed = _with_time(records, text, moment)
+    pairs = comparing.along(timed, axis)
+    if axis == "workload":
+        every = [outcome for outcome in outcomes(runs_of(text, opened(store), moment)) if outcome.status == "ok"]
+        pairs = comparing.between_workloads(timed, every)
+    comparisons = _compared(pairs, tell, value)
     return comparisons, answers(outcomes(records), axis).about(value)
 
 
@@ -172,6 +178,8 @@ def table(
         raise MldynoError(nothing_along(by))
     if value == "score" and not laid.cells:
         raise MldynoError("no device has a time of every case of the score yet; measure them with: mldyno quick")
+    if not laid.cells:
+        raise missing(value)
     return laid
 
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+from mldyno import interpreters, keys, plugins, rendezvous, sources
 from mldyno import machine as machines
 from mldyno import plan as plans
-from mldyno import plugins, rendezvous, sources
 from mldyno.analysis.crossover import Crossover
-from mldyno.axes import AXIS, Case, axis_named
+from mldyno.axes import Case, axis_named
 from mldyno.client import joining
 from mldyno.errors import MldynoError, UsageError
 from mldyno.messages import FrameworksProbed
 from mldyno.plan import Plan
 from mldyno.results import Results
-from mldyno.runner.describing import describe, earlier
+from mldyno.runner.describing import beside, describe, earlier
 from mldyno.runner.events import Listener
 from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.max_batch import SHORTEST_TIMEOUT_S, Attempt, Search, largest
@@ -47,43 +48,56 @@ def make_plan(
     """The plan for targets on axes; `gpu` and `all` become the devices that are here.
 
     Targets may be of the user's own, which a worker looks at first. `against` is an older version of one, which is
-    measured beside it; `trust` lets a suite name code; `weights` and `download` are for models of Hugging Face.
+    measured beside it; `trust` lets a suite name code and interpreters; `weights` and `download` are for models of
+    Hugging Face.
     """
     words, listed, given = list(targets), _listed(axes), dict(settings or {})
     look_at = partial(_look_at, axes=listed, timeout=given.get("timeout"))
+    if against is not None:
+        words, given = _held_against(words, against, given, look_at, weights, download)
+        return plans.expand(words, listed, given, cache(device_names))
     for word in words:
         if sources.is_target(word):
             look_at(word, sources.read(word, weights, download))
         elif reader.is_suite(word):
-            for own, file in reader.own_targets(reader.read(word)).items():
+            for own, file in reader.own_targets(reader.read(word, trust)).items():
                 if sources.runs_code(own) and own not in words and not trust:
                     raise UsageError(f"suite {file} runs the code of {own}; allow it with --trust, if you trust both.")
                 look_at(own, sources.read(own, weights, download))
-    if against is not None:
-        words, given = _held_against(words, against, given, look_at)
-    return plans.expand(words, listed, given, cache(device_names))
+    return plans.expand(words, listed, given, cache(device_names), trust)
 
 
 def _look_at(word: str, source: Source, axes: Mapping[str, Sequence[str]], timeout: float | None) -> Source:
     """What a target of the user's own is, as a worker finds it; from now on it is known by the user's word."""
     python = next(iter(axes.get("python", ())), None)
-    described = describe(source, python and AXIS["python"].parse(python), timeout)
+    described = describe(source, python, timeout)
     sources.register(described, word)
     return described
 
 
 def _held_against(
-    words: list[str], against: str, settings: dict[str, Any], look_at: Callable[[str, Source], Source]
+    words: list[str],
+    against: str,
+    settings: dict[str, Any],
+    look_at: Callable[[str, Source], Source],
+    weights: bool = False,
+    download: bool = False,
 ) -> tuple[list[str], dict[str, Any]]:
     """Targets and settings that measure the one target beside an older version of it, which comes first."""
-    own = sources.known(words[0]) if len(words) == 1 else None
-    if own is None:
+    if len(words) != 1 or not sources.is_target(words[0]):
         raise UsageError("--against is for one file of yours: mldyno run my_model.py --against HEAD~1.")
     if settings.get("by") not in (None, "workload"):
         raise UsageError("--against compares two versions of a file; omit --by.")
-    older = look_at(against, earlier(own, against))
+    source, is_file = sources.read(words[0], weights, download), os.path.isfile(against) or sources.is_target(against)
+    if is_file:
+        source, older = beside(source, sources.read(against))
+    own = look_at(words[0], replace(source, version=sources.NOW))
+    if not is_file:
+        older = earlier(own, against)
+    older = look_at(against, replace(older, version=against))
     if older.name == own.name:
         raise MldynoError(f"{own.title} is the same at {against}, with all that it imports; nothing to compare.")
+    sources.register(replace(own, other=older.root if older.other else ""), words[0])
     return [against, *words], {**settings, "by": "workload"}
 
 
@@ -104,10 +118,16 @@ def crossover_plan(
 
 
 def _listed(axes: Axes) -> dict[str, list[str]]:
-    """The axes by their names, each with a list of what a user would type; those without a value are left out."""
+    """Return the axes by their names, each with a list of what a user would type; omit those without a value.
+
+    The user's own interpreters are asked for their names here.
+    """
     given = {axis_named(name): values for name, values in axes.items() if values is not None}
-    return {name: [str(value) for value in (values if isinstance(values, list | tuple) else [values])]
-            for name, values in given.items()}  # fmt: skip
+    listed = {name: [str(value) for value in (values if isinstance(values, list | tuple) else [values])]
+              for name, values in given.items()}  # fmt: skip
+    if "python" in listed:
+        listed["python"] = [interpreters.name_of(path) for path in listed["python"]]
+    return listed
 
 
 def probe(frameworks: Sequence[str]) -> FrameworksProbed:
@@ -234,18 +254,25 @@ def join(
     """Take part in what another machine measures, until nothing begins there for `wait` s; gives how many jobs."""
     import sys
 
+    plans.check_most({"ranks": (ranks,), "nodes": (nodes,), "threads": (threads,)})
     if ranks % nodes:
         raise UsageError(f"{ranks} ranks can't be spread over {nodes} nodes evenly.")
     case = Case("", ranks=ranks, nodes=nodes, threads=threads)
     return joining.join(rendezvous.read(address, token), case, wait, sys.executable, tell)
 
 
-def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
-    """The newest run that did not end, of this plan if one is given, and is not being run now."""
-    from mldyno.runner.run import busy
+def unfinished(
+    store: Store, plan: Plan | None, trust: bool = False, tell: Callable[[str], None] = lambda line: None
+) -> tuple[str, Plan]:
+    """The newest run that did not end, of this plan if one is given, and is not being run now.
+
+    Without one, the plan is the store's: `tell` hears what it runs, and one that this machine did not begin needs
+    `trust`.
+    """
+    from mldyno.runner.run import PLAN, busy
 
     waiting = False
-    for run_id, owner, text in store.unfinished_runs():
+    for run_id, owner, text, proof in store.unfinished_runs():
         begun = plans.from_text(text)
         if plan is not None and not begun.same_as(plan):
             continue
@@ -254,13 +281,38 @@ def unfinished(store: Store, plan: Plan | None) -> tuple[str, Plan]:
         elif plan is None and begun.masked:
             words = " -- ".join(map(shlex.join, begun.commands))
             raise MldynoError(f"its secrets were not kept; give the command again: mldyno run --resume -- {words}")
+        elif plan is not None:
+            return run_id, plan
         else:
-            for source in begun.sources if plan is None else ():
+            own = keys.is_authentic(proof, PLAN, run_id, text)
+            programs = list(_programs(begun))
+            for line in [f"resumes run {run_id}", *programs] if programs or not own else ():
+                tell(line)
+            if not own and not trust:
+                raise UsageError(
+                    f"nothing proves that this machine began run {run_id} of {store.path}; "
+                    "allow it with --trust, if you trust what it runs."
+                )
+            for source in begun.sources:
+                if not source.is_there:
+                    again = "give the command again, with --resume"
+                    raise MldynoError(f"{source.version_title} is not where run {run_id} had it; {again}.")
                 sources.register(source)
-            return run_id, plan or begun
+            return run_id, begun
     if waiting:
         raise MldynoError("that run is still going on in another process; nothing to resume.")
     raise MldynoError("no unfinished run to resume" + (" with these cases" if plan else "") + "; omit --resume.")
+
+
+def _programs(plan: Plan) -> Iterator[str]:
+    """A line for each program beside the catalogue's that a stored plan runs: commands, code, other interpreters."""
+    yield from (f"  runs the command: {shlex.join(words)}" for words in plan.commands)
+    for source in plan.sources:
+        function = f", function {source.function}" if source.function else ""
+        folder = f" in {source.folder}" if source.kind == "module" else ""
+        yield f"  runs {source.kind} {source.place}{folder}{function}"
+    for python in dict.fromkeys(case.python for case in plan.cases if case.python):
+        yield f"  runs in Python {python}"
 
 
 def dry_run(plan: Plan, store: Store, tell: Callable[[int, int], None] = lambda done, total: None) -> list[Forecast]:

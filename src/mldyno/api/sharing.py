@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +13,13 @@ from mldyno import machine as machines
 from mldyno.analysis.outcomes import outcomes
 from mldyno.analysis.scores import figure_of, scores
 from mldyno.axes import Case
-from mldyno.errors import MldynoError, UsageError
+from mldyno.errors import MldynoError, StoreError, UsageError
 from mldyno.records import Record
-from mldyno.selection import Tell, nothing_to_remove, opened, pinned_by, select, stored
-from mldyno.store import Query, Store, transfer
-from mldyno.store.codec import came_from, decode_stored
-from mldyno.store.private import private_copy, private_text
+from mldyno.selection import Tell, nothing_to_remove, opened, pinned_by, select, stored, tell_future
+from mldyno.store import Query, Store, proofs, transfer
+from mldyno.store.codec import came_from
+from mldyno.store.private import private_copy
+from mldyno.store.query import latest
 from mldyno.units import count
 
 
@@ -31,13 +33,17 @@ def export(
 ) -> int:
     """Write stored records to a file, without command lines and paths if `private`; gives how many."""
     opened_store = opened(store)
-    query = Query(pinned_by(text, opened_store) if text else {}, heads=False)
+    query = Query(pinned_by(text, opened_store) if text else {}, heads=False, until=latest())
+    tell_future(replace(query, until=""), opened_store, tell)
     if tell is not None:
         _tell_sharing(tell, opened_store.counts(query), private)
     newest = opened_store.select(replace(query, heads=True)) if form == "csv" else []
-    figures = [figure_of(score).text for score in scores(outcomes(newest))]
-    texts = chain(opened_store.texts(query), figures)
-    return transfer.write(map(private_text, texts) if private else texts, path, form) - len(figures)
+    figures = [figure_of(score) for score in scores(outcomes(newest))]
+    texts = opened_store.texts(query)
+    if form == "csv" or private:  # then records are decoded, which damage may prevent
+        records = chain(opened_store.written(query), figures)
+        texts = ((private_copy(record) if private else record).text for record in records)
+    return transfer.write(texts, path, form) - len(figures)
 
 
 def _tell_sharing(tell: Tell, counts: Mapping[tuple[Case, str], int], private: bool) -> None:
@@ -53,23 +59,27 @@ def submit(
 ) -> tuple[str, int]:
     """Write the newest records of this machine for a shared collection, as private copies; gives file and count.
 
-    Those of the cases that make the score come first. Fake ones are left out.
+    This machine's key signs them. Those of the cases that make the score come first. Fake ones are left out.
     """
     from mldyno import submission
 
     opened_store = opened(store)
-    own = opened_store.name_of(machines.describe())
+    here = machines.describe()
+    own = opened_store.name_of(here)
     pinned = pinned_by(what, opened_store) if what else {}
     if pinned.get("machine", own) != own:
         raise UsageError(f"'{what}' is another machine; what it measured is to be submitted there.")
-    texts = opened_store.texts(Query({**pinned, "machine": own}, provenances=("measured",)))
-    records = [record for record in map(decode_stored, texts) if not record.interrupted]
-    real = submission.score_first([private_copy(record) for record in records if not submission.fake(record)])
+    query = Query({**pinned, "machine": own}, provenances=("measured",))
+    tell_future(query, opened_store, tell)
+    records = [record for record in opened_store.written(query) if not record.interrupted]
+    genuine = [record for record in records if not submission.fake(record)]
+    real = submission.score_first([submission.of_key(record, here.key) for record in genuine])
     if not real:
         known = f"only {count(len(records), 'fake record')}" if records else "nothing"
         named = f" for '{what}'" if what else ""
         raise MldynoError(f"{known} of this machine{named} to submit; measure it with `mldyno quick`.")
-    for fault in submission.faults(real):
+    signature = proofs.signature([record.id for record in real])
+    for fault in submission.faults([real])[0]:
         raise MldynoError(f"{fault}; or leave it out with a filter, such as mlp/train. Nothing was written.")
     if tell is not None:
         _tell_sharing(tell, Counter((record.case, record.machine.name) for record in real), private=True)
@@ -77,42 +87,48 @@ def submit(
             tell(f"left out: {count(len(records) - len(real), 'fake record')}")
     stem = transfer.file_stem(real[0].machine.name, *(record.id for record in real))
     place = path or f"{stem}.jsonl"
-    return place, transfer.write((record.text for record in real), place, "jsonl")
+    return place, transfer.write([signature, *(record.text for record in real)], place, "jsonl") - 1
 
 
 def check_submissions(paths: Sequence[str]) -> tuple[int, list[str]]:
     """How many records files for a shared collection hold, and what speaks against taking them, a line each."""
     from mldyno import submission
 
-    total, lines = 0, []
-    for path in paths:
-        records, faults = transfer.examined(path)
-        total += len(records)
-        lines += [*faults, *(f"{path}: {fault}" for fault in submission.faults(records))]
-    return total, lines
+    examined = [transfer.examined(path) for path in paths]
+    judged = submission.faults([records for records, _ in examined])
+    lines = [[*faults, *(f"{path}: {fault}" for fault in more)]
+             for path, (_, faults), more in zip(paths, examined, judged, strict=True)]  # fmt: skip
+    return sum(len(records) for records, _ in examined), list(chain.from_iterable(lines))
 
 
-def import_(paths: Sequence[str], store: Store | str | None = None) -> tuple[int, int]:
+def import_(paths: Sequence[str], store: Store | str | None = None, tell: Tell | None = None) -> tuple[int, int]:
     """Take the records of files into the store, all or none; gives how many were new and how many there were.
 
-    They count as imported, whatever machine they name; but what this machine could not save of a run comes back to it.
+    They count as imported, whatever machine they name; but what this machine rescued from a store that it could not
+    write, which only its secret proves, comes back as measured.
     """
     opened_store = opened(store)
     here = machines.describe()
-    begun = {run for run, _, _ in opened_store.unfinished_runs()}
-    total = 0
+    begun = {run for run, *_ in opened_store.unfinished_runs()}
+    total = unproven = 0
 
     def records() -> Iterator[Record]:
-        nonlocal total
+        nonlocal total, unproven
         for path in paths:
             file = transfer.file_name(path)
-            for record in transfer.read(path):
+            for record in transfer.read(path, tell=tell):
                 total += 1
-                machine = record.machine
-                rescued = record.run.id in begun and (machine.name, machine.key) == (here.name, here.key)
-                yield record if rescued else came_from(record, file)
+                if record.proof == "own":
+                    yield record
+                    continue
+                unproven += record.run.id in begun and record.machine.name == here.name
+                yield came_from(record, file, record.proof)
 
-    return opened_store.append(records()), total
+    new = opened_store.append(records())
+    if unproven and tell is not None:
+        tell(f"{count(unproven, 'record')} of an unfinished run: no secret of this machine proves that it wrote them, "
+             "so they count as imported")  # fmt: skip
+    return new, total
 
 
 @dataclass(frozen=True)
@@ -127,11 +143,15 @@ class Removal:
 
 
 def remove(
-    *words: str, store: Store | str | None = None, confirm: Callable[[Removal], bool] = lambda removal: True
+    *words: str,
+    store: Store | str | None = None,
+    confirm: Callable[[Removal], bool] = lambda removal: True,
+    tell: Tell | None = None,
 ) -> int:
     """Remove the stored records that words mean: ids, runs, machines, files, filters; gives how many.
 
-    `confirm` sees first what would go; if it says no, nothing does. Published figures can't be removed.
+    `confirm` sees first what would go; if it says no, nothing does. Published figures can't be removed. The file
+    shrinks; where it can't, `tell` hears why.
     """
     from mldyno.runner.run import busy
 
@@ -142,11 +162,19 @@ def remove(
         if not meant:
             raise nothing_to_remove(word, opened_store)
         records |= {record.id: record for record in meant}
-    unfinished = {run for run, _, _ in opened_store.unfinished_runs()} & {each.run.id for each in records.values()}
+    unfinished = {run for run, *_ in opened_store.unfinished_runs()} & {each.run.id for each in records.values()}
     left = {run for run in unfinished
             if any(each.id not in records for each in opened_store.stream(Query({"run": run})))}  # fmt: skip
     removal = Removal(list(records.values()), sorted(left), sorted(unfinished - left))
-    return opened_store.remove(records, busy) if confirm(removal) else 0
+    if not confirm(removal):
+        return 0
+    removed = opened_store.remove(records, busy)
+    try:
+        opened_store.shrink(busy)
+    except StoreError as error:
+        if tell is not None:
+            tell(f"the records are removed, but the file keeps its size: {error}")
+    return removed
 
 
 def report(
@@ -193,9 +221,9 @@ def site(
     """Write a static site of what a word means, or of everything, published machines too; gives its first page."""
     from mldyno.reporting import write_site
     from mldyno.views.site.collection import stems
-    from mldyno.views.site.pages import MARK, belongs
+    from mldyno.views.site.pages import MARK, TITLE
 
-    with transfer.atomic_folder(folder, MARK, belongs) as part:
+    with transfer.atomic_folder(folder, MARK, TITLE) as part:
         chosen = _chosen(what, store, tell)
         records = [record for record in chosen if not record.fact("fake_time")]
         if not any(record.alone and not record.interrupted for record in records):
@@ -231,4 +259,14 @@ def _reported(what: str | None, store: Store | str | None, private: bool, tell: 
         )
     if tell is not None:
         _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in measured), private)
+        _tell_machines(tell, measured)
     return [private_copy(record) for record in measured] if private else measured
+
+
+def _tell_machines(tell: Tell, records: Sequence[Record]) -> None:
+    """Say which of several machines the report is about, and how to get one about another."""
+    from mldyno.reporting import machines_of
+
+    name, others = machines_of(records)
+    if others:
+        tell(f"about {name}, beside {', '.join(others)}; `mldyno report {shlex.quote(others[0])}` is about that one")

@@ -10,8 +10,9 @@ from importlib import import_module
 import click
 
 from mldyno import __version__
+from mldyno.cli.ending import tidy_end
 from mldyno.cli.output import NobodyReads, gated
-from mldyno.errors import OK, MldynoError
+from mldyno.errors import NOT_ALL_OK, OK, MldynoError
 from mldyno.printable import printable
 from mldyno.views.window import window_width
 
@@ -139,7 +140,7 @@ def cli(ctx: click.Context, plain: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; every error of the user is one line, and the exit code says which kind."""
-    with gated():
+    with gated(), tidy_end():
         code = _run(arguments)
     sys.exit(code)
 
@@ -159,16 +160,27 @@ def _run(arguments: Sequence[str] | None) -> int:
     except click.ClickException as error:
         _say(_explained(error))
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        _say("ended by Ctrl-C.")
-        return 3
+    except (click.Abort, KeyboardInterrupt) as error:
+        _say(f"ended by {str(error.__cause__ or error) or 'Ctrl-C'}.")
+        return NOT_ALL_OK
     except NobodyReads:
         return OK
     except Exception as error:
         if os.environ.get("MLDYNO_DEBUG"):
             raise
-        _say(f"something went wrong inside mldyno ({type(error).__name__}: {error}); MLDYNO_DEBUG=1 shows where.")
+        if isinstance(error, FileNotFoundError) and _nowhere():
+            _say("the folder that you are in was deleted; change into another one.")
+        else:
+            _say(f"something went wrong inside mldyno ({type(error).__name__}: {error}); MLDYNO_DEBUG=1 shows where.")
         return 1
+
+
+def _nowhere() -> bool:
+    """Return whether the working folder is gone, which any look at a relative path then meets."""
+    try:
+        return not os.getcwd()
+    except FileNotFoundError:
+        return True
 
 
 def _say(message: str) -> None:

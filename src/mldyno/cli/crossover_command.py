@@ -50,12 +50,13 @@ def command(
 ) -> int:
     """Is the GPU worth it? From which size on one of two beats the other, with an interval.
 
-    Exactly one axis has two values; these two are measured head-to-head at sizes that double,
-    in each mode. All that is measured is kept, as of any run.
+    Exactly one axis has two values (the CPU and the accelerator, if none is given); these two are
+    measured head-to-head at sizes that double, in each mode. All that is measured is kept, as of
+    any run.
 
     \b
     Examples:
-      mldyno crossover mlp --device cpu,gpu --over batch
+      mldyno crossover mlp
       mldyno crossover attention --device cpu,gpu --over seq --from 32 --to 1024 --mode train
       mldyno crossover resnet50 --precision fp32,bf16 --mode infer --per-doubling 2
       mldyno crossover mlp --device cpu,gpu --energy

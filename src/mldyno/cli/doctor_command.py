@@ -23,7 +23,8 @@ def command(quick: bool, noise: float | None, framework: str | None, store: str 
     """Why is the GPU not used? What works on each device? How free and how quiet is this machine?
 
     Facts, features that are tried in processes of their own, and findings, each with its cure. Takes
-    some two minutes, of which one is for noise; leave the machine alone meanwhile. Nothing is stored.
+    three to four minutes, of which one is for noise, and says how long is left; leave the machine alone
+    meanwhile. Nothing is stored.
 
     \b
     Examples:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mldyno import api
-from mldyno.cli.options import json_option, print_json, store_option
+from mldyno.cli.options import json_option, print_json, say, store_option
 from mldyno.units import count
 
 
@@ -24,7 +24,7 @@ def command(files: tuple[str, ...], store: str | None, as_json: bool) -> None:
       mldyno import theirs.jsonl
       mldyno import report.html
     """
-    new, total = api.import_(files, store)
+    new, total = api.import_(files, store, say)
     if as_json:
         print_json({"new": new, "seen": total})
     else:

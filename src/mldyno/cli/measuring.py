@@ -18,6 +18,7 @@ from mldyno.store import Store
 from mldyno.suites.reader import DATA
 from mldyno.units import count, parse_duration, parse_fraction, show_bytes, show_seconds
 from mldyno.views.tables import aligned
+from mldyno.views.titles import case_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -141,7 +142,7 @@ def watched(
     except Interrupted as end:
         raise kept_so_far(end, store) from None
     if results.left_out:
-        names = ", ".join(case.id for case in results.left_out)
+        names = ", ".join(map(case_name, results.left_out))
         click.echo(f"left out when the limit was over: {names}; go on with: {resume_with(store)}", err=True)
     return results
 
@@ -170,4 +171,4 @@ def preview(plan: Plan, store: Store, as_json: bool) -> int:
 def _row(forecast: api.Forecast) -> list[str]:
     memory = "unknown" if forecast.memory is None else show_bytes(forecast.memory)
     source = "as last time" if forecast.known else "guessed" if forecast.memory is None else "estimated"
-    return [forecast.case.id, show_seconds(forecast.seconds), memory, forecast.note or source]
+    return [case_name(forecast.case), show_seconds(forecast.seconds), memory, forecast.note or source]

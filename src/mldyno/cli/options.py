@@ -70,7 +70,7 @@ def complete_stored(ctx: click.Context, param: click.Parameter, start: str) -> l
         from mldyno.store import Store
 
         store = Store.as_it_is(ctx.params.get("store"))
-        names += [*store.workloads(), *store.machines()]
+        names += [*store.workloads_as_typed(), *store.machines()]
     return _beginning_so(start, list(dict.fromkeys(names)))
 
 

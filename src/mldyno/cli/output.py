@@ -17,7 +17,7 @@ from typing import Any
 
 from mldyno.errors import MldynoError
 from mldyno.printable import printable
-from mldyno.views.window import NO_WINDOW, fitted, plain, width_of
+from mldyno.views.window import NO_WINDOW, WIDEST, console, fitted, plain, width_of
 
 _IN_ASCII = {
     "±": "+-",
@@ -120,7 +120,6 @@ def new_bar() -> Any:
 
     In a narrow window the description gives way first, then the bar; the detail stays.
     """
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
     from rich.text import Text
@@ -134,12 +133,13 @@ def new_bar() -> Any:
             """A line that stays above the bar."""
             self.console.print(Text(printable(line)))
 
-    console = Console(file=Styled(getattr(sys.stderr, "ungated", sys.stderr), needed=False))  # type: ignore[arg-type]
+    stream: Any = Styled(getattr(sys.stderr, "ungated", sys.stderr), needed=False)
+    above = console(stream, width=min(width_of(stream), WIDEST), height=25)  # not by $COLUMNS, of any length
     yielding = Column(ratio=1, no_wrap=True, overflow="ellipsis", min_width=6)
     return Bar(
         Words("{task.description}", table_column=yielding),
-        BarColumn(bar_width=max(4, min(24, console.width // 6))),
+        BarColumn(bar_width=max(4, min(24, above.width // 6))),
         Words("{task.fields[detail]}", table_column=Column(no_wrap=True)),
-        console=console, auto_refresh=False, transient=True, expand=True,
+        console=above, auto_refresh=False, transient=True, expand=True,
         redirect_stdout=False, redirect_stderr=False,  # else what is printed meanwhile would go past the gate
     )  # fmt: skip

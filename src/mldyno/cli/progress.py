@@ -18,10 +18,11 @@ from mldyno.plan import Plan
 from mldyno.records import Case, Pairing, Record
 from mldyno.runner.events import Interrupted, Listener
 from mldyno.runner.forecast import Forecast, TimeLeft
+from mldyno.runner.repeats import cannot_work
 from mldyno.units import show_bytes, show_error, show_seconds
 from mldyno.views.record_text import details
 from mldyno.views.sentences import headline, how_paired
-from mldyno.views.titles import case_title, work_title
+from mldyno.views.titles import case_name, case_title, work_title
 
 REDRAW_INTERVAL = 0.5  # s
 NARROW_WINDOW = 60  # columns
@@ -69,7 +70,7 @@ class CountedBar:
 
 def pairing_line(cases: Sequence[Case], pairing: Pairing) -> str:
     """Which cases are measured head-to-head, and how."""
-    return f"{len(cases)} cases head-to-head, {how_paired(cases[0], pairing)}: {', '.join(case.id for case in cases)}"
+    return f"{len(cases)} cases head-to-head, {how_paired(cases[0], pairing)}: {', '.join(map(case_name, cases))}"
 
 
 def repeat_of(plan: Plan, number: int) -> str:
@@ -82,7 +83,7 @@ class PlainLines(Listener):
 
     def __init__(self, left: TimeLeft, verbose: bool) -> None:
         self.left, self.verbose = left, verbose
-        self.last_line = ""
+        self.said: set[str] = set()
         self.todo: set[str] = set()
         self.so_far: dict[str, list[Record]] = {}
 
@@ -112,9 +113,14 @@ class PlainLines(Listener):
         """Note how long a step takes, from which the time left is learnt."""
         self.left.saw(case, step)
 
-    def _once(self, line: str) -> None:
-        if line != self.last_line:
-            self.last_line = line
+    def waiting(self, case: Case, reason: str) -> None:
+        """Say why nothing goes on."""
+        self.say(f"{case_name(case)}: {reason}")
+
+    def _once(self, line: str, key: str = "") -> None:
+        """Say a line unless it, or another one with its key, was said before."""
+        if (key or line) not in self.said:
+            self.said.add(key or line)
             self.say(line)
 
     def case_ended(self, record: Record) -> None:
@@ -122,8 +128,10 @@ class PlainLines(Listener):
         if record.alone or record.status != "ok":
             so_far = self.so_far.setdefault(record.case.id, [])
             so_far.append(record)
-            if self.verbose or record.status != "ok" or self._tells(record, len(so_far)):
-                self.say(f"{record.case.id}: {headline(*so_far)}{self._beside(record.run.repeat)}")
+            if cannot_work(record):  # other cases may lack the same, and the table names all of them
+                self._once(f"{case_name(record.case)}: {headline(*so_far)}", record.reason)
+            elif self.verbose or record.status != "ok" or self._tells(record, len(so_far)):
+                self.say(f"{case_name(record.case)}: {headline(*so_far)}{self._beside(record.run.repeat)}")
             for line in details(record) if self.verbose and record.alone else ():
                 self.say(f"  {line}")
 
@@ -241,6 +249,7 @@ class JsonLines(Listener):
         self.begin, self.fetching = beside.begin, beside.fetching  # type: ignore[method-assign]
         self.case_started, self.pairing_started = beside.case_started, beside.pairing_started  # type: ignore[method-assign]
         self.case_settled, self.progress = beside.case_settled, beside.progress  # type: ignore[method-assign]
+        self.waiting = beside.waiting  # type: ignore[method-assign]
 
     def case_ended(self, record: Record) -> None:
         """Print the record."""

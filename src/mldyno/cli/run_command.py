@@ -9,16 +9,17 @@ import click
 from mldyno import api
 from mldyno.analysis.answers import compared_along, compared_in_energy, left_to_say
 from mldyno.analysis.comparisons import along, doubts
-from mldyno.axes import SIZES, axis_named
+from mldyno.axes import SIZES, WAYS, axis_named
 from mldyno.cli.measuring import axes_of, axis_options, effort_options, preview, run_options, watched
 from mldyno.cli.options import Words, complete_targets, say, store_option
 from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan
 from mldyno.store import Store
 from mldyno.views.answers import answer_section
-from mldyno.views.changes import change_sentence
+from mldyno.views.changes import change_sentence, legend, version_titles, with_versions
 from mldyno.views.sentences import (
     best_sizes,
+    contradictions,
     energy_lines,
     fastest_frameworks,
     nothing_along,
@@ -51,7 +52,7 @@ class RunCommand(click.Command):
 @click.option("--rendezvous", metavar="HOST:PORT", help="With --nodes: this machine's address, where others join.")
 @click.option("--against", metavar="REV|FILE", help="Measure a file of yours beside an older version of it.")
 @click.option("--no-check", "unchecked", type=Words(), metavar="LIST", help="For your model, omit: learned, agrees.")
-@click.option("--trust", is_flag=True, help="Let a suite run code of files that it names.")
+@click.option("--trust", is_flag=True, help="Let a suite, or a run of others to resume, run code that it names.")
 @click.option("--weights", is_flag=True, help="Of hf: models, take the trained weights instead of random ones.")
 @click.option("--download", is_flag=True, help="Of hf: models, fetch what is not here yet.")
 @run_options
@@ -99,7 +100,7 @@ def command(
     axes, opened, run_id = axes_of(options), Store(store), None
     words = ctx.meta.get(BEHIND_DASHES)
     if resume and not targets and words is None:
-        run_id, plan = api.unfinished(opened, None)
+        run_id, plan = api.unfinished(opened, None, trust, say)
     else:
         settings = {**options, "by": axis, "unchecked": tuple(unchecked or ())}
         if words is None:
@@ -108,6 +109,9 @@ def command(
             plan = _of_words(words, targets, axes, settings)
         if resume:
             run_id, plan = api.unfinished(opened, plan)
+    for source in plan.sources if not axes.get("mode") else ():
+        if source.untrained:
+            say(f"{source.title} is measured in inference only: {source.untrained}")
     if dry_run:
         return preview(plan, opened, as_json)
     if others := api.host(plan, rendezvous):
@@ -131,27 +135,37 @@ def tell(results: api.Results, plan: Plan, store: Store) -> None:
     """The results as a table, comparisons where asked for, what they say; those of a suite among published ones."""
     axis = plan.by
     value = "throughput" if axis in SIZES else "step"
-    click.echo(render(results.table(rows=("workload", "mode", "batch"), cols=("device",), value=value), "terminal"))
-    click.echo()
-    for line in [*phase_lines(results.outcomes), *trust_lines(results.outcomes)]:
+    titles = version_titles(plan.sources)
+
+    def echo(line: str) -> None:
+        for name, title in titles.items():
+            line = line.replace(name, title)
         click.echo(line)
+
+    rows = ("workload",) if plan.commands else ("workload", "mode", "batch")
+    table = results.table(rows=rows, cols=("device",), value=value)
+    click.echo(render(with_versions(table, titles) if titles else table, "terminal"))
+    click.echo(f"\n{legend(titles)}" if titles else "")
+    for line in [*phase_lines(results.outcomes), *trust_lines(results.outcomes)]:
+        echo(line)
     answers = results.answers
     for line in energy_lines(results.outcomes, wanted=plan.energy):
-        click.echo(line)
-    own = {source.name for source in plan.sources}
+        echo(line)
     lines = [
         change_sentence(comparison)
-        if {comparison.base.case.workload, comparison.other.case.workload} <= own and axis == "workload"
+        if {comparison.base.case.workload, comparison.other.case.workload} <= titles.keys()
         else sentence(comparison)
         for comparison in left_to_say(results.outcomes, answers, axis)
     ]
     lines += [sentence(comparison) for comparison in compared_in_energy(results.outcomes, axis)]
+    said = [each for way in ([axis] if axis else WAYS) for each in compared_along(results.outcomes, way)]
+    lines += contradictions(said)
     lines += best_sizes(results.outcomes, axis) if axis in SIZES else []
     lines += fastest_frameworks(compared_along(results.outcomes, "framework"))
     lines += doubts(along([outcome for outcome in results.outcomes if outcome.status == "ok"], "framework"))
     lines += [nothing_along(axis)] if axis and not compared_along(results.outcomes, axis) else []
     for line in [*([""] if lines else []), *lines, *answer_section(answers)]:
-        click.echo(line)
+        echo(line)
     placed = api.placed(results, store)
     if placed is not None:
         click.echo("\nbeside published machines:")

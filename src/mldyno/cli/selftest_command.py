@@ -13,7 +13,7 @@ from mldyno.cli.output import new_bar, on_terminal
 from mldyno.cli.progress import REDRAW_INTERVAL
 from mldyno.errors import NOT_ALL_OK, OK
 from mldyno.units import show_seconds
-from mldyno.views.measures import TITLE, measure_json, measures_table
+from mldyno.views.measures import TITLE, measure_json, measures_table, verdict_counts
 
 
 @click.command("selftest")
@@ -44,11 +44,10 @@ def command(quick: bool, device: str, framework: str, export: str | None, as_jso
         print_json({"measures": [measure_json(measure) for measure in measures]})
     else:
         click.echo(measures_table(measures, TITLE if device == "cpu" else f"what holds on {device}"))
-        met = sum(measure.ok for measure in measures)
-        click.echo(f"{met} of {len(measures)} targets met, in {show_seconds(time.monotonic() - began)}.")
+        click.echo(f"{verdict_counts(measures)}, in {show_seconds(time.monotonic() - began)}.")
     if export is not None:
         click.echo(f"written to {export}; to pass it on, open an issue of the project and attach it", err=True)
-    return OK if all(measure.ok for measure in measures) else NOT_ALL_OK
+    return NOT_ALL_OK if any(measure.ok is False for measure in measures) else OK
 
 
 def progress() -> Any:

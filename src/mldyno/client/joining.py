@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import subprocess
 import tempfile
 import time
@@ -11,10 +10,24 @@ from collections.abc import Callable, Mapping
 
 from mldyno import plugins
 from mldyno.axes import Case
-from mldyno.client.worker_process import SCRIPT, ProcessTree
-from mldyno.rendezvous import DONE, INTERFACE, JOB, RANKED, Rendezvous, failure_in, own_address
+from mldyno.client.process_tree import ProcessTree, new_mark
+from mldyno.client.worker_process import SCRIPT
+from mldyno.errors import MldynoError
+from mldyno.rendezvous import (
+    DONE,
+    INTERFACE,
+    JOB,
+    LOOK_EVERY_S,
+    RANKED,
+    Rendezvous,
+    enter,
+    failure_in,
+    listen_at,
+    own_address,
+)
+from mldyno.units import show_seconds
+from mldyno.worker.start import launch_words
 
-LOOK_EVERY_S = 0.2
 Tell = Callable[[str], None]
 
 
@@ -22,6 +35,8 @@ def meet(meeting: Rendezvous) -> None:
     """Let launchers that are started from now on go there, by the interface that leads to it."""
     import psutil
 
+    if meeting.first:
+        listen_at(meeting).close()  # an address that is not ours is refused now
     own = own_address(meeting)
     names = [name for name, addresses in psutil.net_if_addrs().items() if own in [each.address for each in addresses]]
     os.environ |= meeting.environment | ({INTERFACE: names[0]} if names and INTERFACE not in os.environ else {})
@@ -30,40 +45,47 @@ def meet(meeting: Rendezvous) -> None:
 def join(meeting: Rendezvous, case: Case, wait: float, python: str, tell: Tell) -> int:
     """Take part in job after job, with the ranks of a case, until none begins for `wait` s; gives how many there were.
 
-    `case` has the ranks of all nodes, and how many nodes there are.
+    `case` has the ranks of all nodes, and how many nodes there are. Raises where this node may not join, or none began.
     """
     meet(meeting)
-    framework = plugins.framework(case.framework)
-    command = [python, *framework.launcher(case), SCRIPT]
-    environment = {**os.environ, **framework.environment(case), RANKED: case.framework, JOB: secrets.token_hex(8)}
+    framework, ranks = plugins.framework(case.framework), case.ranks or 1
+    command = [python, SCRIPT, *launch_words(ranks, case.nodes)]
+    environment = {**os.environ, **framework.environment(case), RANKED: case.framework, JOB: new_mark()}
     jobs, until = 0, time.monotonic() + wait
-    tell(f"waiting for {meeting.address}")
-    while time.monotonic() < until:
-        begun, said = _take_part(command, environment, until)
-        if not begun:
+    waits = False
+    while (left := until - time.monotonic()) > 0:
+        place = enter(meeting, ranks, case.nodes, left)
+        if place is None:
+            if not waits:
+                tell(f"waiting for {meeting.address}")
+            waits = True
             time.sleep(LOOK_EVERY_S)
             continue
+        said = _take_part(command, environment | place)
         jobs, until = jobs + 1, time.monotonic() + wait
         failure = failure_in(said.splitlines())
         words = (
             "done" if DONE in said else "ended early" if failure is None else f"rank {failure.rank}: {failure.reason}"
         )
         tell(f"job {jobs}: {words}")
+    if not jobs:
+        waited = show_seconds(wait)
+        raise MldynoError(f"no job began at {meeting.address} within {waited}; is `mldyno run --nodes` running there?")
     return jobs
 
 
-def _take_part(command: list[str], environment: Mapping[str, str], until: float) -> tuple[bool, str]:
-    """Whether ranks were started before that time, and what they and their launcher said until they ended."""
+def _take_part(command: list[str], environment: Mapping[str, str]) -> str:
+    """What ranks and their launcher said until they ended."""
     with tempfile.TemporaryFile("w+", errors="replace") as words:
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                    stderr=words, start_new_session=True)  # fmt: skip
-        tree, begun = ProcessTree(process.pid, environment[JOB]), False
+        tree = ProcessTree(process.pid, environment[JOB])
         try:
-            while process.poll() is None and (begun or time.monotonic() < until):
-                begun = begun or tree.has_children()
+            while process.poll() is None:
+                tree.resident()  # notes what there is
                 time.sleep(LOOK_EVERY_S)
         finally:
             tree.kill()
             process.wait()
         words.seek(0)
-        return begun, words.read()
+        return words.read()

@@ -95,7 +95,7 @@ class Observed:
         self.series.append(series)
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class RemoteCase(Observed):
     """A case that a worker has, or had, in hand."""
 

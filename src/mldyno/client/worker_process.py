@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import math
 import os
 import queue
-import secrets
 import signal
 import subprocess
 import sys
@@ -15,27 +12,24 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mldyno import interpreters, machine, messages, plugins, sources
 from mldyno.client import allocators
+from mldyno.client.process_tree import ProcessTree, new_mark
+from mldyno.client.shortage import explained, reserve, taken_by_others
 from mldyno.frameworks import Unsupported
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
 from mldyno.printable import printable
 from mldyno.records import Case
-from mldyno.rendezvous import JOB, LEADS, RANKED, failure_in
+from mldyno.rendezvous import JOB, RANKED, failure_in, from_environment
 from mldyno.units import parse_bytes, show_bytes, show_seconds
 from mldyno.worker import start as worker_start
 
-if TYPE_CHECKING:
-    import psutil
-
 SCRIPT = worker_start.__file__
 WATCH_EVERY_S = 0.2
-TREE_SHARE = 0.001  # of a core, that looking for the worker's own processes may take
 LONGEST_ANSWER = 64 << 20  # B
 STDERR_TAIL = 64 << 10  # B of a worker's last words that are looked at
-RESERVE_SHARE, SMALLEST_RESERVE = 0.05, 512 << 20  # memory that a worker must leave free
 RANK_ENDS_S = 15.0  # within which a launcher has ended all ranks, and told which one failed
 IDLE_LOOK_S, IDLE_CPU_S = 0.03, 0.01  # a process that used less than a tick of CPU time between two looks sleeps
 LONGEST_SPIN_S = 1.0  # that is waited for: OpenBLAS's threads spin for 0.1 s
@@ -53,8 +47,9 @@ class Ended(Exception):
     """The worker is gone, had to be ended, or has failed at a command: a status and a reason for the record."""
 
     def __init__(
-        self, status: str, reason: str, crashed: bool = False, fit: bool = False, silence: float = 0.0
-    ) -> None:
+        self, status: str, reason: str, crashed: bool = False, fit: bool = False, silence: float = 0.0,
+        held: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(reason)
         self.status, self.reason = status, reason
         self.crashed = crashed
@@ -63,6 +58,8 @@ class Ended(Exception):
         """Whether it is still there, and may be asked for more."""
         self.silence = silence
         """Time in s since its last word."""
+        self.held = held
+        """Memory in B that it held, where other programs had taken the machine's."""
 
 
 def settings_of(case: Case) -> dict[str, str]:
@@ -101,6 +98,8 @@ class WorkerProcess:
         self._dropped: tuple[str, str] | None = None
         self._number, self._ranked = 0, False
         self._watched = self._heard = time.monotonic()
+        self._held = 0
+        self._left_before: int | None = None
         self.spent = 0.0
         """Time in s that was spent waiting for this worker's answers."""
 
@@ -120,27 +119,35 @@ class WorkerProcess:
         """Start the process and those that listen to it."""
         try:
             chosen = {} if self._case is None else settings_of(self._case)
-            launcher = () if self._case is None else plugins.framework(self._case.framework).launcher(self._case)
+            launched = () if self._case is None else self._launched(self._case)
         except (allocators.NotHere, Unsupported) as error:
             raise Ended("unsupported", str(error)) from None
         wanted: dict[str, str | None] = {**os.environ, **sources.environment(), **chosen, **self._settings}
         python = self._interpreter()
-        self._ranked, job = bool(launcher), secrets.token_hex(8)
-        if launcher and self._case is not None:
-            wanted |= {RANKED: self._case.framework, LEADS: "1", JOB: job}
+        self._ranked, mark = bool(launched), new_mark()
+        wanted |= {JOB: mark} | ({RANKED: self._case.framework} if launched and self._case else {})
+        self._left_before = machine.available_memory()
         try:
             self._process = subprocess.Popen(
-                [python, *launcher, SCRIPT],
+                [python, SCRIPT, *launched],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
                 env={name: value for name, value in wanted.items() if value is not None},
             )  # fmt: skip
         except OSError as error:
             raise Ended("failed", f"{python} can't be started: {error.strerror or error}") from None
-        self._tree = ProcessTree(self._process.pid, job if self._ranked else None)
+        self._tree = ProcessTree(self._process.pid, mark)
         for read in (self._read_answers, self._read_words):
             thread = threading.Thread(target=read, args=(self._process,), daemon=True)
             thread.start()
             self._threads.append(thread)
+
+    def _launched(self, case: Case) -> list[str]:
+        """The words that let the worker be ranks; none where the case has none, or its framework can't do that."""
+        if not plugins.framework(case.framework).launches(case):
+            return []
+        if case.nodes > 1 and from_environment() is None:
+            raise Unsupported("several machines need an address to meet at; name one with --rendezvous HOST:PORT")
+        return worker_start.launch_words(case.ranks or 1, case.nodes)
 
     def _interpreter(self) -> str:
         """The path of the one to start: the case's own, or ours."""
@@ -189,7 +196,7 @@ class WorkerProcess:
                 elif isinstance(answer, TaskRow):
                     hear(answer.row)
                 elif isinstance(answer, Failed):
-                    other = self._failed_rank() if answer.status == "failed" else None
+                    other = self._failed_rank() if answer.status == "failed" else self._short(answer.status)
                     raise other or Ended(answer.status, answer.reason, fit=answer.fit)
                 elif isinstance(answer, messages.answer_to(command)):
                     if self._dropped is not None:
@@ -237,16 +244,35 @@ class WorkerProcess:
         resident = self._tree.resident() if self._tree else None
         if resident is None:
             return
+        self._held = resident
         if self._limit is not None and resident > self._limit:
             self.kill()
             raise Ended("oom", f"it took {show_bytes(resident)}, over MLDYNO_MEMORY_LIMIT ({show_bytes(self._limit)})")
         left = machine.available_memory()
         if left is not None and left < reserve():
             self.kill()
-            raise Ended(
-                "oom",
-                f"ended before the machine ran out of memory: it held {show_bytes(resident)}, {show_bytes(left)} left",
-            )
+            own = f"ended before the machine ran out of memory: it held {show_bytes(resident)}, {show_bytes(left)} left"
+            raise self._crowded_out(left) or Ended("oom", own)
+
+    def _crowded_out(self, left: int) -> Ended | None:
+        """The end of a worker on a machine that other programs have filled; None where the worker itself did."""
+        grown = None if self._left_before is None else self._left_before - left - self._held
+        if not taken_by_others(self._held, grown):
+            return None
+        return Ended("failed", explained(self._held, left), held=self._held)
+
+    def _short(self, status: str) -> Ended | None:
+        """Why a worker was refused memory, where that is because other programs have it."""
+        left = machine.available_memory() if status == "oom" else None
+        return self._crowded_out(left) if left is not None and left < reserve() else None
+
+    def _killed_for_memory(self, what: str, held: int) -> Ended:
+        """The end of a process that the system killed for want of memory."""
+        left = machine.available_memory()
+        if left is None or not taken_by_others(held):
+            return Ended("oom", f"{what}killed by the system for want of memory")
+        why = explained(held, left)
+        return Ended("failed", f"{what}killed by the system for want of memory: {why}", held=held)
 
     def _watch_launcher(self) -> None:
         """Ranks may live on when what started them has died: then nobody would end them."""
@@ -276,7 +302,7 @@ class WorkerProcess:
         if failure.signal is None:
             return Ended(failure.status, printable(f"rank {failure.rank}: {failure.reason}"))
         if failure.signal == signal.SIGKILL and _kernel_kills() > self._kills_before:
-            return Ended("oom", f"rank {failure.rank} was killed by the system for want of memory")
+            return self._killed_for_memory(f"rank {failure.rank} was ", self._held)
         return Ended("failed", f"rank {failure.rank} was ended by {signal.Signals(failure.signal).name}", crashed=True)
 
     def _said(self) -> list[str]:
@@ -285,14 +311,14 @@ class WorkerProcess:
 
     def _explain_death(self) -> Ended:
         assert self._process is not None
-        code = self._process.wait()
+        code, peak = _wait(self._process)
         self._threads[1].join(timeout=PIPE_CLOSES_S)
         lines = self._said()
         if self._ranked and (end := self._end_of_rank()) is not None:
             return end
         last = f": {lines[-1][:300]}" if lines else ""
         if code == -signal.SIGKILL and _kernel_kills() > self._kills_before:
-            return Ended("oom", "killed by the system for want of memory")
+            return self._killed_for_memory("", max(self._held, peak))
         if code < 0:
             return Ended("failed", f"the worker was ended by {signal.Signals(-code).name}{last}", crashed=True)
         return Ended("failed", f"the worker ended early with exit code {code}{last}")
@@ -322,88 +348,20 @@ class WorkerProcess:
                 pipe.close()  # type: ignore[union-attr]
 
 
-class ProcessTree:
-    """A worker and all that it has started: loaders' processes, a command and what that starts."""
-
-    def __init__(self, root: int, job: str | None = None) -> None:
-        """`job` is in the environment of all of them, where one that starts others may die before these are seen."""
-        import psutil
-
-        self._job = job
-        self._root, self._worker = root, psutil.Process(root)  # which knows it from a later one of the same number
-        self._started: dict[int, psutil.Process] = {}
-        self._look_again = 0.0
-
-    def resident(self) -> int | None:
-        """Resident memory in B of all of them; None where the worker is not alive."""
-        own = machine.resident_memory(self._root)
-        if own is None:
-            return None
-        began = time.monotonic()
-        if began >= self._look_again:
-            self._look()
-            ended = time.monotonic()
-            self._look_again = ended + (ended - began) / TREE_SHARE
-        return own + sum(machine.resident_memory(pid) or 0 for pid in self._started)
-
-    def cpu_time(self) -> float | None:
-        """CPU time in s of all of them that are known so far; None where the worker is not alive."""
-        import psutil
-
-        try:
-            times = [process.cpu_times() for process in (self._worker, *self._started.values())]
-        except psutil.Error:
-            return None
-        return math.fsum(each.user + each.system for each in times)
-
-    def _look(self) -> None:
-        """Note what there is now; what has lost its parent is still ours."""
-        import psutil
-
-        living = {pid: process for pid, process in self._started.items() if process.is_running()}
-        with contextlib.suppress(psutil.Error):
-            living |= {process.pid: process for process in self._worker.children(recursive=True)}
-        self._started = living
-
-    def has_children(self) -> bool:
-        """Whether it has started any that still live."""
-        self._look()
-        return bool(self._started)
-
-    def kill(self) -> None:
-        """End all of them: the worker's group, and what has left it."""
-        import psutil
-
-        self._look()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._root, signal.SIGKILL)
-        for process in [*self._started.values(), *self._of_job()]:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-
-    def _of_job(self) -> list[psutil.Process]:
-        """All processes of the job, whoever their parent is now."""
-        import psutil
-
-        processes = []
-        for process in psutil.process_iter() if self._job else ():
-            with contextlib.suppress(psutil.Error, OSError):
-                if process.environ().get(JOB) == self._job:
-                    processes.append(process)
-        return processes
+def _wait(process: subprocess.Popen[bytes]) -> tuple[int, int]:
+    """Wait for a process: its exit code, and its peak memory in B, 0 where that is not known any more."""
+    if process.returncode is None and sys.platform == "linux":
+        with contextlib.suppress(ChildProcessError):
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode, usage.ru_maxrss << 10
+    return process.wait(), 0
 
 
 def memory_limit() -> int | None:
     """The most memory in B that a worker may take, as the user has set it."""
     text = os.environ.get("MLDYNO_MEMORY_LIMIT")
     return parse_bytes(text) if text else None
-
-
-@functools.cache
-def reserve() -> int:
-    """Memory in B that is left to the rest of the machine."""
-    total = machine.describe().memory or 0
-    return max(round(RESERVE_SHARE * total), SMALLEST_RESERVE)
 
 
 def _kernel_kills() -> int:

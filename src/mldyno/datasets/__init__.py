@@ -20,6 +20,7 @@ from typing import Literal
 from mldyno.datasets._folder import BadFile, Progress, Tally, check_room, in_one_line, locked, put_in_place
 from mldyno.datasets._rows import Rows
 from mldyno.errors import MldynoError, UsageError, unknown
+from mldyno.files import regular
 
 Source = Literal["real", "synthetic"]
 ORIGIN = "origin.txt"
@@ -147,8 +148,10 @@ def _origin(data_set: DataSet, source: Source) -> str:
 
 def _read(data_set: DataSet, source: Source, place: Path) -> tuple[Split, Split]:
     try:
-        origin = (place / ORIGIN).read_bytes()
-        if origin != _origin(data_set, source).encode():
+        expected = _origin(data_set, source).encode()
+        with open(place / ORIGIN, "rb", opener=regular) as file:
+            origin = file.read(len(expected) + 1)
+        if origin != expected:
             raise BadFile(place / ORIGIN, "the files beside it were made from something else")
         return data_set.read(place)
     except OSError as error:
@@ -188,6 +191,8 @@ def _make_real(data_set: DataSet, folder: Path, place: Path, progress: Progress)
     check_room(data_set.title, folder, to_come + sum(data_set.files.values()))
     for archive in missing:
         _fetch.fetch(archive, archives / archive.name, mirrors, progress)
+    for left_over in archives.glob("*.part"):  # of a process that was killed, while another one fetched the archive
+        left_over.unlink()
     try:
         _make(data_set, "real", place, partial(data_set.unpack, archives), progress)
     except BadFile as error:

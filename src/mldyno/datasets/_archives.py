@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from mldyno.datasets._folder import BadFile
+from mldyno.files import regular
 
 CHUNK_B = 1 << 20  # held in memory at a time
 
@@ -19,7 +20,7 @@ CHUNK_B = 1 << 20  # held in memory at a time
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedIOBase]:
     """What a file holds, unpacked if it is a gzip file; a broken one raises `BadFile`."""
-    with open(path, "rb") as raw:
+    with open(path, "rb", opener=regular) as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
         try:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from mldyno.datasets._folder import Progress, Tally, sync
 from mldyno.errors import MldynoError, UsageError
+from mldyno.files import regular
 from mldyno.printable import printable, shortened
 from mldyno.units import show_bytes
 
@@ -59,7 +60,7 @@ class Part:
         """B that have come through the network, also those that were thrown away."""
 
     def __enter__(self) -> Part:
-        self._file = open(self.path, "a+b")
+        self._file = open(self.path, "a+b", opener=regular)
         self._file.seek(0)
         self._digest, self.size = _digest(self._file)
         if self.size > self.archive.size:
@@ -109,7 +110,7 @@ def mirrors(data_set: DataSet) -> list[str]:
 def is_right(archive: Archive, path: Path) -> bool:
     """Whether a file is there and is the archive, to the last bit."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             digest, size = _digest(file)
     except FileNotFoundError:
         return False

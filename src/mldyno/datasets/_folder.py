@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mldyno.errors import MldynoError
+from mldyno.files import regular
 from mldyno.units import show_bytes
 
 Progress = Callable[[str, int, "int | None"], None]
@@ -82,7 +83,7 @@ def check_room(title: str, folder: Path, needed: int) -> None:
 @contextmanager
 def locked(path: Path, waiting: Tally) -> Iterator[None]:
     """Hold the lock of a file, which the kernel takes back when its owner dies; meanwhile say that we wait."""
-    with open(path, "ab") as file:
+    with open(path, "ab", opener=regular) as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,6 +13,7 @@ from pathlib import Path
 from mldyno.datasets._archives import copy, opened
 from mldyno.datasets._folder import BadFile
 from mldyno.datasets._rows import Rows
+from mldyno.files import regular
 
 
 def header(shape: tuple[int, ...]) -> bytes:
@@ -28,7 +29,7 @@ def size(shape: tuple[int, ...]) -> int:
 def rows(path: Path, shape: tuple[int, ...]) -> Rows:
     """The items of a file that must have that shape."""
     expected = header(shape)
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=regular) as file:
         _check(path, file.read(len(expected)), shape)
     length = math.prod(shape[1:])
     return Rows([path], header=len(expected), record=length, each=shape[0], at=0, length=length)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mldyno.datasets._folder import BadFile
+from mldyno.files import regular
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Rows:
 
     def _mapped(self, path: Path) -> mmap.mmap:
         size = self.header + self.each * self.record
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             length = os.fstat(file.fileno()).st_size
             if length != size:
                 raise BadFile(path, f"has {length:,} B, not {size:,} B")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from mldyno import machine as machines
 from mldyno import plugins
 from mldyno.analysis.symptoms import Checkup, Installed, Kept, Trial, Tried
+from mldyno.axes import COMMAND
 from mldyno.doctor import energy, facts, features, noise, settings
 from mldyno.errors import MldynoError
 from mldyno.meters import throttling
@@ -42,11 +43,11 @@ def wanted(quick: bool, noise: float | None, framework: str | None, store: str |
 
 
 def _computing() -> tuple[str, ...]:
-    """The frameworks that are worth a look: those that compute and have features to try, or are here and train."""
-    known = [plugins.framework(name) for name in plugins.names("frameworks")]
-    tried = [each.name for each in known if each.features and each.clock is None]
-    others = [each.name for each in known if each.portable and not each.example and plugins.installed(each.name)]
-    return (*tried, *others)
+    """The frameworks that are worth a look: those that compute and have features to try, or are here."""
+    known = [plugins.framework(name) for name in plugins.names("frameworks") if name != COMMAND]
+    real = [each for each in known if each.clock is None and not each.example]
+    others = [each.name for each in real if not each.features and plugins.installed(each.name)]
+    return (*(each.name for each in real if each.features), *others)
 
 
 class Parts:
@@ -54,19 +55,24 @@ class Parts:
 
     def __init__(self, wanted: Wanted, interrupts: Interrupts, tell: Tell) -> None:
         self._wanted, self._interrupts, self._tell = wanted, interrupts, tell
-        self._now = ("facts", 0.0)
+        self._now, self._began = ("facts", 0.0), time.monotonic()
         self.start = START_S
         """Time in s that a framework takes to start here."""
-        self.devices = 1
-        """Devices whose features are tried."""
-        self.ways = {"threads": 3, "allocators": 2}
+        self.devices = sum(bool(features.names(name, wanted.quick)) for name in wanted.frameworks)
+        """Devices whose features are tried: until more is known, one of each framework that has some."""
+        allocators = settings.of_allocators()
+        self.ways = {"threads": 3, "allocators": 1 + len(allocators) if allocators else 0}
         """Settings of each kind that are tried, with the one that is."""
 
     def _seconds(self) -> dict[str, float]:
         """How long each part takes, as far as is known now."""
         wanted, start = self._wanted, self.start
-        seconds = {"facts": 1.0 + start, "features": self.devices * (start + (0.0 if wanted.quick else COMPILE_S)),
-                   "cores": spin.SPIN_S, "energy": energy.REST_S + energy.WORK_S}  # fmt: skip
+        seconds = {
+            "facts": 1.0 + start * len(wanted.frameworks),
+            "features": self.devices * (start + (0.0 if wanted.quick else COMPILE_S)),
+            "cores": spin.SPIN_S,
+            "energy": energy.REST_S + energy.WORK_S,
+        }
         if not wanted.quick:
             per_process = start + settings.WARM_UP_S + settings.TURNS * settings.TURN_S
             seconds |= {kind: settings.SETS * ways * per_process for kind, ways in self.ways.items()}
@@ -79,6 +85,8 @@ class Parts:
         seconds = self._seconds()
         later = list(seconds)[list(seconds).index(part) + 1 :]
         left = (1 - done) * seconds[part] + sum(seconds[name] for name in later)
+        expected, spent = sum(seconds.values()) - left, time.monotonic() - self._began
+        left *= max(1.0, spent / expected) if expected > 0 else 1.0  # on a busy machine all takes longer
         self._now = (f"{part} {detail}".strip(), left)
         self.look()
 
@@ -123,15 +131,21 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
 
 def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tuple[Installed, ...]:
     """Each framework as its own process sees it."""
-    began = time.monotonic()
-    probed = frameworks_seen(wanted.frameworks, parts.look)
-    parts.start = time.monotonic() - began
-    return tuple(Installed(name, **vars(facts)) for name, facts in with_vendors(probed, vendors).frameworks.items())
+    installed: list[Installed] = []
+    for number, name in enumerate(wanted.frameworks):
+        parts.begin("facts", f"of {name}", number / len(wanted.frameworks))
+        began = time.monotonic()
+        probed = with_vendors(frameworks_seen((name,), parts.look), vendors)
+        installed += [Installed(name, **vars(facts)) for name, facts in probed.frameworks.items()]
+        if all(framework.error for framework in installed[:-1]):  # settings are tried with the first that runs
+            parts.start = time.monotonic() - began
+    return tuple(installed)
 
 
 def _tried(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tuple[Tried, ...]:
     tried: list[Tried] = []
     places = [(framework.name, device.name) for framework in frameworks for device in features.kinds(framework.devices)]
+    places = [place for place in places if features.names(place[0], wanted.quick)]
     parts.devices = len(places)
     for number, (framework, device) in enumerate(places):
         parts.begin("features", f"of {device}", number / len(places))

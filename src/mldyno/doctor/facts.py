@@ -18,7 +18,8 @@ from mldyno.records import Machine
 from mldyno.system_queries import ask, attempt, read
 from mldyno.worker.session import ENV_THAT_MATTERS, translated
 
-PACKAGES = ("torch", "tensorflow", "tensorflow-macos", "tensorflow-metal", "jax", "jax-metal", "mlx")
+PACKAGES = ("torch", "tensorflow", "tensorflow-macos", "tensorflow-metal", "jax", "jax-metal", "mlx", "onnxruntime",
+            "openvino")  # fmt: skip
 NODES = ("nvidia[0-9]*", "kfd", "dxg", "dri/renderD*")
 TITLES = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 CLOCK = "/sys/devices/system/cpu/cpu0/cpufreq"

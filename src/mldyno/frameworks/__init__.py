@@ -45,6 +45,8 @@ TOLERANCE = {
     "fp32": 1e-3, "tf32": 1e-2, "fp16": 2e-2, "bf16": 1e-1, "amp-fp16": 2e-2, "amp-bf16": 1e-1, "fp64": 1e-3,
 }  # fmt: skip
 COMPARED_UPDATES = 3  # after which losses are compared
+OTHER_DRAWS = 3  # passes that draw other random numbers, where a model draws any
+CHANCE = 3.0  # times their largest difference: what one more draw may differ by
 PROOF_ITEMS, PROOF_TOKENS = 4, 16  # of the batch that proves what a case computes
 PROOF_NUMBERS = 16  # of its outputs
 PROOF_RATE = 0.01  # of the optimiser's own: from random weights larger updates are wild, and make much of rounding
@@ -61,6 +63,14 @@ def relative_error(actual: Sequence[float], expected: Sequence[float]) -> float:
     largest = max(1e-6, *map(abs, expected))
     error = max(abs(a - e) for a, e in zip(actual, expected, strict=True)) / largest
     return error if math.isfinite(error) else math.inf
+
+
+def without_chance(errors: Sequence[tuple[float, float]], tolerance: float) -> list[float]:
+    """Those errors that the model's own random numbers do not explain.
+
+    Each comes with the largest difference between passes in fp32 that drew other numbers; 0 where nothing was drawn.
+    """
+    return [error for error, drawn in errors if not tolerance < error <= tolerance + CHANCE * drawn]
 
 
 class Steps(Protocol):
@@ -90,7 +100,7 @@ class Team(Protocol):
 
     @property
     def leads(self) -> bool:
-        """Whether this is the one that speaks with the parent; on one machine that is rank 0."""
+        """Whether this is rank 0, the one that speaks with the parent."""
 
     def share(self, text: str) -> str:
         """The leader's text, on every rank."""
@@ -308,9 +318,9 @@ class Framework(ABC):
         """What the environment of a process must hold before the framework is started in it for a case."""
         return {}
 
-    def launcher(self, case: Case) -> tuple[str, ...]:
-        """What stands between the interpreter and the script where a case has ranks: what starts them."""
-        return ()
+    def launches(self, case: Case) -> bool:
+        """Whether a case is computed by ranks that a launcher starts."""
+        return case.in_ranks and bool(self.parallel)
 
     def team(self) -> Team:
         """Join the ranks that this process was started with."""

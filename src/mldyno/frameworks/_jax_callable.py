@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks._arrays import multiplied_type, stored_type
-from mldyno.frameworks._callables import CallableModel, each_array, is_floating
+from mldyno.frameworks._callables import CallableModel, is_array, is_floating
 from mldyno.frameworks._jax_model import JaxSteps, device_name
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ class JaxCallable(JaxSteps, CallableModel):
         self.returns = case.placement == "roundtrip"
         np = jax.numpy
         self.stored, self.computed = getattr(np, stored_type(case)), getattr(np, multiplied_type(case))
-        self.apply, params = recipe.network
+        self.apply, params, rest = _with_rest(recipe.network)
         self.optimiser: Any = recipe.optimiser(params) if case.mode == "train" else None
+        self.rest = rest  # in the types that it has; within a step in the case's
         self.start_from(params)
         self.shapes: Any = None
         self.pending: list[Any] = []
@@ -49,12 +50,13 @@ class JaxCallable(JaxSteps, CallableModel):
 
     def start_from(self, weights: Any) -> None:
         """From parameters of the user's own, which stay as they are."""
-        jax = self.jax
+        jax, np = self.jax, self.jax.numpy
         parameters = jax.tree.map(lambda leaf: jax.device_put(self._stored(leaf).copy(), self.device), weights)
-        self.state: tuple[Any, ...] = (parameters,)
+        rest = jax.device_put(jax.tree.map(np.copy, self.rest), self.device)
+        self.state: tuple[Any, ...] = (parameters, rest)
         if self.optimiser is not None:
             with jax.default_device(self.device):
-                self.state = (parameters, self.optimiser.init(parameters))
+                self.state = (parameters, rest, self.optimiser.init(parameters))
 
     def weights(self) -> Any:
         """Arrays of NumPy, since the state is used up by the next step."""
@@ -78,7 +80,7 @@ class JaxCallable(JaxSteps, CallableModel):
 
     def on_host(self, values: Any) -> Any:
         """Arrays of NumPy."""
-        return each_array(self._stored, values)
+        return self.jax.tree.map(lambda leaf: self._stored(leaf) if is_array(leaf) else leaf, values)
 
     def copy_in(self, array: Any) -> Any:
         """Arrays of NumPy on the device."""
@@ -103,43 +105,46 @@ class JaxCallable(JaxSteps, CallableModel):
     def _cast(self, tree: Any, dtype: Any) -> Any:
         return self.jax.tree.map(lambda leaf: leaf.astype(dtype) if is_floating(leaf) else leaf, tree)
 
-    def _applied(self, parameters: Any, inputs: Any) -> Any:
+    def _applied(self, parameters: Any, rest: Any, inputs: Any) -> tuple[Any, Any]:
         if self.computed != self.stored:
             parameters, inputs = self._cast((parameters, inputs), self.computed)
-        return self.apply(parameters, inputs)
+        output, after = self.apply(parameters, self._cast(rest, self.computed), inputs)
+        back = self.jax.tree.map(lambda new, old: new.astype(old.dtype) if is_floating(old) else new, after, rest)
+        return output, back
 
-    def _traced(self, parameters: Any, inputs: Any) -> None:
+    def _traced(self, *arguments: Any) -> None:
         self.traces += 1
         struct = self.jax.ShapeDtypeStruct
-        self.shapes = self.jax.tree.map(lambda leaf: struct(leaf.shape, leaf.dtype), (parameters, inputs))
+        self.shapes = self.jax.tree.map(lambda leaf: struct(leaf.shape, leaf.dtype), arguments)
 
-    def _forward(self, parameters: Any, inputs: Any) -> Any:
-        self._traced(parameters, inputs)
-        return self._applied(parameters, inputs)
+    def _forward(self, parameters: Any, rest: Any, inputs: Any) -> Any:
+        self._traced(parameters, rest, inputs)
+        return self._applied(parameters, rest, inputs)[0]
 
     def _step(self, update: bool) -> Any:
         jax, np = self.jax, self.jax.numpy
 
-        def loss_of(parameters: Any, inputs: Any, targets: Any) -> Any:
-            output = self._applied(parameters, inputs)
+        def loss_of(parameters: Any, rest: Any, inputs: Any, targets: Any) -> Any:
+            output, rest = self._applied(parameters, rest, inputs)
             exact_output, exact_targets = (self._cast(tree, np.float32) for tree in (output, targets))
-            return np.mean(self.loss(exact_output, exact_targets)), output
+            return np.mean(self.loss(exact_output, exact_targets)), (output, rest)
 
         def step(state: Any, inputs: Any, targets: Any) -> Any:
-            parameters, optimiser_state = state
-            self._traced(parameters, inputs)
-            (loss, output), gradients = jax.value_and_grad(loss_of, has_aux=True)(parameters, inputs, targets)
+            parameters, rest, optimiser_state = state
+            self._traced(parameters, rest, inputs)
+            find = jax.value_and_grad(loss_of, has_aux=True)
+            (loss, (output, after)), gradients = find(parameters, rest, inputs, targets)
             if not update:
                 return state, output, loss, gradients
             changes, optimiser_state = self.optimiser.update(gradients, optimiser_state, parameters)
             parameters = self.optax.apply_updates(parameters, changes)
-            return (parameters, optimiser_state), output if self.returns else None, loss, None
+            return (parameters, after, optimiser_state), output if self.returns else None, loss, None
 
         return step
 
     def infer(self, inputs: Any) -> Any:
         """Issue a forward pass."""
-        output = self._infer(self.state[0], inputs)
+        output = self._infer(*self.state[:2], inputs)
         self.pending.append(output)
         return output
 
@@ -153,6 +158,14 @@ class JaxCallable(JaxSteps, CallableModel):
     def multiplied(self) -> set[str]:
         """By the operations that JAX has read from the function."""
         return set() if self.shapes is None else self._product_types
+
+
+def _with_rest(network: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    """A function with its parameters, and what else it holds; a recipe need not have that."""
+    if len(network) == 3:
+        return network
+    apply, params = network
+    return (lambda parameters, rest, inputs: (apply(parameters, inputs), rest)), params, ()
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:

@@ -1,7 +1,8 @@
 """Ranks that train together in PyTorch: how they are started, how they talk, and a case on one of them.
 
-Everything is PyTorch's own: torchrun starts the ranks and ends them all when one fails, DistributedDataParallel or
-fully_shard exchanges gradients, gloo, NCCL or XCCL carries them.
+DistributedDataParallel or fully_shard exchanges gradients, gloo, NCCL or XCCL carries them. Ranks find each other by a
+store that listens on a socket of the launcher's. Whoever reaches its port, or one of gloo's, could write there: ranks
+pass tensors to each other, and never objects, which are unpickled.
 """
 
 from __future__ import annotations
@@ -32,30 +33,15 @@ LONGEST_MEETING = timedelta(minutes=10)  # until all ranks are there
 LONGEST_WAIT = timedelta(days=1)  # for an order: how long a case may take is the parent's to say
 SAME_MODEL = 1e-6  # by which sums over parameters may differ between ranks, relative
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+INTERFACES = (rendezvous.INTERFACE, "NCCL_SOCKET_IFNAME")  # by which gloo and NCCL are told where to listen
 GRADIENT_SEED = 7919  # apart from those of batches that are trained on
 
 
-def launcher(case: Case) -> tuple[str, ...]:
-    """torchrun: on one machine it finds a free port by itself; a rank that fails ends the job."""
-    nodes, meeting = case.nodes, rendezvous.from_environment()
-    where: tuple[str, ...] = ("--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1")
-    if nodes > 1:
-        if meeting is None:
-            raise Unsupported("several machines need an address to meet at; name one with --rendezvous HOST:PORT")
-        settings = f"is_host={int(meeting.first)},join_timeout={LONGEST_MEETING.total_seconds():.0f}"
-        where = (f"--rdzv-endpoint={meeting.address}", f"--local-addr={rendezvous.own_address(meeting)}",
-                 f"--rdzv-id={meeting.token}", f"--rdzv-conf={settings}")  # fmt: skip
-    return (
-        "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={(case.ranks or 1) // nodes}",
-        "--rdzv-backend=c10d", *where, "--max-restarts=0", "--monitor-interval=0.2",
-    )  # fmt: skip
-
-
 def environment(case: Case, available: int) -> dict[str, str]:
-    """Threads that do not fight, and the interface to use: gloo goes by the host's name, which not all resolve."""
+    """Threads that do not fight, and the interface to listen on: on one machine the loopback, whatever is set."""
     threads = case.threads or max(1, available // max(1, (case.ranks or 1) // case.nodes))
-    named = {} if rendezvous.INTERFACE in os.environ else {rendezvous.INTERFACE: LOOPBACK}
-    return {"OMP_NUM_THREADS": str(threads), "TORCH_CPP_LOG_LEVEL": "ERROR", **named}
+    interface = os.environ.get(rendezvous.INTERFACE, LOOPBACK) if case.nodes > 1 else LOOPBACK
+    return {"OMP_NUM_THREADS": str(threads), "TORCH_CPP_LOG_LEVEL": "ERROR", **dict.fromkeys(INTERFACES, interface)}
 
 
 class TorchTeam:
@@ -63,30 +49,38 @@ class TorchTeam:
 
     def __init__(self, torch: ModuleType) -> None:
         self.torch, self.distributed = torch, torch.distributed
-        self.distributed.init_process_group("gloo", timeout=LONGEST_MEETING)
+        self.rank, self.size, self.local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+        self.distributed.init_process_group(
+            "gloo", timeout=LONGEST_MEETING, store=self._store(), rank=self.rank, world_size=self.size
+        )
         self.orders = self.distributed.new_group(backend="gloo", timeout=LONGEST_WAIT)
-        self.rank, self.size = self.distributed.get_rank(), self.distributed.get_world_size()
-        self.local_rank = int(os.environ["LOCAL_RANK"])
-        place = torch.tensor(self.rank if rendezvous.leads(os.environ) else 0)
-        self.distributed.all_reduce(place)
-        self.leader = int(place)
-        """Which rank is a child of the command: between nodes, ranks are numbered by their addresses."""
+
+    def _store(self) -> Any:
+        """Where the ranks find each other; the first one serves it, on the socket that its launcher has bound."""
+        host, _, port = os.environ[rendezvous.STORE].rpartition(":")
+        bound = {"master_listen_fd": int(os.environ[rendezvous.STORE_SOCKET])} if self.leads else {}
+        return self.distributed.TCPStore(
+            host, int(port), self.size, self.leads, LONGEST_MEETING, wait_for_workers=False, **bound
+        )
 
     @property
     def leads(self) -> bool:
         """Whether this is the leader."""
-        return bool(self.rank == self.leader)
+        return self.rank == 0
 
-    def share(self, text: str) -> str:
-        """The leader's text, on every rank."""
-        shared = [text]
-        self.distributed.broadcast_object_list(shared, src=self.leader, group=self.orders)
-        return shared[0]
+    def share(self, text: str, source: int = 0) -> str:
+        """The leader's text, or that of another rank, on every rank."""
+        data = self.torch.tensor(list(text.encode()), dtype=self.torch.uint8)
+        size = self.torch.tensor(len(data))
+        self.distributed.broadcast(size, src=source, group=self.orders)
+        data = data if self.rank == source else self.torch.zeros(int(size), dtype=self.torch.uint8)
+        self.distributed.broadcast(data, src=source, group=self.orders)
+        return bytes(data.tolist()).decode()
 
     def pass_on(self, order: int, argument: int) -> tuple[int, int]:
         """The leader's order, on every rank."""
         both = self.torch.tensor((order, argument))
-        self.distributed.broadcast(both, src=self.leader, group=self.orders)
+        self.distributed.broadcast(both, src=0, group=self.orders)
         order, argument = both.tolist()
         return order, argument
 
@@ -94,15 +88,13 @@ class TorchTeam:
         """The numbers of all ranks, where the leader is."""
         own = self.torch.tensor(number, dtype=self.torch.float64)
         every = [self.torch.zeros_like(own) for _ in range(self.size)] if self.leads else None
-        self.distributed.gather(own, every, dst=self.leader, group=self.orders)
+        self.distributed.gather(own, every, dst=0, group=self.orders)
         return [float(each) for each in every or ()]
 
     def nodes(self) -> list[str]:
         """What the machines of the job are, by no name; each is told of by its first rank."""
         own = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores" if self.local_rank == 0 else ""
-        every = [""] * self.size
-        self.distributed.all_gather_object(every, own)
-        return [node for node in every if node]
+        return [node for rank in range(self.size) if (node := self.share(own, rank))]
 
     def group_for(self, device: str) -> Any:
         """The group that exchanges gradients on a kind of device."""

@@ -50,6 +50,7 @@ TRAIN_FACTOR = 3.0
 MATMUL_COST = 2e-5  # fake seconds of a matmul, whatever its size
 FALLBACK = {"FAKE_ENABLE_FALLBACK": "1"}
 DEVICE_MEMORY = 8 << 30  # B of the accelerator
+SHORTEST_S, LONGEST_S = 1e-9, 1e9  # of a step: what takes no time is never measured to its end
 QUEUE = 1024  # kernels in flight at most, as on CUDA
 
 
@@ -101,7 +102,11 @@ def _rule_for(identity: str) -> dict[str, Any]:
     import json
 
     rules = json.loads(os.environ.get("MLDYNO_FAKE", "[]"))
-    return next((rule for rule in rules if fnmatchcase(identity, rule.get("match", "*"))), {})
+    rule: dict[str, Any] = next((rule for rule in rules if fnmatchcase(identity, rule.get("match", "*"))), {})
+    for time_s in (rule.get("step", SHORTEST_S), *rule.get("times", ())):
+        if not SHORTEST_S <= time_s <= LONGEST_S:
+            raise ValueError(f"MLDYNO_FAKE: a step takes {SHORTEST_S:g} to {LONGEST_S:g} s, not {time_s:g}")
+    return rule
 
 
 def _fail(kind: str) -> None:  # noqa: PLR0912

@@ -115,16 +115,12 @@ class Torch(Framework):
     torch: Any = None
     _team: TorchTeam | None = None
 
-    def launcher(self, case: Case) -> tuple[str, ...]:
-        """torchrun, where a case has ranks."""
-        return _torch_ranks.launcher(case) if case.in_ranks else ()
-
     def environment(self, case: Case) -> dict[str, str]:
         """What ranks need when they start."""
         return _torch_ranks.environment(case, cores()) if case.in_ranks else {}
 
     def team(self) -> TorchTeam:
-        """The ranks that torchrun has started."""
+        """The ranks that were started together."""
         if not self.torch.distributed.is_available():
             raise Unsupported("this build of torch has no torch.distributed")
         self._team = self._team or TorchTeam(self.torch)

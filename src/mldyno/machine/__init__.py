@@ -2,7 +2,7 @@
 
 One file for each source: `_linux` (/proc and /sys), `_apple` (sysctl, ioreg, system_profiler), `_nvidia`
 (the driver's library, nvidia-smi), `_cgroup`, `_memory`. Those that read what a tool prints are functions of its text.
-The host's name is left out on purpose: records are made to be passed on. `_key` tells machines of one name apart.
+The host's name is left out on purpose: records are made to be passed on. `keys` tells machines of one name apart.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import sys
 from collections.abc import Iterable
 
 from mldyno import system_queries
+from mldyno.keys import own_key
 from mldyno.machine import _linux
 from mldyno.machine._cgroup import cores as cores_allowed
 from mldyno.machine._devices import Vendors
-from mldyno.machine._key import own_key
 from mldyno.machine._linux import cards as cards_on_bus
 from mldyno.machine._memory import available_memory, resident_memory, total_memory
 from mldyno.printable import name_from, printable

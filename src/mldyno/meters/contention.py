@@ -39,7 +39,7 @@ def stolen() -> float | None:
 def cpu_of_others(beside_siblings: bool = False) -> float | None:
     """CPU time in s of all processes of the machine but those of this one's group; None where not counted.
 
-    `beside_siblings`: nor those of the groups of its parent's other children. Ranks are such: torchrun starts them.
+    `beside_siblings`: nor those of the groups of its parent's other children. Ranks may be such.
     """
     used: dict[int, int] = {}
     groups = {os.getpgrp()}

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import shutil
 import subprocess
 import tempfile
 from dataclasses import replace
 
-from mldyno import interpreters, sources
+from mldyno import interpreters
 from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.errors import MldynoError, UsageError
+from mldyno.leftovers import own_name, remove_leftovers
 from mldyno.messages import DescribeSource
 from mldyno.sources import Source
 from mldyno.units import show_seconds
@@ -20,6 +22,8 @@ from mldyno.units import show_seconds
 LONGEST_LOOK_S = 300.0  # a large model may take a minute to build; code that never returns is ended
 LONGEST_FETCH_S = 6 * 3600.0  # of a model with its weights, over a slow line
 GIT_TIMEOUT_S = 120.0
+FEWEST_COMMON = 2  # parts of two paths, a folder and a file, by which they are taken for copies of one folder
+OF_ANOTHER_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")  # as in a hook
 
 
 def describe(source: Source, python: str | None = None, timeout: float | None = None) -> Source:
@@ -36,26 +40,45 @@ def describe(source: Source, python: str | None = None, timeout: float | None = 
     return replace(described, place=source.place, folder=source.folder)
 
 
-def earlier(source: Source, against: str) -> Source:
-    """What a source is held against: another file, or itself at a revision of git.
+def beside(source: Source, against: Source) -> tuple[Source, Source]:
+    """A source and another file that it is measured beside; where these are two copies of one folder, each has its own.
+
+    The folders are what is left of the two paths when their common end, a folder and a file at least, is taken off.
+    """
+    if source.kind != "file" or against.kind != "file":
+        return source, against
+    mine, theirs = (os.path.realpath(each.place).split(os.sep) for each in (source, against))
+    pairs = zip(reversed(mine), reversed(theirs), strict=False)
+    common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    if common < FEWEST_COMMON or mine == theirs:
+        return source, against
+    here, there = (os.sep.join(parts[:-common]) for parts in (mine, theirs))
+    return replace(source, root=here, other=there), replace(against, root=there, other=here)
+
+
+def earlier(source: Source, revision: str) -> Source:
+    """A source as it was at a revision of git.
 
     That revision lies in a working tree of its own, which is removed when this process ends.
     """
-    if os.path.isfile(against) or sources.is_target(against):
-        return sources.read(against)
     if source.kind not in ("file", "module"):
         raise UsageError(f"{source.title} has no revisions that mldyno knows; name another file with --against.")
-    top = _git(source.folder, "rev-parse", "--show-toplevel")
-    if _asked(source.folder, "rev-parse", "--verify", "--quiet", f"{against}^{{commit}}").returncode:
+    top = source.root
+    if not top:
         raise UsageError(
-            f"'{against}' is neither a file here nor a revision of {os.path.basename(top)}; write HEAD~1, or old.py."
+            f"{source.title} is in no repository of git; name an older file with --against old.py instead."
         )
-    folder = tempfile.mkdtemp(prefix="mldyno-")
+    if _asked(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode:
+        raise UsageError(
+            f"'{revision}' is neither a file here nor a revision of {os.path.basename(top)}; write HEAD~1, or old.py."
+        )
+    folder = os.path.realpath(tempfile.mkdtemp(prefix=f"mldyno-{own_name()}-"))
     tree = os.path.join(folder, "tree")
     atexit.register(_remove, top, tree, folder)
+    remove_leftovers(tempfile.gettempdir())
     _git(top, "worktree", "prune")  # of those that a killed process has left
-    _git(top, "worktree", "add", "--quiet", "--detach", tree, against)
-    return _moved(source, top, tree, against)
+    _git(top, "worktree", "add", "--quiet", "--detach", tree, revision)
+    return _moved(source, tree, revision)
 
 
 def _remove(top: str, tree: str, folder: str) -> None:
@@ -64,16 +87,15 @@ def _remove(top: str, tree: str, folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _moved(source: Source, top: str, tree: str, revision: str) -> Source:
+def _moved(source: Source, tree: str, revision: str) -> Source:
     """The source as it lies in another working tree."""
-    top = os.path.realpath(top)
-
-    def there(path: str) -> str:
-        return os.path.normpath(os.path.join(tree, os.path.relpath(os.path.realpath(path), top)))
-
+    folder = os.path.realpath(source.folder)
+    if os.path.commonpath((folder, source.root)) == source.root:  # else a module is imported from somewhere else
+        folder = os.path.normpath(os.path.join(tree, os.path.relpath(folder, source.root)))
+    moved = replace(source, folder=folder, root=tree, other=source.root, version=revision)
     if source.kind == "module":
-        return replace(source, folder=there(source.folder))
-    moved = replace(source, folder=there(source.folder), place=there(source.place))
+        return moved
+    moved = replace(moved, place=os.path.join(folder, os.path.basename(source.place)))
     if not os.path.exists(moved.place):
         raise UsageError(f"{source.title} was not there yet at {revision}; name a later revision, or a file.")
     return moved
@@ -82,12 +104,37 @@ def _moved(source: Source, top: str, tree: str, revision: str) -> Source:
 def _asked(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            ["git", "-C", folder, *words], capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=False
-        )
+            ["git", "-C", folder, *words], capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=False,
+            env=_git_environment(folder, words[0]),
+        )  # fmt: skip
     except FileNotFoundError:
         raise MldynoError("git is not installed; name an older file with --against old.py instead.") from None
     except subprocess.TimeoutExpired:
         raise MldynoError(f"git {words[0]} did not end within {show_seconds(GIT_TIMEOUT_S)}.") from None
+
+
+def _git_environment(folder: str, command: str) -> dict[str, str]:
+    """The environment in which git runs no program that the repository's own configuration names.
+
+    Those are hooks, a monitor of files, filters of what is checked out, and what fetches missing objects.
+    """
+    settings = {"core.hooksPath": os.devnull, "core.fsmonitor": "false"}
+    if command == "worktree":
+        for name in _own_filters(folder):
+            settings |= {f"filter.{name}.smudge": "", f"filter.{name}.process": "", f"filter.{name}.required": "false"}
+    environment = {name: value for name, value in os.environ.items() if name not in OF_ANOTHER_REPOSITORY}
+    given = int(environment.get("GIT_CONFIG_COUNT") or 0)
+    for number, (name, value) in enumerate(settings.items(), given):
+        environment |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return environment | {"GIT_CONFIG_COUNT": str(given + len(settings)), "GIT_NO_LAZY_FETCH": "1"}
+
+
+def _own_filters(folder: str) -> set[str]:
+    """The names of the filters that the repository's own configuration has programs for."""
+    words = ("config", "--includes", "--show-scope", "--name-only", "--null", "--get-regexp", r"^filter\.")
+    parts = _asked(folder, *words).stdout.split("\0")
+    own = {name for scope, name in zip(parts[::2], parts[1::2], strict=False) if scope in ("local", "worktree")}
+    return {name.partition(".")[2].rpartition(".")[0] for name in own}
 
 
 def _git(folder: str, *words: str) -> str:

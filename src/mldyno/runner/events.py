@@ -12,6 +12,8 @@ from mldyno.errors import NOT_ALL_OK, MldynoError
 from mldyno.plan import Plan
 from mldyno.records import Case, Pairing, Record
 
+HANGUP = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()  # the terminal is gone, as where a connection is lost
+
 
 class Listener:
     """Hears of a run as it goes on; every method may be left as it is. Watching is optional and changes nothing."""
@@ -27,6 +29,9 @@ class Listener:
 
     def pairing_started(self, cases: Sequence[Case], repeat: int, pairing: Pairing) -> None:
         """Cases are being measured head-to-head."""
+
+    def waiting(self, case: Case, reason: str) -> None:
+        """A case can't be measured now, for that reason, and is tried again in a while."""
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
         """A step takes so many s at present, known to a relative half-width, after so many s of measuring."""
@@ -48,12 +53,13 @@ class Interrupted(MldynoError):
 
 
 class Interrupts:
-    """Ctrl-C and SIGTERM as a flag that is looked at where it is safe: never within a write to the store.
+    """Ctrl-C, SIGTERM and SIGHUP as a flag that is looked at where it is safe: never within a write to the store.
 
-    While active, the first signal asks for a tidy end; the second has its usual effect.
+    While active, the first signal asks for a tidy end; the second has its usual effect. Of SIGHUP more than one comes
+    where a connection is lost, from the system and from the shell: no further one hurries the end.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+    SIGNALS = (signal.SIGINT, signal.SIGTERM, *HANGUP)
 
     def __init__(self) -> None:
         self._name: str | None = None
@@ -61,7 +67,8 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            heard = [number for number in self.SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup
+            unheard = (signal.SIG_IGN, None)  # by nohup; by a handler that is not Python's and can't be put back
+            heard = [number for number in self.SIGNALS if signal.getsignal(number) not in unheard]
             self._before = {number: signal.signal(number, self._note) for number in heard}
         return self
 
@@ -69,13 +76,24 @@ class Interrupts:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # a SIGHUP that has come has others behind it
+                signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._name = signal.Signals(number).name
-        signal.signal(number, self._before[number])
+        self._name = self._name or signal.Signals(number).name
+        signal.signal(number, signal.SIG_IGN if number in HANGUP else self._before[number])
 
     def check(self) -> None:
         """Raise where a signal has come."""
-        if self._name is not None:
+        if self.came:
             raise Interrupted(f"ended by {self._name}")
+
+    @property
+    def came(self) -> bool:
+        """Whether a signal has come."""
+        return self._name is not None
+
+    def pass_on(self) -> None:
+        """Send a signal that has come to the handler that was there before."""
+        if self._name is not None:
+            signal.raise_signal(signal.Signals[self._name])

@@ -19,11 +19,12 @@ from dataclasses import dataclass, replace
 from mldyno import datasets, plugins
 from mldyno import machine as machines
 from mldyno.analysis.grouping import grouped
-from mldyno.client.worker_process import Ended, WorkerProcess, reserve
+from mldyno.client.shortage import reserve
+from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import CaseForecasted, ForecastCase
 from mldyno.plan import Plan
 from mldyno.records import Case, Record
-from mldyno.runner.pairing import FEWEST_ROUNDS, PAIRED_SHARE, TURN_S, groups, nearest, pairings, pairs_per_repeat
+from mldyno.runner.pairing import FEWEST_ROUNDS, TURN_S, groups, nearest, paired_budget, pairings, pairs_per_repeat
 from mldyno.runner.rates import Rates
 from mldyno.runner.repeats import load_before, longest_warm_up, measured, shortest_budget
 from mldyno.store import Query, Store
@@ -37,6 +38,7 @@ MEASURING_SHARE = 0.9  # of what a case or a paired comparison may take, where n
 UNMEASURED_STEPS = 2.0  # that a case takes at least: the first and the second
 ENERGY_S = 10.0  # that a process needs for its energy, at rest and at work, where a sensor tells it
 SHORT_WARMUP_S = 1.0  # that most cases take to be steady, where nothing is known
+FEWEST_TURNS = 3.0  # runs that a command takes in turns with others: the first, and two that count
 FEWEST_PAIRED_STEPS = 4.0  # and that it takes in a paired comparison
 RATE_SHARE = 0.8  # of the rate in matmuls, that a model is guessed to reach
 LOADED_BYTES_PER_S = 3e6  # of a data set, that an end-to-end training is guessed to work through
@@ -118,9 +120,10 @@ def forecast(plan: Plan, store: Store, tell: Tell | None = None, rates: Rates | 
         looks = {case: CaseForecasted(None, rates.of(case), None) for case in unknown}
     start = GUESSED_START_S if rates is None else rates.start
     together: dict[Case, list[list[Case]]] = {case: [] for case in plan.cases}
-    for part in (part for group in groups(plan.cases, plan.by) for part in pairings(group)):
-        for case in part:
-            together[case].append(part)
+    if not plan.commands:  # which are compared by the runs that their times come from
+        for part in (part for group in groups(plan.cases, plan.by) for part in pairings(group)):
+            for case in part:
+                together[case].append(part)
     return [
         _of_case(plan, case, past.get(case.id), looks.get(case, NOTHING), start, together[case]) for case in plan.cases
     ]
@@ -162,7 +165,7 @@ def _of_case(
 
 def _expected(plan: Plan, start: float, measuring: float) -> int:
     """Processes of a case, each of which takes so long to start and to measure: as many as the budget lets it have."""
-    if not measuring:
+    if not measuring or plan.head_to_head:
         return plan.fewest
     more = (plan.budget - plan.fewest * measuring) / max(0.01, start + measuring)
     return max(plan.fewest, min(plan.most, plan.fewest + math.floor(more)))
@@ -194,7 +197,7 @@ def _pairing(plan: Plan, case: Case, past: Past | None, step: float, start: floa
     """Time in s that a case takes in a repeat to be compared with these: as last time, or guessed."""
     way = nearest(cases)
     pairs = pairs_per_repeat(way, plan.fewest)
-    longest = PAIRED_SHARE * plan.budget / plan.fewest / pairs
+    longest = paired_budget(plan, pairs)
     if past is not None and past.pairings:
         measuring = past.paired_measured / past.pairings
         return pairs * (past.paired / past.pairings - measuring + min(measuring, longest))
@@ -203,7 +206,7 @@ def _pairing(plan: Plan, case: Case, past: Past | None, step: float, start: floa
         return pairs * loading
     if way == "live-processes":
         longest = min(longest, FEWEST_ROUNDS * max(TURN_S, step))
-    warm = 0.0 if case.framework == "command" else min(longest_warm_up(plan), SHORT_WARMUP_S)
+    warm = min(longest_warm_up(plan), SHORT_WARMUP_S)
     return pairs * (loading + max(MEASURING_SHARE * (warm + longest), FEWEST_PAIRED_STEPS * step))
 
 
@@ -301,6 +304,10 @@ class TimeLeft:
 
     def _of_group(self, cases: Sequence[Case], repeat: int) -> list[RunPart]:
         plan, known = self.plan, [self._expected[case.id] for case in cases if case.id in self._expected]
+        if len(plan.commands) > 1 and known and repeat < plan.fewest:
+            seconds = sum(each.seconds for each in known) / plan.fewest
+            steps = {case.id: FEWEST_TURNS + (plan.steps or 0) for case in cases}
+            return [RunPart(self._first[cases[0].id], repeat, True, seconds, steps)]
         alone = [
             RunPart(each.case.id, repeat, False, (each.seconds - each.pairing) / each.processes,
                     {each.case.id: UNMEASURED_STEPS + (plan.steps or 1) + _check_steps(each.case)})

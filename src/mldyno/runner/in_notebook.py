@@ -18,8 +18,10 @@ from typing import Any
 from mldyno import machine as machines
 from mldyno import plugins, sources
 from mldyno.axes import Case
-from mldyno.client.worker_process import Ended, WorkerProcess, reserve
+from mldyno.client.shortage import reserve
+from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.errors import MldynoError
+from mldyno.leftovers import own_name
 from mldyno.messages import A, Command, Failed, Progress, TaskRow
 from mldyno.plan import Plan
 from mldyno.records import Record
@@ -129,7 +131,7 @@ def measured(
 ) -> tuple[list[Record], list[Case]]:
     """The records of all cases, each alone and then head-to-head, and the cases that were left out; nothing is kept."""
     plan = Plan(tuple(cases), budget=MEASURED_S, repeats=1, limit=limit, sources=(source,), unchecked=tuple(unchecked))
-    with tempfile.TemporaryDirectory(prefix="mldyno-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"mldyno-{own_name()}-") as folder:
         runner = RunnerHere(plan, Store(str(Path(folder) / "check.db")), new_run_id(), forecasts=())
         return runner.execute(Listener()), runner.left_out
 

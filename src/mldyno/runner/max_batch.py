@@ -11,13 +11,15 @@ from dataclasses import dataclass, field, replace
 
 from mldyno import machine
 from mldyno.axes import LARGEST_WHOLE
-from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit, reserve
+from mldyno.client.shortage import Patience, reserve
+from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.errors import MldynoError
 from mldyno.messages import TrySteps
 from mldyno.records import Case
 
 SHORTEST_TIMEOUT_S = 900.0  # of an attempt, where the user names none
 STEPS_TRIED = 2  # the second one finds the optimiser's state in place
+LEAST_SHARE = 0.5  # of the memory that could be spared at first, without which other programs are in the way
 EXACT_BATCH = 64  # the answer is exact up to this batch, and to one part in so many beyond
 
 
@@ -65,16 +67,27 @@ def largest(case: Case, timeout: float, most: int | None, tell: Callable[[Attemp
 
     A batch that is too slow to try in `timeout` s ends the search as one that runs out of memory does.
     """
-    search = Search(case)
+    search, patience, spare = Search(case), Patience(), _spare() or 0
     while (batch := search.next(most or LARGEST_WHOLE)) is not None:
-        attempt = _attempt(replace(case, batch=batch), timeout, search.fits is not None)
+        tried = replace(case, batch=batch)
+        _wait_for(tried, spare, patience)
+        attempt = _attempt(tried, timeout, search.fits is not None, patience)
         search.attempts.append(attempt)
         tell(attempt)
     return search
 
 
-def _attempt(case: Case, timeout: float, smaller_fits: bool) -> Attempt:
-    """Try a batch.
+def _wait_for(case: Case, spare: int, patience: Patience) -> None:
+    """Wait until the machine can spare half of the memory in B that it could at first; raises where it does not."""
+    needed = round(LEAST_SHARE * spare)
+    if (_spare() or needed) < needed and not patience.wait(needed):
+        raise MldynoError(
+            f"{case.id}: other programs took the memory that was free at first; try again when they are done."
+        )
+
+
+def _attempt(case: Case, timeout: float, smaller_fits: bool, patience: Patience, again: bool = False) -> Attempt:
+    """Try a batch; once more, where other programs had taken the memory and gave it back.
 
     Where memory runs out, some frameworks crash, and some libraries fail for reasons of their own: where a smaller one
     fits, that means the same.
@@ -87,6 +100,8 @@ def _attempt(case: Case, timeout: float, smaller_fits: bool) -> Attempt:
         reason = f"{end.status}: {end.reason}"
         if end.status == "timeout":
             reason += "; give it more with --timeout"
+        if end.held is not None and not again and patience.wait(0):
+            return _attempt(case, timeout, smaller_fits, patience, again=True)
         failed = end.crashed or end.reason.startswith("RuntimeError")
         if end.status in ("oom", "timeout") or (failed and smaller_fits):
             return Attempt(batch, False, reason=reason)

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from mldyno import machine
 from mldyno.analysis import rounds
 from mldyno.axes import AXES, NAMES, WORK, Case
 from mldyno.client.remote_case import RemoteCase, measure_rounds
+from mldyno.client.worker_process import Ended
+from mldyno.plan import Plan
 from mldyno.records import Pairing, Record, Series
-from mldyno.stats.intervals import paired
+from mldyno.stats.intervals import median, paired
 from mldyno.timing.stopping import FIRST_LOOK, GROWTH
 
 MOST_TOGETHER = 8  # cases
@@ -27,7 +30,7 @@ FRESH_PAIRS = 5  # of processes, over all repeats of a run, where cases can't sh
 ROOM_SHARE = 0.9  # of a device's memory, that cases may fill together
 TURN_S = 0.05  # that a live process works before it hands over
 FEWEST_ROUNDS = 12  # as many pairs as an interval has batches
-PAIRED_SHARE = 0.5  # of a case's budget, that its paired comparisons may take in all
+PAIRED_SHARE = 0.5  # of a case's budget, that its paired comparisons may take in all; where the ratio is asked for, 1
 ENERGY_TURNS, ENERGY_TURN_S = 3, 2.0  # of each case; counters need windows of half a second
 _OWN_PROCESS = tuple(axis.name for axis in AXES if axis.own_process)
 
@@ -86,6 +89,11 @@ def pairs_per_repeat(pairing: Pairing, repeats: int) -> int:
     return 1 if pairing == "interleaved" else math.ceil(FRESH_PAIRS / repeats)
 
 
+def paired_budget(plan: Plan, pairs: int = 1) -> float:
+    """Return the time in s that a case has in one of `pairs` paired comparisons of a repeat."""
+    return (1.0 if plan.head_to_head else PAIRED_SHARE) * plan.budget / plan.fewest / pairs
+
+
 def _fit(records: Sequence[Record]) -> bool:
     """Whether the peaks of all of them together leave room, on the host and on each device."""
     if all(record.case.framework == "command" for record in records):  # a run has ended when the next one begins
@@ -117,7 +125,13 @@ def run_paired(pairing: Pairing, cases: Sequence[RemoteCase], chance: random.Ran
     if pairing == "alternating-processes":
         return alternating_processes(cases, chance, energy)
     {"interleaved": interleaved, "live-processes": live_processes}[pairing](cases, chance)
-    for turn in range(ENERGY_TURNS if energy else 0):
+    if energy:
+        energy_turns(cases, chance)
+
+
+def energy_turns(cases: Sequence[RemoteCase], chance: random.Random) -> None:
+    """Measure the energy of open cases in turns of seconds, in random order."""
+    for turn in range(ENERGY_TURNS):
         for case in chance.sample(cases, len(cases)):
             case.take_energy_turn(turn, ENERGY_TURN_S)
             _let_rest(case)
@@ -138,6 +152,56 @@ def interleaved(cases: Sequence[RemoteCase], chance: random.Random) -> None:
         if elapsed >= budget or known:
             return
         seconds = max(FIRST_LOOK, min((GROWTH - 1) * elapsed, budget - elapsed))
+
+
+def by_turns(
+    cases: Sequence[RemoteCase], chance: random.Random, time_left: Callable[[], float]
+) -> tuple[list[RemoteCase], list[tuple[RemoteCase, Ended]]]:
+    """Run commands, each in a worker of its own, round by round in random order, until times and ratios are known.
+
+    Every run is a process, so that the time of each command alone comes from the same runs. Return the commands that
+    got through, and those that failed with how they ended; the others go on without them.
+    """
+    running, failures = list(cases), list[tuple[RemoteCase, Ended]]()
+
+    def attempt(step: Callable[[RemoteCase], None]) -> None:
+        for case in chance.sample(running, len(running)):
+            try:
+                step(case)
+            except Ended as end:
+                failures.append((case, end))
+        for case, _ in failures:
+            if case in running:
+                running.remove(case)
+
+    attempt(RemoteCase.open)
+    while running:
+        attempt(lambda case: case.measure(TURN_S))
+        if time_left() <= 0 or any(case.out_of_time for case in running) or _enough_turns(running):
+            break
+    return running, failures
+
+
+def _enough_turns(cases: Sequence[RemoteCase]) -> bool:
+    """Return whether the turns of commands tell their times and ratios, or the budget of all is spent."""
+    if not cases or cases[0].stopping.steps is not None:
+        return all(case.settled for case in cases)
+    stopping, rounds = cases[0].stopping, cases[0].turns
+    if sum(case.elapsed for case in cases) >= stopping.budget * len(cases):
+        return rounds > 1
+    known = rounds >= FEWEST_ROUNDS and all(case.settled for case in cases)
+    return known and ratios_known([in_rounds(case).series for case in cases], stopping.target)
+
+
+def in_rounds(case: RemoteCase) -> RemoteCase:
+    """Return a command's turns as rounds of a paired comparison: the median of the runs of each."""
+    turns = [
+        replace(part, values=(median(part.values),), stage="paired", turn=None)
+        for part in case.series
+        if (part.metric, part.stage) == ("step_time", "steady")
+    ]
+    energy = [part for part in case.series if part.stage == "paired"]
+    return replace(case, run=replace(case.run, pairing="interleaved"), series=[*turns, *energy])
 
 
 def ratios_known(cases: Sequence[Sequence[Series]], target: float) -> bool:

@@ -42,8 +42,8 @@ def record_of(
     facts = observed.facts | {"steps": observed.steps, "wall_time": wall_time, "target": target}
     series, facts, machine, left_out = _fitting(observed.series, facts, machine)
     noted = [*warnings, *left_out]
-    if not observed.alone:  # times for ratios only
-        series = [part for part in series if part.stage == "paired"]
+    series = [part for part in series if observed.alone == (part.stage != "paired")]  # of these times for ratios only
+    if not observed.alone:
         facts = {name: facts[name] for name in PAIRED_FACTS if name in facts}
     elif status == "ok":
         facts |= ratio_to_reference(series)
@@ -66,13 +66,13 @@ def record_of(
             run=observed.run,
             case=observed.case,
             status=status,  # type: ignore[arg-type]
-            reason=shortened(printable(reason), LONGEST_TEXT),
+            reason=shortened(masked(printable(reason)), LONGEST_TEXT),
             machine=machine,
             software=replace(software, env={name: masked(value) for name, value in software.env.items()}),
             series=tuple(series),
             facts=facts,
             checks=observed.checks,
-            warnings=tuple(noted),
+            warnings=tuple(replace(warning, message=masked(warning.message)) for warning in noted),
         )
     )
     return decode(record.text)

@@ -48,7 +48,12 @@ def start_time(record: Record) -> float:
 
 
 def budget_of_process(plan: Plan, before: Sequence[Record]) -> float:
-    """Time in s for which the next process of a case is measured, after these."""
+    """Time in s for which the next process of a case is measured, after these.
+
+    Where the ratio is asked for, the time goes into the paired comparisons.
+    """
+    if plan.head_to_head and not plan.commands:
+        return shortest_budget(plan)
     if plan.most == plan.fewest:
         return plan.budget / plan.fewest
     shortest, longest = shortest_budget(plan), plan.budget / plan.fewest
@@ -61,10 +66,17 @@ def budget_of_process(plan: Plan, before: Sequence[Record]) -> float:
     return min(longest, max(shortest, math.sqrt(start_time(last) * ratio)))
 
 
+def cannot_work(record: Record) -> bool:
+    """Return whether another process would fail in the same way: this one failed before it took a step."""
+    return record.status == "unsupported" or (record.status == "failed" and not record.series)
+
+
 def wants_another(plan: Plan, before: Sequence[Record]) -> bool:
     """Whether a case is measured in one more process, after these."""
     count = len(before)
-    if count < plan.fewest or plan.most == plan.fewest:
+    if before and cannot_work(before[-1]):
+        return False
+    if count < plan.fewest or plan.most == plan.fewest or plan.head_to_head:
         return count < plan.fewest
     estimate = step_time([record for record in before if record.status == "ok"])
     if count >= plan.most or estimate is None or estimate.half_width is None:

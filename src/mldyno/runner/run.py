@@ -5,23 +5,26 @@ from __future__ import annotations
 import math
 import os
 import random
-import sys
 import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from mldyno import datasets, plugins
+from mldyno import datasets, keys, plugins
 from mldyno import machine as machines
 from mldyno.analysis.processes import Process, processes_of, telling
 from mldyno.analysis.usual import usual_for
+from mldyno.client.process_tree import end_leftovers
 from mldyno.client.remote_case import Observed, RemoteCase
+from mldyno.client.shortage import Patience
 from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.errors import StoreError
 from mldyno.files import expanded
+from mldyno.leftovers import remove_leftovers
 from mldyno.masking import masked_line
 from mldyno.messages import DataSource
 from mldyno.plan import Plan
@@ -29,12 +32,23 @@ from mldyno.records import Case, Machine, Pairing, Record, Run, Warning_
 from mldyno.runner.awake import awake
 from mldyno.runner.events import Interrupted, Interrupts, Listener
 from mldyno.runner.forecast import Forecast, forecast
-from mldyno.runner.pairing import PAIRED_SHARE, groups, pairing_for, pairings, pairs_per_repeat, run_paired
+from mldyno.runner.pairing import (
+    by_turns,
+    energy_turns,
+    groups,
+    in_rounds,
+    paired_budget,
+    pairing_for,
+    pairings,
+    pairs_per_repeat,
+    run_paired,
+)
 from mldyno.runner.recording import now, record_of, with_facts
 from mldyno.runner.repeats import budget_of_process, load_before, longest_warm_up, wants_another
-from mldyno.runner.warnings import ENERGY_LOST, INTERRUPTED
+from mldyno.runner.warnings import ENERGY_LOST, INTERRUPTED, memory_taken
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord
+from mldyno.store.rescue import rescue
 from mldyno.timing.stopping import Stopping
 from mldyno.units import show_seconds
 
@@ -42,7 +56,9 @@ GRACE_S = 10.0  # beyond the limit of a run, for what had begun before it
 SHORTEST_TIMEOUT_S = 900.0  # of a case, where the user names none
 ABSURD = (BadRecord, ArithmeticError, LookupError, TypeError, ValueError)  # what answers of the right types may cause
 NEWEST = 300  # records of this machine that tell what is usual there
+PLAN = "plan"  # what a code that authenticates one begins with
 TIMEOUT_FACTOR = 5.0  # times what a case is estimated to take, if that is longer
+Outcome = tuple[str, str, list[Warning_]]  # status, reason and warnings
 
 
 class Crowded(Exception):
@@ -111,6 +127,8 @@ class Runner:
         self.unsaved: list[Record] = []
         self.processes = self.groups = 0
         self.sources: dict[str, DataSource] = {}
+        self.patience = Patience()
+        self.tried_again: dict[tuple[str, int], list[Warning_]] = {}
         self.forecasts = forecasts
         self.timeouts: dict[str, float] = {}
         self.began = time.monotonic()
@@ -119,7 +137,8 @@ class Runner:
     def left_out(self) -> list[Case]:
         """Cases that have no process, or fewer than was asked for, since the limit of the run was reached."""
         fewest = self.plan.repeats or 1
-        return [case for case in self.plan.cases if len(self._records_of(case)) < fewest]
+        return [case for case in self.plan.cases
+                if case.id not in self.settled and len(self._records_of(case)) < fewest]  # fmt: skip
 
     def _records_of(self, case: Case) -> list[Record]:
         """Its processes so far, in this run, in which it was alone."""
@@ -139,7 +158,7 @@ class Runner:
             if not self.left_out:
                 self.store.finish_run(self.run)
         except StoreError as error:
-            raise StoreError(f"{error} {self._rescue()}".strip()) from error
+            raise StoreError(f"{error} {rescue(self.unsaved, self.store.path)}".strip()) from error
         finally:
             listener.end()
         return self.records
@@ -147,6 +166,8 @@ class Runner:
     def _begin(self) -> None:
         """See that all is there before anything is written; a resumed run counts on from where it ended."""
         memory_limit()  # a setting that makes no sense is reported now
+        end_leftovers()
+        remove_leftovers(tempfile.gettempdir())
         self.sources = data_sources(self.plan, self.listener.fetching)
         self.store.prepare()
         for record in self.store.stream(Query({"run": self.run, "imported_from": ""})):
@@ -156,7 +177,8 @@ class Runner:
             self.timeouts = usual_timeouts(self.plan, forecasts)
         self.before = processes_before(self.store, self.machine)
         todo = [(c, r) for r in range(self.plan.most) for c in self.plan.cases if (c.id, r) not in self.known]
-        self.store.begin_run(self.run, now(), owner(), self.plan.text())
+        text = self.plan.text()
+        self.store.begin_run(self.run, now(), owner(), text, keys.authenticate(PLAN, self.run, text))
         self.began = time.monotonic()
         self.listener.begin(self.plan, todo)
 
@@ -167,13 +189,18 @@ class Runner:
         if not record.interrupted:
             if record.alone:
                 self.known[record.case.id, record.run.repeat] = record
-                if not wants_another(self.plan, self._records_of(record.case)):
+                if record.crowded_out or not wants_another(self.plan, self._records_of(record.case)):
                     self.settled.add(record.case.id)
             else:
                 self.paired[record.case.id, record.run.repeat, record.run.pairing] += 1
 
     def _group(self, repeat: int, cases: Sequence[Case]) -> None:
         """Measure each case alone, in a fresh process; then those that succeeded head-to-head."""
+        if len(self.plan.commands) > 1:
+            due = [case for case in cases if (case.id, repeat) not in self.known and case.id not in self.settled]
+            for members in pairings(due) or [due]:
+                self._by_turns(repeat, members)
+            return
         for case in cases:
             if (case.id, repeat) not in self.known and case.id not in self.settled and self._time_for(case):
                 self._alone(case, repeat, budget_of_process(self.plan, self._records_of(case)))
@@ -201,7 +228,7 @@ class Runner:
         usual = sum(self.plan.timeout or self.timeouts.get(case.id, SHORTEST_TIMEOUT_S) for case in cases)
         return min(usual, max(0.0, self._time_left) + GRACE_S)
 
-    def _outcome(self, cases: Sequence[RemoteCase], end: Ended) -> tuple[str, str, list[Warning_]]:
+    def _outcome(self, cases: Sequence[RemoteCase], end: Ended) -> Outcome:
         """Status, reason and warnings of cases whose worker came to an end.
 
         What was measured before a timeout counts, if each case has some, and its worker was still at work. So does a
@@ -213,6 +240,8 @@ class Runner:
             return "ok", "", [Warning_(ENERGY_LOST, message, "look at its sensors with `mldyno doctor`")]
         if all(case.counts_after(end) for case in cases):
             return "ok", "", [self._time_was_over(cases[0].timeout, ", and its work was not checked")]
+        if end.held is not None:
+            return end.status, end.reason, [memory_taken(end.held)]
         if end.status != "timeout" or self._time_left > 0:
             return end.status, end.reason, []
         limit = show_seconds(self.plan.limit or 0)
@@ -232,7 +261,7 @@ class Runner:
     ) -> RemoteCase:
         name, words, alone = data_set_of(case), self.plan.command_of(case), pairing == "alone"
         warm_up = longest_warm_up(self.plan)
-        if case.framework == "command" and not alone:  # each run is a process, and finds what those alone have cached
+        if len(self.plan.commands) > 1:  # each run is a process, and the first one has cached what can be
             warm_up = 0.0
         return RemoteCase(
             case,
@@ -258,26 +287,51 @@ class Runner:
         if reason := self._too_large(case):
             self._save([self._record(remote, "oom", reason)])
             return
-        status, reason, warnings = "ok", "", list[Warning_]()
+        with self._ending_workers([remote]):
+            outcome = self._tried(remote, self._measure)
+        status, reason, warnings = outcome
+        if status == "ok":
+            warnings += self.tried_again.get((case.id, repeat), [])
+        record = self._record(remote, status, reason, warnings)
+        if record.crowded_out and self._memory_is_back(record, warnings):
+            self._alone(case, repeat, budget)
+        else:
+            self._save([record])
+
+    def _memory_is_back(self, record: Record, warnings: list[Warning_]) -> bool:
+        """Wait for memory that others have taken, once for each process; gives whether to try again."""
+        key = record.case.id, record.run.repeat
+        if key in self.tried_again or self.patience.left <= 0:
+            return False
+        self.tried_again[key] = warnings
+        self.listener.waiting(record.case, f"{record.reason}; waiting {show_seconds(self.patience.left)} at most")
+        return self.patience.wait(0, self.interrupts.check)
+
+    def _tried(self, remote: RemoteCase, act: Callable[[RemoteCase], list[Warning_]]) -> Outcome:
+        """Return what comes of a case by an act, which gives warnings, or by the end of its worker."""
         try:
-            remote.open()
-            while not remote.enough:
-                remote.measure(remote.next_turn)
-            if remote.settled:
-                remote.time_phases()
-                if self.plan.energy and repeat < self.plan.fewest:
-                    remote.measure_energy(self.plan.budget / self.plan.fewest)
-            else:
-                warnings.append(self._time_was_over(remote.timeout))
-            remote.close()
+            return "ok", "", act(remote)
         except Ended as end:
-            status, reason, warnings = self._outcome([remote], end)
-        except Interrupted as end:
-            self._keep([remote], end)
-            raise
-        finally:
-            remote.worker.kill()
-        self._save([self._record(remote, status, reason, warnings)])
+            return self._outcome([remote], end)
+
+    def _measure(self, remote: RemoteCase) -> list[Warning_]:
+        """Measure a case from its first step to its checks."""
+        remote.open()
+        while not remote.enough:
+            remote.measure(remote.next_turn)
+        return self._finish(remote)
+
+    def _finish(self, remote: RemoteCase) -> list[Warning_]:
+        """Time the phases, measure the energy and check the work of a case whose steps are measured."""
+        warnings = []
+        if not remote.settled and (remote.out_of_time or self._time_left <= 0):
+            warnings.append(self._time_was_over(remote.timeout))
+        else:
+            remote.time_phases()
+            if self.plan.energy and remote.run.repeat < self.plan.fewest:
+                remote.measure_energy(self.plan.budget / self.plan.fewest)
+        remote.close()
+        return warnings
 
     def _too_large(self, case: Case) -> str:
         """Why a case is not even tried: this run has seen it, or a smaller one of its kind, run out of memory."""
@@ -309,7 +363,7 @@ class Runner:
             self._run_pairing(repeat, cases, pairing, times)
 
     def _run_pairing(self, repeat: int, cases: Sequence[Case], pairing: Pairing, times: int) -> None:
-        budget = PAIRED_SHARE * self.plan.budget / self.plan.fewest / times
+        budget = paired_budget(self.plan, times)
         if pairing == "interleaved":
             worker = self._worker(cases[0])
             members = [self._remote(case, repeat, worker, pairing, budget, key) for key, case in enumerate(cases)]
@@ -318,21 +372,49 @@ class Runner:
         else:
             members = [self._remote(case, repeat, self._worker(case), pairing, budget) for case in cases]
         status, reason, warnings = "ok", "", list[Warning_]()
+        with self._ending_workers(members):
+            try:
+                run_paired(pairing, members, self.random, self.plan.energy)
+            except Ended as end:
+                if (end.status == "oom" or end.held is not None) and pairing != "alternating-processes":
+                    raise Crowded from end
+                status, reason, warnings = self._outcome(members, end)
+        self._save([self._record(remote, status, reason, warnings) for remote in members])
+
+    def _by_turns(self, repeat: int, cases: Sequence[Case]) -> None:
+        """Run commands in turns from their first run on; make a record of each alone, and of their comparison."""
+        self.interrupts.check()
+        if not cases or (repeat and self._time_left <= 0):
+            return
+        self.listener.pairing_started(cases, repeat, "interleaved")
+        self.groups += 1
+        budget = paired_budget(self.plan)
+        members = [self._remote(case, repeat, self._worker(case), "alone", budget) for case in cases]
+        with self._ending_workers(members):
+            running, failures = by_turns(members, self.random, lambda: self._time_left)
+            if self.plan.energy:
+                with suppress(Ended):  # the record of the case says so
+                    energy_turns(running, self.random)
+            paired = [in_rounds(remote) for remote in running] if len(running) > 1 else []
+            outcomes = [(remote, self._outcome([remote], end)) for remote, end in failures]
+            outcomes += [(remote, self._tried(remote, self._finish)) for remote in running]
+            outcomes.sort(key=lambda each: members.index(each[0]))
+            outcomes += [(remote, ("ok", "", [])) for remote in paired]
+        self._save([self._record(remote, *outcome) for remote, outcome in outcomes])
+
+    # -- records -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _ending_workers(self, members: Sequence[RemoteCase]) -> Iterator[None]:
+        """End the workers of these cases in any case; keep what they have measured where the user ends the run."""
         try:
-            run_paired(pairing, members, self.random, self.plan.energy)
-        except Ended as end:
-            if end.status == "oom" and pairing != "alternating-processes":
-                raise Crowded from end
-            status, reason, warnings = self._outcome(members, end)
+            yield
         except Interrupted as end:
             self._keep(members, end)
             raise
         finally:
             for remote in members:
                 remote.worker.kill()
-        self._save([self._record(remote, status, reason, warnings) for remote in members])
-
-    # -- records -----------------------------------------------------------------------------------
 
     def _keep(self, members: Sequence[RemoteCase], end: Interrupted) -> None:
         """What an interrupted case or paired comparison has measured so far is kept too."""
@@ -359,30 +441,14 @@ class Runner:
         self.unsaved += records
         self.store.append(self.unsaved)
         self.unsaved.clear()
+        self.records += records
         for record in records:
             self._note(record)
-            self.records.append(record)
+        for record in records:
             if record.case.id in self.settled:
                 self.listener.case_settled(record.case)
+        for record in records:
             self.listener.case_ended(record)
-
-    def _rescue(self) -> str:
-        """Put what the store would not take into a file elsewhere; gives the words that say where."""
-        if not self.unsaved:
-            return ""
-        text = "".join(record.text + "\n" for record in self.unsaved)
-        for folder in (Path(tempfile.gettempdir()), Path.cwd(), Path.home()):
-            target = folder / f"mldyno-rescued-{self.run}.jsonl"
-            try:
-                with target.open("a", encoding="utf-8") as out:
-                    out.write(text)
-                    out.flush()
-                    os.fsync(out.fileno())
-            except OSError:
-                continue
-            return f"What was measured last is in {target}; bring it back with: mldyno import {target}"
-        sys.stderr.write(text)
-        return "What was measured last stands above; save it to a file and bring it back with: mldyno import FILE"
 
 
 def usual_timeouts(plan: Plan, forecasts: Sequence[Forecast]) -> dict[str, float]:

@@ -35,7 +35,14 @@ QUIET_WAITING = ("passive", "PASSIVE")
 
 INTERRUPTED = Warning_("interrupted", "the run was ended within this case", "mldyno run --resume repeats it")
 ENERGY_LOST = "energy-lost"
+MEMORY_TAKEN = "memory-taken"
 LEFT_OUT = "left-out"  # of the record, since it can't be what it must be
+
+
+def memory_taken(held: int) -> Warning_:
+    """The warning of a case that held so much memory in B when other programs had taken the machine's."""
+    message = f"other programs took the machine's memory while it held only {show_bytes(held)}"
+    return Warning_(MEMORY_TAKEN, message, "end other programs, and measure it again")
 
 
 @dataclass(frozen=True)
@@ -135,8 +142,10 @@ def waiting_share(evidence: Evidence) -> float:
 def _waited(evidence: Evidence) -> bool:
     """Whether its threads waited for a core: as the system counts it, or from one thread that did not always run."""
     windows = evidence.total("window_time")
-    if not windows or evidence.facts.get("end_to_end"):  # of a command only the process that waits for it is seen
+    if not windows:
         return False
+    if evidence.facts.get("end_to_end"):  # of a command only the process that waits for it is seen, but the machine is
+        return evidence.total("cpu_pressure") > WAITING_LIMIT * windows
     if evidence.values("run_delay", "window"):
         return waiting_share(evidence) > WAITING_LIMIT
     alone = evidence.case.device == "cpu" and evidence.threads == 1
@@ -149,6 +158,9 @@ def _contended(evidence: Evidence) -> Judged:
     if windows and evidence.total("stolen_time") > STOLEN_LIMIT * windows * cores:
         taken = f"the virtual machine's host took over {show_percent(STOLEN_LIMIT)} of its time"
         return taken, "repeat it at another hour"
+    if _waited(evidence) and evidence.facts.get("end_to_end"):
+        waited = f"threads of this machine waited over {show_percent(WAITING_LIMIT)} of the time for a core"
+        return waited, "end other programs; or it starts more threads than there are cores"
     if _waited(evidence):
         return f"its threads waited over {show_percent(WAITING_LIMIT)} of the time for a core", advice
     return None

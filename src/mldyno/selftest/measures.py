@@ -1,20 +1,19 @@
 """A measure of the product's own errors: its value, how sure it is, and the target it is held against.
 
-The value of a measure is that of its worst cell. A cell with fewer than 1,000 cases is given the
-benefit of chance, since a quick look must not cry wolf; from 1,000 on the value itself must do.
+The value of a measure is that of its worst cell. A share that misses its target is missed only where
+chance can't explain it, or from 1,000 trials on; with fewer trials it is neither met nor missed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mldyno.stats.intervals import quantile
 
-ENOUGH = 1000  # cases from which chance is no excuse
-CHANCE = 2.6  # standard errors of a share
+ENOUGH = 1000  # trials from which chance is no excuse
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class SeriesKind:
     name: str
     value: float
     bound: float | None
-    ok: bool
+    ok: bool | None
     n: int
     note: str = ""
     counts: bool = True
@@ -41,7 +40,8 @@ class Measure:
     bound: float | None
     """95 % one-sided bound on the unfavourable side."""
     target: str
-    ok: bool
+    ok: bool | None
+    """Whether the target is met; None where there are too few trials to judge."""
     n: int
     unit: str = "1"
     """`share` where it is shown as a percentage."""
@@ -89,8 +89,22 @@ def quantile_with_bound(values: Sequence[float], p: float, level: float = 0.95) 
     return quantile(ordered, p), ordered[rank]
 
 
-def allowed(limit: float, n: int) -> float:
-    """By how much a share of so few cases may miss its limit by chance; nothing from 1,000 cases on."""
-    if n >= ENOUGH or n == 0:
-        return 0.0
-    return CHANCE * math.sqrt(max(limit * (1 - limit), 0.01) / n)
+def meets(hits: int, n: int, least: float = 0.0, most: float = 1.0, level: float = 0.95) -> bool | None:
+    """Whether a share of n trials lies between its limits; None where there are too few trials to judge.
+
+    A share beyond a limit is a miss if its interval excludes the limit too, and from 1,000 trials on anyway. A share
+    within them counts only if one failure alone would not have put it beyond.
+    """
+    if not n:
+        return None
+    share, failures = hits / n, min(most if most < 1 else 1.0, 1 - least if least > 0 else 1.0)
+    if least <= share <= most:
+        return True if n * failures >= 1 else None
+    missed = lower_bound(hits, n, level) > most or upper_bound(hits, n, level) < least
+    return False if missed or n >= ENOUGH else None
+
+
+def together(verdicts: Iterable[bool | None]) -> bool | None:
+    """The verdict on a measure from those on its parts: missed if any is, met if all are."""
+    known = set(verdicts)
+    return False if False in known else None if None in known else True

@@ -13,7 +13,7 @@ from typing import Any
 from mldyno.analysis.comparisons import verdict
 from mldyno.analysis.grouping import grouped
 from mldyno.selftest.contract import Heard
-from mldyno.selftest.measures import Measure, allowed, upper_bound
+from mldyno.selftest.measures import Measure, meets, upper_bound
 from mldyno.stats.intervals import median, paired
 from mldyno.units import show_bytes, show_percent
 
@@ -24,12 +24,12 @@ Row = Mapping[str, Any]
 
 
 def _measure(
-    id: int, name: str, value: float, bound: float | None, target: str, ok: bool, heard: Heard,
+    id: int, name: str, value: float, bound: float | None, target: str, ok: bool | None, heard: Heard,
     unit: str = "share", note: str = "", n: int | None = None, peers: str = "",
 ) -> Measure:  # fmt: skip
     """A measure of what a task has found; one that failed, or found nothing, has missed it."""
     count = len(heard.rows) if n is None else n
-    ok = ok and not heard.trouble
+    ok = False if heard.trouble else ok
     return Measure(id, name, value, bound, target, ok, count, unit, peers, heard.trouble or note, raw=tuple(heard.rows))
 
 
@@ -161,7 +161,7 @@ def identical(heard: Heard) -> list[Measure]:
     edges = [(row["log_ratio"] - row["half_width"], row["log_ratio"] + row["half_width"]) for row in heard.rows]
     verdicts = [verdict(math.exp(low), math.exp(high)) for low, high in edges]
     wrong = sum(said in ("faster", "slower") for said in verdicts)
-    ok, note = wrong / n <= 0.05 + allowed(0.05, n), f"equivalent in {verdicts.count('equivalent')}"
+    ok, note = meets(wrong, n, most=0.05), f"equivalent in {verdicts.count('equivalent')}"
     return [_measure(29, name, wrong / n, upper_bound(wrong, n), target, ok, heard, note=note, peers="17-67 %")]
 
 

@@ -13,7 +13,7 @@ from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.errors import MldynoError
 from mldyno.messages import RunTask
 from mldyno.selftest.contract import SILENCE_TIMEOUT_S
-from mldyno.selftest.measures import Measure, allowed, lower_bound, upper_bound
+from mldyno.selftest.measures import Measure, lower_bound, meets, upper_bound
 from mldyno.selftest.on_processes import coverage, judged
 from mldyno.stats.intervals import mean, median, paired, spread
 
@@ -74,7 +74,7 @@ def false_verdicts(framework: str, comparisons: int, tick: Tick) -> list[Measure
     return [
         Measure(
             2, "identical code called faster or slower", share, upper_bound(wrong, comparisons), "<= 5 %",
-            share <= 0.05 + allowed(0.05, comparisons), comparisons, "share", "17-67 %", f"equivalent in {equal}",
+            meets(wrong, comparisons, most=0.05), comparisons, "share", "17-67 %", f"equivalent in {equal}",
             raw=tuple(rows),
         )
     ]  # fmt: skip
@@ -88,7 +88,7 @@ def power(framework: str, comparisons: int, tick: Tick) -> list[Measure]:
     return [
         Measure(
             3, "a true 3 % found (500 against 515 products)", share, lower_bound(hits, comparisons), ">= 95 %",
-            share >= 0.95 - allowed(0.95, comparisons), comparisons, "share", "1-87 %",
+            meets(hits, comparisons, least=0.95), comparisons, "share", "1-87 %",
             f"called slower in {verdicts.count('slower')}", raw=tuple(rows),
         ),
         Measure(

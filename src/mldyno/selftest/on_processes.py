@@ -12,7 +12,7 @@ from typing import Any
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.processes import Process, undisturbed
 from mldyno.analysis.usual import headline, usual_for
-from mldyno.selftest.measures import Measure, SeriesKind, allowed, lower_bound, upper_bound
+from mldyno.selftest.measures import Measure, SeriesKind, lower_bound, meets, together, upper_bound
 from mldyno.stats.intervals import half_width, mean, median
 from mldyno.stats.variation import OTHERS
 
@@ -62,7 +62,7 @@ def coverage(number: int, rows: Sequence[Row], peers: str = "none claims it; our
     widths = ", ".join(
         f"±{median([row['half_width'] for row in rows if row['processes'] == size]):.1%} from {size}" for size in sizes
     )
-    ok = all(cell.ok for cell in cells)
+    ok = together(cell.ok for cell in cells)
     return Measure(
         number, NAME, worst.value, worst.bound, "93-97 %", ok, worst.n, "share", peers, f"worst {worst.name}; {widths}",
         tuple(cells), tuple(rows),
@@ -85,6 +85,6 @@ def width(number: int, rows: Sequence[Row]) -> Measure:
 
 def _cell(name: str, rows: Sequence[Row]) -> SeriesKind:
     held, count = sum(row["held"] for row in rows), len(rows)
-    share, chance = held / count, allowed(0.05, count)
+    share = held / count
     bound = lower_bound(held, count) if share < (LEAST + MOST) / 2 else upper_bound(held, count)
-    return SeriesKind(name, share, bound, LEAST - chance <= share <= MOST + chance, count)
+    return SeriesKind(name, share, bound, meets(held, count, LEAST, MOST), count)

@@ -81,7 +81,7 @@ def findings(measures: Sequence[Measure]) -> list[dict[str, Any]]:
     return [
         {"measure": measure.id, "finding": _finding(measure), "why": measure.note}
         for measure in measures
-        if not measure.ok
+        if measure.ok is False
     ]
 
 

@@ -1,7 +1,7 @@
 """A smart plug in front of the machine, asked over HTTP: the only one that sees all of it (Shelly, Tasmota).
 
-The user names it: MLDYNO_PLUG=http://192.168.1.20. Its counter of energy is used where it has a digit fine enough, else
-its power.
+The user names it: MLDYNO_PLUG=http://192.168.1.20. Nothing else is asked: redirects are refused, proxies are not used.
+Its counter of energy is used where it has a digit fine enough, else its power.
 """
 
 from __future__ import annotations
@@ -62,10 +62,21 @@ class Plug(Sensor):
             raise Unreadable(f"the plug's answer has no such number: {error}") from None
 
 
+class Redirects(urllib.request.HTTPRedirectHandler):
+    """Refuses every redirect: whoever answers at the address can't choose another one."""
+
+    def redirect_request(self, *answer: Any) -> None:
+        """Raise Unreadable."""
+        raise Unreadable("the plug's answer can't be used: it redirects to another address, which is not asked")
+
+
+NAMED_ONLY = urllib.request.build_opener(urllib.request.ProxyHandler({}), Redirects())
+
+
 def asked(address: str) -> Mapping[str, Any]:
     """A plug's answer; raises Unreadable."""
     try:
-        with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
+        with NAMED_ONLY.open(address, timeout=TIMEOUT_S) as answer:
             said = json.loads(answer.read(LONGEST_ANSWER))
     except (urllib.error.HTTPError, ValueError) as error:
         raise Unreadable(f"the plug's answer can't be used: {error}") from None

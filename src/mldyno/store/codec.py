@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from mldyno import interpreters
 from mldyno.axes import AXES, LARGEST_WHOLE
 from mldyno.errors import MldynoError
 from mldyno.facts import DEVICE_FACTS, FACTS, LARGEST, SMALLEST, flaws
@@ -31,6 +32,7 @@ from mldyno.records import (
     Checks,
     Device,
     Machine,
+    Proof,
     Record,
     Run,
     Series,
@@ -39,6 +41,7 @@ from mldyno.records import (
     text_if_whole,
     upgrade,
 )
+from mldyno.sources import remember
 
 _KEYS: dict[type, set[str]] = {kind: {field.name for field in fields(kind)} for kind in
          (Record, Run, Case, Series, Machine, Device, Software, Checks, Warning_)}  # fmt: skip
@@ -47,6 +50,7 @@ _KEYS[Record] -= set(BESIDE_THE_CONTENT)
 
 TIMES = tuple(metric.name for metric in METRICS if metric.over_zero)
 LEAST = {"version": 1, **{axis.name: axis.least for axis in AXES if axis.number}}
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:$|T[0-9]{2}:[0-9]{2}[0-9:.Z+-]*$)")
 _ESCAPES = re.compile(r"\\(?:u[0-9a-fA-F]{4}(?:\\u[0-9a-fA-F]{4})*|.)")
 
 
@@ -126,6 +130,8 @@ def _written_as(text: str, record: Record) -> Record:
     if not _all_printable(text):
         record = msgspec.convert(printable_content(msgspec.to_builtins(record)), type(record))
     object.__setattr__(record, "text", text)
+    if record.case.own_command and (command := record.fact("command")):
+        remember(record.case.workload, command)
     return record
 
 
@@ -139,9 +145,10 @@ def _spells_printable(escape: str) -> bool:
     return str(json.loads(f'"{escape}"')).isprintable()
 
 
-def came_from(record: Record, file: str) -> Record:
-    """The record, just decoded, with the file by which it came in; empty where it was measured."""
+def came_from(record: Record, file: str, proof: Proof = "") -> Record:
+    """The record, just decoded, with the file by which it came in, empty where it was measured, and its proof."""
     object.__setattr__(record, "imported_from", file)
+    object.__setattr__(record, "proof", proof)
     return record
 
 
@@ -180,6 +187,8 @@ def check(record: Record) -> None:
         raise BadRecord("run.repeat, run.process and run.group must not be negative")
     for wrong in _flaws(record):
         raise BadRecord(wrong)
+    if case.python is not None and not interpreters.NAME.fullmatch(case.python):
+        raise BadRecord("python must be the name of an interpreter, such as 3.11.7+jax0.10.2")
     if record.machine.key is not None and not MACHINE_KEY.fullmatch(record.machine.key):
         raise BadRecord("a machine's key must be 32 hexadecimal digits, or be left out")
     words = [value for value in vars(case).values() if isinstance(value, str)]
@@ -189,7 +198,7 @@ def check(record: Record) -> None:
     if max(map(len, _texts(record))) > LONGEST_TEXT:
         raise BadRecord(f"a text is longer than {LONGEST_TEXT:,} characters")
     try:
-        if not record.created.isprintable():
+        if not _DATE.match(record.created):  # texts of one form, so that the later one is the greater one
             raise ValueError
         datetime.fromisoformat(record.created.replace("Z", "+00:00"))
     except ValueError:

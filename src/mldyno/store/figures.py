@@ -149,10 +149,12 @@ def _rows(record: Record) -> Iterator[list[Any]]:
     axes = {name: "" if value is None else AXIS[name].show(value) for name, value in values_of.items()}
     figures = [series for series in record.series if series.stage == "steady" or _is_figure(series)]
     metrics = {(series.metric, series.unit): series.stage for series in figures}
+    samples: dict[tuple[str, str], list[float]] = {}  # of all series at once: a stranger's record may have 100,000
+    for series in record.series if record.status == "ok" else ():
+        samples.setdefault((series.metric, series.stage), []).extend(series.values)
+    steps, note = record.fact("steps"), record.fact("note") or record.reason
     for (metric, unit), stage in metrics.items() or {("step_time", "s"): "steady"}.items():
-        values = record.values(metric, stage) if record.status == "ok" else []
-        steps = record.fact("steps")
-        note = record.fact("note") or record.reason
+        values = samples.get((metric, stage))
         known = {"source": record.run.suite or "mldyno", "published": record.created, "machine": record.machine.name,
                  "quantity": metric, "value": metric_named(metric).number(values) if values else "", "unit": unit,
                  "status": record.status, "steps": steps, "note": note, **axes}  # fmt: skip

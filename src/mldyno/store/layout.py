@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 
 APPLICATION = 0x6D6C6479  # "mldy"
-LAYOUT = 3
+LAYOUT = 4
 
 _LAYOUT_2 = """
 -- Each case that was ever recorded, once: as JSON, in the shape of that schema of a record.
@@ -113,7 +113,19 @@ def _from_2(connection: sqlite3.Connection) -> None:
     _execute_all(connection, _LAYOUT_3)
 
 
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _from_1, 2: _from_2}
+_LAYOUT_4 = """
+-- What proves that this machine made the plan; and a key has a * behind it where its owner signed what was imported.
+ALTER TABLE runs ADD COLUMN proof TEXT NOT NULL DEFAULT '';
+"""
+
+
+def _from_3(connection: sqlite3.Connection) -> None:
+    """In layout 3 nothing told who had made a plan."""
+    _execute_all(connection, _LAYOUT_4)
+
+
+_TRIGGER = _LAYOUT_3[_LAYOUT_3.index("CREATE TRIGGER") :].strip().removesuffix(";")
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _from_1, 2: _from_2, 3: _from_3}
 
 
 class NotAStore(Exception):
@@ -124,6 +136,7 @@ def of(connection: sqlite3.Connection) -> int | None:
     """The layout of a file, None where it is empty; raises unless it is that or a store that can be used here."""
     with contextlib.nullcontext() if connection.in_transaction else _snapshot(connection):
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        made = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')"))
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if tables and application != APPLICATION:
@@ -132,6 +145,8 @@ def of(connection: sqlite3.Connection) -> int | None:
         raise NotAStore("written by a newer mldyno; update mldyno to read it")
     if tables and layout not in (LAYOUT, *MIGRATIONS):
         raise NotAStore(f"it is damaged; move it away: no mldyno writes layout {layout}")
+    if made.keys() - {"keep_heads"} or (layout == LAYOUT and made.get("keep_heads", _TRIGGER) != _TRIGGER):
+        raise NotAStore("it holds SQL that mldyno did not put there; export its records where it was made")
     return layout if tables else None
 
 
@@ -142,12 +157,19 @@ def bring_up_to_date(connection: sqlite3.Connection) -> None:
             if of(connection) != layout:
                 continue  # another process was first
             if layout is None:
-                _execute_all(connection, _LAYOUT_2 + _LAYOUT_3)
+                _execute_all(connection, _LAYOUT_2 + _LAYOUT_3 + _LAYOUT_4)
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {LAYOUT}")
             else:
-                MIGRATIONS[layout](connection)
+                _migrate(connection, layout)
                 connection.execute(f"PRAGMA user_version = {layout + 1}")
+
+
+def _migrate(connection: sqlite3.Connection, layout: int) -> None:
+    try:
+        MIGRATIONS[layout](connection)
+    except (TypeError, ValueError, KeyError) as error:  # a column of another type, which only damage can give it
+        raise NotAStore(f"it is damaged; move it away: it can't be brought up to date ({error})") from error
 
 
 @contextlib.contextmanager

@@ -12,14 +12,21 @@ from difflib import SequenceMatcher, get_close_matches
 from typing import NamedTuple
 
 from mldyno.errors import UsageError
+from mldyno.keys import present
 from mldyno.records import IMPORTED, Record
 
 FEWEST_DIGITS = 4  # of a key that tell two machines of one name apart
 LEAST_LIKENESS = 0.75  # how much of a word must be right
 
 
+SIGNED = "*"  # behind a key, where the owner of that key signed what was imported
+
+
 class Identity(NamedTuple):
-    """What tells machines apart. `key` is empty where it is not known."""
+    """What tells machines apart. `key` is empty where it is not known.
+
+    What was imported without a signature is of another machine than what its owner signed, whatever key it bears.
+    """
 
     name: str
     key: str
@@ -30,18 +37,21 @@ def told_apart(machines: Collection[Identity]) -> dict[Identity, str]:
     """The name of each, with the first digits of its key where others have that name too.
 
     What was measured into a store without a key, as by older versions, is of the machine that has the name; what was
-    imported without one is of a machine of its own.
+    imported without one is of a machine of its own. The key that this machine had before it had a secret is its own.
     """
     rivals: dict[tuple[str, bool], set[str]] = {}
     for name, key, imported in machines:
         rivals.setdefault((name, imported), set()).update([key] if key or imported else [])
-    digits = {alike: _digits(keys) for alike, keys in rivals.items() if len(keys) > 1}
     names = {}
-    for machine in machines:
-        alike = (machine.name, machine.imported)
-        tag = f" [{machine.key[: digits[alike]]}]" if machine.key and alike in digits else ""
-        names[machine] = machine.name + tag
-    return names
+    for alike, known in rivals.items():
+        own = {key: key if alike[1] or len(known) == 1 else present(key) for key in known}
+        keys = set(own.values())
+        digits = _digits({key.removesuffix(SIGNED) for key in keys})
+        for key in {*known, ""}:
+            doubt = "?" if own.get(key, key) + SIGNED in keys else ""
+            tag = f" [{own[key].removesuffix(SIGNED)[:digits]}{doubt}]" if key and len(keys) > 1 else ""
+            names[Identity(alike[0], key, alike[1])] = alike[0] + tag
+    return {machine: names[machine] for machine in machines}
 
 
 def _digits(keys: Collection[str]) -> int:
@@ -59,7 +69,12 @@ def shown(machine: Identity, names: Mapping[Identity, str]) -> str:
 
 def identity_of(record: Record) -> Identity:
     """The machine of a record."""
-    return Identity(record.machine.name, record.machine.key or "", bool(record.imported_from))
+    return Identity(record.machine.name, stored_key(record), bool(record.imported_from))
+
+
+def stored_key(record: Record) -> str:
+    """The key of a record's machine, as a store keeps it."""
+    return (record.machine.key or "") + (SIGNED if record.imported_from and record.proof == "signed" else "")
 
 
 def written_name(record: Record) -> str:
@@ -75,15 +90,12 @@ def with_names(records: Iterable[Record], names: Mapping[Identity, str]) -> Iter
 
 
 def the_one_meant(text: str, names: Sequence[str]) -> str | None:
-    """The machine that is meant; None where it can't be one; raises where it is not clear which."""
+    """The machine that is meant; None where there is none; raises where it is not clear which."""
     matches = meant(text, names)
     if len(matches) == 1:
         return matches[0]
     if matches:
         raise UsageError(f"'{text}' could be any of these machines: {'; '.join(matches)}.")
-    near = nearest(text, names)
-    if near and " " in text and not {"=", "/"} & set(text):  # several words are no filter
-        raise UsageError(f"no machine is called '{text}'. Did you mean '{near}'? `mldyno list machines` lists all.")
     return None
 
 
@@ -100,7 +112,7 @@ def meant(text: str, names: Sequence[str]) -> list[str]:
 
 
 def nearest(text: str, names: Sequence[str]) -> str | None:
-    """The name that has most of the words, and is most alike; None where none has any."""
+    """Return the name that has most of the words, and is most alike; None where none has half of them."""
     folded = text.casefold()
 
     def score(name: str) -> tuple[int, float]:
@@ -108,7 +120,7 @@ def nearest(text: str, names: Sequence[str]) -> str | None:
         return words, SequenceMatcher(None, folded, name.casefold()).ratio()
 
     best = max(names, key=score, default=None)
-    return best if best is not None and score(best)[0] else None
+    return best if best is not None and 2 * score(best)[0] >= len(folded.split()) else None
 
 
 def _is(words: list[str], name: str) -> bool:

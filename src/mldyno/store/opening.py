@@ -12,29 +12,32 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from mldyno.errors import StoreError
+from mldyno.errors import StoreError, StoreLocked
+from mldyno.leftovers import own_name
 from mldyno.store import layout
 
 WRITER_TIMEOUT_S = 60.0  # to wait for another process that writes
+DAMAGED = "it is damaged; move it away, then rescue it with: sqlite3 OLD .recover | sqlite3 NEW"
 _REFUSALS = ("readonly", "unable to open", "disk I/O")  # what SQLite says where it may not write, or not delete
 
 
 @contextlib.contextmanager
 def errors_of(path: Path) -> Iterator[None]:
-    """Every error of SQLite as one clear line."""
+    """Turn every error of SQLite, and text that is not UTF-8, into one clear line."""
     try:
         yield
-    except (sqlite3.Error, layout.NotAStore) as error:
-        reason = _explanation(error) if isinstance(error, sqlite3.Error) else error
-        raise StoreError(f"store {path}: {reason}") from error
+    except (sqlite3.Error, UnicodeDecodeError, layout.NotAStore) as error:
+        reason = error if isinstance(error, layout.NotAStore) else _explanation(error)
+        kind = StoreLocked if isinstance(error, sqlite3.Error) and "locked" in str(error) else StoreError
+        raise kind(f"store {path}: {reason}") from error
     except OSError as error:
         raise StoreError(f"store {path}: {error.strerror or error}") from error
 
 
-def to_write(path: Path) -> sqlite3.Connection:
+def to_write(path: Path, patience: float) -> sqlite3.Connection:
     """The file, made where there is none, in today's layout."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    connection = _connected(path, "rwc")
+    connection = _connected(path, "rwc", patience)
     try:
         layout.bring_up_to_date(connection)
     except BaseException:
@@ -43,9 +46,9 @@ def to_write(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def to_read(path: Path) -> tuple[sqlite3.Connection | None, bool]:
+def to_read(path: Path, patience: float) -> tuple[sqlite3.Connection | None, bool]:
     """The file, None where it is empty; and whether it is a private copy, which is gone when it is closed."""
-    connection = _connected(path, "ro")
+    connection = _connected(path, "ro", patience)
     try:
         number = layout.of(connection)
     except BaseException as error:
@@ -61,7 +64,7 @@ def to_read(path: Path) -> tuple[sqlite3.Connection | None, bool]:
 
 def as_it_is(path: Path) -> sqlite3.Connection:
     """The file, to look into it now; raises where it would have to be mended, or waited for."""
-    connection = _connected(path, "ro", wait=0.0)
+    connection = _connected(path, "ro", patience=0.0)
     try:
         if layout.of(connection) != layout.LAYOUT:
             raise layout.NotAStore("its layout is not today's; any command that reads it mends that")
@@ -71,9 +74,9 @@ def as_it_is(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _connected(path: Path, mode: str, wait: float | None = None) -> sqlite3.Connection:
+def _connected(path: Path, mode: str, patience: float | None = None) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode={mode}"
-    timeout = WRITER_TIMEOUT_S if wait is None else wait
+    timeout = WRITER_TIMEOUT_S if patience is None else patience
     return sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)
 
 
@@ -128,7 +131,7 @@ def _copy_undone(path: Path, copy: sqlite3.Connection) -> None:
         return [(known.st_ino, known.st_size, known.st_mtime_ns) for known in map(os.stat, files)]
 
     try:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(prefix=f"mldyno-{own_name()}-") as folder:
             before = state()
             place, _ = (shutil.copyfile(file, os.path.join(folder, os.path.basename(file))) for file in files)
             if state() != before:
@@ -143,20 +146,18 @@ def _copy_undone(path: Path, copy: sqlite3.Connection) -> None:
         ) from None
 
 
-def _explanation(error: sqlite3.Error) -> str:
+def _explanation(error: sqlite3.Error | UnicodeDecodeError) -> str:
     """What is wrong and what to do, for the errors of SQLite that a user can meet."""
     text = str(error)
     for part, advice in (
         ("readonly", "it can't be written to; make it writable or name another with --store"),
         ("disk is full", "the disk is full; make room, or name another with --store"),
-        ("malformed", "it is damaged; move it away, then rescue it with: sqlite3 OLD .recover | sqlite3 NEW"),
+        ("malformed", DAMAGED),
+        ("decode", DAMAGED),
         ("no such", "it is damaged; move it away: a part of it is missing"),
         ("not a database", "this is not an mldyno store; name another file with --store"),
         ("unable to open", "it can't be opened; check the path and its permissions, or name another with --store"),
-        (
-            "locked",
-            f"another process has held it for over {WRITER_TIMEOUT_S:.0f} s; end that process or try again later",
-        ),
+        ("locked", "another process has held it for too long; end that process or try again later"),
         ("disk I/O", "the disk refused to write or read; check its space and health, or name another with --store"),
     ):
         if part in text:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime, timedelta, timezone
+from typing import Any, get_args
 
 from mldyno.axes import AXES, AXIS, DEVICE_KINDS, Case, axis_named
 from mldyno.errors import UsageError, unknown
-from mldyno.records import Record
+from mldyno.records import Provenance, Record, Status
 from mldyno.sources import family
 
+CLOCK_SKEW = timedelta(days=1)  # by which the clocks of two machines may differ
 COLUMNS = ("machine", "run", "status", "provenance", "imported_from")
+_CLOSED = {"status": get_args(Status), "provenance": get_args(Provenance)}  # columns with a closed list of values
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,16 @@ class Query:
     provenances: tuple[str, ...] = ("measured", "imported", "published")
     since: str = ""
     """From when on they were made, as records write it; always, if empty."""
+    until: str = ""
+    """Up to when; always, if empty."""
     rehearsed: bool = True
     """Whether cases of the fake framework are meant too."""
 
     def fits(self, record: Record) -> bool:
         """Whether a record is meant, whatever store or file it comes from."""
         if record.provenance not in self.provenances or record.created < self.since:
+            return False
+        if self.until and record.created > self.until:
             return False
         if record.case.rehearsed and not self.rehearsed:
             return False
@@ -42,6 +49,11 @@ class Query:
         if case.rehearsed and not self.rehearsed:
             return False
         return all(_is(name, getattr(case, name), value) for name, value in self.equal.items() if name not in COLUMNS)
+
+
+def latest() -> str:
+    """Return the last moment that is not in the future, as records write it: a clock may be a day ahead."""
+    return (datetime.now(timezone.utc) + CLOCK_SKEW).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _is(name: str, actual: Any, meant: Any) -> bool:
@@ -59,29 +71,75 @@ def column_of(record: Record, name: str) -> Any:
 
 
 def parse_filter(text: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The axes and values that a filter pins: `axis=value` terms and bare values, between slashes.
+    """Return the axes and values that a filter pins: `axis=value` terms and bare values, between slashes.
 
-    `plugin_names` are the workloads and frameworks that there are.
+    All terms must hold: a filter that names two values of one axis is refused. `plugin_names` are the workloads and
+    frameworks that there are.
     """
     pinned: dict[str, Any] = {}
-    for term in filter(None, text.split("/")):
-        name, equals, value = term.partition("=")
-        if equals:
-            name = axis_named(name.strip(), COLUMNS)
-            pinned[name] = AXIS[name].parse(value) if name in AXIS else value.strip()
-        else:
-            pinned |= _bare(term.strip(), plugin_names)
+    for term in filter(None, map(str.strip, text.split("/"))):
+        name, value = _read_explicit(term, plugin_names) or _read_bare(term, plugin_names)
+        if name in pinned and not _is(name, value, pinned[name]):
+            if not _is(name, pinned[name], value):
+                both = " and ".join(spelled({name: each}) for each in (pinned[name], value))
+                raise UsageError(f"'{text}' matches nothing: no record has {both} at once; keep one of them.")
+            value = pinned[name]
+        pinned[name] = value
     if not pinned:
         raise UsageError(f"'{text}' names nothing; write a filter such as mlp/train or device=cpu.")
     return pinned
 
 
-def _bare(term: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The axis that a bare word means, with its value; of a workload that ships the version is not looked at."""
-    for axis in AXES:
-        for word in dict.fromkeys((term, term.partition("@")[0]) if axis.name == "workload" else (term,)):
+def spelled(pinned: Mapping[str, Any]) -> str:
+    """Return the filter that pins these values, every term with its axis."""
+    return "/".join(f"{name}={AXIS[name].show(value) if name in AXIS else value}" for name, value in pinned.items())
+
+
+def is_explicit(term: str) -> bool:
+    """Whether a term names its axis, or one of COLUMNS."""
+    name, equals, _ = term.partition("=")
+    return bool(equals) and name.strip() in (*AXIS, *COLUMNS)
+
+
+def axis_value(word: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the axis that has this word among its values, with the value; workloads do not count."""
+    for axis in AXES[1:]:
+        try:
             value = axis.bare(word, plugin_names.get(axis.plugins, ()))
-            if value is not None:
-                return {axis.name: value}
+        except UsageError:  # it begins like a value of this axis, such as cpu:loop
+            if workload_named(word, plugin_names) is None:
+                raise
+            continue
+        if value is not None:
+            return {axis.name: value}
+    return {}
+
+
+def workload_named(word: str, plugin_names: Mapping[str, Sequence[str]]) -> str | None:
+    """Return the workload of this name; the version behind an @ need not be known."""
+    names = plugin_names.get("workloads", ())
+    return next((each for each in (word, word.partition("@")[0]) if each in names), None)
+
+
+def _read_explicit(term: str, plugin_names: Mapping[str, Sequence[str]]) -> tuple[str, Any] | None:
+    """Read an `axis=value` term; a workload may have an equals sign in its name."""
+    if "=" not in term or (not is_explicit(term) and workload_named(term, plugin_names) is not None):
+        return None
+    word, _, value = term.partition("=")
+    name, value = axis_named(word.strip(), COLUMNS), value.strip()
+    if name == "workload":
+        return name, workload_named(value, plugin_names) or value
+    if name in _CLOSED and value not in _CLOSED[name]:
+        raise unknown(name, value, _CLOSED[name])
+    return name, AXIS[name].parse(value) if name in AXIS else value
+
+
+def _read_bare(term: str, plugin_names: Mapping[str, Sequence[str]]) -> tuple[str, Any]:
+    """Read a bare word: the value of an axis, else a workload."""
+    for item in axis_value(term, plugin_names).items():
+        return item
+    workload = workload_named(term, plugin_names)
+    if workload is not None:
+        return "workload", workload
     words = [word for axis in AXES for word in (*axis.values, *plugin_names.get(axis.plugins, ()))]
     raise unknown("workload, case or axis value", term, [*words, *DEVICE_KINDS, *(f"{axis.name}=…" for axis in AXES)])

@@ -21,12 +21,16 @@ from typing import Any
 from mldyno.errors import StoreError
 from mldyno.files import check_regular, expanded
 from mldyno.records import SCHEMA, Case, Machine, NewerSchema, Record, canonical, upgraded_case
+from mldyno.sources import as_typed
 from mldyno.store import layout, opening, reference
 from mldyno.store.codec import came_from, decode_stored
-from mldyno.store.machine_names import Identity, shown, told_apart, with_names
-from mldyno.store.query import COLUMNS, Query
+from mldyno.store.machine_names import SIGNED, Identity, shown, stored_key, told_apart, with_names
+from mldyno.store.query import COLUMNS, Query, latest
 
 PAGE_RECORDS = 500  # read at once
+LARGE_FILE = 256 << 20  # B, from which on it is written anew only if
+LEAST_FREE = 0.1  # of it is free
+SHRINK_TIMEOUT_MS = 5000  # to wait for other processes
 
 NO_HEAD_YET = "r.machine = ? AND r.imported_from = ''"  # of a machine, all of whose records were interrupted
 Names = dict[Identity, str]  # that tell machines apart
@@ -34,12 +38,26 @@ Names = dict[Identity, str]  # that tell machines apart
 _COLUMNS = ("id", "created", "provenance", "run", "machine", "case_number", "status", "interrupted", "body", "key",
             "imported_from")  # fmt: skip
 _INSERT = f"INSERT OR IGNORE INTO records ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_PROVEN = "UPDATE records SET key = ?1 WHERE id = ?2 AND imported_from <> '' AND key <> ?1"
 _HEADS_OF_CASES = """
 INSERT INTO heads (case_number, machine, key, imported, run, created)
 SELECT case_number, machine, key, imported_from <> '', run, created FROM records
 WHERE interrupted = 0 AND case_number IN ({}) ORDER BY number
 ON CONFLICT DO UPDATE SET run = excluded.run, created = excluded.created WHERE excluded.created >= heads.created
 """  # as the trigger would have made them
+_NEWEST = """
+WITH newest AS (
+  SELECT number, case_number, machine, key, imported, run, created FROM heads WHERE created <= '{limit}'
+  UNION ALL
+  SELECT h.number, h.case_number, h.machine, h.key, h.imported, r.run, max(r.created)
+  FROM heads h CROSS JOIN records r ON r.case_number = h.case_number AND r.machine = h.machine AND r.key = h.key
+    AND (r.imported_from <> '') = h.imported AND r.interrupted = 0 AND r.created <= '{limit}'
+  WHERE h.created > '{limit}' GROUP BY h.number
+)
+"""  # the heads, as if nothing was measured in the future
+Stored = tuple[str, str, int]  # a text, the file that it came from, and whether its machine's owner signed it
+_STORED = f"r.body, r.imported_from, substr(r.key, -1) = '{SIGNED}'"
+_STORED_TYPES = (str, str, int)
 
 
 def default_path() -> Path:
@@ -63,8 +81,10 @@ def path_of(url: str) -> Path:
 class Store:
     """The records of one file, with the published figures beside them."""
 
-    def __init__(self, path: Path | str | None = None) -> None:
+    def __init__(self, path: Path | str | None = None, patience: float | None = None) -> None:
+        """`patience` is the time in s to wait for another process that writes."""
         self.path = default_path() if path is None else path_of(str(path))
+        self.patience = opening.WRITER_TIMEOUT_S if patience is None else patience
         self._connection: sqlite3.Connection | None = None
         self._copy: sqlite3.Connection | None = None
 
@@ -85,7 +105,7 @@ class Store:
         with opening.errors_of(self.path):
             if self._connection is None:
                 check_regular(self.path)
-                self._connection = opening.to_write(self.path)
+                self._connection = opening.to_write(self.path, self.patience)
             with layout.transaction(self._connection):
                 layout.of(self._connection)  # a newer mldyno may have come in between
                 yield self._connection
@@ -100,7 +120,7 @@ class Store:
                 return
             connection = self._connection or self._copy
             if connection is None:
-                connection, private = opening.to_read(self.path)
+                connection, private = opening.to_read(self.path, self.patience)
                 self._copy = connection if private else None
             try:
                 yield connection
@@ -129,13 +149,18 @@ class Store:
     def append(self, records: Iterable[Record]) -> int:
         """Add records, as the texts that they are, in one transaction, all or none; gives how many were new.
 
-        The first one is asked for before the file is opened, so that a bad one makes no store.
+        The first one is asked for before the file is opened, so that a bad one makes no store. What came in without a
+        signature before, and has one now, is from now on of the machine that signed it.
         """
-        records = iter(records)
+        signed: list[tuple[str, str]] = []
+        records = _noting_signed(records, signed)
         records = itertools.chain(list(itertools.islice(records, 1)), records)
         with self._writing() as connection:
             last = connection.execute("SELECT max(number) FROM records").fetchone()[0] or 0
             connection.executemany(_INSERT, _rows(connection, records))
+            if signed and connection.executemany(_PROVEN, signed).rowcount:
+                connection.execute("DELETE FROM heads")
+                connection.execute(_HEADS_OF_CASES.format("SELECT number FROM cases"))
             new = connection.execute("SELECT count(*) FROM records WHERE number > ?", (last,))
             return int(new.fetchone()[0])
 
@@ -165,15 +190,40 @@ class Store:
             )
             return len(rows)
 
+    def shrink(self, lives: Callable[[str], bool]) -> None:
+        """Return the room of what was removed to the disk; raise StoreError where that can't be done now.
+
+        The file is written anew, as one transaction: whoever is killed in it leaves the file as it was. So a large
+        file must have enough free room in it to be worth that, and no run may be going on that would have to wait.
+        """
+        connection = self._connection
+        if connection is None:  # and nothing was removed
+            return
+        with opening.errors_of(self.path):
+            pages, free, page = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+            if pages * page > LARGE_FILE and free < LEAST_FREE * pages:
+                return
+            for run, owner, *_ in self.unfinished_runs():
+                if lives(owner):
+                    raise StoreError(f"run {run} is going on in another process.")
+            connection.execute(f"PRAGMA busy_timeout = {SHRINK_TIMEOUT_MS}")
+            try:
+                connection.execute("VACUUM")
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {opening.WRITER_TIMEOUT_S * 1000:.0f}")
+
     # -- runs ------------------------------------------------------------------------------------
 
-    def begin_run(self, run: str, created: str, owner: str, plan: str) -> None:
+    def begin_run(self, run: str, created: str, owner: str, plan: str, proof: str = "") -> None:
         """Note that a run has begun, so that it can be resumed; an old run gets its new owner."""
         with self._writing() as connection:
             connection.execute(
-                "INSERT INTO runs (id, created, owner, plan) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT DO UPDATE SET owner = excluded.owner",
-                (run, created, owner, plan),
+                "INSERT INTO runs (id, created, owner, plan, proof) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                " SET owner = excluded.owner, plan = excluded.plan, proof = excluded.proof",
+                (run, created, owner, plan, proof),
             )
 
     def finish_run(self, run: str) -> None:
@@ -181,16 +231,21 @@ class Store:
         with self._writing() as connection:
             connection.execute("UPDATE runs SET finished = 1 WHERE id = ?", (run,))
 
-    def unfinished_runs(self) -> list[tuple[str, str, str]]:
-        """Id, owner and plan of runs that did not end, newest first."""
-        rows = self._read("SELECT id, owner, plan FROM runs WHERE finished = 0 ORDER BY created DESC, rowid DESC")
-        return [(str(run), str(owner), str(plan)) for run, owner, plan in rows]
+    def unfinished_runs(self) -> list[tuple[str, str, str, str]]:
+        """Id, owner, plan and its proof, of runs that did not end, newest first."""
+        sql = "SELECT id, owner, plan, proof FROM runs WHERE finished = 0 ORDER BY created DESC, rowid DESC"
+        return [(run, owner, plan, proof) for run, owner, plan, proof in self._read(sql, (), str, str, str, str)]
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def _read(self, sql: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
+    def _read(self, sql: str, values: Iterable[Any], *types: type) -> list[tuple[Any, ...]]:
+        """Return the rows of a query, whose columns must have these types; damage shows as a column of another one."""
         with self._reading() as connection:
-            return [] if connection is None else connection.execute(sql, tuple(values)).fetchall()
+            rows = [] if connection is None else connection.execute(sql, tuple(values)).fetchall()
+        for row in rows:
+            if tuple(map(type, row)) != types:
+                raise StoreError(f"store {self.path}: {opening.DAMAGED}.")
+        return rows
 
     def select(self, query: Query) -> list[Record]:
         """The records that are meant, oldest first, published figures among them."""
@@ -204,14 +259,23 @@ class Store:
 
     def stream(self, query: Query) -> Iterator[Record]:
         """The stored records that are meant, in the order they came in."""
-        names = self._machine_names()
-        return with_names((self._decoded(body, file) for body, file in self._bodies(query, names)), names)
+        return with_names(self.written(query), self._machine_names())
+
+    def written(self, query: Query) -> Iterator[Record]:
+        """The same as they were written: with the names of machines that they have themselves."""
+        return (self._decoded(*stored) for stored in self._bodies(query, self._machine_names()))
 
     def texts(self, query: Query) -> Iterator[str]:
         """The same as the texts they are kept as, a page at a time."""
-        return (body for body, _ in self._bodies(query, self._machine_names()))
+        return (body for body, _, _ in self._bodies(query, self._machine_names()))
 
-    def _bodies(self, query: Query, names: Names) -> Iterator[tuple[str, str]]:
+    def of_the_future(self, query: Query) -> list[tuple[str, str]]:
+        """Ids and dates of those that a wrong clock dated into the future: no reader takes them for the newest."""
+        where, values = self._where(query, self._machine_names())
+        sql = f"SELECT r.id, r.created FROM records r WHERE r.created > ? AND {where} ORDER BY r.number"
+        return [(str(id_), str(created)) for id_, created in self._read(sql, [latest(), *values], str, str)]
+
+    def _bodies(self, query: Query, names: Names) -> Iterator[Stored]:
         """Each text with the file that it came from, if it was imported."""
         if query.heads and not query.ids and "run" not in query.equal:
             yield from self._bodies_of_heads(query, names)
@@ -219,38 +283,41 @@ class Store:
         where, values = self._where(query, names)
         last = 0
         sql = (
-            "SELECT r.number, r.body, r.imported_from FROM records r"
+            f"SELECT r.number, {_STORED} FROM records r"
             f" WHERE r.number > ? AND {where} ORDER BY r.number LIMIT {PAGE_RECORDS}"
         )
-        while page := self._read(sql, [last, *values]):
-            for number, body, file in page:
+        while page := self._read(sql, [last, *values], int, *_STORED_TYPES):
+            for number, body, file, signed in page:
                 last = number
-                yield body, file
+                yield body, file, signed
 
-    def _bodies_of_heads(self, query: Query, names: Names) -> list[tuple[str, str]]:
+    def _bodies_of_heads(self, query: Query, names: Names) -> list[Stored]:
         """Those of the newest run of each case on each machine, where cases that have one id today are one."""
-        cases = self._cases(query)
+        cases, limit = self._cases(query), latest()
+        heads = _NEWEST.format(limit=limit)
         newest: dict[tuple[str, str], tuple[str, int]] = {}
         wanted = query.equal.get("machine")
         meant = [] if wanted is None else [machine.name for machine in names if shown(machine, names) == wanted]
         only = "" if wanted is None else f" AND machine IN ({', '.join('?' * len(meant))})"
         for number, case_number, created, *machine in self._read(
-            "SELECT number, case_number, created, machine, key, imported FROM heads"
+            f"{heads} SELECT number, case_number, created, machine, key, imported FROM newest"
             f" WHERE case_number IN ({_listed(cases)}){only}",
             meant,
+            *(int, int, str, str, str, int),
         ):
-            name = shown(Identity(*machine), names)
+            name = shown(Identity(machine[0], machine[1], bool(machine[2])), names)
             if wanted in (None, name):
                 key = (name, cases[case_number].id)
                 newest[key] = max(newest.get(key, ("", 0)), (created, number))
         where, values = _where_columns(query, names)
         sql = (
-            "SELECT r.body, r.imported_from FROM heads h CROSS JOIN records r ON r.run = h.run"
+            f"{heads} SELECT {_STORED} FROM newest h CROSS JOIN records r ON r.run = h.run"
             " AND r.case_number = h.case_number AND r.machine = h.machine AND r.key = h.key"
             f" AND (r.imported_from <> '') = h.imported WHERE h.number IN"
-            f" ({_listed(number for _, number in newest.values())}) AND {where} AND r.interrupted = 0 ORDER BY r.number"
+            f" ({_listed(number for _, number in newest.values())}) AND {where} AND r.interrupted = 0"
+            f" AND r.created <= '{limit}' ORDER BY r.number"
         )
-        return [(body, file) for body, file in self._read(sql, values)]
+        return [(body, file, signed) for body, file, signed in self._read(sql, values, *_STORED_TYPES)]
 
     def _where(self, query: Query, names: Names) -> tuple[str, list[Any]]:
         """The conditions of a query on `records r`, and their values."""
@@ -262,8 +329,8 @@ class Store:
     def _cases(self, query: Query) -> dict[int, Case]:
         """The cases that have the axes of a query, by their number."""
         with self._as_damage():
-            rows = self._read("SELECT number, schema, content FROM cases")
-            cases = {int(number): _case(schema, content) for number, schema, content in rows}
+            rows = self._read("SELECT number, schema, content FROM cases", (), int, int, str)
+            cases = {number: _case(schema, content) for number, schema, content in rows}
         return {number: case for number, case in cases.items() if query.fits_case(case)}
 
     @contextlib.contextmanager
@@ -278,19 +345,16 @@ class Store:
         except Exception as error:
             raise StoreError(f"store {self.path}: a record can't be read ({error}); the file is damaged") from error
 
-    def _decoded(self, body: str, file: str) -> Record:
+    def _decoded(self, body: str, file: str, signed: int) -> Record:
         with self._as_damage():
-            return came_from(decode_stored(body), file)
+            return came_from(decode_stored(body), file, "signed" if signed else "")
 
     def history(self, query: Query, most: int) -> list[Record]:
         """The newest records that are meant, newest first, whatever came of them."""
         names = self._machine_names()
         where, values = self._where(query, names)
-        sql = (
-            f"SELECT r.body, r.imported_from FROM records r WHERE {where}"
-            " ORDER BY r.created DESC, r.number DESC LIMIT ?"
-        )
-        records = [self._decoded(body, file) for body, file in self._read(sql, [*values, most])]
+        sql = f"SELECT {_STORED} FROM records r WHERE {where} ORDER BY r.created DESC, r.number DESC LIMIT ?"
+        records = [self._decoded(*stored) for stored in self._read(sql, [*values, most], *_STORED_TYPES)]
         return list(with_names(records, names))
 
     def counts(self, query: Query) -> dict[tuple[Case, str], int]:
@@ -302,14 +366,32 @@ class Store:
             f" WHERE {where} GROUP BY 1, 2, 3, 4"
         )
         counted: Counter[tuple[Case, str]] = Counter()
-        for number, name, key, imported, count in self._read(sql, values):
+        for number, name, key, imported, count in self._read(sql, values, int, str, str, int, int):
+            if number not in cases:
+                raise StoreError(f"store {self.path}: {opening.DAMAGED}.")
             counted[cases[number], shown(Identity(name, key, bool(imported)), names)] += count
         return counted
 
+    def cases(self) -> list[Case]:
+        """Return all cases of the store."""
+        return list(self._cases(Query()).values())
+
     def workloads(self) -> list[str]:
         """Names of all workloads: those of the store, commands among them, and those of the published figures."""
-        stored = sorted({case.workload for case in self._cases(Query()).values()})
+        stored = sorted({case.workload for case in self.cases()})
         return list(dict.fromkeys([*stored, *(record.case.workload for record in reference.published())]))
+
+    def workloads_as_typed(self) -> list[str]:
+        """Return the same names as users typed them; a record of each command knows that."""
+        commands = [number for number, case in self._cases(Query()).items() if case.own_command]
+        for (body,) in self._read(
+            "SELECT r.body FROM heads h CROSS JOIN records r ON r.run = h.run AND r.case_number = h.case_number"
+            f" WHERE h.case_number IN ({_listed(commands)}) GROUP BY h.case_number",
+            (),
+            str,
+        ):
+            self._decoded(body, "", 0)
+        return list(map(as_typed, self.workloads()))
 
     def machines(self) -> list[str]:
         """Names of all machines: those of the store and those of the published figures."""
@@ -319,7 +401,7 @@ class Store:
 
     def _machine_names(self) -> Names:
         """What each machine of the store is called."""
-        rows = self._read("SELECT DISTINCT machine, key, imported FROM heads")
+        rows = self._read("SELECT DISTINCT machine, key, imported FROM heads", (), str, str, int)
         return told_apart([Identity(name, key, bool(imported)) for name, key, imported in rows])
 
     def name_of(self, machine: Machine) -> str:
@@ -329,13 +411,13 @@ class Store:
 
     def holds(self, column: str, value: str) -> bool:
         """Whether any record has this value in one of COLUMNS."""
-        return bool(self._read(f"SELECT 1 FROM records WHERE {column} = ? LIMIT 1", [value]))
+        return bool(self._read(f"SELECT 1 FROM records WHERE {column} = ? LIMIT 1", [value], int))
 
     def files_of(self, machine: str) -> list[str]:
         """The files by which records of a machine came in, by the name that it has here."""
         where, values = _where_columns(Query({"machine": machine}), self._machine_names())
         sql = f"SELECT DISTINCT r.imported_from FROM records r WHERE {where} AND r.imported_from <> '' ORDER BY 1"
-        return [str(file) for (file,) in self._read(sql, values)]
+        return [file for (file,) in self._read(sql, values, str)]
 
 
 def _where_columns(query: Query, names: Names) -> tuple[str, list[Any]]:
@@ -355,6 +437,9 @@ def _where_columns(query: Query, names: Names) -> tuple[str, list[Any]]:
     if query.since:
         where.append("r.created >= ?")
         values.append(query.since)
+    if query.until:
+        where.append("r.created <= ?")
+        values.append(query.until)
     if query.ids:
         where.append("(" + " OR ".join(["r.id >= ? AND r.id < ?"] * len(query.ids)) + ")")
         values += [edge for prefix in query.ids for edge in (prefix, prefix + "g")]
@@ -371,6 +456,14 @@ def _case(schema: int, content: str) -> Case:
     return upgraded_case(schema, json.loads(content))
 
 
+def _noting_signed(records: Iterable[Record], signed: list[tuple[str, str]]) -> Iterator[Record]:
+    """The same records, while the key and the id of those are noted that their owner signed."""
+    for record in records:
+        if record.imported_from and record.proof == "signed":
+            signed.append((stored_key(record), record.id))
+        yield record
+
+
 def _rows(connection: sqlite3.Connection, records: Iterable[Record]) -> Iterator[tuple[Any, ...]]:
     """Records as rows of the table, each with the number of its case, which becomes a row too where it is new."""
     numbers: dict[Case, int] = {}
@@ -379,7 +472,7 @@ def _rows(connection: sqlite3.Connection, records: Iterable[Record]) -> Iterator
         if case not in numbers:
             numbers[case] = _case_number(connection, case)
         yield (record.id, record.created, record.provenance, record.run.id, record.machine.name, numbers[case],
-               record.status, int(record.interrupted), record.text, record.machine.key or "",
+               record.status, int(record.interrupted), record.text, stored_key(record),
                record.imported_from)  # fmt: skip
 
 

@@ -16,36 +16,42 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from mldyno.errors import ImportFileError, MldynoError
-from mldyno.files import check_regular
+from mldyno.files import check_regular, regular
+from mldyno.leftovers import own_name, remove_leftovers
 from mldyno.printable import printable, shortened
 from mldyno.records import Record
-from mldyno.store import embedded, figures
-from mldyno.store.codec import BadRecord, decode, decode_stored
+from mldyno.store import embedded, figures, proofs
+from mldyno.store.codec import BadRecord, came_from, decode, decode_stored
+from mldyno.store.query import CLOCK_SKEW
 
 _SQLITE = b"SQLite format 3\0"  # how such a file begins
 LONGEST_REFUSAL = 500  # characters
 LONGEST_LINE_B = 32 << 20  # the longest series that a budget of minutes can make is far below
 LONGEST_CSV_LINE = 2_000_000  # characters: as many fields as there are columns, each as long as it may be
 MOST_EMPTY_LINES = 100  # one after the other: packed, millions of them take no room
-CLOCK_SKEW = timedelta(days=1)  # by which the clocks of two machines may differ
 MOST_FAULTS = 100  # of one file that are told
 LONGEST_STEM = 40  # characters of a name that are in a file's
 
 
-def _raised(error: BadRecord) -> None:
+def _raised(error: Exception) -> None:
     raise error
 
 
 Refuse = Callable[[BadRecord], None]  # hears what is wrong with a record; unless it raises, the others follow
+Tell = Callable[[str], None]  # hears a line
 
 
-def read(path: str, refuse: Refuse = _raised) -> Iterator[Record]:
-    """Records of a file; `-` is standard input."""
+def read(path: str, refuse: Refuse = _raised, tell: Tell | None = None) -> Iterator[Record]:
+    """Records of a file, each with its proof; `-` is standard input.
+
+    Of a rescue file that was cut within its last line, `tell` hears so, and the others follow; without it, it is
+    refused as any other.
+    """
     empty = True
 
     def refused(error: BadRecord) -> None:
@@ -56,7 +62,7 @@ def read(path: str, refuse: Refuse = _raised) -> Iterator[Record]:
     try:
         with _source(path) as source:
             now = datetime.now(timezone.utc)
-            for record in _records(source, refused):
+            for record in _records(source, refused, tell and (lambda words: tell(f"{path}: {words}"))):
                 empty = False
                 try:
                     check_foreign(record, now)
@@ -117,7 +123,7 @@ def file_stem(name: str, *parts: str) -> str:
     return f"{letters}-{digest}" if letters else digest
 
 
-def _records(source: io.BufferedReader, refuse: Refuse) -> Iterator[Record]:
+def _records(source: io.BufferedReader, refuse: Refuse, tell: Tell | None) -> Iterator[Record]:
     """The records of a file of the kind that its first bytes show."""
     if source.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
         source.read(len(codecs.BOM_UTF8))
@@ -125,8 +131,8 @@ def _records(source: io.BufferedReader, refuse: Refuse) -> Iterator[Record]:
     if start.startswith(_SQLITE):
         raise BadRecord("this is an SQLite file; read a store with --store, or write its records with `mldyno export`")
     if start.startswith(b"<"):
-        return _json_lines(embedded.unpacked(source), refuse)
-    return _json_lines(source, refuse) if start[:1] in (b"{", b"", b"[", b" ", b"\n") else _csv(source)
+        return _json_lines(embedded.unpacked(source), refuse, tell)
+    return _json_lines(source, refuse, tell) if start[:1] in (b"{", b"", b"[", b" ", b"\n") else _csv(source)
 
 
 def _one_line(text: str) -> str:
@@ -145,8 +151,9 @@ def _source(path: str) -> Iterator[io.BufferedReader]:
         yield source
 
 
-def _json_lines(source: BinaryIO, refuse: Refuse) -> Iterator[Record]:
+def _json_lines(source: BinaryIO, refuse: Refuse, tell: Tell | None) -> Iterator[Record]:
     number = empty = 0
+    proven = proofs.NOTHING
     while line := source.readline(LONGEST_LINE_B):
         number += 1
         if len(line) == LONGEST_LINE_B:
@@ -158,11 +165,17 @@ def _json_lines(source: BinaryIO, refuse: Refuse) -> Iterator[Record]:
             continue
         empty = 0
         try:
+            if proofs.is_proof(line):
+                proven = proofs.read(line)
+                continue
             record = decode(line)
         except BadRecord as error:
+            if tell is not None and proven.of_rescue and not line.endswith(b"\n"):
+                tell(f"line {number} is cut off, as on a full disk; what stands before it was taken")
+                return
             refuse(BadRecord(f"line {number}: {error}"))
         else:
-            yield record
+            yield came_from(record, "", proven.of(record))
 
 
 def _csv(source: BinaryIO) -> Iterator[Record]:
@@ -208,7 +221,7 @@ def atomic_file(path: str) -> Iterator[BinaryIO]:
                 yield out
             return
         place = os.path.realpath(path)
-        part = os.path.join(os.path.dirname(place), f".mldyno-{secrets.token_hex(8)}.part")
+        part = _part_beside(place)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with os.fdopen(descriptor, "wb") as out:
@@ -224,24 +237,26 @@ def atomic_file(path: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def atomic_folder(path: str, mark: str, belongs: Callable[[str], object]) -> Iterator[str]:
+def atomic_folder(path: str, mark: str, title: str) -> Iterator[str]:
     """A folder that takes its place when all of it is written; whatever goes wrong before, nothing is left.
 
-    A folder that is there is replaced where it is empty, or has the file `mark` and nothing that does not belong.
+    The file `mark` gets the title and a list of all other files with their hashes. A folder that is there is replaced
+    where it is empty, or holds just what its own list says.
     """
     import shutil
 
     try:
         place = os.path.realpath(path)
-        there = os.listdir(place) if os.path.lexists(place) else []
-        strange = [name for name in sorted(there) if mark not in there or not belongs(name)]
-        if strange:
-            raise MldynoError(f"{path} holds {strange[0]}, which mldyno did not put there; name another folder.")
-        part = os.path.join(os.path.dirname(place), f".mldyno-{secrets.token_hex(8)}.part")
+        _check_replaceable(path, place, mark)
+        part = _part_beside(place)
         old = f"{part}.old"
         os.mkdir(part)
         try:
             yield part
+            lines = [f"{_seal(os.path.join(part, name))}  {name}\n" for name in sorted(_within(part))]
+            with open(os.path.join(part, mark), "w", encoding="utf-8", newline="\n") as out:
+                out.writelines([title, "\n", *lines])
+            _check_replaceable(path, place, mark)  # again: it may have taken a while
             if os.path.lexists(place):
                 os.rename(place, old)
             os.rename(part, place)
@@ -253,6 +268,47 @@ def atomic_folder(path: str, mark: str, belongs: Callable[[str], object]) -> Ite
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise MldynoError(f"{path}: {error.strerror or error}; nothing was written.") from None
+
+
+def _check_replaceable(path: str, place: str, mark: str) -> None:
+    """Raise unless a folder is missing, empty, or holds just what the list in its file `mark` says."""
+    listed: dict[str, str] = {}
+    with suppress(OSError, ValueError), open(os.path.join(place, mark), encoding="utf-8", opener=regular) as lines:
+        for line in lines:
+            seal, _, name = line.rstrip("\n").partition("  ")
+            listed[name] = seal
+    for name in sorted(_within(place)) if os.path.lexists(place) else ():
+        if os.path.basename(name) == ".DS_Store" or name == mark:
+            continue
+        if name not in listed:
+            raise MldynoError(f"{path} holds {name}, which mldyno did not put there; name another folder.")
+        if _seal(os.path.join(place, name)) != listed[name]:
+            raise MldynoError(f"{path} holds {name}, which was changed since mldyno wrote it; name another folder.")
+
+
+def _within(place: str) -> Iterator[str]:
+    """Yield the path of each file and folder in a folder, at any depth, as seen from there."""
+    for folder, folders, files in os.walk(place, onerror=_raised):
+        yield from (os.path.relpath(os.path.join(folder, name), place) for name in (*folders, *files))
+
+
+def _seal(path: str) -> str:
+    """Return the hash of a file's bytes, or what else is there."""
+    mode = os.lstat(path).st_mode
+    if not stat.S_ISREG(mode):
+        return "folder" if stat.S_ISDIR(mode) else "neither file nor folder"
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _part_beside(place: str) -> str:
+    """Where what will be at a place is written; what killed processes left there is removed."""
+    folder = os.path.dirname(place)
+    remove_leftovers(folder)
+    return os.path.join(folder, f".mldyno-{own_name()}-{secrets.token_hex(8)}.part")
 
 
 def _written_into(path: str, there: os.stat_result) -> int | None:

@@ -1,20 +1,22 @@
 """Reads a suite file, and all that it includes; every key, type and value is checked.
 
-Rule: what a suite means depends on nothing but files. Which workloads there are, and which devices
-`all` and `gpu` stand for, is found out when it is expanded.
+Rule: what a suite means depends on nothing but files, and reading it starts nothing, unless it is trusted: then it
+may name interpreters by their paths. Which workloads there are, and which devices `all` and `gpu` stand for, is found
+out when it is expanded.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from mldyno import sources
+from mldyno import interpreters, sources
 from mldyno.axes import AXIS, LARGEST_WHOLE, NAMES, Case, axis_named
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.files import check_regular
@@ -66,9 +68,9 @@ def is_suite(word: str) -> bool:
     return word.endswith(".toml") or RENAMED.get(word, word) in names()
 
 
-def read(target: str) -> Suite:
-    """A shipped suite by its name, or any by the path of its file."""
-    return _read(_file(target, Path(), "suite"), ())
+def read(target: str, trust: bool = False) -> Suite:
+    """Read a shipped suite by its name, or any by the path of its file; `trust` lets it name interpreters by paths."""
+    return _read(_file(target, Path(), "suite"), (), trust)
 
 
 def _file(word: str, folder: Path, kind: str) -> Path:
@@ -83,7 +85,7 @@ def value_of(axis: str, text: str) -> Any:
     return text if AXIS[axis].name == "device" and text == ALL else AXIS[axis].parse(text)
 
 
-def _read(path: Path, above: tuple[Path, ...]) -> Suite:
+def _read(path: Path, above: tuple[Path, ...], trust: bool) -> Suite:
     content = _content(path)
     place = path.resolve()
     if place in above:
@@ -94,13 +96,14 @@ def _read(path: Path, above: tuple[Path, ...]) -> Suite:
     with _mistakes_in(path.name):
         settings = {key: SETTINGS[key](key, content[key]) for key in content if key in SETTINGS}
         files = _files(content.get("include", []), path)
-        cases = [_located(_axes(table, "[[cases]]"), path.parent) for table in _tables(content, "cases")]
-        excluded = [_axes(table, "[[exclude]]") for table in _tables(content, "exclude")]
+        interpreter = partial(_interpreter, folder=path.parent, trust=trust)
+        cases = [_located(_axes(table, "[[cases]]", interpreter), path.parent) for table in _tables(content, "cases")]
+        excluded = [_axes(table, "[[exclude]]", interpreter) for table in _tables(content, "exclude")]
         _check_tables(bool(files), cases, excluded)
         score = _reference(content["score"]) if "score" in content else None
     suite = _checked(Suite(path.name, settings, (), tuple(cases), tuple(excluded), score))
     for file in files:
-        suite = _checked(replace(suite, included=(*suite.included, _read(file, (*above, place)))))
+        suite = _checked(replace(suite, included=(*suite.included, _read(file, (*above, place), trust))))
     return suite
 
 
@@ -161,8 +164,8 @@ def _tables(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     return tables
 
 
-def _axes(table: Mapping[str, Any], kind: str) -> Values:
-    """The axes of one table with their values."""
+def _axes(table: Mapping[str, Any], kind: str, interpreter: Callable[[str], str] = lambda text: text) -> Values:
+    """Return the axes of one table with their values; `interpreter` gives the name of the one that a text means."""
     axes: dict[str, tuple[Any, ...]] = {}
     for key, value in table.items():
         if key not in AXIS:
@@ -173,8 +176,16 @@ def _axes(table: Mapping[str, Any], kind: str) -> Values:
         values = value if isinstance(value, list) else [value]
         if not values or not all(isinstance(entry, str | int) for entry in values):
             raise UsageError(f"{key} must be a value or a list of values.")
-        axes[axis] = tuple(value_of(axis, _typed(key, entry)) for entry in values)
+        texts = [_typed(key, entry) for entry in values]
+        axes[axis] = tuple(value_of(axis, interpreter(text) if axis == "python" else text) for text in texts)
     return axes
+
+
+def _interpreter(text: str, folder: Path, trust: bool) -> str:
+    """Return the name of an interpreter that a suite names; start what lies at a path only if the suite is trusted."""
+    if not interpreters.NAME.fullmatch(text) and not trust:
+        raise UsageError(f"it runs the interpreter {text}; allow it with --trust, if you trust both.")
+    return interpreters.name_of(os.path.join(folder, text) if os.sep in text else text)
 
 
 def _located(axes: Values, folder: Path) -> Values:
@@ -206,10 +217,11 @@ def _check_tables(includes: bool, cases: Sequence[Values], excluded: Sequence[Va
 def _reference(content: Any) -> Reference:
     """The table of a score: version, machine, and rates, each of which names one case."""
     known = isinstance(content, dict) and set(content) == {"version", "machine", "rates"}
-    if not known or not all(isinstance(rate, dict) for rate in content["rates"]):
+    entries: Any = content["rates"] if known and isinstance(content["rates"], list) else [None]
+    if not all(isinstance(entry, dict) for entry in entries):
         raise UsageError("score must be a table of version, machine and rates, which are tables of axes and a rate.")
     rates: dict[Case, float] = {}
-    for entry in content["rates"]:
+    for entry in entries:
         axes = _axes({name: value for name, value in entry.items() if name != "rate"}, "score")
         _check_tables(False, [axes], [])
         rates[Case(**{name: values[0] for name, values in axes.items()})] = _rate(entry.get("rate"))

@@ -45,6 +45,8 @@ class Blocks:
     def __init__(self, program: Steps, clock: Clock, asynchronous: bool = False, cycle: int = 1) -> None:
         self.program, self.clock, self.asynchronous, self.cycle = program, clock, asynchronous, cycle
         self.size = cycle
+        self.prepare: Callable[[], None] = lambda: None
+        """Done before a block that follows one of another program, and is no part of its time."""
 
     def time(self, steps: int) -> int:
         """Time in ns of that many steps, until the device has done them."""
@@ -189,6 +191,7 @@ def rounds(
         chance.shuffle(order)
         for place in order:
             blocks = programs[place]
+            blocks.prepare()
             times[place].append(blocks.time(blocks.size) / blocks.size / 1e9)
         now = clock()
         tick(times[0], now)

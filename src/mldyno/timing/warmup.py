@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from mldyno.stats.intervals import autocorrelation, batches, coarse, median
 from mldyno.stats.shapes import line
-from mldyno.timing.blocks import Blocks
+from mldyno.timing.blocks import LONG_STEP, Blocks
 
 SEGMENTS = 20
 TOLERANCE = 0.01  # segments that lie within this are alike, however quiet the series is
@@ -122,12 +122,16 @@ def warm_up(
     """Run until steady, for at most `budget` s but two steps at least; `tick` sees the values and the clock.
 
     Nothing of the program may run before the first step; `after_first` is what has to come right after it. Then it
-    works for `load` s, which are not judged: a device that has just woken up is faster than it stays.
+    works for `load` s, which are not judged: a device that has just woken up is faster than it stays. Without a budget
+    a long first step is all there is.
     """
     began = blocks.clock()
     result = WarmUp(first_step=blocks.time(1))
     after_first()
     tick([float(result.first_step)], blocks.clock())  # all that is known of a step that takes minutes
+    if not budget and result.first_step >= LONG_STEP:
+        blocks.fit(float(result.first_step))
+        return result
     fastest = float(blocks.time(1))
     blocks.fit(fastest)
     began += _heat(blocks, load, tick)

@@ -1,11 +1,18 @@
-"""The end of a tracked loop: its record, made as any other, stored, and said in a line."""
+"""The end of a tracked loop: its record, made as any other, stored, and said in a line.
+
+Rule: whatever is needed here is imported before the program ends (see `Loop`). CPython notes that Ctrl-C has ended the
+program, but clears that note whenever it executes source text, as the making of a namedtuple or a dataclass does; the
+program would then exit with 1 instead of dying of the signal.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +21,13 @@ from mldyno.analysis.processes import processes_of
 from mldyno.analysis.usual import usual_for
 from mldyno.axes import TRACKED, unstated
 from mldyno.client.remote_case import Observed
-from mldyno.errors import MldynoError
+from mldyno.errors import MldynoError, StoreLocked
 from mldyno.records import Fact, Record, Run, Series
+from mldyno.runner.events import Interrupts
 from mldyno.runner.recording import record_of, with_facts
 from mldyno.runner.run import new_run_id, processes_before
 from mldyno.store import Store
+from mldyno.store.rescue import rescue
 from mldyno.timing.loops import LoopTimes, Stretch
 from mldyno.timing.stopping import Stopping
 from mldyno.timing.warmup import warm_from
@@ -29,11 +38,18 @@ from mldyno.views.loops import loop_line
 if TYPE_CHECKING:
     from mldyno.tracking.tracker import Loop
 
+WAIT_S, LONGEST_WAIT_S = 0.5, 5.0  # for another process that holds the store: at once without a word, and in all
 
-def finish(loop: Loop) -> Record | None:
+
+def say(line: str) -> None:
+    """Print one line for the user, never among what the program prints itself."""
+    with suppress(Exception):  # nobody listens any more
+        sys.stderr.write(f"mldyno: {line}\n")
+        sys.stderr.flush()
+
+
+def finish(loop: Loop, interrupts: Interrupts) -> Record | None:
     """Make the record of a loop, in the first of its ranks; store it, and say what came of it."""
-    from mldyno.tracking.tracker import say
-
     times, ranks = loop.times, loop.ranks
     if not times.steps:
         return None  # it was never used
@@ -44,20 +60,40 @@ def finish(loop: Loop) -> Record | None:
     if record is None:
         say(line_so_far(loop))
         return None
-    stored = ""
+    path, failure = None, ""
     try:
-        store = loop.store if isinstance(loop.store, Store) else Store(loop.store)
-        record = _with_usual(record, store)
-        store.append([record])
-        store.close()
+        named = loop.store.path if isinstance(loop.store, Store) else loop.store
+        store = Store(named, patience=WAIT_S)
+        path = store.path
+        record = _stored(record, store, loop.name, interrupts)
     except (MldynoError, OSError) as error:
-        stored = f"not stored: {error}"
+        failure = f"not stored: {str(error).rstrip('.')}. {rescue([record], path)}"
     say(loop_line(record))
     if times.fault:
         say(f"{loop.name}: not all of it was measured: {times.fault}")
-    if stored:
-        say(f"{loop.name}: {stored}")
+    if failure:
+        say(f"{loop.name}: {failure}")
     return record
+
+
+def _stored(record: Record, store: Store, name: str, interrupts: Interrupts) -> Record:
+    """Store a record, with what is usual on its machine; wait a while for another process that holds the store."""
+    ends = math.inf
+    with closing(store):
+        while True:
+            try:
+                whole = _with_usual(record, store)
+                store.append([whole])
+                return whole
+            except StoreLocked:
+                if time.monotonic() > ends:
+                    raise
+                if ends == math.inf:
+                    say(
+                        f"{name}: another process holds store {store.path}; waiting up to {LONGEST_WAIT_S:.0f} s for it"
+                    )
+                    ends = time.monotonic() + LONGEST_WAIT_S
+            interrupts.check()
 
 
 def line_so_far(loop: Loop) -> str:
@@ -70,9 +106,13 @@ def line_so_far(loop: Loop) -> str:
 
 def _with_usual(record: Record, store: Store) -> Record:
     """The record with what is usual on its machine, for what it says of the next process."""
-    with suppress(MldynoError):
+    try:
         for own in processes_of(record):
             return with_facts(record, usual_for(own, processes_before(store, record.machine)).facts)
+    except StoreLocked:
+        raise
+    except MldynoError:
+        pass  # what can't be read may still be added to
     return record
 
 
@@ -101,6 +141,7 @@ def made(loop: Loop, others: dict[int, str]) -> Record | None:
     for part in (*times.long, long):
         observed.series += _series_of(part, "long")
     observed.series += [*_besides(times), *_of_ranks(loop, steady, others)]
+    observed.series += _contention(loop)
     observed.facts |= _facts(loop, size, unsteady, others, len(usual.times))
     observed.software = process.software()
     devices = process.devices(case.device)
@@ -133,6 +174,12 @@ def _besides(times: LoopTimes) -> Iterator[Series]:
         real, held = zip(*times.rounds, strict=True)
         yield Series("step_time", "s", _seconds(real), "beside", times.blocks.size)
         yield Series("held_time", "s", _seconds(held), "beside", times.blocks.size)
+
+
+def _contention(loop: Loop) -> Iterator[Series]:
+    """What got in the way, over all epochs."""
+    for part in loop.contention.stop() if loop.watched is not None else ():
+        yield replace(part, values=(math.fsum(part.values),))
 
 
 def _facts(loop: Loop, size: int, unsteady: str, others: dict[int, str], blocks: int) -> dict[str, Fact]:

@@ -7,20 +7,27 @@ by `finish`, at the end of a `with`, when the loader or the tracker is thrown aw
 from __future__ import annotations
 
 import os
-import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from mldyno import machine as machines
+from mldyno.axes import TRACKED, unstated
 from mldyno.errors import UsageError
+from mldyno.meters.contention import Contention
 from mldyno.printable import name_from
-from mldyno.records import Record
+from mldyno.records import Device, Record
+from mldyno.runner.events import Interrupts
 from mldyno.timing import clock as clocks
 from mldyno.timing.loops import LoopTimes, nothing_to_see
 from mldyno.timing.replays import Ahead, ReplayTimes
 from mldyno.tracking import process
+from mldyno.tracking.finishing import finish, line_so_far, say
 from mldyno.tracking.items import ItemCount, Items
+
+SHORT_WHILE_S = 0.05  # in which a finalizer returns
 
 Sync = Callable[[], object]
 
@@ -43,6 +50,8 @@ class Loop:
         self.finished = False
         self.finalizer: weakref.finalize[..., Any] | None = None
         self.owner = os.getpid()
+        self.contention = Contention()
+        self.watched: bool | None = None
         now = clock or clocks.now
         self.times = LoopTimes(now, self._find_wait) if ahead is None else ReplayTimes(now, self._find_wait, ahead)
         self.times.look_at, self.times.every_batch = self._look_at, callable(items)
@@ -51,7 +60,21 @@ class Loop:
         """When the first step has ended: which device the loop uses, and which ranks there are."""
         self.ranks = process.ranks()
         self.place = process.place()
+        with suppress(Exception):
+            self.contention.start(unstated(self.name, TRACKED), Device(self.place.device, TRACKED))
+            self.watched = False
+            self.watch(True)
+        with suppress(Exception):
+            machines.describe()  # so that the end of the program has nothing to import: see `finishing`
         return self.sync or self.place.wait
+
+    def watch(self, goes_on: bool) -> None:
+        """Count what gets in the way from now on, or until now: of its first step and between epochs nothing counts."""
+        if self.watched is None or self.watched == goes_on:
+            return
+        with suppress(Exception):
+            (self.contention.begin_window if goes_on else self.contention.end_window)()
+            self.watched = goes_on
 
     def _look_at(self, batch: Any) -> None:
         if not self.count.look_at(batch):
@@ -59,25 +82,35 @@ class Loop:
 
     def finish(self) -> None:
         """Make the record, store it and say what came of it, once; in the process that has begun it."""
+        self._finish().pass_on()
+
+    def _finish(self) -> Interrupts:
+        """Finish it; return the signals that came meanwhile: none of them ends what is being written."""
+        interrupts = Interrupts()
         if self.finished or os.getpid() != self.owner:
-            return
+            return interrupts
         self.finished = True
         LIVE.pop(self, None)
         if self.finalizer is not None:
             self.finalizer.detach()  # or it would hold on to this as long as the loader lives
-        try:
-            from mldyno.tracking.finishing import finish
+        self.watch(False)
+        with interrupts:
+            try:
+                self.record = finish(self, interrupts)
+            except Exception as error:  # whatever it is, a training has ended well but for this
+                say(f"{self.name}: nothing was recorded: {type(error).__name__}: {error}")
+        return interrupts
 
-            self.record = finish(self)
-        except Exception as error:  # whatever it is, a training has ended well but for this
-            say(f"{self.name}: nothing was recorded: {type(error).__name__}: {error}")
+    def thrown_away(self) -> None:
+        """Finish it in a finalizer, where an exception would be lost: a signal is passed on once that has returned.
 
-
-def say(line: str) -> None:
-    """One line for the user: never among what the program prints itself."""
-    with suppress(Exception):  # nobody listens any more
-        sys.stderr.write(f"mldyno: {line}\n")
-        sys.stderr.flush()
+        A program that has ended has its exit code already, and gets no signal any more.
+        """
+        interrupts = self._finish()
+        if interrupts.came and threading.main_thread().is_alive():
+            timer = threading.Timer(SHORT_WHILE_S, interrupts.pass_on)
+            timer.daemon = True
+            timer.start()
 
 
 class Tracker:
@@ -99,10 +132,12 @@ class Tracker:
         if self._loop.finished:
             return iterator
         self._loop.ended = "left"
+        self._loop.watch(True)
         return self._loop.times.batches(iterator, self._ended)
 
     def _ended(self, end: bool) -> None:
         self._loop.ended = "end" if end else "left"
+        self._loop.watch(False)
         if process.interactive():  # such a program does not end for a long time
             self._loop.finish()
 
@@ -173,8 +208,6 @@ class Tracker:
         return self._loop.record
 
     def __str__(self) -> str:
-        from mldyno.tracking.finishing import line_so_far
-
         return line_so_far(self._loop)
 
     __repr__ = __str__
@@ -220,7 +253,7 @@ def track(
     alike = sum(loop.title == title for loop in LIVE)
     loop = Loop(title, alike + 1, items, item, sync, store, _fetched_ahead(loader) if replay else None, clock)
     tracker = Tracker(loop, loader)
-    loop.finalizer = weakref.finalize(tracker if watched is None else loader, loop.finish)
+    loop.finalizer = weakref.finalize(tracker if watched is None else loader, loop.thrown_away)
     LIVE[loop] = watched
     return tracker
 

@@ -18,9 +18,9 @@ from mldyno.analysis.tables import column
 from mldyno.axes import AXIS
 from mldyno.records import Case
 from mldyno.store.figures import marks
-from mldyno.units import count, digits, show_percent, show_seconds
+from mldyno.units import count, digits, show_factor, show_percent, show_seconds
 from mldyno.views.loading import loader_sentence
-from mldyno.views.sentences import CANT_TELL, WORK, arms, claim, factor, named
+from mldyno.views.sentences import CANT_TELL, NO_CLEAR_DIFFERENCE, WORK, arms, claim, factor, named, span
 from mldyno.views.titles import case_on_device, workload_title
 
 WIDE_EXPONENT = 0.1  # half of an exponent's interval from which on it is said how to narrow it
@@ -113,7 +113,9 @@ def _noted(text: str, *notes: str) -> str:
 
 
 def _looks(result: Comparison | Mean) -> str:
-    return f"it looks {_faster(result)}{'' if result.low is not None else ', without an interval'}"
+    if result.low is None:
+        return f"it looks {_faster(result)}, without an interval"
+    return f"{NO_CLEAR_DIFFERENCE} ({span(result)})"
 
 
 def _faster(result: Comparison | Mean) -> str:
@@ -153,7 +155,7 @@ def _batch_verdict(crossover: Crossover, called: Called) -> str:
         return f"small batches on {other} and {base} can't be compared"
     first, last = crossover.comparisons[0], crossover.comparisons[-1]
     ends = [first] if first is last else [first, last]
-    sizes = [f"batch {crossover.size(each):,}: {other} is {_side(each)}" for each in ends]
+    sizes = [f"batch {crossover.size(each):,}: {_side(each, other)}" for each in ends]
     claims = {"slower": f"small batches are faster on {base}", "faster": f"small batches too are faster on {other}",
               "equivalent": f"small batches are as fast on {base} as on {other}"}  # fmt: skip
     text = claims.get(first.verdict, f"can't tell where small batches are faster, on {base} or on {other}")
@@ -163,10 +165,10 @@ def _batch_verdict(crossover: Crossover, called: Called) -> str:
     return f"{text}: {_work(first.other.case, 'seq', 'precision')}, {', '.join(sizes)} [{first.how}]"
 
 
-def _side(comparison: Comparison) -> str:
-    if comparison.verdict == "equivalent":
-        return "as fast"
-    return f"{_faster(comparison)}{f', {CANT_TELL}' if comparison.verdict == 'inconclusive' else ''}"
+def _side(comparison: Comparison, other: str) -> str:
+    if comparison.verdict == "inconclusive":
+        return _looks(comparison)
+    return f"{other} is {'as fast' if comparison.verdict == 'equivalent' else _faster(comparison)}"
 
 
 def _work(case: Case, *axes: str) -> str:
@@ -412,8 +414,7 @@ def _interval(comparison: Comparison) -> str:
     """The interval of a ratio, behind it."""
     if comparison.low is None or comparison.high is None:
         return ""
-    shown = digits(comparison.ratio, (comparison.high - comparison.low) / 2)
-    return _range(comparison.low, comparison.high, len(shown.partition(".")[2]))
+    return f" {show_factor(comparison.ratio, comparison.low, comparison.high).partition(' ')[2]}"
 
 
 def _share(ratio: float, interval: str = "") -> str:

@@ -6,7 +6,7 @@ Rule: a chart draws what it is given and works out nothing but places.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,6 +18,7 @@ from mldyno.views.drawing import (
     Look,
     Scale,
     fitted,
+    in_lines,
     log_scale,
     pixels,
     room_of,
@@ -30,6 +31,7 @@ WIDE, MIDDLE, NARROW, SMALL = 860, 720, 360, 360  # pixels of a chart: alone, be
 BOLD = 1.08  # times as wide as a plain letter
 BESIDE = 480  # pixels of a chart, from which on labels stand beside their marks, not above them
 LINE, GAP, LABEL, HEADING, TICKS = 18, 6, 17, 30, 22  # pixels: of marks, between rows, of texts
+MARKS = 0.3  # share of the width that labels leave to marks, before they break into lines
 
 
 # -- rows of dots or bars --------------------------------------------------------------------------
@@ -90,16 +92,17 @@ class Rows:
         canvas, beside = Canvas(width, look), self.compact or width >= BESIDE
         lines = [[number for number, _ in line] for row in self.rows for line in self._numbers(row)]
         numbers = max(room_of(BETWEEN.join(line)) for line in lines) + 8
-        longest = max(room_of(row.label) * (1.08 if row.strong else 1.0) for row in self.rows)
-        labels = min(0.54 * width, longest + 12) if beside else 0.0
+        longest = max(room_of(row.label) * (BOLD if row.strong else 1.0) for row in self.rows)
+        labels = min(max(0.54 * width, (1 - MARKS) * width - numbers), longest + 12) if beside else 0.0
+        texts = labels_in_lines(self.rows, labels - 8 if labels else width)
         scale = self._scale(labels + 8, width - numbers - 8)
         y = self._legend(canvas)
         for heading, rows in self.groups:
-            if heading:
-                y += HEADING
-                canvas.text(0, y - 10, fitted(heading, width / 1.08), colour="ink", bold=True)
+            for place, line in enumerate(in_lines(heading, width / BOLD) if heading else []):
+                y += LABEL if place else HEADING
+                canvas.text(0, y - 10, line, colour="ink", bold=True)
             for row in rows:
-                y = self._row(canvas, row, y, labels, scale)
+                y = self._row(canvas, row, next(texts), y, labels, scale)
         canvas.height = self._axis(canvas, y, scale) if self.axis else y
         return canvas
 
@@ -129,30 +132,31 @@ class Rows:
             x += room_of(shown) + 34
         return y + GAP if y else 0.0
 
-    def _row(self, canvas: Canvas, row: Row, y: float, labels: float, scale: Scale) -> float:
-        lines = len(row.marks) if self.bars else 1
-        above = 0 if labels else LABEL
-        bottom = y + above + LINE * lines + GAP
+    def _row(self, canvas: Canvas, row: Row, label: Sequence[str], y: float, labels: float, scale: Scale) -> float:
+        own = LINE * (len(row.marks) if self.bars else 1)
+        above = 0 if labels else LABEL * len(label)
+        beside = max(own, LABEL * len(label)) if labels else own
+        bottom = y + above + beside + GAP
+        top = y + above + GAP / 2 + (beside - own) / 2
         if row.strong:
             canvas.bar((0, canvas.width), (y + bottom) / 2, bottom - y, "accent", 0.1)
         ink = "ink" if row.strong or above else "soft"
-        label = fitted(row.label, (labels - 8 if labels else canvas.width) / (BOLD if row.strong else 1))
-        middle = y + above + GAP / 2 + LINE * lines / 2
-        if labels:
-            canvas.text(labels, middle + 4.5, label, "end", ink, row.strong)
-        else:
-            canvas.text(4, y + LABEL - 2, label, colour=ink, bold=row.strong)
+        for place, line in enumerate(label):
+            middle = top + own / 2 + LABEL * (place - (len(label) - 1) / 2)
+            if labels:
+                canvas.text(labels, middle + 4.5, line, "end", ink, row.strong)
+            else:
+                canvas.text(4, y + LABEL * (place + 1) - 2, line, colour=ink, bold=row.strong)
         grid = "".join(f"M{pixels(scale.at(each))} {pixels(y + above)}V{pixels(bottom)}" for each in scale.ticks)
         canvas.path(grid, "line")
         if self.base is not None:
             canvas.upright(scale.at(self.base), (y + above, bottom), "soft", dashed=not self.bars)
         for place, mark in enumerate(row.marks):
-            line = y + above + GAP / 2 + LINE * ((place if self.bars else 0) + 0.5)
+            line_y = top + LINE * ((place if self.bars else 0) + 0.5)
             with canvas.about(f"{row.label}: {mark.hover}"):
-                self._mark(canvas, mark, line, scale, "accent" if row.strong else mark.colour, row.strong)
+                self._mark(canvas, mark, line_y, scale, "accent" if row.strong else mark.colour, row.strong)
         for place, numbers in enumerate(self._numbers(row)):
-            line = y + above + GAP / 2 + LINE * (place + 0.5)
-            canvas.texts(canvas.width - 4, line + 4.5, numbers, row.strong)
+            canvas.texts(canvas.width - 4, top + LINE * (place + 0.5) + 4.5, numbers, row.strong)
         return bottom
 
     def _mark(self, canvas: Canvas, mark: Mark, y: float, scale: Scale, colour: str, strong: bool) -> None:
@@ -173,6 +177,18 @@ class Rows:
         below = y + LABEL + TICKS
         canvas.text(canvas.width - 4, below - 4, fitted(self.axis, canvas.width), "end")
         return below
+
+
+def labels_in_lines(rows: Sequence[Row], room: float) -> Iterator[list[str]]:
+    """The label of each row in lines that fit; where two that differ would look the same, the later has a number."""
+    shown: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        lines = in_lines(row.label, room / (BOLD if row.strong else 1.0))
+        labels = shown.setdefault(tuple(lines), [])
+        if row.label not in labels:
+            labels.append(row.label)
+        number = labels.index(row.label) + 1
+        yield lines if number == 1 else [*lines[:-1], f"{lines[-1][:-5].rstrip('… ')}… ({number})"]
 
 
 # -- lines over sizes ------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from mldyno import __version__
 from mldyno.analysis.findings import CLEAR_SPEEDUP, Finding, best_setting, by_device, error_text, of
 from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, SensorSeen, Trial, Tried
 from mldyno.analysis.unused_gpu import CALLED
-from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
+from mldyno.units import count, digits, show_bytes, show_factor, show_percent, show_seconds
 from mldyno.views.devices import device_line
 from mldyno.views.window import window_width
 
@@ -163,8 +163,8 @@ def _trial(trial: Trial) -> Rows:
             continue
         clear = _clear(setting.low, setting.high)
         most = ", the one to set" if setting is best and len(trial.settings) > 1 else ""
-        interval = f"{digits(setting.low)}-{digits(setting.high)}"
-        yield setting.option or setting.name, f"{digits(setting.ratio)}x ({interval}) as fast: {clear}{most}"
+        times = show_factor(setting.ratio, setting.low, setting.high)
+        yield setting.option or setting.name, f"{times} as fast: {clear}{most}"
 
 
 def _clear(low: float, high: float) -> str:
@@ -184,7 +184,7 @@ def _noise(noise: Noise) -> Rows:
     yield noise.verdict, f"for {show_seconds(noise.seconds)} one core did the same work: it {counts}"
     if noise.detectable_paired is not None and noise.detectable_separate is not None:
         turns, apart = show_percent(noise.detectable_paired), show_percent(noise.detectable_separate)
-        yield "tells", f"differences from {turns} on between cases that take turns, from {apart} on between two runs"
+        yield "detects", f"smallest detectable difference: {turns} interleaved, {apart} between separate runs"
 
 
 def _energy(sensors: Sequence[SensorSeen]) -> Rows:

@@ -8,6 +8,7 @@ again; in a picture they are the colours themselves. What a mark says when point
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -58,6 +59,16 @@ def fitted(text: str, room: float, size: float = SIZE) -> str:
     if len(text) <= most or len(tail) + 8 > most:
         return shortened(text, most)
     return shortened(head, most - len(comma + tail)) + comma + tail
+
+
+def in_lines(text: str, room: float, most: int = 3) -> list[str]:
+    """The text in lines of so many pixels, broken between words where it can be; one that is too long is fitted."""
+    letters = max(4, int(room / (SIZE * LETTER)))
+    for part in (text, fitted(text, (most - 0.5) * room), shortened(text, most * letters)):
+        lines = textwrap.wrap(part, letters, break_on_hyphens=False) or [""]
+        if len(lines) <= most:
+            break
+    return lines[:most]
 
 
 def pixels(value: float) -> str:

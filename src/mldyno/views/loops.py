@@ -30,6 +30,7 @@ def loop_line(record: Record) -> str:
     phrases = [] if parts is None else list(parts_in_words(parts))
     if parts is not None and parts.waiting is not None:
         shown += f", {phrases.pop(0).replace('of a step', 'of it', 1)}"
+    phrases += [f"{warning.code}: {warning.message}" for warning in record.warnings if warning.code == "contended"]
     return f"{name}: {'; '.join([shown, *phrases])} [record {record.id[:ID_DIGITS]}]"
 
 
@@ -44,6 +45,8 @@ def parts_in_words(parts: LoopParts) -> Iterator[str]:
     if parts.long_blocks:
         long = "long step" if parts.steps_each == 1 else "long block"
         yield f"{count(parts.long_blocks, long)} apart, {show_seconds(parts.long_time)} in all"
+    if parts.pauses:
+        yield f"{count(parts.pauses, 'pause')} for other work, {show_seconds(parts.pause_time)} in all"
 
 
 def _percents(share: Factor) -> str:

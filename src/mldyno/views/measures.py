@@ -28,13 +28,26 @@ def amount(value: float | None, unit: str) -> str:
     return show_seconds(value) if unit == "s" else digits(value, most=4)
 
 
+def verdict(measure: Measure) -> str:
+    """Whether a measure meets its target, in words."""
+    return {True: "met", False: "MISSED", None: f"too few trials to judge ({measure.n:,})"}[measure.ok]
+
+
+def verdict_counts(measures: Sequence[Measure]) -> str:
+    """How many targets are met, missed, or can't be judged."""
+    met, missed, open_ = (sum(measure.ok is ok for measure in measures) for ok in (True, False, None))
+    parts = [f"{met} of {len(measures)} targets met", f"{missed} missed" if missed else "",
+             f"{open_} with too few trials to judge" if open_ else ""]  # fmt: skip
+    return ", ".join(filter(None, parts))
+
+
 def measures_table(measures: Sequence[Measure], title: str = TITLE) -> str:
     """All measures, with what the peers were measured at; one of nothing has no value."""
     header = ["", "measure", "here", "at worst", "target", "", "n", "peers"]
     body = [
         [str(measure.id), measure.name, amount(measure.value if measure.n else None, measure.unit),
          amount(measure.bound, measure.unit),
-         measure.target, "met" if measure.ok else "MISSED", f"{measure.n:,}", measure.peers]
+         measure.target, verdict(measure), f"{measure.n:,}", measure.peers]
         for measure in measures
     ]  # fmt: skip
     notes = [f"{measure.id}: {measure.note}" for measure in measures if measure.note]

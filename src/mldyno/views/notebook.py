@@ -11,8 +11,11 @@ from html import escape
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Table
+from mldyno.views.report.parts import Chart
+from mldyno.views.report.pictures import picture_svg
 from mldyno.views.sentences import arms, factor, footers, trust_lines
 from mldyno.views.tables import grid, title_of
+from mldyno.views.titles import case_name
 
 
 def lines_html(lines: Sequence[str]) -> str:
@@ -48,11 +51,12 @@ def comparisons_html(comparisons: Sequence[Comparison]) -> str:
     for each in comparisons:
         other, base = arms(each)
         way = "faster" if each.ratio >= 1 else "slower"
-        body.append([each.other.case.id, base, other, f"{factor(each)} {way}", each.verdict, each.how])
+        body.append([case_name(each.other.case), base, other, f"{factor(each)} {way}", each.verdict, each.how])
     header = ["case", "base", "other", "the other is", "verdict", "how"]
     return f"<div>{grid_html(header, body, len(header))}{lines_html(footers(comparisons))}</div>"
 
 
-def results_html(table: Table, outcomes: Sequence[Outcome]) -> str:
-    """What a run brought: its table, and how far it can be trusted."""
-    return f"<div>{table_html(table)}{lines_html(trust_lines(outcomes))}</div>"
+def results_html(table: Table, outcomes: Sequence[Outcome], charts: Sequence[Chart] = ()) -> str:
+    """The results of a run: their table, how far they can be trusted, and their charts."""
+    drawings = "".join(f"<div>{picture_svg(chart)}</div>" for chart in charts)
+    return f"<div>{table_html(table)}{lines_html(trust_lines(outcomes))}{drawings}</div>"

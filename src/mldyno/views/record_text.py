@@ -13,6 +13,7 @@ from mldyno.stats.intervals import mean, median, quantile
 from mldyno.stats.shapes import modes
 from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
 from mldyno.views.sentences import energy_summary, headline, phases, run_name, trust
+from mldyno.views.titles import case_name
 from mldyno.views.window import window_width
 
 BOUNDS = {
@@ -27,7 +28,7 @@ def record_text(record: Record) -> str:
     run, came = record.run, f"imported from {record.imported_from}" if record.imported_from else record.provenance
     rows: list[tuple[str, str]] = [
         ("record", record.id),
-        ("case", record.case.id),
+        ("case", case_name(record.case)),
         ("outcome", headline(record)),
         ("machine", record.shown_machine),
         ("when", f"{record.created}, run {run.id}, repeat {run.repeat}, {came}"),
@@ -168,8 +169,8 @@ def history_lines(records: Sequence[Record]) -> Iterator[str]:
     for _, group in itertools.groupby(records, lambda record: (record.run.id, record.shown_machine)):
         run = list(group)
         yield f"{run_name(run[0])}{f', {run[0].shown_machine}' if names else ''}"
-        longest = max(len(record.case.id) for record in run)
+        longest = max(len(case_name(record.case)) for record in run)
         for record in run:
-            line = f"  {record.id[:10]}  {record.case.id.ljust(longest)}  {headline(record)}"
-            apart = f"  {record.id[:10]}  {record.case.id}\n{' ' * 14}{headline(record)}"
+            line = f"  {record.id[:10]}  {case_name(record.case).ljust(longest)}  {headline(record)}"
+            apart = f"  {record.id[:10]}  {case_name(record.case)}\n{' ' * 14}{headline(record)}"
             yield line if len(line) <= window_width() else apart

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mldyno.analysis.comparisons import DELTA, ONE_SIDED, Comparison, Mean, alike, differences, differing
+from mldyno.analysis.comparisons import DELTA, ONE_SIDED, Comparison, Mean, alike, compared, differences, differing
 from mldyno.analysis.estimates import Estimate, counting, of_metric, step_time
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.loops import loop_parts
@@ -15,12 +15,24 @@ from mldyno.analysis.ranks import Factor, RankSplit, split
 from mldyno.analysis.tables import column
 from mldyno.axes import AXIS
 from mldyno.records import Case, Machine, Pairing, Record
+from mldyno.sources import as_typed
 from mldyno.store.figures import marks
-from mldyno.units import count, digits, show, show_bytes, show_error, show_half_width, show_percent, show_seconds
+from mldyno.units import (
+    count,
+    digits,
+    show,
+    show_bytes,
+    show_error,
+    show_factor,
+    show_half_width,
+    show_percent,
+    show_seconds,
+)
 from mldyno.views.loops import parts_in_words
-from mldyno.views.titles import case_on_device
+from mldyno.views.titles import case_name, case_on_device
 
 CANT_TELL = "can't tell"
+NO_CLEAR_DIFFERENCE = "no clear difference"
 WORK = {"train": "training", "infer": "inference"}
 PAIRING = {
     "interleaved": "in one process",
@@ -40,15 +52,18 @@ def factor(comparison: Comparison | Mean) -> str:
     ratio, low, high = comparison.ratio, comparison.low, comparison.high
     if ratio < 1:
         ratio, low, high = 1 / ratio, high and 1 / high, low and 1 / low
-    if low is None or high is None:
-        return f"{digits(ratio)}x"
-    error = (high - low) / 2
-    shown = digits(ratio, error)
-    decimals = len(shown.partition(".")[2])
-    while 1 < low < 1.01 and decimals < 4 and float(f"{low:.{decimals}f}") == 1:  # so that the sentence adds up
-        decimals += 1
-        shown = f"{ratio:.{decimals}f}"
-    return f"{shown}x ({low:,.{decimals}f}-{high:,.{decimals}f})"
+    return show_factor(ratio, low, high)
+
+
+def span(result: Comparison | Mean) -> str:
+    """An interval in words: 20 % slower to 10 % faster."""
+    return " to ".join(_end_in_words(end) for end in (result.low, result.high) if end is not None)
+
+
+def _end_in_words(ratio: float) -> str:
+    times = max(ratio, 1 / ratio)
+    by = show_percent(times - 1) if times < 2 else f"{digits(times, most=2)}x"
+    return f"{by} {'faster' if ratio > 1 else 'slower'}"
 
 
 def arms(comparison: Comparison) -> tuple[str, str]:
@@ -76,7 +91,7 @@ def named(axis: str, value: Any) -> str:
         return AXIS[axis].say(value)
     if value is None or isinstance(value, int):
         return f"{axis.replace('_', ' ')} {'as usual' if value is None else value}"
-    return str(value)
+    return as_typed(str(value)) if axis == "workload" else str(value)
 
 
 def sentence(comparison: Comparison) -> str:
@@ -123,11 +138,18 @@ def fastest_frameworks(comparisons: Sequence[Comparison]) -> list[str]:
         if len(group) == 1:
             continue  # the sentence about the two has said it
         best = max(group, key=lambda each: each.ratio)
-        base, work = best.base.case, case_on_device(best.base.case, "framework")
-        name, sure = (best.other.case.framework, best.verdict) if best.ratio > 1 else (base.framework, best.verdict)
-        how = f", {factor(best)} faster than {base.framework}" if name != base.framework else ""
-        known = how if sure in ("faster", "slower") else ", as far as can be told"
-        lines.append(f"fastest of {len(group) + 1} frameworks: {name}{known} [{work}]")
+        base, work = best.base, case_on_device(best.base.case, "framework")
+        first = best.other if best.ratio > 1 else base
+        others = [side for side in (base, *(each.other for each in group)) if side is not first]
+        rivals = [each for each in compared([(other, first) for other in others]) if each.verdict != "faster"]
+        if rivals:
+            names = " and ".join([first.case.framework, *(each.base.case.framework for each in rivals)])
+            equal = all(each.verdict == "equivalent" for each in rivals)
+            how = f"equivalent (within {show_percent(DELTA)})" if equal else "within noise of each other"
+            lines.append(f"no clear winner of {len(group) + 1} frameworks: {names} are {how} [{work}]")
+        else:
+            how = f", {factor(best)} faster than {base.case.framework}" if first is not base else ""
+            lines.append(f"fastest of {len(group) + 1} frameworks: {first.case.framework}{how} [{work}]")
     return lines
 
 
@@ -152,9 +174,11 @@ def claim(result: Comparison | Mean, other: str, base: str) -> str:
         return f"{other} and {base} are equivalent{each} (within {show_percent(DELTA)})"
     if result.verdict != "inconclusive":
         return f"{other} is {factor(result)} {result.verdict}{each} than {base}"
+    if result.low is not None:
+        return f"{NO_CLEAR_DIFFERENCE}{each} between {other} and {base} (the first is {span(result)})"
     way = f"{'faster' if result.ratio > 1 else 'slower'}{each}"
     no_interval = "" if any(map(_published, comparisons)) else "; no interval"
-    return f"{other} looks {factor(result)} {way} than {base}{no_interval if result.low is None else f'; {CANT_TELL}'}"
+    return f"{other} looks {factor(result)} {way} than {base}{no_interval}"
 
 
 def _energy_claim(result: Comparison | Mean, other: str, base: str, each: str) -> str:
@@ -162,10 +186,11 @@ def _energy_claim(result: Comparison | Mean, other: str, base: str, each: str) -
     if result.verdict == "equivalent":
         return f"{other} and {base} take equivalent energy{each} (within {show_percent(DELTA)})"
     share = spanned(Factor(1 / result.ratio, result.high and 1 / result.high, result.low and 1 / result.low))
-    text = f"{share} of {base}'s energy{each}"
     if result.verdict != "inconclusive":
-        return f"{other} takes {text}"
-    return f"{other} looks as if it took {text}; {'no interval' if result.low is None else CANT_TELL}"
+        return f"{other} takes {share} of {base}'s energy{each}"
+    if result.low is None:
+        return f"{other} looks as if it took {share} of {base}'s energy{each}; no interval"
+    return f"{NO_CLEAR_DIFFERENCE} in energy{each} between {other} and {base} (the first takes {share} of it)"
 
 
 def _published(comparison: Comparison) -> bool:
@@ -182,13 +207,23 @@ def doubts(comparison: Comparison) -> list[tuple[str, Outcome, str]]:
     ]
 
 
+def contradictions(comparisons: Sequence[Comparison]) -> list[str]:
+    """Why tables and paired comparisons point in different directions, a line for each that does."""
+    sides = dict.fromkeys(" and ".join(arms(each)) for each in comparisons if each.contradicts_times)
+    return [
+        f"{both}: their times in tables say otherwise, since each was measured alone, at another moment; the paired "
+        "comparison counts: there they took turns"
+        for both in sides
+    ]
+
+
 def footers(comparisons: Sequence[Comparison]) -> list[str]:
-    """What is said once for all comparisons: why figures are doubted, and that published ones have no interval."""
+    """What is said once for all comparisons: why figures are doubted or contradicted, and which have no interval."""
     marked = [doubt for comparison in comparisons for doubt in doubts(comparison)]
     lines = [f"{code}: {side.machine}, {case_on_device(side.case)}: {reason}" for code, side, reason in marked]
     if any(map(_published, comparisons)):
         lines.append("a published figure has no interval: how far off a factor with one may be is not known")
-    return list(dict.fromkeys(lines))
+    return [*contradictions(comparisons), *dict.fromkeys(lines)]
 
 
 # -- trust -----------------------------------------------------------------------------------------
@@ -245,7 +280,7 @@ def sharing(counts: Mapping[tuple[Case, str], int], private: bool) -> str:
 
 def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """A trust line for each of a few outcomes, or one for all; and what the warnings mean and what to do, once each."""
-    each = [f"trust {outcome.case.id}: {trust(outcome)}" for outcome in outcomes]
+    each = [f"trust {case_name(outcome.case)}: {trust(outcome)}" for outcome in outcomes]
     return [*(each if len(each) <= FEW_OUTCOMES else [trust_line(outcomes)]), *warning_meanings(outcomes)]
 
 
@@ -284,7 +319,7 @@ def warning_meanings(outcomes: Sequence[Outcome]) -> list[str]:
 def energy_lines(outcomes: Sequence[Outcome], wanted: bool = False) -> list[str]:
     """What a step takes of energy, a line for each outcome that has some; where it was wanted, why others have none."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
-    lines = [f"{outcome.case.id}: {text}" for outcome in good if (text := energy_summary(outcome))]
+    lines = [f"{case_name(outcome.case)}: {text}" for outcome in good if (text := energy_summary(outcome))]
     return [*lines, *(unknown_energy_lines(outcomes) if wanted else ())]
 
 
@@ -292,7 +327,7 @@ def unknown_energy_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """Why there is no energy: a line for each outcome, or one for all of them."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
     lost = {
-        outcome.case.id: next((why for record in outcome.good if (why := record.fact("energy_lost"))), None)
+        case_name(outcome.case): next((why for record in outcome.good if (why := record.fact("energy_lost"))), None)
         for outcome in good if outcome.figure("energy") is None
     }  # fmt: skip
     if len(lost) < len(good):
@@ -349,7 +384,7 @@ def shown(estimate: Estimate) -> str:
 def phase_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """A line for each outcome that has something beside its step to tell."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
-    texts = [(outcome.case.id, "; ".join([*_first_batch(outcome), *phases(outcome)])) for outcome in good]
+    texts = [(case_name(outcome.case), "; ".join([*_first_batch(outcome), *phases(outcome)])) for outcome in good]
     return [f"{case}: {text}" for case, text in texts if text]
 
 
@@ -377,11 +412,7 @@ def ranks_told(outcome: Outcome, parts: RankSplit) -> Iterator[str]:
 
 def spanned(factor: Factor) -> str:
     """A factor with its interval: 1.6x (1.5-1.7)."""
-    if factor.low is None or factor.high is None:
-        return f"{digits(factor.value)}x"
-    shown = digits(factor.value, (factor.high - factor.low) / 2)
-    decimals = len(shown.partition(".")[2])
-    return f"{shown}x ({factor.low:,.{decimals}f}-{factor.high:,.{decimals}f})"
+    return show_factor(factor.value, factor.low, factor.high)
 
 
 def in_percent(share: Factor) -> str:
@@ -416,8 +447,7 @@ def phases(outcome: Outcome) -> Iterator[str]:
     if fact("end_to_end"):
         cold, warm = outcome.figure("first_step"), outcome.figure("step")
         if cold is not None and warm is not None:
-            ratio = digits(cold.value / warm.value, most=3)
-            yield f"the first run took {show_seconds(cold.value)}, {ratio} times as long as the later ones"
+            yield f"first run: {show_seconds(cold.value)}; later runs: {show_seconds(warm.value)}"
     syncs, kernels = fact("host_syncs_per_step"), fact("kernels_per_step")
     if outcome.phases and syncs is not None and kernels:
         yield f"{count(kernels, 'kernel')} and {count(syncs, 'device-to-host sync')} a step"

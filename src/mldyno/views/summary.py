@@ -19,10 +19,10 @@ from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.scores import Score, missing, reference, scores
 from mldyno.axes import Mode
-from mldyno.units import count, digits
+from mldyno.units import count, digits, show_factor
 from mldyno.views.answers import spread, verdict_lines
 from mldyno.views.sentences import FAKE_FRAMEWORK, shown, trust_line
-from mldyno.views.titles import case_title, work_title
+from mldyno.views.titles import case_title, shared_title, work_title
 from mldyno.views.window import fitted, plain, window_width
 
 WIDTH, MOST_LINES = 80, 24
@@ -80,8 +80,9 @@ def score_text(score: Score) -> str:
 
 def shown_score(score: Score) -> str:
     """A score with its interval: 103 (92-114)."""
-    ends = "" if score.low is None or score.high is None else f" ({score.low:,.0f}-{score.high:,.0f})"
-    return f"{digits(score.value, score.half_width)}{ends}"
+    if score.low is None or score.high is None:
+        return digits(score.value, score.half_width)
+    return f"{score.value:,.0f} ({score.low:,.0f}-{score.high:,.0f})"
 
 
 def _bars(division: Division, most: int) -> list[str]:
@@ -92,7 +93,7 @@ def _bars(division: Division, most: int) -> list[str]:
     ours = (1.0, _name("this machine", division.best), f"{shown(step)} a step" if step else "")
     rows = [ours, *((1 / each.ratio, _name(each.base.machine, each.base), _times(each)) for each in comparisons)]
     rows.sort(key=lambda row: -row[0])
-    return [case_title(division.case), *(_bar(speed / fastest, name, text) for speed, name, text in rows)]
+    return [shared_title(division.case), *(_bar(speed / fastest, name, text) for speed, name, text in rows)]
 
 
 def _name(machine: str, outcome: Outcome) -> str:
@@ -108,10 +109,8 @@ def _bar(share: float, name: str, text: str) -> str:
 
 def _times(comparison: Comparison) -> str:
     """How many times as fast as this machine a published one is, with the interval that this machine's time gives."""
-    times, low, high = 1 / comparison.ratio, comparison.high, comparison.low
-    if low is None or high is None:
-        return f"{digits(times, most=2)}x"
-    return f"{digits(times, most=2)}x ({digits(1 / low, most=2)}-{digits(1 / high, most=2)})"
+    low, high = comparison.high and 1 / comparison.high, comparison.low and 1 / comparison.low
+    return show_factor(1 / comparison.ratio, low, high)
 
 
 def _sentences(outcomes: Sequence[Outcome], verdicts: Verdicts, notes: Sequence[str]) -> list[str]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,17 +23,21 @@ from mldyno.analysis.crossover import Crossover
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.scores import reference
 from mldyno.analysis.tables import Cell, Key, Table, column
-from mldyno.axes import AXIS
+from mldyno.axes import AXIS, COMMAND
 from mldyno.metrics import METRIC, metric_named
 from mldyno.printable import printable
+from mldyno.sources import as_typed
 from mldyno.store.figures import inert
 from mldyno.units import PERIODS, UNITS, Scale, common_scale, digits, scale_of, show, show_error
 from mldyno.views.as_json import case_without, machine_json
 from mldyno.views.sentences import CANT_TELL, energy_source, factor, named, shown
-from mldyno.views.window import plain, window_width
+from mldyno.views.window import NO_WINDOW, console, plain, window_width
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
 NO_MEMORY = "-"
+WIDTH_IN_PIPES = 120  # of a table
+HEAD_WIDTH = 12  # columns that a head has at least before it is broken
+GAP = 2  # spaces between columns that must be narrow
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -45,7 +51,9 @@ def _title(table: Table) -> str:
         return f"speed-up over {printable(table.base)}"
     if table.value == "score":
         return f"score, quick {reference().version}: 100 is {reference().machine}"
-    return printable(metric_named(table.value).title)
+    title = printable(metric_named(table.value).title)
+    runs = bool(table.cells) and all(cell.outcome.case.framework == COMMAND for cell in table.cells.values())
+    return title.replace("one step", "one run") if runs else title
 
 
 def title_of(table: Table) -> str:
@@ -94,15 +102,17 @@ def cell_text(cell: Cell | None, scale: Scale | None = None, ratio: bool = False
     return show(figure.value, figure.unit, figure.half_width, scale) + known
 
 
-def _worded(part: Any) -> str:
+def _worded(name: str, part: Any) -> str:
     """A value of an axis as it is typed: yes, no, fp32."""
-    return {True: "yes", False: "no"}[part] if isinstance(part, bool) else printable(str(part))
+    if isinstance(part, bool):
+        return {True: "yes", False: "no"}[part]
+    return printable(as_typed(part) if name == "workload" else str(part))
 
 
 def _label(name: str, part: Any) -> str:
     if part is None:
         return "unstated"
-    return AXIS[name].short(part) if name in AXIS and AXIS[name].number else _worded(part)
+    return AXIS[name].short(part) if name in AXIS and AXIS[name].number else _worded(name, part)
 
 
 def _heads(table: Table) -> list[str]:
@@ -111,13 +121,12 @@ def _heads(table: Table) -> list[str]:
     return [", ".join(_label(n, p) for n, p in zip(table.cols, col, strict=True)) for col in table.col_keys]
 
 
-def _row_labels(row: Key) -> list[str]:
-    return ["" if part is None else _worded(part) for part in row]
+def _row_labels(table: Table, row: Key) -> list[str]:
+    return ["" if part is None else _worded(name, part) for name, part in zip(table.rows, row, strict=True)]
 
 
-def _notes(table: Table) -> tuple[dict[tuple[Key, Key], str], list[str]]:
-    """Numbers for cells, and the notes they point to."""
-    numbers: dict[str, int] = {}
+def _marks(table: Table, numbers: dict[str, int]) -> dict[tuple[Key, Key], str]:
+    """Return the numbers of each cell's notes; a note that has none yet gets the next one, in the order of reading."""
     marks = {}
     for row in table.row_keys:
         for col in table.col_keys:
@@ -125,19 +134,28 @@ def _notes(table: Table) -> tuple[dict[tuple[Key, Key], str], list[str]]:
             if cell is None or not cell.notes:
                 continue
             used = [numbers.setdefault(printable(note), len(numbers) + 1) for note in cell.notes]
-            marks[row, col] = ",".join(map(str, used))
-    return marks, [f"[{number}] {note}" for note, number in numbers.items()]
+            marks[row, col] = ",".join(map(str, sorted(used)))
+    return marks
 
 
 def grid(
-    table: Table, with_marks: bool = True, escaped: Callable[[str], str] = str, mark: str = " [{}]"
+    table: Table,
+    with_marks: bool = True,
+    escaped: Callable[[str], str] = str,
+    mark: str = " [{}]",
+    numbers: dict[str, int] | None = None,
 ) -> tuple[list[str], list[list[str]], list[str]]:
-    """Heads and lines of cells, escaped and with marks in the form asked for; and the notes below, not escaped yet."""
-    marks, notes = _notes(table) if with_marks else ({}, [])
+    """Heads and lines of cells, escaped and with marks in the form asked for; and the notes below, not escaped yet.
+
+    `numbers` are those of notes that tables before this one have.
+    """
+    numbers = {} if numbers is None else numbers
+    marks = _marks(table, numbers) if with_marks else {}
+    notes = [f"[{number}] {note}" for note, number in numbers.items()]
     scale, ratio = _scales(table), metric_named(table.value).ratio
     body = []
     for row in table.row_keys:
-        line = [escaped(label) for label in _row_labels(row)]
+        line = [escaped(label) for label in _row_labels(table, row)]
         for col in table.col_keys:
             cell = table.cells.get((row, col))
             text = escaped(cell_text(cell, scale(cell) if cell else None, ratio))
@@ -181,7 +199,9 @@ def _csv(table: Table) -> str:
     columns = [_column(table, col, head) for col, head in zip(table.col_keys, _heads(table), strict=True)]
     lines = [[*table.rows, *(inert(head) for column in columns for head in column[0])]]
     for place, row in enumerate(table.row_keys):
-        lines.append([*map(inert, _row_labels(row)), *(text for column in columns for text in column[place + 1])])
+        lines.append(
+            [*map(inert, _row_labels(table, row)), *(text for column in columns for text in column[place + 1])]
+        )
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(lines)
     return out.getvalue().rstrip("\n")
@@ -257,26 +277,114 @@ def _guarded(text: str) -> str:
 # -- the terminal --------------------------------------------------------------------------------
 
 
-def _terminal(table: Table, notes_too: bool, shared: str = "") -> str:
+def _terminal(table: Table, notes_too: bool) -> str:
+    """The table as columns; where these are too wide, in parts or as a list, whichever is shorter."""
     header, body, notes = grid(table, notes_too)
-    title = f"{title_of(table)}: {shared}" if shared else title_of(table)
-    text = _in_columns(header, body, len(table.rows), title)
-    if not text and table.cols:
-        long, shared = _long(table)
-        return _terminal(long, notes_too, shared)
-    facts = [_fact(table.rows, row, line[-1]) for row, line in zip(table.row_keys, body, strict=True)]
+    text = _in_columns(header, body, len(table.rows), title_of(table), _table_width())
+    if text:
+        return "\n".join([text, *notes])
+    forms = [_in_parts(table, notes_too), _as_list(table, notes_too)]
+    return min(filter(None, forms), key=lambda form: form.count("\n"))
+
+
+def _table_width() -> int:
+    """Return the columns that a table may have; in a pipe as many as a reader can follow."""
+    width = window_width()
+    return WIDTH_IN_PIPES if width == NO_WINDOW else width
+
+
+def _in_parts(table: Table, notes_too: bool) -> str:
+    """The rows several times, each time with some of the columns below their broken heads; nothing if that can't be.
+
+    What all cells share stands in the title.
+    """
+    if plain() or not table.cols:
+        return ""
+    table, shared = _without_shared(table)
+    left = len(table.rows)
+    header, body, _ = grid(table, notes_too)
+    cells = [max(len(line[place]) for line in body) for place in range(len(header))]
+    widths = [max(cell, *map(len, head.split())) for cell, head in zip(cells, header, strict=True)]
+    heads = [max(width, min(HEAD_WIDTH, len(head))) for width, head in zip(widths, header, strict=True)][left:]
+    parts = _packed(heads, _table_width() - sum(width + GAP for width in widths[:left]))
+    if not parts:
+        return ""
+    numbers: dict[str, int] = {}
+    texts, notes = [": ".join(filter(None, [title_of(table), shared]))], list[str]()
+    for part in parts:
+        header, body, notes = grid(
+            _part_of(table, [table.col_keys[place] for place in part]), notes_too, numbers=numbers
+        )
+        header[left:] = [_broken(head, heads[place]) for place, head in zip(part, header[left:], strict=True)]
+        texts.append(_drawn(header, body, left, padding=(0, GAP - 1, 0, 0), show_edge=False))
+    return "\n".join(["\n\n".join(texts), *notes])
+
+
+def _packed(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Return the places of columns in as few parts as they fit into, evenly; none where one of them does not fit."""
+    if max(widths) > room:
+        return []
+
+    def packed(most: int) -> list[list[int]]:
+        parts: list[list[int]] = [[]]
+        for place in range(len(widths)):
+            taken = sum(widths[each] + GAP for each in parts[-1])
+            if len(parts[-1]) == most or taken + widths[place] > room:
+                parts.append([])
+            parts[-1].append(place)
+        return parts
+
+    fewest = packed(len(widths))
+    even = packed(math.ceil(len(widths) / len(fewest)))
+    return even if len(even) == len(fewest) else fewest
+
+
+def _broken(head: str, width: int) -> str:
+    return "\n".join(textwrap.wrap(head, width, break_long_words=False, break_on_hyphens=False))
+
+
+def _part_of(table: Table, cols: list[Key]) -> Table:
+    """Return the table with these columns only, and the rows that have something in them."""
+    rows = [row for row in table.row_keys if any((row, col) in table.cells for col in cols)]
+    return replace(table, row_keys=rows, col_keys=cols)
+
+
+def _without_shared(table: Table) -> tuple[Table, str]:
+    """The table without the axes that all its cells share, and what these are, in words."""
+    places = list(table.cells)
+    kept, shared = [], []
+    for side, names in enumerate((table.rows, table.cols)):
+        values = {name: {place[side][index] for place in places} for index, name in enumerate(names)}
+        kept.append([index for index, name in enumerate(names) if len(values[name]) != 1])
+        shared += [(name, *known) for name, known in values.items() if len(known) == 1]
+
+    def key(side: int, part: Key) -> Key:
+        return tuple(part[index] for index in kept[side])
+
+    return replace(
+        table,
+        rows=key(0, table.rows), cols=key(1, table.cols),
+        row_keys=[key(0, row) for row in table.row_keys], col_keys=[key(1, col) for col in table.col_keys],
+        cells={(key(0, row), key(1, col)): cell for (row, col), cell in table.cells.items()},
+    ), _words(shared)  # fmt: skip
+
+
+def _as_list(table: Table, notes_too: bool) -> str:
+    """A row for each cell; where that is too wide too, a line for each."""
+    long, shared = _without_shared(_long(table))
+    header, body, notes = grid(long, notes_too)
+    title = ": ".join(filter(None, [title_of(table), shared]))
+    text = _in_columns(header, body, len(long.rows), title, _table_width())
+    facts = [_fact(long.rows, row, line[-1]) for row, line in zip(long.row_keys, body, strict=True)]
     return "\n".join([text or "\n".join([title, *facts]), *notes])
 
 
-def _long(table: Table) -> tuple[Table, str]:
-    """The same table with its columns as further rows, long instead of wide; and what all its cells share, in words."""
+def _long(table: Table) -> Table:
+    """The same table with its columns as further rows."""
     places = [(row, col) for row in table.row_keys for col in table.col_keys if (row, col) in table.cells]
-    parts = [dict(zip((*table.rows, *table.cols), (*row, *col), strict=True)) for row, col in places]
-    axes = tuple(axis for axis in (*table.rows, *table.cols) if len({part[axis] for part in parts}) > 1)
-    keys = [tuple(part[axis] for axis in axes) for part in parts]
-    cells = {(key, ()): table.cells[place] for key, place in zip(keys, places, strict=True)}
-    shared = _words((axis, value) for part in parts[:1] for axis, value in part.items() if axis not in axes)
-    return replace(table, rows=axes, cols=(), row_keys=keys, col_keys=[()], cells=cells), shared
+    cells = {((*row, *col), ()): table.cells[row, col] for row, col in places}
+    keys = [key for key, _ in cells]
+    return replace(table, rows=(*table.rows, *table.cols), cols=(), row_keys=keys, col_keys=[()], cells=cells)
 
 
 def _words(parts: Iterable[tuple[str, Any]]) -> str:
@@ -296,7 +404,7 @@ def aligned(header: Sequence[str], body: Sequence[Sequence[str]], left: int, tit
 
     In plain text each part has a line.
     """
-    text = _in_columns(header, body, left, title)
+    text = _in_columns(header, body, left, title, window_width())
     if text:
         return text
     between, below = ("\n", "\n\n") if plain() else ("; ", "\n")
@@ -308,25 +416,30 @@ def _part(name: str, text: str) -> str:
     return printable(f"{name}: {text}" if name else text)
 
 
-def _in_columns(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str) -> str:
-    """The columns; nothing where the window is too narrow for them, or text is to be plain."""
+def _in_columns(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str, width: int) -> str:
+    """The columns; nothing where they are wider than that, or text is to be plain."""
     if plain():
         return ""
+    text = _drawn(header, body, left, title)
+    return text if max(map(len, text.splitlines())) <= width else ""
+
+
+def _drawn(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str = "", **looks: Any) -> str:
+    """Return columns of which the first `left` lean left; a head may have several lines."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
     heading = Text(printable(title)) if title else None
-    grid = RichTable(box=SIMPLE_HEAD, title=heading, title_justify="left", pad_edge=False)
+    grid = RichTable(box=SIMPLE_HEAD, title=heading, title_justify="left", pad_edge=False, **looks)
     for place, name in enumerate(header):
-        grid.add_column(Text(printable(name)), justify="left" if place < left else "right", no_wrap=True)
+        head = Text("\n".join(map(printable, name.split("\n"))))
+        grid.add_column(head, justify="left" if place < left else "right", no_wrap=True, vertical="bottom")
     for line in body:
         grid.add_row(*(Text(printable(part)) for part in line))
     out = io.StringIO()
-    Console(file=out, width=10_000, color_system=None, highlight=False).print(grid)
-    lines = [line.rstrip() for line in out.getvalue().rstrip().splitlines()]
-    return "\n".join(lines) if max(map(len, lines)) <= window_width() else ""
+    console(out, width=10_000, color_system=None, highlight=False).print(grid)
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
 # -- crossovers ----------------------------------------------------------------------------------

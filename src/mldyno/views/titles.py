@@ -6,17 +6,28 @@ from collections.abc import Collection
 from functools import cache
 
 from mldyno import plugins
-from mldyno.axes import AXES, Case
+from mldyno.analysis.published import WORK
+from mldyno.axes import AXES, AXIS, NAMES, Case
+from mldyno.sources import as_typed
 
 _ORDER = ("work", "size", "way")
 _IN_ORDER = sorted((axis for axis in AXES if axis.name != "workload"), key=lambda axis: _ORDER.index(axis.kind))
 ELSEWHERE = ("framework", "device")  # what the sentence or the chart around a title says
 
 
-@cache
 def workload_title(name: str) -> str:
-    """What a workload is called; one that is not in the catalogue by its name."""
-    return plugins.workload(name).title if name in plugins.names("workloads") else name
+    """Return what a workload is called: by the catalogue, or as the user typed it."""
+    return _catalogue_title(name) or as_typed(name)
+
+
+@cache
+def _catalogue_title(name: str) -> str:
+    return plugins.workload(name).title if name in plugins.names("workloads") else ""
+
+
+def case_name(case: Case) -> str:
+    """Return the id of a case with its workload as it was typed; a command is its words alone."""
+    return as_typed(case.workload) + ("" if case.own_command else case.id.removeprefix(case.workload))
 
 
 def work_title(case: Case) -> str:
@@ -31,9 +42,33 @@ def case_title(case: Case, without: Collection[str] = ELSEWHERE) -> str:
     return ", ".join([workload_title(case.workload), *(axis.say(getattr(case, axis.name)) for axis in unusual)])
 
 
+def shared_title(case: Case) -> str:
+    """What all in a ranking have done, as far as published figures state it: MLP, inference, batch 128."""
+    return case_title(case, [name for name in NAMES if name not in WORK])
+
+
+def ways_title(case: Case) -> str:
+    """In which other ways than the usual it was done, of those that a ranking leaves open: compiled, 1 CPU thread."""
+    ways = [axis for axis in AXES if axis.name not in (*WORK, *ELSEWHERE) and getattr(case, axis.name) != axis.default]
+    return ", ".join(axis.say(getattr(case, axis.name)) for axis in ways)
+
+
+def place_title(case: Case) -> str:
+    """The device, and the framework where it is not the usual one: cpu, jax."""
+    usual = case.own_work or case.framework == AXIS["framework"].default
+    return case.device if usual else f"{case.device}, {case.framework}"
+
+
+def kind_title(case: Case) -> str:
+    """The kind of work, as a heading: Training; a user's own commands and loops, whose mode is not known, are apart."""
+    if case.own_work:
+        return "Your own commands" if case.own_command else "Your own loops"
+    return AXIS["mode"].say(case.mode).capitalize() if case.mode else "Other work"
+
+
 def case_on_device(case: Case, *without: str) -> str:
     """A case as a sentence about it begins: BERT-base, training, batch 16 on cuda:0; a command by its words."""
     if case.own_command:
-        return case.workload
+        return case_name(case)
     device = "" if "device" in without else f" on {case.device}"
     return case_title(case, ("device", *without)) + device

@@ -2,7 +2,7 @@
 
 Plain is `mldyno --plain`, or MLDYNO_PLAIN=1: lines of words, of which none is drawn again; no rules, no bars, and one
 fact a line where others see columns.
-Rule: standard library only, and little of it, since all that is printed passes here.
+Rule: little is imported, since all that is printed passes here; rich only where something is drawn.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 UNTOLD_WIDTH = 80  # columns of a terminal that does not tell
+WIDEST = 10_000  # columns that a terminal is believed to have
 NO_WINDOW = sys.maxsize  # columns, where a line may have as many as it needs
 # What stands before the text of a line: spaces; then a bullet, a number, a note's mark, or a name with a gap behind it.
 _BEFORE_TEXT = re.compile(r" *(?:- |\d+\. |\[\d+\] |\S.*?  +)?")
@@ -30,12 +31,19 @@ def width_of(stream: Any) -> int:
     if stream is None or not stream.isatty():
         return NO_WINDOW
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
+    if columns.isdecimal() and len(columns) < 20 and 0 < int(columns) <= WIDEST:
         return int(columns)
     try:
         return os.get_terminal_size(stream.fileno()).columns or UNTOLD_WIDTH
     except (OSError, ValueError):
         return UNTOLD_WIDTH
+
+
+def console(stream: Any, **options: Any) -> Any:
+    """A console of rich that writes to a stream, in a Jupyter kernel too: there rich would display it instead."""
+    from rich.console import Console
+
+    return Console(file=stream, force_jupyter=False, **options)
 
 
 def window_width() -> int:

@@ -9,14 +9,15 @@ import math
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from mldyno import plugins
+from mldyno import plugins, sources
 from mldyno.frameworks import Framework, Program, Unsupported
 from mldyno.records import Case, Checks
 from mldyno.stats.intervals import median
 from mldyno.timing.blocks import Blocks
 from mldyno.timing.clock import Clock
 from mldyno.worker import peaks
-from mldyno.workloads._own_code import NotUnderstood
+from mldyno.workloads._own_code import NotUnderstood, tree_fault
+from mldyno.workloads._own_trees import WrongTree
 
 MOST_CHECK_STEPS = 12  # extra training steps on the fixed batch, until its loss has fallen
 DRAINS = 3
@@ -30,7 +31,7 @@ class Wrong(Exception):
 
 def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
     """Status and reason for an error that came up while a case was handled."""
-    if isinstance(error, Wrong):
+    if isinstance(error, Wrong | WrongTree):
         return "wrong", str(error)
     if isinstance(error, Unsupported | NotUnderstood):
         return "unsupported", str(error)
@@ -44,6 +45,13 @@ def check_device(case: Case, program: Program) -> None:
     actual = program.actual_device()
     if actual not in (None, case.device, f"{case.device}:0", case.device.removesuffix(":0")):
         raise Wrong(f"the case asks for {case.device}, the tensors lie on {actual}")
+
+
+def check_tree(case: Case) -> None:
+    """Code of the user's is loaded from its own tree, where another version of it is measured beside it."""
+    source = sources.known(case.workload)
+    if source is not None and (flaw := tree_fault(source)):
+        raise Wrong(flaw)
 
 
 def check_precision(program: Program) -> None:

@@ -41,5 +41,5 @@ def build(
     shutil.rmtree(folder, ignore_errors=True)
     trained = replace(case, workload=end_to_end.workload, framework="torch")
     line = messages.encode(TrainEndToEnd(trained, end_to_end.epochs, replace(data, folder=folder)), 0).decode()
-    launcher = plugins.framework(trained.framework).launcher(trained)
-    return lambda: [sys.executable, *launcher, start.__file__, start.END_TO_END, line]
+    launched = start.launch_words(trained.ranks or 1, trained.nodes) if trained.in_ranks else []
+    return lambda: [sys.executable, start.__file__, *launched, start.END_TO_END, line]

@@ -21,12 +21,17 @@ def describe(source: Source) -> SourceDescribed:
         return SourceDescribed(_read(source, reader))
     sizes = _own_code.sizes_of(_own_code.function_of(source))
     given = _own_code.returned(source, None)
-    digest = _own_code.digest_of(source)
+    source = _own_code.located(source)
     usual = {size: default for size, (_, default) in sizes.items()}
-    known = replace(source, digest=digest, name=source.named(digest), batch=usual.get("batch"), seq=usual.get("seq"))
+    known = replace(source, built=_own_code.digest_of(source), batch=usual.get("batch"), seq=usual.get("seq"))
     if isinstance(given, Recipe):
-        return SourceDescribed(_of_recipe(known, given))
-    return SourceDescribed(described(known, _own.parts_of(given, source.title)))
+        known = _of_recipe(known, given)
+    else:
+        known = described(known, _own.parts_of(given, source.title))
+    if fault := _own_code.tree_fault(source):
+        raise _own_code.NotUnderstood(fault)
+    digest = _own_code.digest_of(source)  # the forward pass may have imported more
+    return SourceDescribed(replace(known, digest=digest, name=source.named(digest)))
 
 
 def described(source: Source, parts: _own.Parts) -> Source:
@@ -45,6 +50,8 @@ def described(source: Source, parts: _own.Parts) -> Source:
             batch = source.batch or getattr(parts.inputs, "batch_size", None) or _own_code.USUAL_SIZES["batch"]
             source, parts = replace(source, dataset=True, batch=batch), adapter.with_batch(module, parts, batch)
         known = adapter.describe(module, parts, source.title)
+    if known.get("untrained"):
+        known["untrained"] = f"{source.function}() returned no targets or loss, and {known['untrained']}"
     return replace(source, framework=framework, **known)
 
 

@@ -10,7 +10,7 @@ from mldyno.frameworks import Program, Steps, Team
 from mldyno.messages import OpenCase
 from mldyno.meters.memory import peak_resident
 from mldyno.timing import clock
-from mldyno.worker.checks import failure
+from mldyno.worker.checks import check_tree, failure
 from mldyno.worker.ranks import BESIDE, END, ORDERS, PEAK, RANK_FLAW, RUN, RUN_PHASE
 from mldyno.worker.session import open_case
 
@@ -24,6 +24,7 @@ def follow(framework_name: str) -> None:
         command, _ = messages.decode_command(team.share(""))
         assert isinstance(command, OpenCase)
         _obey(open_case(command.case, command.data, team=team).program, team)
+        check_tree(command.case)
         sys.stderr.write(f"\n{rendezvous.DONE}\n")
         end_at_once(0)
     except BaseException as error:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import queue
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from importlib import import_module
@@ -16,6 +15,7 @@ from mldyno import messages
 from mldyno.messages import Answer, Command
 from mldyno.worker import describe, examine, forecasts, session
 from mldyno.worker.checks import failure
+from mldyno.worker.lifetime import adopt_orphans, die_with_parent
 
 LONGEST_COMMAND = 1 << 20  # B
 Tell = Callable[[Answer], None]
@@ -54,18 +54,23 @@ class Worker:
     def _try_steps(self, command: messages.TrySteps) -> Answer:
         return forecasts.try_steps(command.case, command.steps, command.limit)
 
+    def _entered(self, key: int) -> session.CaseSession:
+        """An open case, whose code may import now."""
+        self.opened[key].enter()
+        return self.opened[key]
+
     def _open_case(self, command: messages.OpenCase) -> Answer:
         self.opened[command.key] = opened = session.open_case(command.case, command.data, command.command)
         return opened.warm_up(command.warmup, self._progress, command.load)
 
     def _measure_turn(self, command: messages.MeasureTurn) -> Answer:
-        return self.opened[command.key].turn(command.seconds, command.steps, self._progress)
+        return self._entered(command.key).turn(command.seconds, command.steps, self._progress)
 
     def _time_phases(self, command: messages.TimePhases) -> Answer:
-        return self.opened[command.key].phases(command.seconds, self._progress)
+        return self._entered(command.key).phases(command.seconds, self._progress)
 
     def _measure_energy(self, command: messages.MeasureEnergy) -> Answer:
-        meter = self.opened[command.key].energy_meter
+        meter = self._entered(command.key).energy_meter
         return meter.measure(command.seconds, command.target, command.rest, self._progress)
 
     def _measure_rounds(self, command: messages.MeasureRounds) -> Answer:
@@ -73,7 +78,9 @@ class Worker:
         return session.measure_rounds(cases, command.seconds, command.fewest, command.seed, self._progress)
 
     def _close_case(self, command: messages.CloseCase) -> Answer:
-        return self.opened.pop(command.key).close(command.prove, command.unchecked)
+        case = self._entered(command.key)
+        del self.opened[command.key]
+        return case.close(command.prove, command.unchecked)
 
     def _describe_source(self, command: messages.DescribeSource) -> Answer:
         return describe.describe(command.source)
@@ -106,21 +113,10 @@ def _read_commands(descriptor: int, lines: queue.SimpleQueue[str]) -> None:
     os._exit(1)
 
 
-def die_with_parent() -> None:
-    """Linux: be killed with the parent even if a library holds the interpreter's lock for ever."""
-    if sys.platform == "linux":
-        with contextlib.suppress(Exception):
-            import ctypes
-
-            parent = os.getppid()
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-            if os.getppid() != parent:
-                os._exit(1)
-
-
 def listen(commands_from: int, answers_to: int) -> None:
     """Carry out commands until told to end."""
     die_with_parent()
+    adopt_orphans()
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()

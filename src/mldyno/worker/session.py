@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from mldyno import messages, plugins, system_queries
+from mldyno import messages, plugins, sources, system_queries
 from mldyno.datasets import open_set
 from mldyno.frameworks import Framework, Program, Team, Unsupported
 from mldyno.messages import DataSource
@@ -25,6 +25,7 @@ from mldyno.timing.warmup import warm_up
 from mldyno.worker import checks, commands, peaks, ranks
 from mldyno.worker.checks import Wrong
 from mldyno.worker.energy import EnergyMeter, rounded
+from mldyno.workloads._own_code import put_in_use
 from mldyno.workloads._portable import Portable
 
 LONG_STEP_S = 5.0  # a step of this length is not run once more just to count its kernels
@@ -121,6 +122,11 @@ class CaseSession:
         self.rank_peaks: list[float] = []
         """Peak memory of each rank in B, before anything was done for checks."""
 
+    def enter(self) -> None:
+        """Let its code import, if it is the user's own: that of another case may have done so before."""
+        if (source := sources.known(self.case.workload)) is not None:
+            put_in_use(source)
+
     def warm_up(self, budget: float, progress: Tell, load: float = 0.0) -> messages.CaseOpened:
         """First step, warm-up and drain test; gives facts, software and the series so far.
 
@@ -144,7 +150,7 @@ class CaseSession:
             "first_step": warm.first_step / 1e9,
             "warmup_steady": warm.steady,
             "block_steps": self.blocks.size,
-            "overhead_share": self.blocks.overhead() / max(1.0, self.blocks.size * warm.values[-1]),
+            "overhead_share": self.blocks.overhead() / max(1.0, self.blocks.size * [warm.first_step, *warm.values][-1]),
             "issued_share": issued,
             "drained_share": drained,
             "device_seen": self.program.actual_device(),
@@ -152,6 +158,7 @@ class CaseSession:
             "load_time": worked if self.case.device != "cpu" else None,
             "translated": translated(),
         }
+        checks.check_tree(self.case)
         checks.check_precision(self.program)
         self.facts |= {"phases": ", ".join(self.program.phases)} if self.program.phases else {}
         self.facts |= {"beside": ", ".join(self.program.beside)} if self.program.beside else {}
@@ -165,9 +172,10 @@ class CaseSession:
         own = next((device for device in devices if device.name == self.case.device), None)
         device = own or Device(self.case.device, self.case.framework)
         self.meters[:] = [meter for meter in self.meters if meter.start(self.case, device)]  # `windows` has this list
+        values, size = rounded([value / 1e9 for value in warm.values]), self.blocks.size
         series = (
             Series("step_time", "s", (warm.first_step / 1e9,), stage="first"),
-            Series("step_time", "s", rounded([v / 1e9 for v in warm.values]), stage="warmup", block=self.blocks.size),
+            *([Series("step_time", "s", values, stage="warmup", block=size)] if values else []),
         )
         unsteady = warm.reason if warm.steady is False else ""
         return messages.CaseOpened(self.facts, self._software(), tuple(devices), series, unsteady)
@@ -299,6 +307,7 @@ class CaseSession:
         if prove and self.portable is not None and (numbers := self.program.proof(self.portable)) is not None:
             self.facts["proof"] = " ".join(f"{number:.7g}" for number in numbers)
         self.facts |= checks.unchecked(self.case, self.framework, self.program, self.facts, results)
+        checks.check_tree(self.case)
         self.program.end()
         return messages.CaseClosed(tuple(series), results, self.facts)
 
@@ -317,7 +326,12 @@ def measure_rounds(
     """Rounds of all these cases; gives a series for each, with one value a round, and then one of delays for each."""
     blocks = [_blocks_for_rounds(case) for case in cases]
     report = Reporter(cases[0].clock, progress)
+    for each, case in zip(blocks, cases, strict=True):
+        each.prepare = case.enter
     times = rounds(blocks, seconds, fewest, random.Random(seed), report)
+    for case in cases:
+        case.enter()
+        checks.check_tree(case.case)
     measured = [("step_time", values) for values in times]
     delays = [each.delays for each in blocks if isinstance(each, BlocksOfOneThread)]
     if len(delays) == len(cases) and all(delays):

@@ -1,7 +1,8 @@
 """Entry of a worker: makes this very mldyno importable, guards the channel, and listens.
 
-With the word `end-to-end` and a command behind it: trains a case as a process of its own instead. Where a launcher
-has started several, as ranks that train together, only the first listens, and the others follow it.
+With the word `end-to-end` and a command behind it: trains a case as a process of its own instead. With `launch`, how
+many ranks and how many nodes: starts this script as ranks that train together, with the words behind these. Of ranks
+only the first listens, and the others follow it.
 
 Run by path: nothing but the package `mldyno` itself becomes importable, so the interpreter's own
 packages are the ones that count.
@@ -11,7 +12,7 @@ import importlib.util
 import os
 import sys
 
-END_TO_END = "end-to-end"
+END_TO_END, LAUNCH = "end-to-end", "launch"
 
 
 def _own_package() -> None:
@@ -43,23 +44,37 @@ def _no_channel() -> None:
     os.dup2(2, 1)
 
 
+def launch_words(ranks: int, nodes: int) -> list[str]:
+    """What stands behind this script where it starts ranks."""
+    return [LAUNCH, str(ranks), str(nodes)]
+
+
 if __name__ == "__mp_main__":  # a process of a loader, where these are not forked: it needs this very mldyno too
     _own_package()
+    from mldyno.workloads._own_trees import use_as_parent
+
+    use_as_parent()
 if __name__ == "__main__":
     _own_package()
-    from mldyno.rendezvous import RANKED, leads
+    from mldyno.rendezvous import RANKED
 
+    if sys.argv[1:2] == [LAUNCH]:
+        from mldyno.worker.launch import launch
+
+        sys.exit(launch(int(sys.argv[2]), int(sys.argv[3]), [sys.argv[0], *sys.argv[4:]]))
     end_to_end, framework = sys.argv[1:2] == [END_TO_END], os.environ.get(RANKED)
     channel = None
-    if not end_to_end and (not framework or leads(os.environ)):
+    if not end_to_end and (not framework or os.environ.get("RANK") == "0"):
         channel = _private_channel()
     else:
         _no_channel()
-    from mldyno.worker.listen import die_with_parent, listen
-
     if channel is not None:
+        from mldyno.worker.listen import listen
+
         listen(*channel)
         sys.exit(0)
+    from mldyno.worker.lifetime import die_with_parent
+
     die_with_parent()
     if end_to_end:
         from mldyno.messages import TrainEndToEnd, decode_command

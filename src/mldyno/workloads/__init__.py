@@ -96,6 +96,8 @@ class Workload:
     """For frameworks that make networks of layers."""
     seq: int | None = None
     modes: tuple[str, ...] = ("train", "infer")
+    untrained: str = ""
+    """Why it has no mode `train`, where that is known."""
     placement: str = "device"
     """Where its batches lie if nothing else is asked for."""
     data: str | None = None

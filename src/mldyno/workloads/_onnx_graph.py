@@ -17,6 +17,7 @@ from typing import Any
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 FIXED = {FIXED64: 8, FIXED32: 4}  # B
 LONGEST_VARINT = 10  # B
+MOST_FIELDS = 1_000_000  # of one message; a graph has as many nodes and weights as a model has layers, times ten
 TYPES = {1: "fp32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "text", 9: "bool",
          10: "fp16", 11: "fp64", 12: "uint32", 13: "uint64", 16: "bf16", 21: "uint4", 22: "int4"}  # fmt: skip
 FLOATS = ("fp32", "fp16", "fp64", "bf16")
@@ -162,9 +163,13 @@ def _dimension(content: Any, part: Span) -> int | str:
 def _fields(content: Any, part: Span) -> Iterator[tuple[int, Any]]:
     """Number and value of each field: a whole number, or where its bytes begin and end."""
     start, end = part
-    while start < end:
+    for _ in range(MOST_FIELDS):
+        if start >= end:
+            return
         key, start = _varint(content, start, end)
         number, kind = key >> 3, key & 7
+        if not number:
+            raise Damaged("it is no ONNX file")
         if kind == VARINT:
             value, start = _varint(content, start, end)
             yield number, value
@@ -176,6 +181,7 @@ def _fields(content: Any, part: Span) -> Iterator[tuple[int, Any]]:
             raise Damaged("it ends too early")
         yield number, (start, start + size)
         start += size
+    raise Damaged(f"a part of it has over {MOST_FIELDS:,} fields")
 
 
 def _varint(content: Any, start: int, end: int) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,8 +18,16 @@ from typing import Any
 from mldyno import trees
 from mldyno.records import Case
 from mldyno.sources import Source
-from mldyno.workloads import Recipe, Workload
-from mldyno.workloads._own_calls import example_here, is_function_with_parameters, is_model, takes
+from mldyno.workloads import Batch, Recipe, Workload
+from mldyno.workloads._own_calls import (
+    example_here,
+    input_names,
+    is_function_with_parameters,
+    is_model,
+    joined,
+    takes,
+    without,
+)
 from mldyno.workloads._own_code import NotUnderstood, check_unchanged, digest_of, returned
 
 ARRAYS = {"torch": "torch", "jax": "jax", "jaxlib": "jax", "mlx": "mlx", "tensorflow": "tensorflow", "numpy": ""}
@@ -56,7 +65,7 @@ def parts_of(given: Any, title: str) -> Parts:
         )
     model, rest = given[0], list(given[1:])
     data: list[Any] = []
-    while rest and (arrays_in(rest[0]) or is_dataset(rest[0])):
+    while rest and (arrays_in(rest[0]) or any(map(trees.is_sparse, trees.leaves(rest[0]))) or is_whole(rest[0])):
         data.append(rest.pop(0))
     if not data or len(data) > 2:
         count = "no batch of tensors" if not data else f"{len(data)} batches; put several inputs into one tuple"
@@ -111,10 +120,45 @@ def is_dataset(part: Any) -> bool:
     return "DataLoader" in names or ("Dataset" in names and hasattr(part, "__len__"))
 
 
+def is_whole(part: Any) -> bool:
+    """Whether it is an object that holds arrays itself: a data set, or what goes to a device, such as a graph."""
+    return is_dataset(part) or (callable(getattr(part, "to", None)) and not callable(part))
+
+
 def is_optimiser(part: Any) -> bool:
     """Whether it is an optimiser of any framework, or the class of one."""
     kinds = part.__mro__ if isinstance(part, type) else type(part).__mro__
     return any(kind.__name__ in ("Optimizer", "GradientTransformation") for kind in kinds)
+
+
+# -- inputs of a mode -------------------------------------------------------------------------------
+
+
+def batch_for(parts: Parts, source: Source, mode: str | None) -> Callable[[Batch], Batch]:
+    """What makes a batch as the model takes it in a mode; a loader's worker can have it.
+
+    Targets go behind the inputs where the model then gives its loss. In inference, what only that needs is left out.
+    """
+    joins = source.output == "loss" and joined(parts.model, parts.inputs, parts.targets) is not parts.inputs
+    return partial(_taken, joins, source.loss_inputs if mode == "infer" else ())
+
+
+def _taken(joins: bool, left_out: trees.Path, batch: Batch) -> Batch:
+    inputs, targets = batch
+    if joins:
+        inputs, targets = ((*inputs, targets) if isinstance(inputs, list | tuple) else (inputs, targets)), None
+    return without(inputs, left_out), targets
+
+
+def notes_of(parts: Parts, source: Source, mode: str | None, restored: list[str], unrolled: str) -> dict[str, Any]:
+    """Facts for the record."""
+    notes: dict[str, Any] = {"restored_settings": ", ".join(restored)} if restored else {}
+    notes |= {"same_batch": unrolled} if unrolled else {}
+    if mode == "infer" and source.loss_inputs:
+        notes["inference_without"] = input_names(parts.model, source.loss_inputs)
+    elif mode == "infer" and source.output == "loss":
+        notes["loss_in_inference"] = True
+    return notes
 
 
 # -- as a workload ---------------------------------------------------------------------------------
@@ -128,7 +172,7 @@ def workload_of(source: Source) -> Workload:
     return Workload(
         name=source.name, title=source.title, version=1, item=source.item, batch=source.batch or 0, seq=source.seq,
         params=0, flops=lambda case: 0.0, build=build, modes=source.modes,
-        count=partial(_items, source), own=True, own_data=source.dataset,
+        untrained=source.untrained, count=partial(_items, source), own=True, own_data=source.dataset,
     )  # fmt: skip
 
 

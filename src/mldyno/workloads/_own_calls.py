@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
+
+from mldyno.trees import Path
 
 EXAMPLES = {
     "torch": "def build(batch_size=32): "
@@ -70,6 +72,60 @@ def taking_tree(model: Callable[..., Any], inputs: Any, *before: Any) -> Callabl
     if isinstance(inputs, tuple | list) and not made_from_inputs and takes(model, *before, *inputs):
         return lambda *given, **more: model(*given[:-1], *given[-1], **more)
     return model
+
+
+# -- inputs that are for a loss of the model's own ---------------------------------------------------
+
+
+def joined(model: Any, inputs: Any, targets: Any) -> Any:
+    """The inputs with the targets behind them, where there are some and the model takes them so."""
+    if targets is None or isinstance(inputs, Mapping):
+        return inputs
+    both = (*inputs, targets) if isinstance(inputs, list | tuple) else (inputs, targets)
+    return both if takes(model, *both) else inputs
+
+
+def without(inputs: Any, left_out: Path) -> Any:
+    """The inputs without some of them, by name or place."""
+    if not left_out:
+        return inputs
+    if isinstance(inputs, Mapping):
+        return {name: part for name, part in inputs.items() if name not in left_out}
+    return tuple(part for place, part in enumerate(inputs) if place not in left_out)
+
+
+def loss_inputs(inputs: Any, has_no_loss: Callable[[Any], bool]) -> Path:
+    """The inputs without which the model gives an output all the same, and no loss; nothing where there are none."""
+    choices: list[Path] = []
+    if isinstance(inputs, Mapping):
+        choices = [(name,) for name in reversed(list(inputs))]
+    elif isinstance(inputs, list | tuple):
+        choices = [tuple(range(first, len(inputs))) for first in range(len(inputs) - 1, 0, -1)]
+    for left_out in choices:
+        with suppress(Exception):  # whatever the user's code raises without them
+            if has_no_loss(without(inputs, left_out)):
+                return left_out
+    return ()
+
+
+def input_names(model: Any, places: Path) -> str:
+    """What a model calls some of its inputs."""
+    pair = is_function_with_parameters(model)
+    function = model[0] if pair else getattr(model, "forward", None) or getattr(model, "call", None) or model
+    names: list[str] = []
+    with suppress(TypeError, ValueError):  # what is written in C may not say what it takes
+        names = list(inspect.signature(function).parameters)[pair:]
+    return ", ".join(names[at] if isinstance(at, int) and at < len(names) else str(at) for at in places)
+
+
+def several_losses(ways: Collection[Path]) -> str:
+    """That it can't be told which output is the loss, and what to return."""
+    names = ["output" + "".join(f"[{key!r}]" if isinstance(key, int) else f".{key}" for key in way) for way in ways]
+    which = f"{len(names)} outputs of the model could be the loss ({', '.join(names)}); say which it is"
+    return f"{which}: return model, inputs, lambda output: {names[0]}"
+
+
+NO_LOSS = "no output of the model is a loss, a single number; return model, inputs, targets"
 
 
 def has_parameter(function: Any, name: str) -> bool:

@@ -22,6 +22,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
+from mldyno import trees
 from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.workloads import Phase, Recipe, _own_hf_inputs, _own_torch
@@ -259,7 +260,7 @@ def describe(torch: ModuleType, source: Source) -> dict[str, Any]:
     model = architecture.model(torch).eval()
     with architecture.told_in_a_line(f"{architecture.kind.__name__} can't be run"), torch.no_grad():
         inputs = _own_hf_inputs.draw(torch, architecture, TRIED_BATCH, min(TRIED_SEQ, limit), labelled=True)
-        trains = _own_torch.loss_in(torch, model(**inputs)) is not None
+        trains = _own_torch.is_loss(torch, trees.at(model(**inputs), ("loss",)))
         plain = _own_hf_inputs.draw(torch, architecture, TRIED_BATCH, min(TRIED_SEQ, limit), labelled=False)
         output = model(**plain, **({"use_cache": True} if decoded else {}))
     if getattr(output, "past_key_values", None) is None:  # it remembers in a way of its own, or not at all
@@ -270,6 +271,7 @@ def describe(torch: ModuleType, source: Source) -> dict[str, Any]:
         "digest": digest, "batch": BATCH, "seq": seq, "item": "image" if "pixel_values" in plain else item,
         "items": BATCH * (seq or 1 if item == "token" else 1), "decoded": decoded,
         "output": "loss" if trains else "tree", "modes": ("train", "infer") if trains else ("infer",),
+        "loss": ("loss",), "loss_inputs": ("labels",),
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.workloads import Recipe, _own_arrays
-from mldyno.workloads._own import Parts
+from mldyno.workloads._own import Parts, batch_for, notes_of
 from mldyno.workloads._own_arrays import USUAL_RATE
 from mldyno.workloads._own_calls import EXAMPLES, has_parameter, restored, taking_tree
 from mldyno.workloads._own_code import NotUnderstood
@@ -62,7 +62,11 @@ def describe(tf: ModuleType, parts: Parts, title: str) -> dict[str, Any]:
     inputs, targets = _batch(tf, parts)
     parts = Parts(parts.model, inputs, targets, parts.loss, parts.optimiser)
     network = Network(tf, parts, inputs)
-    described = _own_arrays.describe(title, "tensorflow", parts, lambda: network.first_output, _loss(tf, parts))
+
+    def infer(inputs: Any) -> Any:
+        return Network(tf, parts, inputs).first_output
+
+    described = _own_arrays.describe(title, "tensorflow", parts, infer, _loss(tf, parts), network.first_output)
     if "train" in described["modes"] and not network.trainable_variables:
         raise NotUnderstood(f"{title}: the model reads no tf.Variable, nothing to train; {EXAMPLES['tensorflow']}")
     return described
@@ -120,15 +124,16 @@ def _usual_loss(tf: ModuleType) -> Any:
 def recipe(tf: ModuleType, parts: Parts, source: Source, case: Case, restored: list[str]) -> Recipe:
     """What a step is made of."""
     parts = _of_compiled(tf, parts)
-    inputs, targets = _batch(tf, parts)
+    inputs, targets = batch_for(parts, source, case.mode)(_batch(tf, parts))
     network = Network(tf, parts, inputs)
     del network.first_output
+    draw, unrolled = _own_arrays.draws((inputs, targets), lambda array, turn: tf.roll(array, turn, 0))
     return Recipe(
         network=network,
-        draw=_own_arrays.draws((inputs, targets), lambda array, turn: tf.roll(array, turn, 0)),
+        draw=draw,
         loss=_loss(tf, parts),
         optimiser=lambda _: _optimiser(tf, parts),
-        notes=_own_arrays.notes_of(restored),
+        notes=notes_of(parts, source, case.mode, restored, unrolled),
     )
 
 

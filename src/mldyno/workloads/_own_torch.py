@@ -1,8 +1,9 @@
 """Models of the user's own in PyTorch: the parts that their function gives, as a recipe.
 
 Inputs are a tensor, a tuple (the model gets its parts one by one) or a dictionary (by their names). A model may give a
-tensor, several, or its own loss as Hugging Face's do. Where no loss is given, it is the cross-entropy for whole targets
-and the squared error for others; where no optimiser is given, it is AdamW as PyTorch has it.
+tensor, several, or its own loss among them, as nanoGPT's and Hugging Face's do: a single number that requires grad.
+Where no loss is given, it is the cross-entropy for whole targets and the squared error for others; where no optimiser
+is given, it is AdamW as PyTorch has it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -19,12 +20,11 @@ from mldyno import trees
 from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.workloads import Batch, Recipe
-from mldyno.workloads._own import Parts
-from mldyno.workloads._own_calls import EXAMPLES, restored
+from mldyno.workloads._own import Parts, batch_for, notes_of
+from mldyno.workloads._own_calls import EXAMPLES, NO_LOSS, joined, loss_inputs, restored, several_losses
 from mldyno.workloads._own_code import NotUnderstood
 
 IMAGE_DIMENSIONS, TOKEN_DIMENSIONS = 4, 2
-LABELS = "labels"  # of a dictionary of inputs: with these, models of Hugging Face give their loss
 
 
 # -- settings that user code may change ------------------------------------------------------------
@@ -50,24 +50,26 @@ def describe(torch: ModuleType, parts: Parts, title: str) -> dict[str, Any]:
     if not isinstance(parts.model, torch.nn.Module):
         kind = type(parts.model).__name__
         raise NotUnderstood(f"{title}: the model is a {kind}, no torch.nn.Module; {EXAMPLES['torch']}")
-    model, inputs = at_home(torch, parts.model).eval(), trees.mapped(functools.partial(at_home, torch), parts.inputs)
-    with torch.no_grad():
-        output = call(model, inputs)
-    loss = loss_in(torch, output)
-    kind = "loss" if loss is not None else "tensor" if torch.is_tensor(output) else "tree"
-    if kind == "tree" and not any(torch.is_tensor(leaf) for leaf in trees.leaves(output)):
+    home = functools.partial(at_home, torch)
+    model, (inputs, targets) = home(parts.model), trees.mapped(home, (parts.inputs, parts.targets))
+    output = _passed(torch, model, inputs)
+    several = not torch.is_tensor(output)
+    if several and not any(torch.is_tensor(leaf) for leaf in (*trees.leaves(output), getattr(output, "loss", None))):
         raise NotUnderstood(f"{title}: the model gives a {type(output).__name__}, in which there is no tensor")
-    trains = loss is not None or parts.targets is not None or parts.loss is not None
-    if kind == "tree" and parts.targets is not None and parts.loss is None:
+    known: dict[str, Any] = {"output": "tree" if several else "tensor"}
+    if targets is None or (several and parts.loss is None):
+        known |= _own_loss(torch, model, joined(parts.model, inputs, targets), output, parts.loss)
+    if several and targets is not None and parts.loss is None and known["output"] != "loss":
         raise NotUnderstood(f"{title}: the model gives several tensors; give a loss too: model, inputs, targets, loss")
-    first = next(leaf for leaf in trees.leaves(inputs) if torch.is_tensor(leaf))
+    first = next((leaf for leaf in trees.leaves(inputs) if torch.is_tensor(leaf)), torch.empty(1))
     whole = not first.is_floating_point()
-    item, items = "sample", len(first) if first.dim() else 1
+    item, items = "sample", first.size(0) if first.dim() else 1
     if whole and first.dim() == TOKEN_DIMENSIONS:
         item, items = "token", first.numel()
     elif first.dim() == IMAGE_DIMENSIONS:
         item = "image"
-    return {"output": kind, "modes": ("train", "infer") if trains else ("infer",), "item": item, "items": max(1, items)}
+    modes = ("infer",) if known.get("untrained") else ("train", "infer")
+    return {**known, "modes": modes, "item": item, "items": max(1, items)}
 
 
 def with_batch(torch: ModuleType, parts: Parts, batch: int | None) -> Parts:
@@ -109,15 +111,56 @@ def call(model: Any, inputs: Any) -> Any:
     return model(*inputs) if isinstance(inputs, list | tuple) else model(inputs)
 
 
-def loss_in(torch: ModuleType, output: Any) -> Any:
-    """The loss that a model gives itself: by that name, or as the first of its outputs; None where there is none."""
-    if isinstance(output, Mapping):
-        output = output.get("loss")
-    elif isinstance(output, tuple | list) and len(output) > 1:
-        output = output[0]
-    elif not torch.is_tensor(output):
-        output = getattr(output, "loss", None)
-    return output if torch.is_tensor(output) and output.dim() == 0 and output.is_floating_point() else None
+def _passed(torch: ModuleType, model: Any, inputs: Any) -> Any:
+    """The model's output in inference."""
+    with torch.no_grad():
+        return call(model.eval(), inputs)
+
+
+# -- the model's own loss --------------------------------------------------------------------------
+
+
+def is_loss(torch: ModuleType, value: Any) -> bool:
+    """Whether it is a single floating-point number in a tensor."""
+    return bool(torch.is_tensor(value) and value.dim() == 0 and value.is_floating_point())
+
+
+def _own_loss(torch: ModuleType, model: Any, inputs: Any, output: Any, given: Any) -> dict[str, Any]:
+    """Where the model gives its loss, and the inputs that only the loss needs; or why it can't be trained.
+
+    `output` is what it gave in inference, `given` the user's loss of an output, if there is one.
+    """
+
+    def needed(loss: Callable[[Any], Any]) -> trees.Path:
+        def has_no_loss(fewer: Any) -> bool:
+            output, value = _passed(torch, model, fewer), None
+            with suppress(Exception):  # of a loss that finds other outputs than it expects
+                value = loss(output)
+            return not is_loss(torch, value) and any(torch.is_tensor(leaf) for leaf in trees.leaves(output))
+
+        return loss_inputs(inputs, has_no_loss)
+
+    if given is not None:
+        return {"loss_inputs": needed(given)}
+    if not _losses(torch, output) and not (isinstance(inputs, Mapping | list | tuple) and len(inputs) > 1):
+        return {"untrained": NO_LOSS}
+    try:
+        with torch.enable_grad():
+            ways = [way for way, leaf in _losses(torch, call(model.train(), inputs)).items() if leaf.requires_grad]
+    except Exception as error:  # whatever the user's code raises
+        first = str(error).strip().partition("\n")[0]
+        return {"untrained": f"the model fails in training: {type(error).__name__}: {first}"}
+    by_name = [way for way in ways if way[-1:] == ("loss",)]
+    if len(by_name) == 1 or len(ways) == 1:
+        (way,) = by_name or ways
+        return {"output": "loss", "loss": way, "loss_inputs": needed(lambda output: trees.at(output, way))}
+    return {"untrained": several_losses(ways) if ways else NO_LOSS}
+
+
+def _losses(torch: ModuleType, output: Any) -> dict[trees.Path, Any]:
+    """What among outputs is a single number, by the way to it; an object may have it as its `loss`."""
+    every = (*trees.paths(output), (("loss",), getattr(output, "loss", None)))
+    return {way: leaf for way, leaf in every if is_loss(torch, leaf)}
 
 
 # -- the recipe ------------------------------------------------------------------------------------
@@ -127,24 +170,24 @@ def recipe(torch: ModuleType, parts: Parts, source: Source, case: Case, restored
     """What a step is made of."""
     model = at_home(torch, parts.model)
     home = functools.partial(at_home, torch)
-    inputs, targets = trees.mapped(home, parts.inputs), trees.mapped(home, parts.targets)
-    if case.mode == "infer" and isinstance(inputs, Mapping) and source.output == "loss":
-        inputs = {name: part for name, part in inputs.items() if name != LABELS}
+    prepare = batch_for(parts, source, case.mode)
+    inputs, targets = prepare(trees.mapped(home, (parts.inputs, parts.targets)))
     plain = torch.is_tensor(inputs) and source.output == "tensor"
+    draw, unrolled = _draws(torch, (inputs, targets))
     return Recipe(
         network=model if plain else _network(torch, model),
-        draw=_draws(torch, (inputs, targets)),
+        draw=draw,
         loss=_loss(torch, parts.loss, source),
         optimiser=functools.partial(_optimiser, torch, parts),
-        notes={"restored_settings": ", ".join(restored)} if restored else {},
+        notes=notes_of(parts, source, case.mode, restored, unrolled),
         dataset=parts.dataset,
-        collate=None if parts.dataset is None else functools.partial(_collated, parts.collate),
+        collate=None if parts.dataset is None else functools.partial(_collated, parts.collate, prepare),
     )
 
 
-def _collated(collate: Callable[[Any], Any] | None, items: Any) -> Batch:
+def _collated(collate: Callable[[Any], Any] | None, prepare: Callable[[Batch], Batch], items: Any) -> Batch:
     """A batch of items, as a loader's worker makes it."""
-    return pair_of((collate or sys.modules["torch"].utils.data.default_collate)(items))
+    return prepare(pair_of((collate or sys.modules["torch"].utils.data.default_collate)(items)))
 
 
 def _network(torch: ModuleType, model: Any) -> Any:
@@ -163,20 +206,43 @@ def _network(torch: ModuleType, model: Any) -> Any:
     return OfTrees()
 
 
-def _draws(torch: ModuleType, batch: Batch) -> Callable[[], Batch]:
-    """What gives the batch, its items turned by chance, so that no two steps find the same in a cache."""
-    items = next((len(leaf) for leaf in trees.leaves(batch) if torch.is_tensor(leaf) and leaf.dim()), 0)
+def _draws(torch: ModuleType, batch: Batch) -> tuple[Callable[[], Batch], str]:
+    """What gives the batch, its items rolled by chance, so that no two steps find the same in a cache.
+
+    A batch is rolled as a whole or not at all, since its parts belong together: features and the graph that they are
+    on. Where one part can't be rolled, every step has a copy of the same batch; the reason is given too.
+    """
+    lengths = {leaf.size(0) for leaf in trees.leaves(batch) if _is_dense(torch, leaf) and leaf.dim()}
+    unrolled = _undivided(torch, batch)
+    if not unrolled and len(lengths) > 1:
+        unrolled = f"tensors of {' and '.join(map(str, sorted(lengths)))} items"
 
     def draw() -> Batch:
-        turn = int(torch.randint(max(1, items), (), device="cpu"))
+        turn = int(torch.randint(max([1, *lengths]), (), device="cpu"))
 
         def turned(leaf: Any) -> Any:
-            return leaf.roll(turn, 0) if torch.is_tensor(leaf) and leaf.dim() and len(leaf) == items else leaf
+            if not torch.is_tensor(leaf):
+                return leaf
+            return leaf.clone() if unrolled or not leaf.dim() else leaf.roll(turn, 0)
 
         inputs, targets = trees.mapped(turned, batch)
         return inputs, targets
 
-    return draw
+    return draw, unrolled
+
+
+def _is_dense(torch: ModuleType, leaf: Any) -> bool:
+    return torch.is_tensor(leaf) and leaf.layout is torch.strided and not leaf.is_nested
+
+
+def _undivided(torch: ModuleType, batch: Any) -> str:
+    """What of a batch can't be divided into items, in words; nothing where all can."""
+    for leaf in trees.leaves(batch):
+        if not torch.is_tensor(leaf) and not isinstance(leaf, trees.SETTINGS):
+            return f"a {type(leaf).__name__}"
+        if torch.is_tensor(leaf) and not _is_dense(torch, leaf):
+            return "a nested tensor" if leaf.is_nested else "a sparse tensor"
+    return ""
 
 
 def _loss(torch: ModuleType, given: Any, source: Source) -> Callable[[Any, Any], Any]:
@@ -184,7 +250,7 @@ def _loss(torch: ModuleType, given: Any, source: Source) -> Callable[[Any, Any],
     if given is not None:
         return lambda output, targets: given(output) if targets is None else given(output, targets)
     if source.output == "loss":
-        return lambda output, targets: loss_in(torch, output)
+        return lambda output, targets: trees.at(output, source.loss)
 
     def loss(output: Any, targets: Any) -> Any:
         if targets.is_floating_point():
@@ -221,6 +287,8 @@ def _optimiser(torch: ModuleType, parts: Parts, parameters: Any) -> Any:
 def resized(parts: Parts, items: int, batch: int) -> tuple[Any, ...]:
     """What a function would give for another batch size: the items of the batch, as often as it takes."""
     torch = sys.modules["torch"]
+    if batch != items and (undivided := _undivided(torch, (parts.inputs, parts.targets))):
+        raise NotUnderstood(f"there is {undivided} in its batch, which can't be made larger")
 
     def repeated(leaf: Any) -> Any:
         if batch == items or not torch.is_tensor(leaf) or not leaf.dim() or len(leaf) != items:

@@ -16,11 +16,11 @@ from mldyno.store import reference
 from mldyno.views.charts import Rows, Samples
 from mldyno.views.report.parts import Chart, Grid, Paragraphs, Section
 from mldyno.views.report.sections import sections_of
-from mldyno.views.report.subject import Subject
+from mldyno.views.report.subject import Subject, subject_of
 
 
 def subject(records: Sequence[Record]) -> Subject:
-    return Subject(outcomes(records), outcomes(reference.newest()), "2026-01-02T00:00:00Z", "0.1.0")
+    return subject_of(outcomes(records), outcomes(reference.newest()), "2026-01-02T00:00:00Z", "0.1.0")
 
 
 @pytest.fixture(scope="module")

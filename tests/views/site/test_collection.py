@@ -29,20 +29,20 @@ def of(*records: Record) -> Collection:
 
 def test_each_machine_has_its_scores_by_device() -> None:
     entries = of(*made_machines.records(4)).entries
-    assert [len(entry.places) for entry in entries] == [1, 2, 1, 2]
+    assert [len(entry.devices) for entry in entries] == [1, 2, 1, 2]
     ryzen = entries[1]
-    assert ryzen.places == [("torch", "cpu"), ("torch", "cuda:0")]
-    on_gpu, on_cpu = (ryzen.score(("torch", device), "train") for device in ("cuda:0", "cpu"))
+    assert ryzen.devices == ["cpu", "cuda:0"]
+    on_gpu, on_cpu = (ryzen.best(device, "train") for device in ("cuda:0", "cpu"))
     assert on_gpu is not None
     assert on_cpu is not None
     assert on_gpu.value > on_cpu.value
-    assert ryzen.score(("torch", "mps"), "train") is None
+    assert ryzen.best("mps", "train") is None
 
 
 def test_the_highest_score_comes_first_and_published_machines_last() -> None:
     collection = of(*made_machines.records(8), *newest())
-    best = [max((s.value for s in entry.scores if s.case.device == place[1]), default=0.0)
-            for entry, place in collection.in_order]  # fmt: skip
+    best = [max((s.value for s in entry.scores if s.case.device == device), default=0.0)
+            for entry, device in collection.in_order]  # fmt: skip
     assert best == sorted(best, reverse=True)
     published = [entry.published for entry, _ in collection.in_order]
     assert published == sorted(published)

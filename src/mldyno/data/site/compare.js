@@ -7,6 +7,8 @@
   const settings = result.dataset;
   const DELTA = Number(settings.delta);
   const LARGEST_LOG = Number(settings.largestLog);
+  const NARROW_FACTOR = 0.1;  // as in units.py
+  const MOST_DECIMALS = 5;
   const WIDEST_BAR = Math.log(2);  // the least that half of a drawing stands for
   const STEM = /^[a-z0-9-]{1,80}$/;
 
@@ -38,8 +40,8 @@
   }
 
   // -- words -----------------------------------------------------------------------------------------
-  function decimalsOf(value, error) {
-    const count = error ? Math.max(2, Math.min(3, Math.ceil(-Math.log10(Math.abs(error / value))) + 1)) : 3;
+  function decimalsOf(value, error, most = 3) {
+    const count = error ? Math.max(2, Math.min(most, Math.ceil(-Math.log10(Math.abs(error / value))) + 1)) : most;
     return count - 1 - Math.floor(Math.log10(Math.abs(value)));
   }
   function fixed(value, decimals) {
@@ -53,17 +55,35 @@
     if (ratio < 1) [ratio, low, high] = [1 / ratio, high && 1 / high, low && 1 / low];
     if (low === null || high === null) return `${fixed(ratio, decimalsOf(ratio))}x`;
     let decimals = decimalsOf(ratio, (high - low) / 2);
-    while (low > 1 && low < 1.01 && decimals < 4 && Number(low.toFixed(Math.max(0, decimals))) === 1) decimals += 1;
-    const places = Math.max(0, decimals);
-    return `${fixed(ratio, decimals)}x (${fixed(low, places)}-${fixed(high, places)})`;
+    let places = Math.max(0, decimals);
+    if ((low > 1 || high < 1) && high - low < NARROW_FACTOR) {
+      places = Math.max(...[ratio, low, high].map((value) => placesOffOne(value, places)));
+      if (places) decimals = places;
+    }
+    return `${fixed(ratio, decimals)}x (${[low, high].map((end) => fixed(end, placesOffOne(end, places))).join("-")})`;
+  }
+  // So many decimals, or as many more as tell a value from 1.
+  function placesOffOne(value, places) {
+    for (let more = places; more <= MOST_DECIMALS; more += 1) if (Number(value.toFixed(more)) !== 1) return more;
+    return places;
+  }
+  // An interval in words.
+  function span({ low, high }) {
+    return [low, high].map((ratio) => {
+      const times = Math.max(ratio, 1 / ratio);
+      const percent = 100 * (times - 1);
+      const by = times >= 2 ? `${fixed(times, decimalsOf(times, null, 2))}x`
+        : percent === 0 ? "0 %" : percent < 0.01 ? "under 0.01 %" : `${fixed(percent, decimalsOf(percent, null, 2))} %`;
+      return `${by} ${ratio > 1 ? "faster" : "slower"}`;
+    }).join(" to ");
   }
   function claim(compared, base, other) {
     const verdict = verdictOf(compared);
     if (verdict === "equivalent") return `${other} and ${base} are ${settings.equivalent}`;
     if (verdict !== "inconclusive") return `${other} is ${factor(compared)} ${verdict} than ${base}`;
+    if (compared.low !== null) return `${settings.unclear} between ${other} and ${base} (the first is ${span(compared)})`;
     const way = compared.ratio > 1 ? "faster" : "slower";
-    const doubt = compared.low === null ? "no interval" : settings.cantTell;
-    return `${other} looks ${factor(compared)} ${way} than ${base}; ${doubt}`;
+    return `${other} looks ${factor(compared)} ${way} than ${base}; no interval`;
   }
 
   // -- the page --------------------------------------------------------------------------------------
@@ -132,7 +152,7 @@
     if (verdict === "equivalent") return settings.equivalent;
     const way = compared.ratio > 1 ? "faster" : "slower";
     if (verdict !== "inconclusive") return `${factor(compared)} ${way}`;
-    return `${factor(compared)} ${way}; ${compared.low === null ? "no interval" : settings.cantTell}`;
+    return compared.low === null ? `${factor(compared)} ${way}; no interval` : `${settings.unclear} (${span(compared)})`;
   }
   function scoreTable(first, second) {
     const keys = new Map();

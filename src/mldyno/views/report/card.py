@@ -8,21 +8,22 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from mldyno.analysis.scores import reference
+from mldyno.analysis.scores import Score, reference
 from mldyno.units import digits
 from mldyno.views.charts import Row, Rows
 from mldyno.views.drawing import IN_PICTURE, LETTER, LIGHT, SIZE, Canvas, fitted, room_of
 from mldyno.views.report.speeds import rated_cases, speed_rows
 from mldyno.views.report.subject import Subject
-from mldyno.views.report.summary import kinds_of_work, league_rows, score_title, sentences
+from mldyno.views.report.summary import kinds_of_work, league_rows, sentences
 from mldyno.views.sentences import FAKE_FRAMEWORK
 from mldyno.views.templates import templates
-from mldyno.views.titles import case_title
+from mldyno.views.titles import kind_title, place_title, shared_title
 
 WIDTH, HEIGHT, SIDE = 1200, 630, 60
 LETTERS, MEDIUM, LARGE = 28, 38, 50  # pixels of the smallest letters, and of those of a name
 LARGER = LETTERS / SIZE  # times as large as in the page is the chart
 MOST_ROWS = 5
+MOST_HEIGHT = 152.0  # of the chart, in pixels of the page
 MOST_SCORES = 2
 SCORE_WIDTH = 330  # pixels
 
@@ -39,7 +40,8 @@ def card_svg(subject: Subject) -> str:
     """The card as SVG; whatever it says is escaped."""
     across = WIDTH - 2 * SIDE
     scores = _scores(subject)
-    said = f"100 is {reference().machine}." if scores else " ".join(f"{line}." for line in sentences(subject))
+    said = " ".join(f"{line}." for line in ([*_framework(subject), f"100 is {reference().machine}"] if scores
+                                           else sentences(subject)))  # fmt: skip
     said = f"{FAKE_FRAMEWORK}. {said}" if subject.fake else said
     beside = SIDE + SCORE_WIDTH * len(scores)
     size = LARGE if room_of(subject.name, LARGE) <= across else MEDIUM
@@ -63,24 +65,37 @@ def wrapped(text: str, size: int, width: float, most: int) -> list[str]:
 
 
 def _scores(subject: Subject) -> list[dict[str, Any]]:
-    """Those of the fastest device of this machine."""
-    own = {outcome.machine for outcome in subject.own}
-    known = [score for score in subject.scores if score.machine in own]
-    best = max(known, key=lambda score: score.value, default=None)
-    sides = [] if best is None else [subject.side(best.outcomes[0])]
-    chosen = [score for score in known if subject.side(score.outcomes[0]) in sides]
+    """Those of the fastest device and framework."""
     return [{"x": SIDE + SCORE_WIDTH * place, "number": digits(score.value, score.half_width),
              "error": "" if score.half_width is None else f"±{digits(score.half_width, most=2)}",
-             "about": fitted(score_title(score, subject), SCORE_WIDTH, LETTERS)}
-            for place, score in enumerate(chosen[:MOST_SCORES])]  # fmt: skip
+             "about": fitted(f"{kind_title(score.case)}, {score.case.device}", SCORE_WIDTH, LETTERS)}
+            for place, score in enumerate(_of_the_fastest(subject)[:MOST_SCORES])]  # fmt: skip
+
+
+def _of_the_fastest(subject: Subject) -> list[Score]:
+    best = max(subject.scores, key=lambda score: score.value, default=None)
+    return [score for score in subject.scores if best and place_title(score.case) == place_title(best.case)]
+
+
+def _framework(subject: Subject) -> list[str]:
+    """In which framework the scores were reached, where there are several."""
+    frameworks = {score.case.framework for score in subject.scores}
+    return [f"In {_of_the_fastest(subject)[0].case.framework}"] if len(frameworks) > 1 else []
 
 
 def _chart(subject: Subject) -> Canvas | None:
     """The largest division of the league; else the fastest cases; without an axis."""
-    width = (WIDTH - 2 * SIDE) / LARGER
-    divisions = kinds_of_work(subject)
-    if divisions:
-        group: tuple[str, list[Row]] = (case_title(divisions[0].case), league_rows(divisions[0], MOST_ROWS))
-        return Rows([group], "", base=1.0).draw(width, IN_PICTURE)
-    rows = speed_rows(subject, rated_cases(subject))[:MOST_ROWS]
-    return Rows([("Speed", rows)], "").draw(width, IN_PICTURE) if rows else None
+    divisions, rated = kinds_of_work(subject), rated_cases(subject)
+    models = [line for line in rated if not line[0][0].case.own_work]
+    speeds = speed_rows(subject, models or rated)
+    for most in range(MOST_ROWS, 0, -1):  # a label that takes two lines leaves room for fewer rows
+        if divisions:
+            group: tuple[str, list[Row]] = (shared_title(divisions[0].case), league_rows(divisions[0], most))
+            drawn = Rows([group], "", base=1.0).draw((WIDTH - 2 * SIDE) / LARGER, IN_PICTURE)
+        elif speeds:
+            drawn = Rows([("Speed", speeds[:most])], "").draw((WIDTH - 2 * SIDE) / LARGER, IN_PICTURE)
+        else:
+            return None
+        if drawn.height <= MOST_HEIGHT:
+            break
+    return drawn

@@ -17,13 +17,13 @@ from mldyno.views.answers import answer_lines
 from mldyno.views.charts import Row, Rows, Samples
 from mldyno.views.devices import device_line
 from mldyno.views.record_text import BOUNDS
-from mldyno.views.report.parts import Chart, Charts, Grid, GridCell, Grids, Paragraphs, Section, SectionPart
+from mldyno.views.report.parts import Chart, Charts, Grid, GridCell, Paragraphs, Section, SectionPart
 from mldyno.views.report.rows import copy_mark, share_mark, time_unit
 from mldyno.views.report.speeds import MOST_ROWS
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import failures
 from mldyno.views.sentences import machine_lines, shown, trust, trust_line, warning_meanings
-from mldyno.views.titles import case_on_device
+from mldyno.views.titles import case_name, case_on_device
 
 KINDS = (("arithmetic", "compute", "s1"), ("memory traffic", "memory", "s2"), ("copies", "copy", "s3"),
          ("data", "data", "s4"))  # fmt: skip
@@ -101,7 +101,7 @@ def sure(subject: Subject) -> Section:
     lead = ""
     if sampled:
         drawn = sampled[:MOST_TRACES]
-        parts.append(Charts([_trace(subject, number, each) for number, each in enumerate(drawn)]))
+        parts.append(Charts([_trace(number, each) for number, each in enumerate(drawn)]))
         lead = (
             "In the charts each dot is the time of a step, averaged over one block of steps, in the order in which "
             "they were measured; each process has a colour of its own, the warm-up is pale, what is off the scale lies "
@@ -124,7 +124,7 @@ _HOW = (
 )
 
 
-def _trace(subject: Subject, number: int, outcome: Outcome) -> Chart:
+def _trace(number: int, outcome: Outcome) -> Chart:
     """The samples of a case, thinned out evenly."""
     samples = trace(outcome, MOST_SAMPLES)
     unit, per = time_unit(sorted(sample.seconds for sample in samples)[len(samples) // 2])
@@ -137,9 +137,7 @@ def _trace(subject: Subject, number: int, outcome: Outcome) -> Chart:
     ends = (max(0.0, low - margin) * per, (high + margin) * per)
     dots = [(sample.process, sample.stage == "steady", sample.step, sample.seconds * per) for sample in samples]
     about = f"{trust(outcome)}. {drawn}, {count(len(outcome.records), 'process')}"
-    title = f"{outcome.machine}: " if len(subject.machines) > 1 else ""
-    title += case_on_device(outcome.case)
-    return Chart(f"trace-{number}", title, about, Samples(dots, f"{unit} a step", ends))
+    return Chart(f"trace-{number}", case_on_device(outcome.case), about, Samples(dots, f"{unit} a step", ends))
 
 
 # -- all cases, and how they were measured -----------------------------------------------------------
@@ -147,19 +145,18 @@ def _trace(subject: Subject, number: int, outcome: Outcome) -> Chart:
 
 def cases(subject: Subject) -> Section:
     """Every number, with how far it can be trusted."""
-    machines = ["machine"] if len(subject.machines) > 1 else []
-    columns = ["case", *machines, "time of a step", "items/s", "first step", "peak memory", "trust"]
-    rows = [_case_row(outcome, bool(machines)) for outcome in subject.outcomes]
+    columns = ["case", "time of a step", "items/s", "first step", "peak memory", "trust"]
+    rows = [_case_row(outcome) for outcome in subject.outcomes]
     notes: dict[str, str] = {}
     for warning in (warning for outcome in subject.outcomes for warning in outcome.warnings):
         hint = f"; {warning.hint}" if warning.hint else ""
         notes.setdefault(warning.code, f"{warning.code}: {warning.message}{hint}.")
     lead = "Every case, its numbers, and how far they can be trusted. Sort it by any column."
-    grid = Grid("all-cases", "All cases", columns, rows, list(notes.values()), numbers=1 + len(machines), shown=20)
+    grid = Grid("all-cases", "All cases", columns, rows, list(notes.values()), shown=20)
     return Section("cases", "All cases", "All cases", lead, [grid])
 
 
-def _case_row(outcome: Outcome, with_machine: bool) -> list[GridCell]:
+def _case_row(outcome: Outcome) -> list[GridCell]:
     step, rate, first, peak = (outcome.figure(name) for name in ("step", "throughput", "first_step", "peak_memory"))
     if step is None:
         time = GridCell("-" if outcome.status == "oom" else outcome.status)
@@ -167,8 +164,7 @@ def _case_row(outcome: Outcome, with_machine: bool) -> list[GridCell]:
         time = GridCell(shown(step), step.value)
     why = trust(outcome) if outcome.status == "ok" else f"{outcome.status}: {outcome.reason}"
     return [
-        GridCell(outcome.case.id, head=True),
-        *([GridCell(outcome.machine)] if with_machine else []),
+        GridCell(case_name(outcome.case), head=True),
         time,
         GridCell("") if rate is None else GridCell(digits(rate.value, rate.half_width), rate.value),
         GridCell("") if first is None else GridCell(show_seconds(first.value), first.value),
@@ -192,16 +188,15 @@ def method(subject: Subject) -> Section:
         *(f"To run it again: {command}" for command in subject.commands),
         *(f"They ran: {line}" for line in subject.their_commands),
     ]
-    grids = [_machine_grid(each, place) for place, each in enumerate(subject.machines)]
-    parts: list[SectionPart] = [Grids(grids), Paragraphs("method-lines", lines, shown=40)]
+    parts: list[SectionPart] = [_machine_grid(subject.machine), Paragraphs("method-lines", lines, shown=40)]
     return Section("method", "How it was measured", "Method", "", parts)
 
 
-def _machine_grid(machine: Machine, place: int) -> Grid:
+def _machine_grid(machine: Machine) -> Grid:
     rows = [("system", machine_lines(machine)[1]), ("processor", machine.cpu)]
     rows += [(f"{device.framework} {device.name}", device_line(device)) for device in machine.devices]
     cells = [[GridCell(name, head=True), GridCell(text)] for name, text in rows]
-    return Grid(f"machine-{place}", machine.name, (), cells, numbers=9)
+    return Grid("machine", machine.name, (), cells, numbers=9)
 
 
 def _software(record: Record) -> str:

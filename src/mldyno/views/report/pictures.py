@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mldyno.views.drawing import IN_PICTURE, Canvas, fitted
+from mldyno.views.charts import BOLD, LABEL
+from mldyno.views.drawing import IN_PICTURE, Canvas, fitted, in_lines
 from mldyno.views.report.parts import Chart
 from mldyno.views.report.sections import sections_of
 from mldyno.views.report.subject import Subject
@@ -27,11 +28,14 @@ def charts_of(subject: Subject) -> Iterator[Chart]:
 def picture_svg(chart: Chart) -> str:
     """A chart that stands alone: with its title, and a ground."""
     inner = chart.drawing.draw(chart.drawing.widths[0], IN_PICTURE)
-    picture = Canvas(inner.width + 2 * AROUND, IN_PICTURE, inner.height + HEAD + 2 * AROUND)
+    title = in_lines(chart.title, inner.width / BOLD)
+    head = HEAD + LABEL * (len(title) - 1)
+    picture = Canvas(inner.width + 2 * AROUND, IN_PICTURE, inner.height + head + 2 * AROUND)
     picture.marks.append(f'<rect width="100%" height="100%" fill="{IN_PICTURE.colours["paper"]}"/>')
-    picture.text(AROUND, AROUND + 13, fitted(chart.title, inner.width / 1.08), colour="ink", bold=True)
-    picture.text(AROUND, AROUND + 33, fitted(chart.about, inner.width))
-    picture.marks += [f'<g transform="translate({AROUND} {AROUND + HEAD})">', *inner.marks, "</g>"]
+    for place, line in enumerate(title):
+        picture.text(AROUND, AROUND + 13 + LABEL * place, line, colour="ink", bold=True)
+    picture.text(AROUND, AROUND + head - 19, fitted(chart.about, inner.width))
+    picture.marks += [f'<g transform="translate({AROUND} {AROUND + head})">', *inner.marks, "</g>"]
     return picture.svg(chart.described)
 
 

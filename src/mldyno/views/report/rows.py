@@ -8,9 +8,9 @@ from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.copying import CopyCost
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
-from mldyno.units import digits, show_percent
+from mldyno.units import digits, show_factor, show_percent
 from mldyno.views.charts import Mark
-from mldyno.views.sentences import CANT_TELL, factor, shown, trust
+from mldyno.views.sentences import NO_CLEAR_DIFFERENCE, factor, shown, span, trust
 
 UNITS = ((1e-6, "ns", 1e9), (1e-3, "µs", 1e6), (1.0, "ms", 1e3), (120.0, "s", 1.0))
 
@@ -30,7 +30,8 @@ def speed(outcome: Outcome) -> Estimate | None:
 
 def unit_of(outcome: Outcome) -> str:
     """What its speed counts: tokens/s."""
-    return f"{outcome.good[0].fact('item') or 'item'}s/s"
+    counted = "item" if outcome.figure("throughput") is not None else "run" if outcome.case.own_command else "step"
+    return f"{outcome.good[0].fact('item') or counted}s/s"
 
 
 def shown_speed(outcome: Outcome, rate: Estimate) -> str:
@@ -71,19 +72,16 @@ def league_mark(outcome: Outcome, best: Outcome) -> Mark:
 def ratio_mark(result: Comparison | Mean, colour: str) -> Mark:
     """How many times as fast."""
     why = result.how if isinstance(result, Comparison) else f"geometric mean of {len(result.comparisons)} cases"
-    verdict = CANT_TELL if result.verdict == "inconclusive" else result.verdict
+    said = f"{factor(result)} {result.verdict}"
+    if result.verdict == "inconclusive":
+        said = f"{NO_CLEAR_DIFFERENCE} ({span(result)})" if result.low is not None else f"{factor(result)}, no interval"
     number = shown_ratio(result).partition(" ")[0]
-    return Mark(result.ratio, number, f"{factor(result)} {verdict}; {why}", result.low, result.high, colour)
+    return Mark(result.ratio, number, f"{said}; {why}", result.low, result.high, colour)
 
 
 def shown_ratio(result: Comparison | Mean) -> str:
     """The ratio as it is, not turned, with its interval."""
-    low, high = result.low, result.high
-    if low is None or high is None:
-        return f"{digits(result.ratio)}x"
-    text = digits(result.ratio, (high - low) / 2)
-    decimals = len(text.partition(".")[2])
-    return f"{text}x ({low:,.{decimals}f}-{high:,.{decimals}f})"
+    return show_factor(result.ratio, result.low, result.high)
 
 
 def copy_mark(cost: CopyCost, colour: str) -> Mark:

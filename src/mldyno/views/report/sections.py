@@ -12,6 +12,7 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
     speeds.how_fast,
     speeds.devices,
     speeds.ways,
+    speeds.own_work,
     details.limits,
     sizes.scaling,
     ranks.ranks,

@@ -35,8 +35,8 @@ def scaling(subject: Subject) -> Section | None:
     """How speed goes with batch and length; nothing where no case has two sizes."""
     answers = Answers(crossovers=subject.answers.about("step").crossovers, scalings=subject.answers.scalings)
     lines = answer_lines(answers)
-    all_grids = [grid for group in alike(subject.outcomes, "batch", "seq", "device", "machine")
-                 for grid in _grids_of(subject, group)]  # fmt: skip
+    all_grids = [grid for group in alike(subject.outcomes, "batch", "seq", "device")
+                 for grid in _grids_of(group)]  # fmt: skip
     charts = [*islice(_crossings(subject), MOST_CHARTS), *islice(_growths(subject), MOST_CHARTS)]
     parts: list[SectionPart] = [Charts(charts)] if charts else []
     parts += [Paragraphs("scaling-lines", lines)] if lines else []
@@ -87,10 +87,10 @@ def _growths(subject: Subject) -> Iterator[Chart]:
     """The time of a step over the length of sequences, for each work."""
     works = grouped(subject.answers.scalings, lambda each: work_title(each.outcomes[0].case))
     for number, (name, group) in enumerate(works.items()):
-        yield _growth(subject, f"growth-{number}", name, group[:MOST_CURVES])
+        yield _growth(f"growth-{number}", name, group[:MOST_CURVES])
 
 
-def _growth(subject: Subject, identity: str, name: str, scalings: Sequence[Scaling]) -> Chart:
+def _growth(identity: str, name: str, scalings: Sequence[Scaling]) -> Chart:
     axes = [axis for axis in varying([each.outcomes[0] for each in scalings]) if axis != "machine"] or ["device"]
     times = [(each, outcome, outcome.step) for each in scalings for outcome in each.outcomes]
     unit, per = time_unit(max(step.value for _, _, step in times if step is not None))
@@ -98,7 +98,6 @@ def _growth(subject: Subject, identity: str, name: str, scalings: Sequence[Scali
     for each in scalings:
         first = each.outcomes[0]
         side = ", ".join(AXIS[axis].say(getattr(first.case, axis)) for axis in axes)
-        side = f"{first.machine}, {side}" if len(subject.machines) > 1 else side
         points = []
         for outcome, step in [(outcome, step) for of, outcome, step in times if of is each and step is not None]:
             low, high = (None if end is None else end * per for end in (step.low, step.high))
@@ -111,17 +110,16 @@ def _growth(subject: Subject, identity: str, name: str, scalings: Sequence[Scali
 # -- tables of batches and lengths -------------------------------------------------------------------
 
 
-def _grids_of(subject: Subject, group: Sequence[Outcome]) -> Iterator[Grid]:
+def _grids_of(group: Sequence[Outcome]) -> Iterator[Grid]:
     """The tables of one work: one for each device where lengths vary, else one with devices as columns."""
     best = max((rate.value for outcome in group if (rate := outcome.figure("throughput")) is not None), default=0.0)
     about = case_title(group[0].case, ("framework", "device", "batch", "seq"))
     if len({outcome.case.seq for outcome in group}) > 1:
-        for side in dict.fromkeys(map(subject.side, group)):
-            on_side = [outcome for outcome in group if subject.side(outcome) == side]
-            yield _grid(lay_out(on_side, ("batch",), ("seq",), "step", warnings_too=False), f"{about}, {side}", best)
+        for device, on_device in grouped(group, lambda outcome: outcome.case.device).items():
+            table = lay_out(on_device, ("batch",), ("seq",), "step", warnings_too=False)
+            yield _grid(table, f"{about}, {device}", best)
     elif len({outcome.case.batch for outcome in group}) > 1:
-        cols = ("machine", "device") if len(subject.machines) > 1 else ("device",)
-        yield _grid(lay_out(group, ("batch",), cols, "step", warnings_too=False), about, best)
+        yield _grid(lay_out(group, ("batch",), ("device",), "step", warnings_too=False), about, best)
 
 
 def _grid(table: Table, caption: str, best: float) -> Grid:

@@ -1,4 +1,4 @@
-"""What a report is about: outcomes of some machines, others beside them, and what analysis says of them."""
+"""What a report is about: one machine, with others beside it, and what analysis says of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 
 from mldyno.analysis.answers import Answers, Headline, Verdicts, headlines, verdicts
 from mldyno.analysis.answers import answers as answers_of
-from mldyno.analysis.comparisons import Mean
+from mldyno.analysis.comparisons import Comparison, Mean, alike, compared
 from mldyno.analysis.league import Division, league
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.rerun import measured_here, rerun_commands, their_commands
@@ -22,43 +22,71 @@ from mldyno.views.titles import ELSEWHERE, case_title
 MOST_DEVICES = 3  # that are named in a line
 
 
+def subject_of(chosen: Sequence[Outcome], beside: Sequence[Outcome], created: str, version: str) -> Subject:
+    """The subject of a report on what was chosen: one machine, the last that was measured here, else the last of all.
+
+    Of each case the newest run counts. The other machines go beside it, as published ones do.
+    """
+    here = [outcome for outcome in chosen if measured_here(outcome)] or chosen
+    machine = max(here, key=_created).machine
+    newest = {(outcome.machine, outcome.case): outcome for outcome in sorted(chosen, key=_created)}
+    current = [outcome for outcome in chosen if newest[outcome.machine, outcome.case] is outcome]
+    own = [outcome for outcome in current if outcome.machine == machine]
+    published = [outcome for outcome in beside if outcome.published]
+    others = [outcome for outcome in (*current, *beside) if outcome.machine != machine and not outcome.published]
+    return Subject(own, others, published, created, version)
+
+
+def _created(outcome: Outcome) -> str:
+    return outcome.records[-1].created
+
+
 @dataclass(frozen=True)
 class Subject:
-    """Measured outcomes, and those of other machines to stand beside them: published ones, imported ones."""
+    """The outcomes of one machine, those of other machines that were measured too, and published ones."""
 
     outcomes: Sequence[Outcome]
-    beside: Sequence[Outcome]
+    others: Sequence[Outcome]
+    published: Sequence[Outcome]
     created: str
     """When the report is made."""
     version: str
     """Of mldyno."""
 
-    @cached_property
-    def machines(self) -> list[Machine]:
-        """The machines, by name, as they were last seen."""
-        last = {outcome.machine: outcome.records[-1].machine for outcome in self.outcomes}
-        return [replace(machine, name=name) for name, machine in last.items()]
+    @property
+    def machine(self) -> Machine:
+        """The machine as it was last seen, by the name that tables give it."""
+        return replace(self.outcomes[-1].records[-1].machine, name=self.name)
 
-    @cached_property
-    def own(self) -> list[Outcome]:
-        """Those that were measured here; where all came from elsewhere, those of the first machine."""
-        here = [outcome for outcome in self.outcomes if measured_here(outcome)]
-        return here or [outcome for outcome in self.outcomes if outcome.machine == self.outcomes[0].machine]
+    @property
+    def name(self) -> str:
+        """The machine, as tables name it."""
+        return self.outcomes[0].machine
 
     @cached_property
     def league(self) -> list[Division]:
-        """These machines among all others in the same work."""
-        own = {id(outcome) for outcome in self.own}
-        return league(self.own, [*(each for each in self.outcomes if id(each) not in own), *self.beside])
+        """This machine among all others in the same work."""
+        return league(self.outcomes, [*self.others, *self.published])
+
+    @cached_property
+    def beside(self) -> list[Comparison]:
+        """Each other machine that was measured against this one, in every case that both have.
+
+        A user's own commands and loops are left out: that two of one name do the same is not known.
+        """
+        every = (*self.outcomes, *self.others)
+        good = [outcome for outcome in every if outcome.status == "ok" and not outcome.case.own_work]
+        groups = [group for group in alike(good, "machine") if group[0].machine == self.name]
+        return compared([(group[0], other) for group in groups for other in group[1:] if other.machine != self.name])
 
     @cached_property
     def scores(self) -> list[Score]:
-        """The scores of all machines and devices that have one."""
+        """The scores of all devices that have one."""
         return scores(self.outcomes)
 
     @cached_property
     def varied(self) -> list[str]:
-        """The axes, machine among them, in which the outcomes differ."""
+        """The axes in which the outcomes differ."""
         return varying(self.outcomes)
 
     @cached_property
@@ -68,10 +96,8 @@ class Subject:
 
     @cached_property
     def verdicts(self) -> Verdicts:
-        """What they say of this machine, the clearest first; nothing where there are several."""
-        if len({outcome.machine for outcome in self.own}) > 1:
-            return Verdicts()
-        said = verdicts(self.own, [outcome for outcome in self.beside if outcome.published])
+        """What models say of this machine, the clearest first."""
+        said = verdicts([outcome for outcome in self.outcomes if not outcome.case.own_work], self.published)
         devices, precisions = (tuple(sorted(means, key=_clearest)) for means in (said.devices, said.precisions))
         return replace(said, devices=devices, precisions=precisions)
 
@@ -96,17 +122,10 @@ class Subject:
         return any(outcome.case.framework == "fake" for outcome in self.outcomes)
 
     @property
-    def name(self) -> str:
-        """The machine, or the machines, in a title."""
-        names = [machine.name for machine in self.machines]
-        return ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} other machines"
-
-    @property
     def facts(self) -> str:
-        """What the machine is, in a line; of several only their number."""
-        if len(self.machines) > 1:
-            return count(len(self.machines), "machine")
-        machine, software = self.machines[0], self.outcomes[0].records[0].software.versions
+        """What the machine is, in a line."""
+        machine, known = self.machine, (outcome.records[0].software.versions for outcome in self.outcomes)
+        software = {name: version for versions in known for name, version in versions.items()}
         titles = [device.title for device in machine.devices if device.name != "cpu" and device.title]
         parts = [machine.cpu, count(machine.cores, "core") if machine.cores else "",
                  "virtual machine" if machine.virtualised else "",
@@ -116,25 +135,19 @@ class Subject:
         facts = ", ".join(part for part in parts if part and part not in machine.name)
         return facts[:1].upper() + facts[1:]
 
-    def side(self, outcome: Outcome) -> str:
-        """Where it ran: the device, and the machine where there are several."""
-        device = outcome.case.device
-        return f"{outcome.machine}, {device}" if len(self.machines) > 1 else device
-
     @cached_property
     def colours(self) -> dict[str, str]:
-        """The colour of each side, in the order in which they come."""
-        sides = dict.fromkeys(map(self.side, self.outcomes))
-        return {side: SIDES[place % len(SIDES)] for place, side in enumerate(sides)}
+        """The colour of each device, in the order in which they come."""
+        devices = dict.fromkeys(outcome.case.device for outcome in self.outcomes)
+        return {device: SIDES[place % len(SIDES)] for place, device in enumerate(devices)}
 
     def title(self, outcome: Outcome, *without: str) -> str:
-        """What an outcome is about, as it stands beside its marks: with its device and machine, where these vary."""
+        """What an outcome is about, as it stands beside its marks: with framework and device, where these vary."""
         shown = case_title(outcome.case, (*ELSEWHERE, *without))
+        own = outcome.case.own_work  # which has no framework
         framework = [outcome.case.framework] if "framework" in self.varied and "framework" not in without else []
-        device = [self.side(outcome)] if "device" in self.varied and "device" not in without else []
-        if not device and len(self.machines) > 1 and "machine" not in without:
-            device = [outcome.machine]
-        return ", ".join([shown, *framework, *device])
+        device = [outcome.case.device] if "device" in self.varied and "device" not in without else []
+        return ", ".join([shown, *([] if own else framework), *device])
 
 
 def _clearest(mean: Mean) -> tuple[bool, float]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
-from mldyno.analysis.answers import Verdicts, compared_along, left_to_say
-from mldyno.analysis.comparisons import between_machines
+from mldyno.analysis.answers import Verdicts, left_to_say
+from mldyno.analysis.comparisons import PAIRED, SEPARATE, between_machines
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome
@@ -17,15 +17,17 @@ from mldyno.views.answers import answer_lines, verdict_kinds, verdict_lines, wit
 from mldyno.views.charts import MIDDLE, NARROW, Row, Rows
 from mldyno.views.report.parts import Chart, ScoreFigure, Summary
 from mldyno.views.report.rows import league_mark
+from mldyno.views.report.speeds import compared_commands
 from mldyno.views.report.subject import Subject
-from mldyno.views.sentences import CANT_TELL, WORK, headline, mean_sentence, sentence
-from mldyno.views.titles import case_on_device, case_title, workload_title
+from mldyno.views.sentences import CANT_TELL, NO_CLEAR_DIFFERENCE, WORK, headline, mean_sentence, sentence
+from mldyno.views.titles import case_on_device, kind_title, shared_title, ways_title, workload_title
 
 MOST_SENTENCES = 3
+UNSURE = (CANT_TELL, NO_CLEAR_DIFFERENCE)  # a sentence with one of them comes last
 MOST_SCORES = 6  # of machines and devices
 MOST_LEAGUE_ROWS = 15  # of all divisions together: more would not fit on the screen
 FEWEST_ROWS = 3  # of one division
-ON_A_PHONE = (2, 4)  # divisions, and rows of each
+ON_A_PHONE = (2, 3)  # divisions, and rows of each
 MOST_NAMED = 2  # cases that a score misses, before the rest is only counted
 
 
@@ -44,12 +46,12 @@ def _figure(score: Score, subject: Subject) -> ScoreFigure:
 def score_title(score: Score, subject: Subject) -> str:
     """What a score is of: Training, cpu."""
     framework = f", {score.case.framework}" if "framework" in subject.varied else ""
-    return f"{WORK.get(str(score.case.mode), '').capitalize()}, {subject.side(score.outcomes[0])}{framework}"
+    return f"{kind_title(score.case)}, {score.case.device}{framework}"
 
 
 def _missing(subject: Subject) -> str:
     """What the fullest device lacks for a score, where no device has one; nothing where it has none of the set."""
-    sides = grouped(subject.own, lambda outcome: (outcome.case.framework, subject.side(outcome)))
+    sides = grouped(subject.outcomes, lambda outcome: (outcome.case.framework, outcome.case.device))
     lacking = []
     for mode, work in WORK.items():
         if sides and not any(score.case.mode == mode for score in subject.scores):
@@ -68,20 +70,25 @@ def sentences(subject: Subject) -> list[str]:
     """The few that matter most: of each question the clearest answer, then what else there is."""
     kinds = [lines for lines in _answers(subject) if lines]
     lines = [*(lines[0] for lines in kinds), *(line for lines in kinds for line in lines[1:])]
-    lines = sorted((line.partition(" [")[0] for line in lines), key=lambda line: CANT_TELL in line.lower())
+    lines = sorted(map(_without_notes, lines), key=lambda line: any(words in line.lower() for words in UNSURE))
     lines += failures(subject.outcomes)
-    devices = {outcome.case.device for outcome in subject.own if not outcome.case.own_command}
+    devices = {outcome.case.device for outcome in subject.outcomes if not outcome.case.own_command}
     only = verdict_lines(Verdicts(only=subject.verdicts.only)) if devices else []
     return [*(lines or _times(subject)), *only][:MOST_SENTENCES]
 
 
+def _without_notes(line: str) -> str:
+    """A sentence without how it was found out; that two sides were never paired stays."""
+    said, _, notes = line.partition(" [")
+    return f"{said} ({SEPARATE})" if SEPARATE in notes and PAIRED not in notes else said
+
+
 def _answers(subject: Subject) -> list[list[str]]:
     """All answers by question, the clearest of each first; those of the machine, or else those of its cases."""
-    kinds = verdict_kinds(replace(subject.verdicts, references=(), only=""))
-    machines = compared_along(subject.outcomes, "machine")
-    means = [with_capital(mean_sentence(mean)) for mean in between_machines(machines)]
-    commands = [outcome for outcome in subject.outcomes if outcome.case.own_command]
-    kinds = [means or list(map(sentence, machines)), list(map(sentence, compared_along(commands, "workload"))), *kinds]
+    verdicts = verdict_kinds(replace(subject.verdicts, references=(), only=""))
+    kinds = [[line.partition(" [")[0] for line in lines] for lines in verdicts]  # of many cases, most of one run
+    means = [with_capital(mean_sentence(mean)) for mean in between_machines(subject.beside)]
+    kinds = [means or list(map(sentence, subject.beside)), *kinds, list(map(sentence, compared_commands(subject)))]
     if any(kinds):
         return kinds
     return [answer_lines(subject.answers), list(map(sentence, left_to_say(subject.outcomes, subject.answers)))]
@@ -114,7 +121,7 @@ def league(subject: Subject) -> Chart | None:
     ahead = sum(comparison.ratio > 1 for comparison in beside)
     about = "Speed in the same work, items a second; hollow: published figures, which have no interval"
     wide, narrow = (
-        Rows([(case_title(division.case), league_rows(division, rows)) for division in shown[:some]],
+        Rows([(shared_title(division.case), league_rows(division, rows)) for division in shown[:some]],
              "times as fast as this machine, log scale", base=1.0, compact=True, widths=(MIDDLE, NARROW))
         for some, rows in ((len(shown), MOST_LEAGUE_ROWS // len(shown)), ON_A_PHONE)
     )  # fmt: skip
@@ -147,11 +154,17 @@ def league_rows(division: Division, most: int) -> list[Row]:
     if len(theirs) > room:
         theirs = sorted({theirs[round(number * (len(theirs) - 1) / max(1, room - 1))] for number in range(room)})
     shown = sorted([*((place, True) for place in ours), *((place, False) for place in theirs)], key=itemgetter(0))
-    name_framework = len({division.outcomes[place].case.framework for place in division.ours}) > 1
-    return [_row(division.outcomes[place], division.best, strong, name_framework) for place, strong in shown]
+    labels = [_label(outcome) for outcome in division.outcomes]
+    named = len({division.outcomes[place].case.framework for place in division.ours}) > 1
+    rows = []
+    for place, strong in shown:
+        outcome, same = division.outcomes[place], labels.count(labels[place]) > 1
+        label = _label(outcome, same or (strong and named))
+        rows.append(Row(label, [league_mark(outcome, division.best)], strong))
+    return rows
 
 
-def _row(outcome: Outcome, best: Outcome, strong: bool, name_framework: bool) -> Row:
-    """One of ours, or another; where ours ran in several frameworks, each says in which."""
-    framework = f", {outcome.case.framework}" if strong and name_framework else ""
-    return Row(f"{outcome.machine}, {outcome.case.device}{framework}", [league_mark(outcome, best)], strong)
+def _label(outcome: Outcome, with_framework: bool = False) -> str:
+    """Who did it, where, and in which way that the heading leaves open; by framework, where that tells two apart."""
+    framework = outcome.case.framework if with_framework else ""
+    return ", ".join(filter(None, [outcome.machine, outcome.case.device, framework, ways_title(outcome.case)]))

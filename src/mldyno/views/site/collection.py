@@ -13,24 +13,21 @@ from functools import cached_property
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome, outcomes
-from mldyno.analysis.published import WORK, work
+from mldyno.analysis.published import work
 from mldyno.analysis.scores import Score, scores
 from mldyno.analysis.tables import in_order
-from mldyno.axes import AXES, AXIS, DEVICE_KINDS, NAMES
+from mldyno.axes import DEVICE_KINDS, NAMES
 from mldyno.axes import WORK as AXES_OF_WORK
 from mldyno.records import IMPORTED, Case, Device, Machine, Record
 from mldyno.store.figures import marks
-from mldyno.store.machine_names import written_name
+from mldyno.store.machine_names import stored_key, written_name
 from mldyno.store.transfer import file_stem
 from mldyno.views.sentences import WORK as WORDS
-from mldyno.views.titles import case_title, workload_title
+from mldyno.views.titles import place_title, shared_title, ways_title, workload_title
 
 Whose = tuple[str, bool]  # a machine as tables name it, and whether it is a published one
-Place = tuple[str, str]  # a framework and a device
 OTHER_KIND = "other"
 _IN_ORDER = tuple(dict.fromkeys(("device", *AXES_OF_WORK, *NAMES)))
-_NOT_WORK = tuple(name for name in NAMES if name not in WORK)
-_WAYS = tuple(axis for axis in AXES if axis.name in _NOT_WORK and axis.name not in ("framework", "device"))
 
 
 @dataclass(frozen=True)
@@ -60,23 +57,22 @@ class Entry:
         return max(records, key=lambda record: record.created)
 
     @cached_property
-    def places(self) -> list[Place]:
+    def devices(self) -> list[str]:
         """Where something was measured, the CPU first."""
-        known = in_order({(outcome.case.device, outcome.case.framework) for outcome in self.outcomes})
-        return [(framework, device) for device, framework in known]
+        return [device for (device,) in in_order({(outcome.case.device,) for outcome in self.outcomes})]
 
-    def at(self, place: Place) -> list[Outcome]:
-        """The outcomes of one place."""
-        return [outcome for outcome in self.outcomes if place_of(outcome.case) == place]
+    def on(self, device: str) -> list[Outcome]:
+        """The outcomes of one device, in any framework."""
+        return [outcome for outcome in self.outcomes if outcome.case.device == device]
 
-    def score(self, place: Place, mode: str) -> Score | None:
-        """The score of one place in training or inference."""
-        fitting = (score for score in self.scores if place_of(score.case) == place and score.case.mode == mode)
-        return next(fitting, None)
+    def best(self, device: str, mode: str) -> Score | None:
+        """The highest score of a device in training or inference, whichever framework has it."""
+        fitting = [score for score in self.scores if (score.case.device, score.case.mode) == (device, mode)]
+        return max(fitting, key=lambda score: score.value, default=None)
 
-    def device(self, place: Place) -> Device | None:
+    def device(self, name: str) -> Device | None:
         """What the machine says of a device."""
-        return next((device for device in self.machine.devices if (device.framework, device.name) == place), None)
+        return next((device for device in self.machine.devices if device.name == name), None)
 
 
 @dataclass(frozen=True)
@@ -105,15 +101,15 @@ class Collection:
     rankings: Sequence[Ranking]
 
     @cached_property
-    def in_order(self) -> list[tuple[Entry, Place]]:
-        """All places of all machines, the highest score first, then what was only published."""
+    def in_order(self) -> list[tuple[Entry, str]]:
+        """All devices of all machines, the highest score first, then what was only published."""
 
-        def order(known: tuple[Entry, Place]) -> tuple[bool, float, str]:
-            entry, place = known
-            best = max((score.value for score in entry.scores if place_of(score.case) == place), default=0.0)
+        def order(known: tuple[Entry, str]) -> tuple[bool, float, str]:
+            entry, device = known
+            best = max((score.value for score in entry.scores if score.case.device == device), default=0.0)
             return entry.published, -best, entry.name
 
-        return sorted(((entry, place) for entry in self.entries for place in entry.places), key=order)
+        return sorted(((entry, device) for entry in self.entries for device in entry.devices), key=order)
 
     @cached_property
     def ranking_of(self) -> dict[tuple[object, ...], Ranking]:
@@ -130,16 +126,9 @@ def whose(record: Record) -> Whose:
     return record.shown_machine, record.provenance == "published"
 
 
-def place_of(case: Case) -> Place:
-    """Where a case ran."""
-    return case.framework, case.device
-
-
 def shown_place(case: Case) -> str:
     """Where and how it was done, where that is not the usual: cuda:0, compiled."""
-    ways = [axis.say(getattr(case, axis.name)) for axis in _WAYS if getattr(case, axis.name) != axis.default]
-    framework = [] if case.framework == AXIS["framework"].default else [case.framework]
-    return ", ".join([case.device, *framework, *ways])
+    return ", ".join(filter(None, [place_title(case), ways_title(case)]))
 
 
 def ranked_time(outcome: Outcome) -> Estimate | None:
@@ -163,7 +152,7 @@ def stems(records: Iterable[Record]) -> dict[Whose, str]:
             first[whose(record)] = record
     return {
         (name, published): file_stem(
-            written_name(record), record.machine.key or "", f"{published=}", IMPORTED if record.imported_from else ""
+            written_name(record), stored_key(record), f"{published=}", IMPORTED if record.imported_from else ""
         )
         for (name, published), record in first.items()
     }
@@ -215,7 +204,7 @@ def _rankings(entries: Sequence[Entry]) -> list[Ranking]:
     for key, group in grouped(timed, lambda each: _work(each[1])).items():
         case = group[0][1].case
         version = f", version {case.version}" if case.version != 1 else ""
-        title = case_title(case, _NOT_WORK) + version
+        title = shared_title(case) + version
         ranked = sorted(group, key=lambda each: each[2].value)
         rankings.append(Ranking(workload_title(case.workload), title, file_stem(title, *map(str, key)), tuple(ranked)))
     return sorted(rankings, key=lambda ranking: (ranking.workload.casefold(), -ranking.machines, ranking.title))

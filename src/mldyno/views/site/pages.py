@@ -11,26 +11,27 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mldyno import __version__
 from mldyno.analysis.comparisons import DELTA, LARGEST_LOG
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.rerun import rerun_commands, their_commands
 from mldyno.analysis.scores import Score, missing, reference
-from mldyno.axes import AXIS
 from mldyno.printable import printable_content
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, show_percent
 from mldyno.views.devices import device_line
-from mldyno.views.sentences import CANT_TELL, WORK, headline, machine_lines, shown, trust
+from mldyno.views.sentences import NO_CLEAR_DIFFERENCE, WORK, headline, machine_lines, shown, trust
 from mldyno.views.site.bars import Scale, scale_for
-from mldyno.views.site.collection import Collection, Entry, Place, Ranking, kind_of, place_of, shown_place
+from mldyno.views.site.collection import Collection, Entry, Ranking, kind_of, shown_place
 from mldyno.views.summary import shown_score
 from mldyno.views.templates import DATA, templates
-from mldyno.views.titles import case_title
+from mldyno.views.titles import case_title, place_title
 
 FILES = DATA / "site"
 ASSETS = ("style.css", "site.js", "compare.js")
-MARK = "mldyno-site.txt"  # shows that a folder is a site of ours
+MARK = "mldyno-site.txt"  # shows that a folder is a site of ours, and lists what mldyno wrote into it
+TITLE = f"Made by mldyno {__version__}. This folder is replaced as a whole when the site is made again."
 ROWS = 100  # of a long table in one page
 MOST_SIBLINGS = 12  # works with the same model that a page names
 # Browsers differ in whether 'self' is a page's own folder where it is read from a disk; a server has no such files.
@@ -41,24 +42,15 @@ POLICY = (
 Page = tuple[str, str]  # the path of a file within the site, and its text
 
 
-def belongs(name: str) -> bool:
-    """Whether a file or folder at the top of a folder is one that a site has."""
-    stem, _, ending = name.rpartition(".")
-    if ending == "html":
-        return stem == "compare" or stem.partition("-")[0] in ("index", "workloads")
-    return name in ("machines", "work", "files", "index-rows.js", "workloads-rows.js", MARK, ".DS_Store")
-
-
 def pages(collection: Collection, version: str, done: Callable[[], None] = lambda: None) -> Iterator[Page]:
     """All files of a site; `done` hears of each machine and each work."""
-    yield MARK, f"Made by mldyno {version}. This folder is replaced as a whole when the site is made again.\n"
     yield from ((f"files/{name}", (FILES / name).read_text(encoding="utf-8")) for name in ASSETS)
     shared = {"version": version, "policy": POLICY, "reference": reference(), "newest": _newest(collection)}
     yield from _index(collection, shared)
     yield from _workloads(collection, shared)
     names = [[entry.stem, _full_name(entry)] for entry in collection.entries]
     yield "files/names.js", _script("mldynoNames", printable_content(names))
-    words = {"cant_tell": CANT_TELL, "equivalent": f"equivalent (within {show_percent(DELTA)})"}
+    words = {"unclear": NO_CLEAR_DIFFERENCE, "equivalent": f"equivalent (within {show_percent(DELTA)})"}
     yield "compare.html", _rendered("compare.html", shared, "", delta=DELTA, largest_log=LARGEST_LOG, words=words)
     for entry in collection.entries:
         yield f"machines/{entry.stem}.html", _machine(entry, collection, shared)
@@ -113,42 +105,38 @@ def _full_name(entry: Entry) -> str:
     return f"{entry.name} (published)" if entry.published else entry.name
 
 
-def _where(place: Place) -> str:
-    """A device, with the framework where it is not the usual one."""
-    framework, device = place
-    return device if framework == AXIS["framework"].default else f"{device}, {framework}"
-
-
 def _index(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
-    """The machines, a row for each place where something was measured."""
+    """The machines, a row for each device on which something was measured."""
     scored = grouped((score for entry in collection.entries for score in entry.scores), lambda score: score.case.mode)
     scales = {mode: scale_for(numbers) for mode, numbers in scored.items()}
     macros = templates("site").get_template("rows.html").module
     rows = []
-    for entry, place in collection.in_order:
-        known = [entry.score(place, mode) for mode in WORK]
+    for entry, name in collection.in_order:
+        known = [entry.best(name, mode) for mode in WORK]
         figures = [score and _figure(score, scales[score.case.mode]) for score in known]
-        device = entry.device(place)
+        device = entry.device(name)
         title = device.title if device is not None else ""
-        rows.append(str(macros.machine(entry, _where(place), title, kind_of(place[1]), figures, len(entry.at(place)))))
+        rows.append(str(macros.machine(entry, name, title, kind_of(name), figures, len(entry.on(name)))))
     machines = sum(not entry.published for entry in collection.entries)
     yield from _listed(
         "index", rows, "index.html", shared, "", machines=machines, published=len(collection.entries) - machines,
-        kinds=sorted({kind_of(device) for _, (_, device) in collection.in_order}),
+        kinds=sorted({kind_of(device) for _, device in collection.in_order}),
         works=len(collection.rankings), logarithmic=any(scale.logarithmic for scale in scales.values()),
     )  # fmt: skip
 
 
 def _figure(score: Score, scale: Scale) -> dict[str, Any]:
     """A score as it stands in a table."""
-    return {"text": shown_score(score), "sort": score.value, "bar": scale.bar(score)}
+    framework = place_title(score.case).partition(", ")[2]
+    text = f"{shown_score(score)}, {framework}" if framework else shown_score(score)
+    return {"text": text, "sort": score.value, "bar": scale.bar(score)}
 
 
 def _about_score(score: Score) -> dict[str, Any]:
     """A score as it stands on the page of its machine."""
     number, _, interval = shown_score(score).partition(" ")
     return {
-        "about": f"{WORK[str(score.case.mode)].capitalize()} on {_where(place_of(score.case))}",
+        "about": f"{WORK[str(score.case.mode)].capitalize()} on {place_title(score.case)}",
         "number": number,
         "interval": interval,
         "source": f"{count(len(score.outcomes), 'case')} of set {reference().version}; 100 is {reference().machine}",
@@ -180,15 +168,16 @@ def _software(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _unscored(entry: Entry) -> Iterator[str]:
-    """Which scores a machine lacks, and of how many cases."""
+    """Which scores a device lacks though it has some of their cases, and how many the fullest framework lacks."""
     if entry.published:
         return
-    for place in entry.places:
+    for device in entry.devices:
+        frameworks = grouped(entry.on(device), lambda outcome: outcome.case.framework)
         for mode, word in WORK.items():
-            left = missing(entry.at(place), mode) if entry.score(place, mode) is None else []
-            if left:
-                whole = sum(case.mode == mode for case in reference().rates)
-                yield f"No score for {word} on {_where(place)}: {len(left)} of its {count(whole, 'case')} missing."
+            left = min((missing(own, mode) for own in frameworks.values()), key=len)
+            whole = sum(case.mode == mode for case in reference().rates)
+            if entry.best(device, mode) is None and len(left) < whole:
+                yield f"No score for {word} on {device}: {len(left)} of its {count(whole, 'case')} missing."
 
 
 def _case(outcome: Outcome, collection: Collection) -> dict[str, Any]:
@@ -196,7 +185,7 @@ def _case(outcome: Outcome, collection: Collection) -> dict[str, Any]:
     step, rate, ranking = outcome.step, outcome.figure("throughput"), collection.ranking(outcome)
     doubts = [f"{code}: {reason}" for code, reason in marks(outcome.records[0])] if outcome.published else []
     return {
-        "title": case_title(outcome.case), "id": outcome.case.id, "device": _where(place_of(outcome.case)),
+        "title": case_title(outcome.case), "id": outcome.case.id, "device": place_title(outcome.case),
         "time": shown(step) if step is not None else headline(outcome.records[-1]),
         "sort": None if step is None else step.value,
         "rate": "" if rate is None else digits(rate.value, rate.half_width),
@@ -217,7 +206,7 @@ def _notes(outcomes: Sequence[Outcome]) -> list[str]:
 
 def _data(entry: Entry) -> dict[str, Any]:
     """What the comparison of two machines reads: scores in words, and the times of all cases in s."""
-    scored = [[WORK[str(score.case.mode)], _where(place_of(score.case)), shown_score(score)] for score in entry.scores]
+    scored = [[WORK[str(score.case.mode)], place_title(score.case), shown_score(score)] for score in entry.scores]
     timed = [(outcome.case, outcome.step) for outcome in entry.outcomes]
     cases = [
         {"work": replace(case, device="").id, "title": case_title(case, ("device",)), "device": case.device,

@@ -1,0 +1,121 @@
+"""A worker and all that it has started: how much memory they hold, and their end."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mldyno import machine
+from mldyno.leftovers import has_ended, own_name
+from mldyno.rendezvous import JOB
+
+if TYPE_CHECKING:
+    import psutil
+
+TREE_SHARE = 0.001  # of a core, that looking for the worker's own processes may take
+MOST_LOOKS = 5  # for processes that start others while they are ended
+
+
+def new_mark() -> str:
+    """What all processes of one worker have in their environment: who started it, and enough chance to be alone."""
+    return f"{own_name()}-{secrets.token_hex(8)}"
+
+
+class ProcessTree:
+    """A worker and all that it has started: loaders' processes, ranks, a command and what that starts.
+
+    A process that detaches is found by the mark in its environment. On Linux a worker also becomes the parent of
+    those, so that one that has cleared its environment is found too.
+    """
+
+    def __init__(self, root: int, mark: str) -> None:
+        import psutil
+
+        self._mark = mark
+        self._root, self._worker = root, psutil.Process(root)  # which knows it from a later one of the same number
+        self._started: dict[int, psutil.Process] = {}
+        self._look_again = 0.0
+
+    def resident(self) -> int | None:
+        """Resident memory in B of all of them; None where the worker is not alive."""
+        own = machine.resident_memory(self._root)
+        if own is None:
+            return None
+        began = time.monotonic()
+        if began >= self._look_again:
+            self._look()
+            ended = time.monotonic()
+            self._look_again = ended + (ended - began) / TREE_SHARE
+        return own + sum(machine.resident_memory(pid) or 0 for pid in self._started)
+
+    def cpu_time(self) -> float | None:
+        """CPU time in s of all of them that are known so far; None where the worker is not alive."""
+        import psutil
+
+        try:
+            times = [process.cpu_times() for process in (self._worker, *self._started.values())]
+        except psutil.Error:
+            return None
+        return math.fsum(each.user + each.system for each in times)
+
+    def _look(self) -> None:
+        """Note what there is now; what has lost its parent is still ours."""
+        import psutil
+
+        living = {pid: process for pid, process in self._started.items() if process.is_running()}
+        with contextlib.suppress(psutil.Error):
+            living |= {process.pid: process for process in self._worker.children(recursive=True)}
+        self._started = living
+
+    def kill(self) -> None:
+        """End all of them: the worker's group, and what has left it."""
+        import psutil
+
+        self._look()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._root, signal.SIGKILL)
+        for process in self._started.values():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        for _ in range(MOST_LOOKS):
+            if not _end(pid for pid, mark in marked() if mark == self._mark):
+                return
+
+
+def end_leftovers() -> None:
+    """End what workers of an mldyno that was killed have left running."""
+    _end(pid for pid, mark in marked() if has_ended(mark.rpartition("-")[0]))
+
+
+def _end(pids: Iterator[int]) -> int:
+    """End these processes; gives how many there were."""
+    ended = 0
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+            ended += 1
+    return ended
+
+
+def marked() -> Iterator[tuple[int, str]]:
+    """All living processes that have a mark in their environment and may be looked at, and their marks."""
+    import psutil
+
+    for pid in psutil.pids():
+        mark = ""
+        with contextlib.suppress(OSError, psutil.Error):
+            if sys.platform == "linux":  # psutil takes ten times as long
+                _, _, behind = Path(f"/proc/{pid}/environ").read_bytes().partition(f"{JOB}=".encode())
+                mark = behind.partition(b"\0")[0].decode("ascii", "replace")
+            else:
+                mark = psutil.Process(pid).environ().get(JOB, "")
+        if mark and pid != os.getpid():
+            yield pid, mark

@@ -1,0 +1,170 @@
+"""This machine's key: a secret in the user's data folder, and what it proves.
+
+Records hold the fingerprint of its public half, which says nothing of the machine but that it is not another one of
+the same name. The private half signs submissions, so that only its owner can replace a row of a collection, and
+authenticates what this machine writes for itself: rescue files, and the plans of its runs. It never leaves the machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from mldyno.errors import MldynoError, UsageError
+from mldyno.records import MACHINE_KEY
+
+VARIABLE = "MLDYNO_MACHINE_KEY"
+_BYTES = 32  # of a private key and of a public one
+_SUBMISSION = "mldyno submission"
+
+
+class Secret(NamedTuple):
+    """An Ed25519 key pair, as raw bytes."""
+
+    private: bytes
+    public: bytes
+
+
+def data_folder() -> Path:
+    """Return the folder of the secret: one for each user of a machine, whatever store is used."""
+    from platformdirs import user_data_dir
+
+    return Path(user_data_dir("mldyno"))
+
+
+def own_key() -> str | None:
+    """Return what records call this machine; None where no secret can be kept."""
+    secret = _own_secret()
+    return None if secret is None else fingerprint(secret.public)
+
+
+def fingerprint(public: bytes) -> str:
+    """Return the key that records hold for a public key."""
+    return hashlib.sha256(public).hexdigest()[:32]
+
+
+def present(key: str) -> str:
+    """Return this machine's key where `key` is the one that its records held before it had a secret; else `key`."""
+    return own_key() or key if key and key == _former_key() else key
+
+
+def _former_key() -> str | None:
+    """Return the key of earlier versions, which was no secret: the variable itself, or the file machine-key."""
+    if named := os.environ.get(VARIABLE):
+        return named
+    with suppress(OSError):
+        text = (data_folder() / "machine-key").read_text(encoding="ascii", errors="replace").strip()
+        return text if MACHINE_KEY.fullmatch(text) else None
+    return None
+
+
+# -- what the secret proves ------------------------------------------------------------------------
+
+
+def sign(ids: Iterable[str]) -> tuple[str, str]:
+    """Return the public key and a signature over the ids of records, both in hexadecimal digits."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    secret = _own_secret()
+    if secret is None:
+        raise MldynoError(
+            f"no key can be kept in {data_folder()}, and a submission is signed with it; make that folder writable, "
+            f"or set {VARIABLE}."
+        )
+    return secret.public.hex(), Ed25519PrivateKey.from_private_bytes(secret.private).sign(_submission(ids)).hex()
+
+
+def signer(ids: Iterable[str], public: str, signature: str) -> str | None:
+    """Return the key whose owner signed these ids; None where the signature is not valid."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        raw = bytes.fromhex(public)
+        Ed25519PublicKey.from_public_bytes(raw).verify(bytes.fromhex(signature), _submission(ids))
+    except (InvalidSignature, ValueError):
+        return None
+    return fingerprint(raw)
+
+
+def _submission(ids: Iterable[str]) -> bytes:
+    return "\n".join((_SUBMISSION, *sorted(ids))).encode()
+
+
+def authenticate(*parts: str) -> str:
+    """Return a code that only this machine can make of these texts; empty where it has no secret."""
+    secret = _own_secret()
+    if secret is None:
+        return ""
+    return hmac.new(secret.private, "\0".join(("mldyno", *parts)).encode(errors="surrogatepass"), "sha256").hexdigest()
+
+
+def is_authentic(code: str, *parts: str) -> bool:
+    """Return whether this machine made the code of these texts."""
+    own = authenticate(*parts)
+    return bool(own) and hmac.compare_digest(own.encode(), code.encode(errors="surrogatepass"))
+
+
+# -- where it is kept ------------------------------------------------------------------------------
+
+
+def _own_secret() -> Secret | None:
+    """Return the secret of MLDYNO_MACHINE_KEY, or the one that is kept, made now if there is none."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        if not MACHINE_KEY.fullmatch(named):
+            raise UsageError(f"{VARIABLE} must be 32 digits from 0 to 9 and a to f.")
+        return of_seed(named)
+    path = data_folder() / "machine-secret"
+    with suppress(OSError):
+        return _read(path) or _make(path)
+    return None
+
+
+def of_seed(text: str) -> Secret:
+    """Return the key pair that a text of the user's choice stands for."""
+    return _pair(hashlib.sha256(f"mldyno machine key {text}".encode()).digest())
+
+
+def _pair(private: bytes) -> Secret:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Secret(private, Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw())
+
+
+def _read(path: Path) -> Secret | None:
+    """Return the pair in a file; both halves are kept, so that a command that signs nothing need not compute one."""
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            words = file.read(1000).split()
+        secret = Secret(*map(bytes.fromhex, words))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+    return secret if {*map(len, secret)} == {_BYTES} else None
+
+
+def _make(path: Path) -> Secret | None:
+    """Write a secret beside its place and move it there whole; of two processes at once, both use the first one's."""
+    import secrets
+    import tempfile
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=".machine-secret.")  # which only its owner can read
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as out:
+            private, public = _pair(secrets.token_bytes(_BYTES))
+            out.write(f"{private.hex()} {public.hex()}\n")
+        try:
+            os.link(beside, path)  # which fails where another process was first
+        except FileExistsError:
+            if _read(path) is None:  # a file that holds no secret
+                os.replace(beside, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(beside)
+    return _read(path)

@@ -1,0 +1,59 @@
+"""What a process that was killed has left behind: known by the name of its owner, removed by the next one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import zlib
+from contextlib import suppress
+
+_NAME = re.compile(r"([0-9a-f]{8})-([0-9]+)-([0-9]+)")
+_OWNED = re.compile(rf"\.?mldyno-({_NAME.pattern})-[^.]+(\.part)?")
+
+
+def own_name() -> str:
+    """This process, in a name that no other process ever has: the host, its number, and when it was started."""
+    return _name_of(os.getpid())
+
+
+def _name_of(pid: int) -> str:
+    import psutil
+
+    return f"{_host()}-{pid}-{round(100 * psutil.Process(pid).create_time())}"
+
+
+def _host() -> str:
+    return f"{zlib.crc32(socket.gethostname().encode()):08x}"
+
+
+def has_ended(name: str) -> bool:
+    """Whether the process of that name is known to have ended; one of another host is not."""
+    import psutil
+
+    match = _NAME.fullmatch(name)
+    if match is None or match[1] != _host():
+        return False
+    try:
+        return _name_of(int(match[2])) != name
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:  # another user's
+        return False
+
+
+def remove_leftovers(folder: str) -> None:
+    """Remove temporary files and folders of processes that have ended, as far as they are this user's."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = _OWNED.fullmatch(entry.name)
+            if match is None or not has_ended(match[1]):
+                continue
+            with suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_uid != os.getuid():
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                else:
+                    os.unlink(entry.path)
