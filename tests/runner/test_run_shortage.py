@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from typing import Any
 
@@ -136,13 +137,28 @@ def test_a_worker_that_the_kernel_killed_while_it_held_little_is_tried_again(
     assert next(kills) == 4, "two workers, each looked at before and after"
 
 
-def test_a_worker_that_the_kernel_killed_while_it_held_much_ran_out_of_memory(
+def test_memory_of_the_program_that_starts_a_worker_is_not_charged_to_the_worker(
     fake_run: FakeRun, script: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script({"match": "*", "fail": "kill"})
     kills = iter(range(100))
     monkeypatch.setattr(worker_process, "_kernel_kills", lambda: next(kills))
-    monkeypatch.setattr(shortage, "total", lambda: 1 << 20)
+    monkeypatch.setattr(shortage, "total", lambda: 4 * GIB)
+    ballast = bytearray(GIB)  # as in a notebook that holds a model: over a tenth of the machine's memory
+    ballast[:: mmap.PAGESIZE] = b"x" * len(range(0, GIB, mmap.PAGESIZE))
+    (record,) = fake_run(mode="infer").records
+    assert (record.status, record.crowded_out) == ("failed", True)
+    assert len(ballast) == GIB
+
+
+def test_a_worker_that_the_kernel_killed_while_it_held_much_ran_out_of_memory(
+    fake_run: FakeRun, script: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_process, "WATCH_EVERY_S", 0.0)  # its memory is read before it dies
+    script({"match": "*", "fail": "kill"})
+    kills = iter(range(100))
+    monkeypatch.setattr(worker_process, "_kernel_kills", lambda: next(kills))
+    monkeypatch.setattr(shortage, "total", lambda: 1 << 10)
     (record,) = fake_run(mode="infer").records
     assert (record.status, record.reason) == ("oom", "killed by the system for want of memory")
 

@@ -98,7 +98,7 @@ class WorkerProcess:
         self._dropped: tuple[str, str] | None = None
         self._number, self._ranked = 0, False
         self._watched = self._heard = time.monotonic()
-        self._held = 0
+        self._held = self._most_held = 0  # memory in B at the last look, and at most: one that ends gives it back first
         self._left_before: int | None = None
         self.spent = 0.0
         """Time in s that was spent waiting for this worker's answers."""
@@ -244,7 +244,7 @@ class WorkerProcess:
         resident = self._tree.resident() if self._tree else None
         if resident is None:
             return
-        self._held = resident
+        self._held, self._most_held = resident, max(self._most_held, resident)
         if self._limit is not None and resident > self._limit:
             self.kill()
             raise Ended("oom", f"it took {show_bytes(resident)}, over MLDYNO_MEMORY_LIMIT ({show_bytes(self._limit)})")
@@ -302,7 +302,7 @@ class WorkerProcess:
         if failure.signal is None:
             return Ended(failure.status, printable(f"rank {failure.rank}: {failure.reason}"))
         if failure.signal == signal.SIGKILL and _kernel_kills() > self._kills_before:
-            return self._killed_for_memory(f"rank {failure.rank} was ", self._held)
+            return self._killed_for_memory(f"rank {failure.rank} was ", self._most_held)
         return Ended("failed", f"rank {failure.rank} was ended by {signal.Signals(failure.signal).name}", crashed=True)
 
     def _said(self) -> list[str]:
@@ -318,7 +318,7 @@ class WorkerProcess:
             return end
         last = f": {lines[-1][:300]}" if lines else ""
         if code == -signal.SIGKILL and _kernel_kills() > self._kills_before:
-            return self._killed_for_memory("", max(self._held, peak))
+            return self._killed_for_memory("", max(self._most_held, peak))
         if code < 0:
             return Ended("failed", f"the worker was ended by {signal.Signals(-code).name}{last}", crashed=True)
         return Ended("failed", f"the worker ended early with exit code {code}{last}")
@@ -349,12 +349,19 @@ class WorkerProcess:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> tuple[int, int]:
-    """Wait for a process: its exit code, and its peak memory in B, 0 where that is not known any more."""
+    """Wait for a process; return its exit code and its peak memory in B, or 0 where that is unknown.
+
+    Linux counts the memory of the process that forked as the child's own, up to its exec: a peak that is no
+    larger than ours says nothing about the child.
+    """
     if process.returncode is None and sys.platform == "linux":
+        import resource  # not on Windows
+
         with contextlib.suppress(ChildProcessError):
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
-            return process.returncode, usage.ru_maxrss << 10
+            inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            return process.returncode, usage.ru_maxrss << 10 if usage.ru_maxrss > inherited else 0
     return process.wait(), 0
 
 
