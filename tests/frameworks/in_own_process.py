@@ -83,7 +83,7 @@ def from_disk(framework: str) -> dict[str, Any]:
     inputs, targets = program.fixed
     return {
         "phases": dict(program.phases), "traces": [prepared, list(program.steady_counters())],
-        "labels": program.model.numbers(targets, 16), "pixels": program.model.numbers(inputs, 16 * 784)[3 * 784],
+        "labels": program.model.sample_values(targets, 16), "pixels": program.model.sample_values(inputs, 16 * 784)[3 * 784],
         "losses": [first["loss"], program.losses()["loss"]], "accuracy": program.facts["accuracy"],
     }  # fmt: skip
 
@@ -92,7 +92,7 @@ def in_precision(framework: str, precision: str, mode: str) -> list[Any]:
     program = opened(framework, "mlp", mode, precision=precision)
     program.run(1)
     program.synchronize()
-    return [program.precision_flaw(), program.facts["products_in"], *program.disagreement()]
+    return [program.precision_flaw(), program.facts["products_in"], *program.error_vs_reference()]
 
 
 def traced(framework: str) -> list[list[int]]:
@@ -138,7 +138,7 @@ def main(framework: str) -> dict[str, Any]:
               "placed": [placed(framework, placement) for placement in ("device", "host", "roundtrip")]}  # fmt: skip
     if framework in EXPORTED:
         some = ("mlp", "mnist-cnn", "bert-tiny")
-        off = opened(framework, "mlp", "infer").disagreement()
+        off = opened(framework, "mlp", "infer").error_vs_reference()
         return {**common, "proofs": proofs(framework, some, ("infer",)), "off": off,
                 "refused": refused(framework, "mlp", "train")}  # fmt: skip
     facts = {**common, "proofs": proofs(framework, QUICK, ("infer", "train")), "phases": generated(framework)}
@@ -152,7 +152,7 @@ def main(framework: str) -> dict[str, Any]:
     if framework == "tensorflow":
         program = opened(framework, "mlp", "train", compile=True)
         program.run(2)
-        facts["compiled"] = program.disagreement()
+        facts["compiled"] = program.error_vs_reference()
     return facts
 
 

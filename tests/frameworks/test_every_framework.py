@@ -165,7 +165,7 @@ def test_torch_runs_the_step_that_a_plain_loop_would(mode: Any, placement: Any) 
     assert program.network.training == (mode == "train")
     assert program.output is None  # it would leave holes in the heap, and take the next one out of the cache
     assert program.actual_device() == "cpu"
-    assert program.disagreement() is None
+    assert program.error_vs_reference() is None
 
 
 def test_placement_loader_needs_a_data_set() -> None:

@@ -61,7 +61,7 @@ def test_convolutions_attention_and_recurrent_nets_run_in_half_precision(workloa
     case.program.run(1)
     assert case.program.precision_flaw() == ""
     assert case.program.facts["products_in"] == TYPES[precision]
-    error, tolerance = case.program.disagreement() or (0.0, 0.0)
+    error, tolerance = case.program.error_vs_reference() or (0.0, 0.0)
     assert 0 < error <= tolerance
 
 
@@ -79,7 +79,7 @@ def test_an_autocast_that_does_nothing_is_no_result(precision: str, monkeypatch:
 
 def test_results_that_are_those_of_fp32_to_the_last_bit_are_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     case = opened("mlp", "bf16", batch=4)
-    monkeypatch.setattr(case.program, "disagreement", lambda: (0.0, 0.1))
+    monkeypatch.setattr(case.program, "error_vs_reference", lambda: (0.0, 0.1))
     with pytest.raises(Wrong, match="bf16 did not take effect: results are those of fp32 to the last bit"):
         measured(case)
 
@@ -109,7 +109,7 @@ def test_a_gradient_scaler_that_leaves_steps_out_does_not_make_a_case_wrong(monk
     case = opened("mlp", "amp-fp16", "train", batch=8)
     case.program.run(1)
     assert case.program.scaler.get_scale() < 2.0**24  # type: ignore[attr-defined]
-    error, tolerance = case.program.disagreement() or (0.0, 0.0)
+    error, tolerance = case.program.error_vs_reference() or (0.0, 0.0)
     assert 0 < error <= tolerance
 
 

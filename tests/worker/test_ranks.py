@@ -25,7 +25,7 @@ class Team:
     def share(self, text: str) -> str:
         return text
 
-    def pass_on(self, order: int, argument: int) -> tuple[int, int]:
+    def broadcast(self, order: int, argument: int) -> tuple[int, int]:
         self.orders.append((ranks.ORDERS[order], argument))
         return order, argument
 
@@ -51,11 +51,11 @@ class Counted(Program):
     def losses(self) -> Mapping[str, float] | None:
         return {"loss": 1.0}
 
-    def disagreement(self) -> tuple[float, float] | None:
+    def error_vs_reference(self) -> tuple[float, float] | None:
         return None
 
     @property
-    def beside(self) -> Mapping[str, Any]:
+    def ablations(self) -> Mapping[str, Any]:
         return {"compute": self}
 
     @property
@@ -88,16 +88,16 @@ def test_each_ranks_time_of_a_step_is_kept_until_it_is_asked_for(leader: Leader)
 
 
 def test_steps_beside_its_own_and_phases_are_passed_on_by_their_place(leader: Leader) -> None:
-    leader.beside["compute"].run(5)
-    leader.beside["compute"].synchronize()
+    leader.ablations["compute"].run(5)
+    leader.ablations["compute"].synchronize()
     leader.run_phase("epoch")
     leader.synchronize()
-    assert leader.team.orders == [("beside", 5), ("run_phase", 1)]  # type: ignore[attr-defined]
+    assert leader.team.orders == [("ablations", 5), ("run_phase", 1)]  # type: ignore[attr-defined]
     assert {*leader.rank_times()} == {"compute"}
 
 
 def test_what_rank_0_does_by_itself_is_passed_on_to_nobody(leader: Leader) -> None:
-    assert leader.disagreement() is None
+    assert leader.error_vs_reference() is None
     assert leader.phases == {"data": 1, "epoch": 2}
     assert leader.team.orders == []  # type: ignore[attr-defined]
 

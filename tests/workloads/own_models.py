@@ -155,7 +155,7 @@ def looked_at(source: sources.Source) -> dict[str, Any]:
 
 
 def on_axes(source: sources.Source) -> dict[str, Any]:
-    """Flaw and disagreement of other cases of a model, or why there are none."""
+    """Flaw and error against the reference of other cases of a model, or why there are none."""
     axes: dict[str, dict[str, str | bool]] = {
         "bf16": {"precision": "bf16"}, "amp-bf16": {"precision": "amp-bf16"}, "compile": {"compile": True},
         "roundtrip": {"placement": "roundtrip"}, "host": {"placement": "host"},
@@ -165,7 +165,11 @@ def on_axes(source: sources.Source) -> dict[str, Any]:
         for mode in source.modes:
             try:
                 program = after(opened(source, mode, **axis), 3)
-                seen[f"{name} {mode}"] = [program.precision_flaw(), program.disagreement(), program.actual_device()]
+                seen[f"{name} {mode}"] = [
+                    program.precision_flaw(),
+                    program.error_vs_reference(),
+                    program.actual_device(),
+                ]
             except Unsupported as error:
                 seen[f"{name} {mode}"] = str(error)
     return seen

@@ -129,7 +129,7 @@ def test_what_a_function_may_give(given: str, tmp_path: Path) -> None:
                 for _ in range(4):
                     program.check_step()
                 assert (program.losses() or {})["loss"] < first["loss"]
-            error, tolerance = program.disagreement() or (0.0, 1.0)
+            error, tolerance = program.error_vs_reference() or (0.0, 1.0)
             assert error <= tolerance
             assert program.precision_flaw() == ""
             assert program.actual_device() == "cpu"

@@ -197,7 +197,7 @@ def test_both_runtimes_run_a_file_and_agree_with_it_unoptimised(framework: str, 
     program = program_of(text, framework, placement=placement, batch=2, seq=6)
     program.run(3)
     program.synchronize()
-    error, tolerance = program.disagreement() or (1.0, 0.0)
+    error, tolerance = program.error_vs_reference() or (1.0, 0.0)
     assert error <= tolerance == 1e-3
     assert (program.params, program.losses(), program.actual_device()) == (37 * 8, None, "cpu")
     assert program.facts["weights_in"] == "fp32"
@@ -207,7 +207,7 @@ def test_both_runtimes_prove_that_they_compute_the_same(text: Path) -> None:
     proofs = []
     for framework in ("onnxruntime", "openvino"):
         program = program_of(text, framework)
-        program.disagreement()
+        program.error_vs_reference()
         proofs.append([float(number) for number in program.facts["proof"].split()])
     assert len(proofs[0]) == 16
     assert proofs[0] == pytest.approx(proofs[1], rel=1e-4, abs=1e-6)
@@ -217,7 +217,7 @@ def test_an_engine_that_computes_something_else_is_noticed(linear: Path) -> None
     program: Any = program_of(linear)
     right = program.engine.fetch
     program.engine.fetch = lambda output: [1.1 * array for array in right(output)]
-    error, tolerance = program.disagreement()
+    error, tolerance = program.error_vs_reference()
     assert error == pytest.approx(0.1, rel=1e-3)
     assert error > tolerance
 
@@ -226,7 +226,7 @@ def test_numbers_that_are_not_finite_in_the_file_itself_prove_nothing(save: Save
     path = save([helper.make_node("Log", ["z"], ["y"])], {"x": (FLOAT, ["batch", 4])}, ["y"],
                 weights={"z": numpy.full((2, 2), -1.0, "float32")})  # fmt: skip
     with pytest.raises(Exception, match="for random inputs it gives no finite numbers"):
-        program_of(path).disagreement()
+        program_of(path).error_vs_reference()
 
 
 def test_without_onnxruntime_openvino_says_that_it_was_not_checked(
@@ -237,7 +237,7 @@ def test_without_onnxruntime_openvino_says_that_it_was_not_checked(
 
     program = program_of(linear, "openvino")
     monkeypatch.setattr(plugins.framework("onnxruntime"), "start", absent)
-    assert program.disagreement() is None
+    assert program.error_vs_reference() is None
     assert program.facts["not_checked"] == "agreement with the CPU"
 
 

@@ -6,7 +6,7 @@ Rules: only a framework's own file imports it, and only inside `start`. A framew
 waits for the device when asked; it never takes time and never decides when to wait.
 
 The core is what is abstract here, eight members: `start`, `versions`, `devices`, `build_program` of a framework, and
-`run`, `synchronize`, `losses`, `disagreement` of a program. All else has a default. What a default can't check, the
+`run`, `synchronize`, `losses`, `error_vs_reference` of a program. All else has a default. What a default can't check, the
 record names as not checked.
 """
 
@@ -105,7 +105,7 @@ class Team(Protocol):
     def share(self, text: str) -> str:
         """The leader's text, on every rank."""
 
-    def pass_on(self, order: int, argument: int) -> tuple[int, int]:
+    def broadcast(self, order: int, argument: int) -> tuple[int, int]:
         """The leader's order, on every rank."""
 
     def gather(self, number: float) -> list[float]:
@@ -133,7 +133,7 @@ class Program(ABC):
         """Training: what must fall, by name, such as the loss on one fixed batch; None in inference."""
 
     @abstractmethod
-    def disagreement(self) -> tuple[float, float] | None:
+    def error_vs_reference(self) -> tuple[float, float] | None:
         """Relative error against the CPU in fp32 and the tolerance; None where the case is that itself."""
 
     # -- optional: more checks ---------------------------------------------------------------------
@@ -203,7 +203,7 @@ class Program(ABC):
     # -- optional: ranks that train together -------------------------------------------------------
 
     @property
-    def beside(self) -> Mapping[str, Steps]:
+    def ablations(self) -> Mapping[str, Steps]:
         """Steps that are timed in rounds with its own, to show what these are made of, such as those without waits."""
         return {}
 

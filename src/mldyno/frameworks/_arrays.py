@@ -73,7 +73,7 @@ class Model(ABC):
         """Until all that was issued is done."""
 
     @abstractmethod
-    def numbers(self, array: Any, most: int) -> list[float]:
+    def sample_values(self, array: Any, most: int) -> list[float]:
         """So many values of an array, evenly taken from all of it."""
 
     @abstractmethod
@@ -190,9 +190,9 @@ class ArrayProgram(Program):
         self.model.train(*self.fixed, True)
 
     def _number(self, value: Any) -> float:
-        return self.model.numbers(value, 1)[0]
+        return self.model.sample_values(value, 1)[0]
 
-    def disagreement(self) -> tuple[float, float] | None:
+    def error_vs_reference(self) -> tuple[float, float] | None:
         """Against the same framework in fp32 on the CPU."""
         plain = replace(self.case, device="cpu", precision="fp32", compile=False)
         if plain == self.case:

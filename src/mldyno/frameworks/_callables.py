@@ -137,8 +137,8 @@ class CallableProgram(ArrayProgram):
             model.infer(inputs)
         if self.training:
             losses = [model.train(inputs, targets, True)[1] for _ in range(COMPARED_UPDATES + 1)]
-            return [[model.numbers(loss, 1)[0] for loss in losses]], first_weights, batch
+            return [[model.sample_values(loss, 1)[0] for loss in losses]], first_weights, batch
         output = model.infer(inputs)
         model.wait()
         arrays = [leaf for leaf in trees.leaves(output) if is_array(leaf)]
-        return [model.numbers(array, COMPARED_NUMBERS) for array in arrays], first_weights, batch
+        return [model.sample_values(array, COMPARED_NUMBERS) for array in arrays], first_weights, batch

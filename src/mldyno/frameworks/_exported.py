@@ -51,7 +51,7 @@ class ExportedProgram(EngineProgram):
         output = engine.fetch(engine.run(engine.place(inputs.numpy())))
         return numbers(output.reshape(-1).tolist())
 
-    def disagreement(self) -> tuple[float, float]:
+    def error_vs_reference(self) -> tuple[float, float]:
         """Against PyTorch in fp32 on the CPU."""
         small = proof_case(self.case)
         recipe = self._fresh(small)

@@ -90,7 +90,7 @@ class JaxCallable(JaxSteps, CallableModel):
         """As arrays of NumPy."""
         self.jax.device_get(array)
 
-    def numbers(self, array: Any, most: int) -> list[float]:
+    def sample_values(self, array: Any, most: int) -> list[float]:
         """So many values, evenly taken."""
         flat = array.astype(self.jax.numpy.float32).reshape(-1)
         return [float(value) for value in self.jax.device_get(flat[:: max(1, len(flat) // most)][:most])]

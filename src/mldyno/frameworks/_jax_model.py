@@ -257,7 +257,7 @@ class JaxModel(JaxSteps, PortableModel):
         """As an array of NumPy."""
         self.numpy.asarray(array)
 
-    def numbers(self, array: Any, most: int) -> list[float]:
+    def sample_values(self, array: Any, most: int) -> list[float]:
         """So many values, evenly taken."""
         flat = self.numpy.asarray(array.astype(self.jax.numpy.float32)).reshape(-1)
         return [float(value) for value in flat[:: max(1, len(flat) // most)][:most]]

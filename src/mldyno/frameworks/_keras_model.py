@@ -320,7 +320,7 @@ class KerasModel(TensorflowSteps, PortableModel):
         """As an array of NumPy."""
         array.numpy()
 
-    def numbers(self, array: Any, most: int) -> list[float]:
+    def sample_values(self, array: Any, most: int) -> list[float]:
         """So many values, evenly taken."""
         flat = self.tf.cast(array, self.tf.float32).numpy().reshape(-1)
         return [float(value) for value in flat[:: max(1, len(flat) // most)][:most]]

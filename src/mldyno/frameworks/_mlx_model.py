@@ -226,7 +226,7 @@ class MlxModel(PortableModel):
         self.mx.eval(array)
         bytes(memoryview(array))
 
-    def numbers(self, array: Any, most: int) -> list[float]:
+    def sample_values(self, array: Any, most: int) -> list[float]:
         """So many values, evenly taken."""
         flat = array.astype(self.mx.float32).reshape(-1)
         values: list[float] = flat[:: max(1, flat.size // most)][:most].tolist()

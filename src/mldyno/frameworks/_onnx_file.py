@@ -43,7 +43,7 @@ class FileProgram(EngineProgram):
         """The types of its weights; and that its results were held against nothing, where that is so."""
         return self.noted
 
-    def disagreement(self) -> tuple[float, float] | None:
+    def error_vs_reference(self) -> tuple[float, float] | None:
         """Against the same file on the CPU, by one thread of ONNX Runtime that optimises nothing, on a small batch."""
         plain = self.load_plain(self.file, self.case)
         if plain is None:

@@ -187,5 +187,5 @@ class PortableProgram(ArrayProgram):
         inputs, targets = (model.place(values) for values in self.portable.batch(small, 0))
         if self.training:
             losses = [model.train(inputs, targets, True)[1] for _ in range(COMPARED_UPDATES + 1)]
-            return [model.numbers(loss, 1)[0] for loss in losses]
-        return model.numbers(model.infer(inputs), PROOF_NUMBERS)
+            return [model.sample_values(loss, 1)[0] for loss in losses]
+        return model.sample_values(model.infer(inputs), PROOF_NUMBERS)

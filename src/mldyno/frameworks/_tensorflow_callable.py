@@ -88,7 +88,7 @@ class TensorflowCallable(TensorflowSteps, CallableModel):
         """As arrays of NumPy."""
         each_array(lambda tensor: tensor.numpy(), array)
 
-    def numbers(self, array: Any, most: int) -> list[float]:
+    def sample_values(self, array: Any, most: int) -> list[float]:
         """So many values, evenly taken."""
         flat = self.tf.cast(array, self.tf.float32).numpy().reshape(-1)
         return [float(value) for value in flat[:: max(1, len(flat) // most)][:most]]

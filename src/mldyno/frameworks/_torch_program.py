@@ -422,7 +422,7 @@ class TorchProgram(Program):
         self.noted["products_in"] = ", ".join(sorted(matmuls))
         return flaw
 
-    def disagreement(self) -> tuple[float, float] | None:
+    def error_vs_reference(self) -> tuple[float, float] | None:
         """Inference compares outputs; training the loss after three updates with dropout off.
 
         Against the same model in fp32 on the CPU, neither compiled nor laid out otherwise. It is built anew: a second

@@ -77,7 +77,7 @@ class TorchTeam:
         self.distributed.broadcast(data, src=source, group=self.orders)
         return bytes(data.tolist()).decode()
 
-    def pass_on(self, order: int, argument: int) -> tuple[int, int]:
+    def broadcast(self, order: int, argument: int) -> tuple[int, int]:
         """The leader's order, on every rank."""
         both = self.torch.tensor((order, argument))
         self.distributed.broadcast(both, src=0, group=self.orders)
@@ -143,10 +143,10 @@ class RankProgram(TorchProgram):
             fully_shard(block, mesh=mesh)
         return fully_shard(network, mesh=mesh)
 
-    # -- steps beside its own ----------------------------------------------------------------------
+    # -- ablations ---------------------------------------------------------------------------------
 
     @property
-    def beside(self) -> Mapping[str, Steps]:
+    def ablations(self) -> Mapping[str, Steps]:
         """Without an exchange of gradients; without the wrapper; the exchange alone; and the leader by itself."""
         if self.sharded or self.loads_ahead:  # what a loader's workers load meanwhile would be free for the next
             return {}
@@ -157,7 +157,7 @@ class RankProgram(TorchProgram):
             works["alone"] = self._alone
             if self.device.type == "cpu":
                 works["all_cores"] = self._alone_on_all_cores
-        return {name: Beside(self, work) for name, work in works.items()}
+        return {name: Ablation(self, work) for name, work in works.items()}
 
     @property
     def shares_batch(self) -> bool:
@@ -339,8 +339,8 @@ class RankProgram(TorchProgram):
         return facts
 
 
-class Beside:
-    """Steps of a rank beside its own."""
+class Ablation:
+    """A variant of a rank's step."""
 
     def __init__(self, program: RankProgram, work: Callable[[int], None]) -> None:
         self.run, self.synchronize = work, program.synchronize

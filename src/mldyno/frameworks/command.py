@@ -48,7 +48,7 @@ class CommandProgram(Program):
     def losses(self) -> Mapping[str, float] | None:
         """A command shows by its exit code that it did its work."""
 
-    def disagreement(self) -> tuple[float, float] | None:
+    def error_vs_reference(self) -> tuple[float, float] | None:
         """Nothing to compare."""
 
     def actual_device(self) -> str:

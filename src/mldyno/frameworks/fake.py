@@ -252,7 +252,7 @@ class FakeProgram(Program):
         """One step, which takes no time."""
         self.check_steps += 1
 
-    def disagreement(self) -> tuple[float, float] | None:
+    def error_vs_reference(self) -> tuple[float, float] | None:
         """Half of the values off where the rule says wrong; exact otherwise."""
         if self.rule.get("fail") == "wrong":
             return 0.5, 1e-3

@@ -107,7 +107,7 @@ class NumpyModel(PortableModel):
     def wait(self) -> None:
         """Done already."""
 
-    def numbers(self, array: Any, most: int) -> list[float]:
+    def sample_values(self, array: Any, most: int) -> list[float]:
         """So many values, evenly taken."""
         flat = self.np.asarray(array).reshape(-1)
         return [float(value) for value in flat[:: max(1, len(flat) // most)][:most]]

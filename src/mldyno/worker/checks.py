@@ -133,7 +133,7 @@ def check_results(
     `unchecked` are those of CHECKS that the user does without.
     """
     learned = None if "learned" in unchecked else _check_learned(program, first, facts)
-    difference = None if "agrees" in unchecked else program.disagreement()
+    difference = None if "agrees" in unchecked else program.error_vs_reference()
     if difference is None:
         return Checks(learned)
     error, tolerance = difference

@@ -11,7 +11,7 @@ from mldyno.messages import OpenCase
 from mldyno.meters.memory import peak_resident
 from mldyno.timing import clock
 from mldyno.worker.checks import check_tree, failure
-from mldyno.worker.ranks import BESIDE, END, ORDERS, PEAK, RANK_FLAW, RUN, RUN_PHASE
+from mldyno.worker.ranks import ABLATIONS, END, ORDERS, PEAK, RANK_FLAW, RUN, RUN_PHASE
 from mldyno.worker.session import open_case
 
 
@@ -45,9 +45,9 @@ def end_at_once(code: int) -> None:
 
 
 def _obey(program: Program, team: Team) -> None:
-    beside, phases = [*program.beside.values()], [*program.phases]
+    ablations, phases = [*program.ablations.values()], [*program.phases]
     while True:
-        order, argument = team.pass_on(0, 0)
+        order, argument = team.broadcast(0, 0)
         began = clock.now()
         done: Steps = program
         if order == END:
@@ -63,8 +63,8 @@ def _obey(program: Program, team: Team) -> None:
             program.run_phase(phases[argument])
         elif order == RANK_FLAW:
             program.rank_flaw(bool(argument))
-        elif order >= BESIDE:
-            done = beside[order - BESIDE]
+        elif order >= ABLATIONS:
+            done = ablations[order - ABLATIONS]
             done.run(argument)
         else:
             getattr(program, ORDERS[order])()

@@ -23,10 +23,10 @@ from mldyno.workloads._portable import Portable
 
 ORDERS = (
     "run", "check_step", "losses", "precision_flaw", "prepare_phases", "run_phase", "hold_state", "restore_state",
-    "rank_flaw", "peak", "end", "load_first", "drop_loaded", "first_losses", "beside",
+    "rank_flaw", "peak", "end", "load_first", "drop_loaded", "first_losses", "ablations",
 )  # fmt: skip
 (RUN, CHECK_STEP, LOSSES, PRECISION_FLAW, PREPARE_PHASES, RUN_PHASE, HOLD_STATE, RESTORE_STATE, RANK_FLAW, PEAK, END,
- LOAD_FIRST, DROP_LOADED, FIRST_LOSSES, BESIDE) = range(len(ORDERS))  # fmt: skip
+ LOAD_FIRST, DROP_LOADED, FIRST_LOSSES, ABLATIONS) = range(len(ORDERS))  # fmt: skip
 
 
 def own_share(case: Case, local_rank: int) -> Case:
@@ -67,10 +67,10 @@ class Leader(Program):
         self.passed_on: tuple[str, int] | None = None
         """Of what was passed on and not waited for: the kind of steps, and how many."""
 
-    def pass_on(self, order: int, argument: int = 0, kind: str = "", steps: int = 0) -> None:
+    def broadcast(self, order: int, argument: int = 0, kind: str = "", steps: int = 0) -> None:
         """Tell all what to do, when all have done what they were told before."""
         self.collect()
-        self.team.pass_on(order, argument)
+        self.team.broadcast(order, argument)
         self.began, self.passed_on = clock.now(), (kind, steps)
 
     def collect(self) -> None:
@@ -86,7 +86,7 @@ class Leader(Program):
 
     def run(self, steps: int) -> None:
         """Issue steps on every rank."""
-        self.pass_on(RUN, steps, "step", steps)
+        self.broadcast(RUN, steps, "step", steps)
         self.program.run(steps)
 
     def synchronize(self) -> None:
@@ -96,34 +96,34 @@ class Leader(Program):
 
     def check_step(self) -> None:
         """One training step on the fixed batches."""
-        self.pass_on(CHECK_STEP)
+        self.broadcast(CHECK_STEP)
         self.program.check_step()
         self.collect()
 
     def first_losses(self) -> Mapping[str, float] | None:
         """Those of the leader's first step: right after it, a large model may have learned a small batch already."""
-        self.pass_on(FIRST_LOSSES)
+        self.broadcast(FIRST_LOSSES)
         losses = self.program.first_losses()
         self.collect()
         return losses
 
     def losses(self) -> Mapping[str, float] | None:
         """On the leader's fixed batch; a model of which each has a part needs all of them for it."""
-        self.pass_on(LOSSES)
+        self.broadcast(LOSSES)
         losses = self.program.losses()
         self.collect()
         return losses
 
     def precision_flaw(self) -> str | None:
         """Of the leader's forward pass."""
-        self.pass_on(PRECISION_FLAW)
+        self.broadcast(PRECISION_FLAW)
         flaw = self.program.precision_flaw()
         self.collect()
         return flaw
 
     def counts(self) -> dict[str, int]:
         """Of the leader's step."""
-        self.pass_on(RUN, 1)
+        self.broadcast(RUN, 1)
         counts = self.program.counts()
         if not counts:  # nothing was run: the others wait for it
             self.program.run(1)
@@ -132,7 +132,7 @@ class Leader(Program):
 
     def load_first(self) -> bool:
         """On every rank."""
-        self.pass_on(LOAD_FIRST)
+        self.broadcast(LOAD_FIRST)
         loaded = self.program.load_first()
         self.collect()
         return loaded
@@ -140,42 +140,42 @@ class Leader(Program):
     def drop_loaded(self) -> None:
         """On every rank."""
         if self.loads_ahead:
-            self.pass_on(DROP_LOADED)
+            self.broadcast(DROP_LOADED)
             self.program.drop_loaded()
             self.collect()
 
     def prepare_phases(self) -> None:
         """On every rank."""
-        self.pass_on(PREPARE_PHASES)
+        self.broadcast(PREPARE_PHASES)
         self.program.prepare_phases()
         self.collect()
 
     def run_phase(self, name: str) -> None:
         """One of the phases on every rank."""
-        self.pass_on(RUN_PHASE, [*self.program.phases].index(name))
+        self.broadcast(RUN_PHASE, [*self.program.phases].index(name))
         self.program.run_phase(name)
 
     @property
-    def beside(self) -> Mapping[str, Steps]:
+    def ablations(self) -> Mapping[str, Steps]:
         """Each on every rank that has a part in it."""
-        parts = enumerate(self.program.beside.items())
-        return {name: LedSteps(self, BESIDE + place, name, steps) for place, (name, steps) in parts}
+        parts = enumerate(self.program.ablations.items())
+        return {name: LedSteps(self, ABLATIONS + place, name, steps) for place, (name, steps) in parts}
 
     def hold_state(self) -> None:
         """On every rank."""
-        self.pass_on(HOLD_STATE)
+        self.broadcast(HOLD_STATE)
         self.program.hold_state()
         self.collect()
 
     def restore_state(self) -> None:
         """On every rank."""
-        self.pass_on(RESTORE_STATE)
+        self.broadcast(RESTORE_STATE)
         self.program.restore_state()
         self.collect()
 
     def rank_flaw(self, thorough: bool) -> str:
         """Why the ranks did not train together."""
-        self.pass_on(RANK_FLAW, int(thorough))
+        self.broadcast(RANK_FLAW, int(thorough))
         flaw = self.program.rank_flaw(thorough)
         self.collect()
         return flaw
@@ -189,21 +189,21 @@ class Leader(Program):
     def rank_peaks(self) -> list[float]:
         """Peak memory of each rank's process in B."""
         self.collect()
-        self.team.pass_on(PEAK, 0)
+        self.team.broadcast(PEAK, 0)
         return self.team.gather(float(peak_resident() or 0))
 
     def end(self) -> None:
         """Let the others go, and leave."""
         self.collect()
-        self.team.pass_on(END, 0)
+        self.team.broadcast(END, 0)
         self.program.end()
         self.team.leave()
 
     # -- what the leader does by itself ------------------------------------------------------------
 
-    def disagreement(self) -> tuple[float, float] | None:
+    def error_vs_reference(self) -> tuple[float, float] | None:
         """Of the leader's share against the CPU."""
-        return self.program.disagreement()
+        return self.program.error_vs_reference()
 
     def proof(self, portable: Portable) -> list[float] | None:
         """What the leader computes by itself."""
@@ -240,7 +240,7 @@ class LedSteps:
 
     def run(self, steps: int) -> None:
         """Issue them."""
-        self.leader.pass_on(self.order, steps, self.kind, steps)
+        self.leader.broadcast(self.order, steps, self.kind, steps)
         self.steps.run(steps)
 
     def synchronize(self) -> None:

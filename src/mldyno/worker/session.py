@@ -161,7 +161,7 @@ class CaseSession:
         checks.check_tree(self.case)
         checks.check_precision(self.program)
         self.facts |= {"phases": ", ".join(self.program.phases)} if self.program.phases else {}
-        self.facts |= {"beside": ", ".join(self.program.beside)} if self.program.beside else {}
+        self.facts |= {"beside": ", ".join(self.program.ablations)} if self.program.ablations else {}
         self.program.rank_times()  # of the warm-up
         checks.check_device(self.case, self.program)
         checks.check_waiting(events)
@@ -245,15 +245,15 @@ class CaseSession:
         report = Reporter(self.clock, progress)
         times = time_phases(self.program, items, seconds, self.clock, report) if items else {}
         series = [Series(f"{name}_time", "s", rounded(values)) for name, values in times.items()]
-        series += self._beside(seconds, report) if self.program.beside else []
+        series += self._ablations(seconds, report) if self.program.ablations else []
         return messages.PhasesTimed(tuple(series), {f"{name}_items": items[name] for name in items})
 
-    def _beside(self, seconds: float, report: Reporter) -> list[Series]:
+    def _ablations(self, seconds: float, report: Reporter) -> list[Series]:
         """Rounds of the step and of those beside it, after which all is as it was."""
         self.rank_peaks, self.counters_of_steps = self.program.rank_peaks(), self.program.steady_counters()
         self.program.hold_state()
         blocks = {"step": self.blocks}
-        for name, steps in self.program.beside.items():
+        for name, steps in self.program.ablations.items():
             blocks[name] = Blocks(steps, self.clock, self.blocks.asynchronous)
             blocks[name].time(1)
             blocks[name].fit(float(blocks[name].time(1)))
