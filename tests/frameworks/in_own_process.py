@@ -83,7 +83,8 @@ def from_disk(framework: str) -> dict[str, Any]:
     inputs, targets = program.fixed
     return {
         "phases": dict(program.phases), "traces": [prepared, list(program.steady_counters())],
-        "labels": program.model.sample_values(targets, 16), "pixels": program.model.sample_values(inputs, 16 * 784)[3 * 784],
+        "labels": program.model.sample_values(targets, 16),
+        "pixels": program.model.sample_values(inputs, 16 * 784)[3 * 784],
         "losses": [first["loss"], program.losses()["loss"]], "accuracy": program.facts["accuracy"],
     }  # fmt: skip
 

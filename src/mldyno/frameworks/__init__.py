@@ -6,8 +6,8 @@ Rules: only a framework's own file imports it, and only inside `start`. A framew
 waits for the device when asked; it never takes time and never decides when to wait.
 
 The core is what is abstract here, eight members: `start`, `versions`, `devices`, `build_program` of a framework, and
-`run`, `synchronize`, `losses`, `error_vs_reference` of a program. All else has a default. What a default can't check, the
-record names as not checked.
+`run`, `synchronize`, `losses`, `error_vs_reference` of a program. All else has a default. What a default can't check,
+the record names as not checked.
 """
 
 from __future__ import annotations
