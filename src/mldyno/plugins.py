@@ -1,19 +1,23 @@
-"""Finds the members of a plugin kind: every file in `frameworks/`, `workloads/`, `meters/` and `sensors/`.
+"""Find the members of a plugin kind: frameworks, workloads, meters and sensors, in the folder of that name.
 
-A member is imported only when it is asked for. Names use dashes where files use underscores. Other packages add
-workloads and frameworks by entry points, in the groups `mldyno.workloads` and `mldyno.frameworks`: each names a
-`Workload` or a `Framework`. What is built in can't be replaced. Workloads of the user's own are known by their sources.
+A member is imported only when it is asked for. Names use dashes where files use underscores. A file that holds a
+`WORKLOAD` or a `FRAMEWORK` is one member, named by the file; the first line of its docstring is its title. A file that
+holds `WORKLOADS` or `FRAMEWORKS` has several, and its docstring has a line `name: title` for each. A line, or the end
+of one, that says `Requires: torch` names the package that a framework needs. Other packages add workloads and
+frameworks by entry points, in the groups `mldyno.workloads` and `mldyno.frameworks`: each names a `Workload` or a
+`Framework`. What is built in can't be replaced. Workloads of the user's own are known by their sources.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mldyno import sources
 from mldyno.errors import MldynoError, unknown
@@ -27,26 +31,65 @@ if TYPE_CHECKING:
     from mldyno.workloads import Workload
 
 
-ADDED_KINDS = ("workloads", "frameworks")  # that other packages may add to
+CONSTANTS = {"workloads": "WORKLOAD", "frameworks": "FRAMEWORK"}  # of the kinds that other packages may add to
+HOLDS = re.compile(r"^(WORKLOAD|FRAMEWORK)(?P<several>S?)( =|:)", re.MULTILINE)
+ENTRY = re.compile(r"([a-z][a-z0-9-]*): (.+)")
+REQUIRES = "Requires: "
 
 
 def names(kind: str) -> list[str]:
-    """The names of all members of a kind, sorted, without importing any."""
+    """Return the names of all members of a kind, sorted, without importing any."""
     return sorted({*built_in(kind), *added(kind)})
 
 
-@cache
 def built_in(kind: str) -> tuple[str, ...]:
-    """The names of those that are files of this package."""
+    """Return the names of those that are part of this package."""
+    return tuple(_built_in(kind))
+
+
+class Member(NamedTuple):
+    """Where a member is, and what its file's docstring says of it."""
+
+    module: str
+    title: str
+    requires: str
+
+
+@cache
+def _built_in(kind: str) -> dict[str, Member]:
+    """Read the members of this package from their files, without importing any."""
     folder = os.path.join(os.path.dirname(__file__), kind)
-    files = (name[:-3] for name in os.listdir(folder) if name.endswith(".py"))
-    return tuple(name.replace("_", "-") for name in files if not name.startswith("_"))
+    members: dict[str, Member] = {}
+    for file in sorted(os.listdir(folder)):
+        path = os.path.join(folder, file, "__init__.py") if "." not in file else os.path.join(folder, file)
+        if file.startswith("_") or not path.endswith(".py"):
+            continue
+        with suppress(OSError), open(path, encoding="utf-8") as lines:
+            members |= _members_in(kind, file.removesuffix(".py"), lines.read())
+    return members
+
+
+def _members_in(kind: str, module: str, text: str) -> dict[str, Member]:
+    lines = text.partition('"""')[2].partition('"""')[0].splitlines()
+    holds = HOLDS.search(text)
+    if holds is None and kind in CONSTANTS:
+        return {}
+    if holds and holds["several"]:
+        entries = [match.groups() for line in lines if (match := ENTRY.match(line))]
+        return {name: Member(module, *_title_and_package(line)) for name, line in entries}
+    requires = next((line.removeprefix(REQUIRES) for line in lines if line.startswith(REQUIRES)), "")
+    return {module.replace("_", "-"): Member(module, lines[0].rstrip(".") if lines else "", requires)}
+
+
+def _title_and_package(line: str) -> tuple[str, str]:
+    title, _, requires = line.partition(REQUIRES)
+    return title.strip().rstrip("."), requires
 
 
 @cache
 def added(kind: str) -> dict[str, EntryPoint]:
-    """Those that other packages add, by their names."""
-    if kind not in ADDED_KINDS or not _anything_added():
+    """Return those that other packages add, by their names."""
+    if kind not in CONSTANTS or not _anything_added():
         return {}
     from importlib.metadata import entry_points
 
@@ -70,31 +113,24 @@ def _anything_added() -> bool:
 
 
 def origin(kind: str, name: str) -> str:
-    """The package that a member comes from, with its version; empty for what is built in."""
+    """Return the package that a member comes from, with its version; empty for what is built in."""
     point = added(kind).get(name)
     return "" if point is None or point.dist is None else f"{point.dist.name} {point.dist.version}"
 
 
 def about(kind: str, name: str) -> tuple[str, str]:
-    """What a member is, and the package it requires: lines of its file's docstring, read without importing it.
+    """Return the title of a member and the package that it requires, without importing it.
 
-    Of what another package adds, what that package says of itself.
+    The title of what another package adds is that package's summary.
     """
-    title = requires = ""
     if point := added(kind).get(name):
         return (point.dist.metadata["Summary"] or "" if point.dist else ""), ""
-    with open(os.path.join(os.path.dirname(__file__), kind, f"{name.replace('-', '_')}.py"), encoding="utf-8") as lines:
-        for line in lines:
-            title = title or line.strip().strip('"').rstrip(".")
-            if line.startswith("Requires: "):
-                requires = line.removeprefix("Requires: ").strip().strip('"')
-            if line.startswith("from __future__"):
-                break
-    return title, requires
+    member = _built_in(kind)[name]
+    return member.title, member.requires
 
 
 def installed(framework: str) -> bool:
-    """Whether the package that a framework needs is there for this Python, without importing it."""
+    """Return whether the package that a framework needs is installed for this Python, without importing it."""
     from importlib.util import find_spec
 
     needs = about("frameworks", framework)[1]
@@ -108,19 +144,22 @@ def check(kind: str, name: str) -> None:
 
 
 def is_known(kind: str, name: str) -> bool:
-    """Whether the kind has a member of that name; a workload may be of the user's own."""
+    """Return whether the kind has a member of that name; a workload may be of the user's own."""
     return name in names(kind) or (kind == "workloads" and sources.known(name) is not None)
 
 
 def _load(kind: str, name: str) -> ModuleType:
     check(kind, name)
-    return import_module(f"mldyno.{kind}.{name.replace('-', '_')}")
+    return import_module(f"mldyno.{kind}.{_built_in(kind)[name].module}")
 
 
-def _member(kind: str, name: str, constant: str) -> Any:
-    """What a file holds by that name, or what another package's entry point names."""
+def _member(kind: str, name: str) -> Any:
+    """Return what a file holds by that name, or what another package's entry point names."""
+    constant = CONSTANTS[kind]
     if name not in added(kind):
-        return getattr(_load(kind, name), constant)
+        module = _load(kind, name)
+        several = getattr(module, f"{constant}S", None)
+        return getattr(module, constant) if several is None else several[name]
     try:
         member = added(kind)[name].load()
     except Exception as error:
@@ -132,11 +171,11 @@ def _member(kind: str, name: str, constant: str) -> Any:
 
 
 def workload(name: str) -> Workload:
-    """The workload of that name; one of the user's own by the word for it, too."""
+    """Return the workload of that name; one of the user's own by the word for it, too."""
     source = sources.known(name)
     if source is not None:
         return _load_own().workload_of(source)  # type: ignore[no-any-return]
-    member: Workload = _member("workloads", name, "WORKLOAD")
+    member: Workload = _member("workloads", name)
     return member
 
 
@@ -145,18 +184,18 @@ def _load_own() -> Any:
 
 
 def framework(name: str) -> Framework:
-    """The framework of that name; its own package is imported only by `start`."""
-    member: Framework = _member("frameworks", name, "FRAMEWORK")
+    """Return the framework of that name; its own package is imported only by `start`."""
+    member: Framework = _member("frameworks", name)
     return member
 
 
 def meters() -> list[Meter]:
-    """One fresh meter of every kind."""
+    """Return one fresh meter of every kind."""
     return [_load("meters", name).METER() for name in names("meters")]
 
 
 def sensors(around: Surroundings) -> dict[str, Found]:
-    """What tells energy or power here, by the name of the file that finds it."""
+    """Return the sensors of energy and power found here, by the name of the file that finds each."""
     from mldyno.sensors import search
 
     return {name: search(name, _load("sensors", name).find, around) for name in names("sensors")}
