@@ -59,7 +59,6 @@ def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MLDYNO_FAKE", "MLDYNO_MEMORY_LIMIT", "MLDYNO_DEBUG", "MLDYNO_PLAIN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sources, "_KNOWN", {})
-    monkeypatch.setattr(sources, "_WORDS", {})
     monkeypatch.setenv("MLDYNO_STORE", str(tmp_path / "records.sqlite"))
     monkeypatch.setenv("MLDYNO_MACHINE", "test bench")
     monkeypatch.setenv("MLDYNO_MACHINE_KEY", OWN_SECRET)

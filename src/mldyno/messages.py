@@ -217,6 +217,8 @@ class ForecastCase(Command[CaseForecasted]):
     """What a case will need."""
 
     case: Case
+    source: Source | None = None
+    """Where the workload comes from, if it is a model of the user's."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +228,7 @@ class TrySteps(Command[StepsTried]):
     case: Case
     steps: int
     limit: int | None
+    source: Source | None = None
 
 
 @dataclass(frozen=True)
@@ -250,6 +253,7 @@ class OpenCase(Command[CaseOpened]):
     data: DataSource | None = None
     command: tuple[str, ...] = ()
     load: float = 0.0
+    source: Source | None = None
 
 
 @dataclass(frozen=True)
@@ -378,13 +382,13 @@ def _decode(line: bytes | str, word: str, kinds: Mapping[str, type[Any]]) -> tup
         if kind is None:
             raise Malformed(f"its kind is not known: {line[:SHOWN]!r}")
         number = _checked(int, content.pop("number", 0), "number")
-        return _message(kind, content, wire_name(kind)), number
+        return read_part(kind, content, wire_name(kind)), number
     except (ValueError, RecursionError) as error:
         raise Malformed(f"{type(error).__name__} in {line[:SHOWN]!r}") from None
 
 
-def _message(kind: type, content: Any, place: str) -> Any:
-    """A message, or a record's part within one; a key that is not known is left out, for a later version's sake."""
+def read_part(kind: type, content: Any, place: str) -> Any:
+    """Return a message, or a part of one, from JSON's own values; ignore keys that a later version may have added."""
     if not isinstance(content, dict):
         raise _wrong(content, place, kind.__name__)
     hints, values = _hints(kind), {}
@@ -407,7 +411,7 @@ def _checked(hint: Any, value: Any, place: str) -> Any:
     if origin in _READERS:
         return _READERS[origin](get_args(hint), value, place)
     if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__"):
-        return _message(hint, value, place)
+        return read_part(hint, value, place)
     if not (hint is Any or type(value) is hint or (hint is float and type(value) is int)):
         raise _wrong(value, place, _named(hint))
     return _plain(value, place)

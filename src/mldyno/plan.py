@@ -106,21 +106,25 @@ class Plan:
 
 def from_text(text: str) -> Plan:
     """Return the plan that `text` gave, in this version or an older one."""
+    from mldyno.messages import Malformed
+
     try:
         return _from_content(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, Malformed) as error:
         raise MldynoError(
             f"the plan of a run can't be read ({error!r}); its store is damaged, or not of mldyno."
         ) from None
 
 
 def _from_content(content: dict[str, Any]) -> Plan:
+    from mldyno.messages import read_part
+
     schema, text_format = content.pop("schema", 1), content.pop("format", 1)
     if text_format == 1:
         content["budget"] *= content["repeats"]
     if text_format < 3:
         content["commands"] = [words for words in (content.pop("command"),) if words]
-    content["sources"] = tuple(map(sources.from_content, content.get("sources", ())))
+    content["sources"] = tuple(read_part(Source, source, "source") for source in content.get("sources", ()))
     content["unchecked"] = tuple(content.get("unchecked", ()))
     cases = tuple(upgraded_case(schema, case) for case in content["cases"])
     _remember(cases, content["commands"])

@@ -10,17 +10,14 @@ Rule: standard library only, since a worker in any interpreter uses this.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from dataclasses import asdict, dataclass, replace
-from types import NoneType
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from mldyno.errors import UsageError
 from mldyno.printable import LONGEST_NAME, name_from, printable
 
-ENVIRONMENT = "MLDYNO_SOURCES"  # by which workers are told
 USUAL_FUNCTION = "build"
 DIGITS = 8  # of the hash, in a name
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -175,56 +172,23 @@ def as_typed(name: str) -> str:
     return _TYPED.get(name, name)
 
 
-# -- those that this process knows -----------------------------------------------------------------
+# -- the sources that this process knows -----------------------------------------------------------
 
-_KNOWN: dict[str, Source] = {}
-_WORDS: dict[str, str] = {}  # names by what the user wrote
+_KNOWN: dict[str, Source] = {}  # by the workload's name, and by what the user typed for it
 
 
 def register(source: Source, word: str = "") -> None:
-    """Make a source known here and to workers that start from now on; by the user's word for it, too."""
+    """Make a source known in this process by its workload's name, and by the user's word for it."""
     _KNOWN[source.name] = source
     if word:
-        _WORDS[word] = source.name
+        _KNOWN[word] = source
 
 
 def known(word: str) -> Source | None:
-    """The source of a workload, by its name or by the user's word for it."""
-    return _known().get(_WORDS.get(word, word))
+    """Return the source of a workload, by its name or by the user's word for it."""
+    return _KNOWN.get(word)
 
 
 def of_workloads(names: set[str]) -> tuple[Source, ...]:
-    """The sources of those among some workloads that are of the user's own."""
-    return tuple(source for name, source in sorted(_known().items()) if name in names)
-
-
-def _known() -> dict[str, Source]:
-    if not _KNOWN and (text := os.environ.get(ENVIRONMENT)):
-        try:
-            told = [from_content(content) for content in json.loads(text)]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            raise UsageError(f"{ENVIRONMENT} is for mldyno's own workers, and can't be read; unset it.") from None
-        for source in told:
-            register(source)
-    return _KNOWN
-
-
-def from_content(content: dict[str, object]) -> Source:
-    """Return a source from JSON's own values; raise ValueError, TypeError or KeyError where they are none."""
-    if not isinstance(content, dict):
-        raise TypeError("not a source")
-    tuples = {name: tuple(value) for name, value in content.items() if isinstance(value, list)}
-    source = Source(**{**content, **tuples})  # type: ignore[arg-type]
-    if source.kind not in get_args(Kind) or not all(isinstance(mode, str) for mode in source.modes):
-        raise ValueError("not a source")
-    for name, usual in vars(Source("file", "")).items():
-        if type(getattr(source, name)) not in ((int, NoneType) if usual is None else (type(usual),)):
-            raise TypeError(f"{name} of a source has another type")
-    return source
-
-
-def environment() -> dict[str, str]:
-    """What tells workers of all sources that are known here."""
-    if not _known():
-        return {}
-    return {ENVIRONMENT: json.dumps([asdict(source) for source in _known().values()])}
+    """Return the sources of those workloads that are the user's."""
+    return tuple(_KNOWN[name] for name in sorted(names) if name in _KNOWN)

@@ -17,6 +17,7 @@ from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import Malformed, ProbeFrameworks, TaskDone
 from mldyno.plan import Plan
 from mldyno.records import Case, Checks
+from mldyno.sources import Source
 from mldyno.store import Store
 
 # A child that answers each command by a script: a list of lines for each kind, the last of them over and over.
@@ -164,6 +165,32 @@ def test_the_texts_of_an_answer_are_printable_and_those_of_a_command_stay() -> N
     command, _ = messages.decode_command(messages.encode(messages.OpenCase(0, Case("x"), 1.0, None, words), 1))
     assert isinstance(command, messages.OpenCase)
     assert command.command == words
+
+
+def test_a_case_of_the_users_model_brings_its_source_along() -> None:
+    source = Source("file", "/home/me/gpt.py", "build", "/home/me", name="gpt.py@01234567", batch=8, modes=("infer",),
+                    loss=("loss", 0), version="now")  # fmt: skip
+    for command in (
+        messages.OpenCase(0, Case(source.name), 1.0, source=source),
+        messages.ForecastCase(Case(source.name), source),
+        messages.TrySteps(Case(source.name), 2, None, source),
+    ):
+        assert messages.decode_command(messages.encode(command, 1)) == (command, 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{", "5", "[5]", "[{}]", "{}", '{"kind": "file"}', '"x"', "[" * 20_000,
+        '{"kind": "evil", "place": "x", "modes": []}', '{"kind": "file", "place": 5, "modes": []}',
+        '{"kind": "file", "place": "x", "modes": [5]}', '{"kind": "file", "place": "x", "batch": "8"}',
+    ],
+    ids=lambda text: text[:20],
+)  # fmt: skip
+def test_a_source_that_is_none_is_refused(text: str) -> None:
+    case = json.dumps(vars(Case("gpt.py@01234567")))
+    with pytest.raises(Malformed):
+        messages.decode_command(f'{{"do": "forecast_case", "number": 1, "case": {case}, "source": {text}}}')
 
 
 def test_every_command_has_an_answer_and_every_kind_its_own_name() -> None:

@@ -92,20 +92,6 @@ LOADER = ("run", "mnist-cnn", "--placement", "loader", "--data", "real", "--step
         ("MLDYNO_MIRROR", "http://[::1", LOADER, "MLDYNO_MIRROR is 'http://[::1'; write it as https://HOST/PATH"),
         ("MLDYNO_MIRROR", "https://", LOADER, "MLDYNO_MIRROR is 'https://'; write it as"),
         ("MLDYNO_MIRROR", "ftp://host", LOADER, "MLDYNO_MIRROR is 'ftp://host'; write it as"),
-        *(
-            ("MLDYNO_SOURCES", text, ("run", "mlp", *FAKE), "is for mldyno's own workers, and can't be read; unset")
-            for text in (
-                "{",
-                "5",
-                "[5]",
-                "[{}]",
-                '[{"kind": "file"}]',
-                '["x"]',
-                "[" * 20_000,
-                '[{"kind": "evil", "place": "x", "modes": []}]',
-                '[{"kind": "file", "place": 5, "modes": []}]',
-            )
-        ),
         ("MLDYNO_MEMORY_LIMIT", "9" * 5000, ("run", "mlp", *FAKE), "is not a size"),
     ],
 )

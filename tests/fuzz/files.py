@@ -191,7 +191,7 @@ def main() -> int:
     options.add_argument("--keep", type=Path, help="a folder for the files that made a command fail")
     chosen = options.parse_args()
     print(f"seed {chosen.seed}; again with: make fuzz-files SEED={chosen.seed}", flush=True)
-    for name in ("MLDYNO_DEBUG", "MLDYNO_PLAIN", "MLDYNO_FAKE", "MLDYNO_SOURCES"):
+    for name in ("MLDYNO_DEBUG", "MLDYNO_PLAIN", "MLDYNO_FAKE"):
         os.environ.pop(name, None)
     os.environ |= {"MLDYNO_MACHINE": "test bench", "MLDYNO_MACHINE_KEY": "0123456789abcdef" * 2}
     reader = read_all(chosen.files, chosen.seed, chosen.known, chosen.keep)

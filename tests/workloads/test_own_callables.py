@@ -217,7 +217,6 @@ def test_the_example_of_the_page_is_measured_as_it_is(
     file: str, framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "_KNOWN", {})
-    monkeypatch.setattr(sources, "_WORDS", {})
     path = tmp_path / file
     path.write_text(examples_of_page()[file])
     results = api.run(str(path), mode="train", batch=4, steps=5, repeats=1, store=str(tmp_path / "store.db"))

@@ -37,7 +37,6 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sources, "_KNOWN", {})
-    monkeypatch.setattr(sources, "_WORDS", {})
     _own_code._UNCHANGED.clear()
     _own_hf_inputs._tokenizer.cache_clear()
 

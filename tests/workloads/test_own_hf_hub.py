@@ -28,7 +28,6 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sources, "_KNOWN", {})
-    monkeypatch.setattr(sources, "_WORDS", {})
 
 
 @pytest.fixture

@@ -32,7 +32,6 @@ Save = Callable[..., Path]
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """No source of another test is known."""
     monkeypatch.setattr(sources, "_KNOWN", {})
-    monkeypatch.setattr(sources, "_WORDS", {})
     _own_code._UNCHANGED.clear()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from mldyno import messages
+from mldyno import messages, sources
 from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import (
     A,
@@ -141,7 +141,10 @@ class RemoteCase(Observed):
         if start:
             self.worker.start()
         stopping = self.stopping
-        command = messages.OpenCase(self.key, self.case, stopping.warm_up, self.data, self.command, stopping.load)
+        command = messages.OpenCase(
+            self.key, self.case, stopping.warm_up, self.data, self.command, stopping.load,
+            source=sources.known(self.case.workload),
+        )  # fmt: skip
         opened = self._take(self.ask(command))
         self.software, self.devices, self.unsteady = opened.software, opened.devices, opened.unsteady
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mldyno import interpreters, machine, messages, plugins, sources
+from mldyno import interpreters, machine, messages, plugins
 from mldyno.client import allocators
 from mldyno.client.process_tree import ProcessTree, new_mark
 from mldyno.client.shortage import explained, reserve, taken_by_others
@@ -122,7 +122,7 @@ class WorkerProcess:
             launched = () if self._case is None else self._launched(self._case)
         except (allocators.NotHere, Unsupported) as error:
             raise Ended("unsupported", str(error)) from None
-        wanted: dict[str, str | None] = {**os.environ, **sources.environment(), **chosen, **self._settings}
+        wanted: dict[str, str | None] = {**os.environ, **chosen, **self._settings}
         python = self._interpreter()
         self._ranked, mark = bool(launched), new_mark()
         wanted |= {JOB: mark} | ({RANKED: self._case.framework} if launched and self._case else {})

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mldyno import datasets, plugins
+from mldyno import datasets, plugins, sources
 from mldyno import machine as machines
 from mldyno.analysis.grouping import grouped
 from mldyno.client.shortage import reserve
@@ -250,7 +250,7 @@ def _look_into(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecaste
                 if worker is None:
                     worker = WorkerProcess(case=replace(case, ranks=1, parallel=None, nodes=1))  # one can tell of all
                     worker.start()
-                looks[case] = worker.ask(ForecastCase(case), FORECAST_TIMEOUT_S)
+                looks[case] = worker.ask(ForecastCase(case, sources.known(case.workload)), FORECAST_TIMEOUT_S)
             except Ended:
                 if worker is not None:
                     worker.kill()

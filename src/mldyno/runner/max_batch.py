@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from mldyno import machine
+from mldyno import machine, sources
 from mldyno.axes import LARGEST_WHOLE
 from mldyno.client.shortage import Patience, reserve
 from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
@@ -95,7 +95,8 @@ def _attempt(case: Case, timeout: float, smaller_fits: bool, patience: Patience,
     batch = case.batch or 1
     try:
         with WorkerProcess(case=case) as worker:
-            return Attempt(batch, True, worker.ask(TrySteps(case, STEPS_TRIED, _spare()), timeout).peak)
+            command = TrySteps(case, STEPS_TRIED, _spare(), sources.known(case.workload))
+            return Attempt(batch, True, worker.ask(command, timeout).peak)
     except Ended as end:
         reason = f"{end.status}: {end.reason}"
         if end.status == "timeout":

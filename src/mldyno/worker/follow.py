@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mldyno import messages, plugins, rendezvous
+from mldyno import messages, plugins, rendezvous, sources
 from mldyno.frameworks import Program, Steps, Team
 from mldyno.messages import OpenCase
 from mldyno.meters.memory import peak_resident
@@ -23,6 +23,8 @@ def follow(framework_name: str) -> None:
         team = framework.team()
         command, _ = messages.decode_command(team.share(""))
         assert isinstance(command, OpenCase)
+        if command.source is not None:
+            sources.register(command.source)
         _obey(open_case(command.case, command.data, team=team).program, team)
         check_tree(command.case)
         sys.stderr.write(f"\n{rendezvous.DONE}\n")

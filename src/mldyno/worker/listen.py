@@ -11,8 +11,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from mldyno import messages
+from mldyno import messages, sources
 from mldyno.messages import Answer, Command
+from mldyno.sources import Source
 from mldyno.worker import describe, examine, forecasts, session
 from mldyno.worker.checks import failure
 from mldyno.worker.lifetime import adopt_orphans, die_with_parent
@@ -30,6 +31,8 @@ class Worker:
     def answer(self, command: Command[Any]) -> Answer:
         """What came of a command; an error of the framework becomes an answer, and then a record."""
         try:
+            if isinstance(source := getattr(command, "source", None), Source) and source.name:
+                sources.register(source)
             carried_out: Answer = getattr(self, f"_{messages.wire_name(type(command))}")(command)
             return carried_out
         except Exception as error:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mldyno import messages
+from mldyno import messages, sources
 from mldyno.axes import AXIS
 from mldyno.datasets import Opened
 from mldyno.frameworks import Framework, Program, Steps, Team, Unsupported
@@ -52,7 +52,7 @@ def gather_team(
         return None
     framework.check(own_share(case, 0), build, opened)
     team = framework.team()
-    team.share(messages.encode(OpenCase(0, case, 0.0, data), 0).decode())
+    team.share(messages.encode(OpenCase(0, case, 0.0, data, source=sources.known(case.workload)), 0).decode())
     return team
 
 
