@@ -1,15 +1,15 @@
-"""Ranks that train together, started by a launcher: one of them, the leader, is the worker; the others follow it.
+"""Ranks that train together: the leader (rank 0) is the worker, and the other ranks follow its orders.
 
-The leader alone speaks with the parent, and times blocks as in any case: what all have to do is passed on to the others
-first, and a wait ends when the last of them is done. So a block takes as long as its slowest rank. Passing on and
-waiting cost some hundred microseconds, which blocks hide as they hide any other latency.
+Only the leader talks to the parent and times blocks. It broadcasts each order to all ranks before it carries the order
+out itself, and a wait ends when the last rank is done. So a block takes as long as its slowest rank. A broadcast and
+its wait cost some hundred microseconds, which blocks hide like any other latency.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from mldyno import messages, sources
 from mldyno.axes import AXIS
@@ -19,18 +19,21 @@ from mldyno.messages import DataSource, OpenCase
 from mldyno.meters.memory import peak_resident
 from mldyno.records import Case
 from mldyno.timing import clock
-from mldyno.workloads._portable import Portable
 
 ORDERS = (
-    "run", "check_step", "losses", "precision_flaw", "prepare_phases", "run_phase", "hold_state", "restore_state",
-    "rank_flaw", "peak", "end", "load_first", "drop_loaded", "first_losses", "ablations",
+    "run", "run_phase", "device_time", "rank_flaw", "check_step", "losses", "first_losses", "precision_flaw", "flops",
+    "counts", "prepare_phases", "hold_state", "restore_state", "load_first", "drop_loaded", "peak", "end", "ablations",
 )  # fmt: skip
-(RUN, CHECK_STEP, LOSSES, PRECISION_FLAW, PREPARE_PHASES, RUN_PHASE, HOLD_STATE, RESTORE_STATE, RANK_FLAW, PEAK, END,
- LOAD_FIRST, DROP_LOADED, FIRST_LOSSES, ABLATIONS) = range(len(ORDERS))  # fmt: skip
+"""Methods of a program that all ranks call together, then three orders of the leader.
+
+The number of an order is its place here. `ablations` is the last: they are numbered from it.
+"""
+NUMBER = {name: number for number, name in enumerate(ORDERS)}
+NO_ARGUMENT = -1
 
 
 def own_share(case: Case, local_rank: int) -> Case:
-    """The case as one of its ranks does it: with its part of the batch, and on its own device."""
+    """Return the case as one rank runs it: with its part of the batch, on its device."""
     ranks, batch = case.ranks or 1, case.batch or 1
     if case.scaling == "strong":
         if batch % ranks:
@@ -44,11 +47,11 @@ def own_share(case: Case, local_rank: int) -> Case:
 def gather_team(
     framework: Framework, case: Case, build: Any, opened: Opened | None, data: DataSource | None
 ) -> Team | None:
-    """The leader: those that train together, who now know the case; None where it is a process by itself.
+    """Send the case to all ranks, and return them; None where this process runs the case by itself.
 
-    What can't be is said before the others are asked.
+    A case that ranks can't run is refused before the other ranks are asked.
     """
-    if not case.in_ranks or not framework.parallel:  # others say why not, or have ranks of their own
+    if not case.in_ranks or not framework.parallel:  # the framework refuses it, or starts ranks itself
         return None
     framework.check(own_share(case, 0), build, opened)
     team = framework.team()
@@ -56,194 +59,158 @@ def gather_team(
     return team
 
 
+def _on_all_ranks(name: str) -> Callable[..., Any]:
+    """Return a method that all ranks call together, with an integer or nothing, and that returns the leader's result.
+
+    Only `synchronize` waits for steps that were issued; all other calls wait for every rank.
+    """
+
+    def call(leader: Leader, *arguments: int) -> Any:
+        leader.broadcast(name, arguments[0] if arguments else NO_ARGUMENT)
+        result = getattr(leader.program, name)(*arguments)
+        leader.collect()
+        return result
+
+    return call
+
+
+def _on_leader(name: str) -> Any:
+    """Return a member that is the leader's alone."""
+    return property(lambda leader: getattr(leader.program, name))
+
+
 class Leader(Program):
-    """The leader's program: what all ranks have to do is passed on to the others, and then done here too."""
+    """The leader's program: what all ranks do is broadcast to them, and done here too."""
 
     def __init__(self, program: Program, team: Team) -> None:
         self.program, self.team, self.params = program, team, program.params
         self.loads_ahead, self.steps_in_cycle = program.loads_ahead, program.steps_in_cycle
         self.times: dict[str, list[list[float]]] = {}
         self.began = 0
-        self.passed_on: tuple[str, int] | None = None
-        """Of what was passed on and not waited for: the kind of steps, and how many."""
+        self.pending: tuple[str, int] | None = None
+        """The kind and number of the steps that all ranks were told to do, and that were not waited for yet."""
 
-    def broadcast(self, order: int, argument: int = 0, kind: str = "", steps: int = 0) -> None:
-        """Tell all what to do, when all have done what they were told before."""
+    def broadcast(self, name: str, argument: int = NO_ARGUMENT, kind: str = "", steps: int = 0, place: int = 0) -> None:
+        """Send an order to all ranks, once they have carried out the one before."""
         self.collect()
-        self.team.broadcast(order, argument)
-        self.began, self.passed_on = clock.now(), (kind, steps)
+        self.team.broadcast(NUMBER[name] + place, argument)
+        self.began, self.pending = clock.now(), (kind, steps)
 
     def collect(self) -> None:
-        """Wait until all have done what was passed on; blocks of steps leave each rank's time in s."""
-        if self.passed_on is None:
+        """Wait until all ranks have carried out the last order; keep each rank's time of a step in s."""
+        if self.pending is None:
             return
-        (kind, steps), self.passed_on = self.passed_on, None
+        (kind, steps), self.pending = self.pending, None
         times = self.team.gather((clock.now() - self.began) / 1e9)
         if steps:
             self.times.setdefault(kind, []).append([time / steps for time in times])
 
-    # -- what all do together ----------------------------------------------------------------------
+    # -- on all ranks ------------------------------------------------------------------------------
+
+    device_time = _on_all_ranks("device_time")
+    rank_flaw = _on_all_ranks("rank_flaw")
+    check_step = _on_all_ranks("check_step")
+    losses = _on_all_ranks("losses")
+    first_losses = _on_all_ranks("first_losses")
+    precision_flaw = _on_all_ranks("precision_flaw")
+    counts = _on_all_ranks("counts")
+    prepare_phases = _on_all_ranks("prepare_phases")
+    hold_state = _on_all_ranks("hold_state")
+    restore_state = _on_all_ranks("restore_state")
+    load_first = _on_all_ranks("load_first")
+    _flops = _on_all_ranks("flops")
+    _drop_loaded = _on_all_ranks("drop_loaded")
 
     def run(self, steps: int) -> None:
-        """Issue steps on every rank."""
-        self.broadcast(RUN, steps, "step", steps)
+        self.broadcast("run", steps, "step", steps)
         self.program.run(steps)
 
+    def run_phase(self, name: str) -> None:
+        self.broadcast("run_phase", [*self.program.phases].index(name))
+        self.program.run_phase(name)
+
     def synchronize(self) -> None:
-        """Until every rank's device is done."""
         self.program.synchronize()
         self.collect()
 
-    def check_step(self) -> None:
-        """One training step on the fixed batches."""
-        self.broadcast(CHECK_STEP)
-        self.program.check_step()
-        self.collect()
-
-    def first_losses(self) -> Mapping[str, float] | None:
-        """Those of the leader's first step: right after it, a large model may have learned a small batch already."""
-        self.broadcast(FIRST_LOSSES)
-        losses = self.program.first_losses()
-        self.collect()
-        return losses
-
-    def losses(self) -> Mapping[str, float] | None:
-        """On the leader's fixed batch; a model of which each has a part needs all of them for it."""
-        self.broadcast(LOSSES)
-        losses = self.program.losses()
-        self.collect()
-        return losses
-
-    def precision_flaw(self) -> str | None:
-        """Of the leader's forward pass."""
-        self.broadcast(PRECISION_FLAW)
-        flaw = self.program.precision_flaw()
-        self.collect()
-        return flaw
-
-    def counts(self) -> dict[str, int]:
-        """Of the leader's step."""
-        self.broadcast(RUN, 1)
-        counts = self.program.counts()
-        if not counts:  # nothing was run: the others wait for it
-            self.program.run(1)
-        self.collect()
-        return counts
-
-    def load_first(self) -> bool:
-        """On every rank."""
-        self.broadcast(LOAD_FIRST)
-        loaded = self.program.load_first()
-        self.collect()
-        return loaded
+    def flops(self) -> float | None:
+        """Return the operations of a step on all ranks together."""
+        own = self._flops()
+        return None if own is None else self.team.size * own
 
     def drop_loaded(self) -> None:
-        """On every rank."""
         if self.loads_ahead:
-            self.broadcast(DROP_LOADED)
-            self.program.drop_loaded()
-            self.collect()
-
-    def prepare_phases(self) -> None:
-        """On every rank."""
-        self.broadcast(PREPARE_PHASES)
-        self.program.prepare_phases()
-        self.collect()
-
-    def run_phase(self, name: str) -> None:
-        """One of the phases on every rank."""
-        self.broadcast(RUN_PHASE, [*self.program.phases].index(name))
-        self.program.run_phase(name)
+            self._drop_loaded()
 
     @property
     def ablations(self) -> Mapping[str, Steps]:
-        """Each on every rank that has a part in it."""
         parts = enumerate(self.program.ablations.items())
-        return {name: LedSteps(self, ABLATIONS + place, name, steps) for place, (name, steps) in parts}
-
-    def hold_state(self) -> None:
-        """On every rank."""
-        self.broadcast(HOLD_STATE)
-        self.program.hold_state()
-        self.collect()
-
-    def restore_state(self) -> None:
-        """On every rank."""
-        self.broadcast(RESTORE_STATE)
-        self.program.restore_state()
-        self.collect()
-
-    def rank_flaw(self, thorough: bool) -> str:
-        """Why the ranks did not train together."""
-        self.broadcast(RANK_FLAW, int(thorough))
-        flaw = self.program.rank_flaw(thorough)
-        self.collect()
-        return flaw
+        return {name: LedSteps(self, place, name, steps) for place, (name, steps) in parts}
 
     def rank_times(self) -> Mapping[str, list[list[float]]]:
-        """Times of a step in s, for each kind of steps one list a rank, since they were last asked for."""
         times = {kind: [list(of_rank) for of_rank in zip(*blocks, strict=True)] for kind, blocks in self.times.items()}
         self.times = {}
         return times
 
     def rank_peaks(self) -> list[float]:
-        """Peak memory of each rank's process in B."""
         self.collect()
-        self.team.broadcast(PEAK, 0)
+        self.team.broadcast(NUMBER["peak"], NO_ARGUMENT)
         return self.team.gather(float(peak_resident() or 0))
 
     def end(self) -> None:
-        """Let the others go, and leave."""
         self.collect()
-        self.team.broadcast(END, 0)
+        self.team.broadcast(NUMBER["end"], NO_ARGUMENT)
         self.program.end()
         self.team.leave()
 
-    # -- what the leader does by itself ------------------------------------------------------------
+    # -- on the leader -----------------------------------------------------------------------------
 
-    def error_vs_reference(self) -> tuple[float, float] | None:
-        """Of the leader's share against the CPU."""
-        return self.program.error_vs_reference()
-
-    def proof(self, portable: Portable) -> list[float] | None:
-        """What the leader computes by itself."""
-        return self.program.proof(portable)
-
-    def actual_device(self) -> str | None:
-        """Of the leader."""
-        return self.program.actual_device()
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """Of the leader."""
-        return self.program.facts
-
-    @property
-    def phases(self) -> Mapping[str, int]:
-        """The same on every rank."""
-        return self.program.phases
-
-    def steady_counters(self) -> tuple[int, ...]:
-        """Of the leader."""
-        return self.program.steady_counters()
-
-    def device_peak(self) -> int | None:
-        """Of the leader's device."""
-        return self.program.device_peak()
+    error_vs_reference = _on_leader("error_vs_reference")
+    proof = _on_leader("proof")
+    actual_device = _on_leader("actual_device")
+    facts = _on_leader("facts")
+    phases = _on_leader("phases")
+    steady_counters = _on_leader("steady_counters")
+    device_peak = _on_leader("device_peak")
 
 
 class LedSteps:
-    """Steps beside a program's own, on every rank."""
+    """An ablation of a program: its steps, on every rank."""
 
-    def __init__(self, leader: Leader, order: int, kind: str, steps: Steps) -> None:
-        self.leader, self.order, self.kind, self.steps = leader, order, kind, steps
+    def __init__(self, leader: Leader, place: int, kind: str, steps: Steps) -> None:
+        self.leader, self.place, self.kind, self.steps = leader, place, kind, steps
 
     def run(self, steps: int) -> None:
-        """Issue them."""
-        self.leader.broadcast(self.order, steps, self.kind, steps)
+        """Issue the steps on every rank."""
+        self.leader.broadcast("ablations", steps, self.kind, steps, self.place)
         self.steps.run(steps)
 
     def synchronize(self) -> None:
-        """Until every rank is done."""
+        """Wait for every rank."""
         self.steps.synchronize()
         self.leader.collect()
+
+
+def obey(program: Program, team: Team) -> None:
+    """Carry out the leader's orders on another rank, until it ends."""
+    ablations, phases = [*program.ablations.values()], [*program.phases]
+    while True:
+        number, argument = team.broadcast(0, NO_ARGUMENT)
+        began, waited_for = clock.now(), cast(Steps, program)
+        name = ORDERS[min(number, NUMBER["ablations"])]
+        if name == "end":
+            program.end()
+            team.leave()
+            return
+        if name == "peak":
+            team.gather(float(peak_resident() or 0))
+            continue
+        if name == "ablations":
+            waited_for = ablations[number - NUMBER["ablations"]]
+            waited_for.run(argument)
+        elif name == "run_phase":
+            program.run_phase(phases[argument])
+        else:
+            getattr(program, name)(*(() if argument == NO_ARGUMENT else (argument,)))
+        waited_for.synchronize()
+        team.gather((clock.now() - began) / 1e9)

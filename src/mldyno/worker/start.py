@@ -78,7 +78,7 @@ if __name__ == "__main__":
     die_with_parent()
     if end_to_end:
         from mldyno.messages import TrainEndToEnd, decode_command
-        from mldyno.worker.end_to_end import train
+        from mldyno.worker.follow import train
 
         wish, _ = decode_command(sys.argv[2])
         assert isinstance(wish, TrainEndToEnd)
