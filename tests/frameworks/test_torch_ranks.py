@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,11 @@ from mldyno.records import Case, Record
 from mldyno.runner import pairing
 from mldyno.store import Store
 
+OWN_MODEL = """
+import torch
+def build(batch_size=4):
+    return torch.nn.Linear(16, 4), torch.randn(batch_size, 16), torch.arange(batch_size) % 4
+"""
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -82,6 +88,16 @@ def test_a_model_that_is_sharded_has_the_gradient_of_one_that_is_not(store: Stor
     assert record.checks.learned
     assert record.fact("gradient_error") < 1e-4
     assert len(record.values("rank_peak_memory", "process")) == 2
+
+
+def test_a_users_own_model_in_ranks_is_held_against_the_peak(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "small.py"
+    path.write_text(OWN_MODEL)
+    (record,) = api.run(str(path), mode="train", ranks=2, batch=4, steps=4, repeats=1, store=store).records
+    assert record.status == "ok", record.reason
+    per_rank = 4 * 16 * 2 * 2  # forward and the gradient of the weights; there is none of the inputs
+    assert record.fact("flops_per_step") == 2 * 4 * per_rank
+    assert record.fact("peak_flops") > 0
 
 
 def test_threads_of_ranks_do_not_fight_and_they_talk_over_the_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

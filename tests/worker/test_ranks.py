@@ -65,6 +65,21 @@ class Counted(Program):
     def run_phase(self, name: str) -> None:
         self.done.append(name)
 
+    def device_time(self, steps: int) -> float | None:
+        self.done.append(f"device_time {steps}")
+        return 0.5
+
+    def flops(self) -> float | None:
+        self.done.append("flops")
+        return 100.0
+
+    def rank_flaw(self, thorough: bool) -> str:
+        self.done.append(f"rank_flaw {int(thorough)}")
+        return ""
+
+    def end(self) -> None:
+        self.done.append("end")
+
 
 @pytest.fixture
 def leader() -> Leader:
@@ -102,9 +117,53 @@ def test_what_rank_0_does_by_itself_is_passed_on_to_nobody(leader: Leader) -> No
     assert leader.team.orders == []  # type: ignore[attr-defined]
 
 
+def test_the_leader_forwards_every_member_of_a_program(leader: Leader) -> None:
+    members = {name for name in vars(Program) if not name.startswith("_")}
+    assert members <= {*vars(Leader), *vars(leader)}
+
+
+def test_all_ranks_run_the_steps_that_the_devices_events_time(leader: Leader) -> None:
+    assert leader.device_time(4) == 0.5
+    assert leader.team.orders == [("device_time", 4)]  # type: ignore[attr-defined]
+    assert leader.program.done == ["device_time 4"]  # type: ignore[attr-defined]
+
+
+def test_operations_are_counted_on_all_ranks_and_are_those_of_all(leader: Leader) -> None:
+    assert leader.flops() == 2 * 100.0
+    assert leader.team.orders == [("flops", ranks.NO_ARGUMENT)]  # type: ignore[attr-defined]
+
+
+class Ordered(Team):
+    """A team whose leader gives these orders."""
+
+    def __init__(self, orders: list[tuple[str, int]]) -> None:
+        super().__init__()
+        self.given = iter([*orders, ("end", ranks.NO_ARGUMENT)])
+        self.gathered = 0
+
+    def broadcast(self, order: int, argument: int) -> tuple[int, int]:
+        name, argument = next(self.given)
+        return ranks.ORDERS.index(name), argument
+
+    def gather(self, number: float) -> list[float]:
+        self.gathered += 1
+        return []
+
+
+def test_a_follower_carries_out_each_order_of_the_table_and_reports_when_it_is_done() -> None:
+    orders = [("run", 3), ("ablations", 2), ("run_phase", 1), ("device_time", 4), ("rank_flaw", 1),
+              ("flops", ranks.NO_ARGUMENT), ("peak", ranks.NO_ARGUMENT)]  # fmt: skip
+    program, team = Counted(), Ordered(orders)
+    ranks.obey(program, team)
+    done = [word for word in program.done if word != "synchronize"]
+    assert done == ["run 3", "run 2", "epoch", "device_time 4", "rank_flaw 1", "flops", "end"]
+    assert team.gathered == len(orders)
+    assert team.left
+
+
 def test_at_the_end_all_leave(leader: Leader) -> None:
     leader.end()
-    assert leader.team.orders == [("end", 0)]  # type: ignore[attr-defined]
+    assert leader.team.orders == [("end", ranks.NO_ARGUMENT)]  # type: ignore[attr-defined]
     assert leader.team.left  # type: ignore[attr-defined]
 
 
