@@ -12,7 +12,7 @@ from tests.analysis.test_estimates import a_record
 from mldyno.analysis.processes import Process
 from mldyno.analysis.usual import NEVER_SEEN, Usual, headline, stated, usual_for
 from mldyno.selftest.on_processes import coverage, judged
-from mldyno.stats.variation import Variation
+from mldyno.stats.intervals import Variation
 
 KERNEL = ("cpu", 1, "torch", "fp32", 256)
 

@@ -10,9 +10,9 @@ import pytest
 
 from mldyno import api
 from mldyno.plan import expand
-from mldyno.runner import rates
+from mldyno.runner import probing
+from mldyno.runner.probing import Rates
 from mldyno.runner.quick import choose
-from mldyno.runner.rates import Rates
 from mldyno.store import Query, Store
 from mldyno.views.answers import verdict_lines
 
@@ -109,7 +109,7 @@ def test_on_a_slow_machine_what_takes_too_long_is_left_out_and_named(store: Stor
 
 
 def test_devices_and_rates_come_from_one_process() -> None:
-    rates_here = rates.look("fake")
+    rates_here = probing.look("fake")
     assert rates_here.devices == ("cpu", "gpu")
     assert (rates_here.half("cpu"), rates_here.half("gpu")) == ("amp-bf16", "amp-fp16")
     assert rates_here.gain("gpu", "amp-fp16") == pytest.approx(1.0, rel=0.01)

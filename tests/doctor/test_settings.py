@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mldyno.analysis.symptoms import Setting, Trial
-from mldyno.client import allocators
+from mldyno.client import worker_process
 from mldyno.doctor import settings
 from mldyno.doctor.settings import measure, of_allocators, of_threads, sleeping_pays
 from mldyno.records import Case
@@ -50,11 +50,11 @@ def test_threads_are_bound_to_cores_on_linux_only(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_allocators_that_can_be_had_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mldyno.client.allocators.sys.platform", "linux")
-    monkeypatch.setattr("mldyno.client.allocators.platform.libc_ver", lambda: ("glibc", "2.36"))
-    monkeypatch.setattr("mldyno.client.allocators.ctypes.util.find_library", {"jemalloc": "libjemalloc.so.2"}.get)
+    monkeypatch.setattr("mldyno.client.worker_process.sys.platform", "linux")
+    monkeypatch.setattr("mldyno.client.worker_process.platform.libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.setattr("mldyno.client.worker_process.ctypes.util.find_library", {"jemalloc": "libjemalloc.so.2"}.get)
     assert of_allocators() == {
-        "--allocator steady": allocators.KEEP, "--allocator jemalloc": {"LD_PRELOAD": "libjemalloc.so.2"}
+        "--allocator steady": worker_process.KEEP, "--allocator jemalloc": {"LD_PRELOAD": "libjemalloc.so.2"}
     }  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def tried(ratio: float, monkeypatch: pytest.MonkeyPatch, free: float = 1.0) -> S
     """What a quick look comes to, where threads that sleep make a step so many times as fast."""
     trial = Trial("fake", "mlp", 2, 1e-3, (Setting("OMP_WAIT_POLICY=PASSIVE", 1e-3, ratio),))
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    monkeypatch.setattr("mldyno.doctor.settings.spin.free_cores", lambda cores: free)
+    monkeypatch.setattr("mldyno.doctor.settings.clock.free_cores", lambda cores: free)
     monkeypatch.setattr("mldyno.doctor.settings.measure", lambda *arguments, **options: trial)
     return sleeping_pays("fake", 2, 2)
 

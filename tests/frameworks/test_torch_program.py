@@ -147,16 +147,16 @@ def test_an_end_to_end_run_learns_from_its_data_set_and_fetches_it_only_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
-    from mldyno.worker import follow
+    from mldyno.worker import listen
 
     def prepare(name: str, source: str, folder: str, progress: Any) -> None:
         made.append(folder)
 
-    monkeypatch.setattr(follow, "prepare", prepare)
+    monkeypatch.setattr(listen, "prepare", prepare)
     monkeypatch.setattr("mldyno.worker.session.open_set", lambda **data: DATA)
     case = Case("mnist-cnn", mode="train", batch=10, placement="loader")
     wish = TrainEndToEnd(case, 2, DataSource("few", "synthetic", str(tmp_path)))
-    assert follow.train(wish) == 0
+    assert listen.train(wish) == 0
     assert made == [str(tmp_path)]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mldyno import api
-from mldyno.client import shortage, worker_process
-from mldyno.client.shortage import taken_by_others
+from mldyno.client import process_tree, worker_process
+from mldyno.client.process_tree import taken_by_others
 from mldyno.errors import MldynoError
 from mldyno.records import Case, Record
 from mldyno.runner.events import Listener
@@ -26,11 +26,11 @@ class Others:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, from_worker: int = 1, leaves: bool = True) -> None:
         self.from_worker, self.leaves, self.workers, self.naps = from_worker, leaves, 0, 0
-        monkeypatch.setattr(shortage, "total", lambda: 24 * GIB)
-        monkeypatch.setattr(shortage, "reserve", lambda: GIB)
+        monkeypatch.setattr(process_tree, "total", lambda: 24 * GIB)
+        monkeypatch.setattr(process_tree, "reserve", lambda: GIB)
         monkeypatch.setattr(worker_process, "reserve", lambda: GIB)
         monkeypatch.setattr(worker_process, "WATCH_EVERY_S", 0.01)
-        monkeypatch.setattr(shortage, "PATIENCE_S", 5.0)
+        monkeypatch.setattr(process_tree, "PATIENCE_S", 5.0)
         monkeypatch.setattr("mldyno.machine.available_memory", self.available)
         monkeypatch.setattr("time.sleep", self.wait)
         start = worker_process.WorkerProcess.start
@@ -96,7 +96,7 @@ def test_where_it_does_not_come_back_the_case_failed_and_nothing_else_is_blocked
     assert not results.all_ok
     assert no_oom(results.everything)
     assert len(heard.lines) == 1, "it is waited for once"
-    assert others.naps * shortage.LOOK_EVERY_S == 5.0
+    assert others.naps * process_tree.LOOK_EVERY_S == 5.0
     assert not results.left_out
 
 
@@ -130,7 +130,7 @@ def test_a_worker_that_the_kernel_killed_while_it_held_little_is_tried_again(
     script({"match": "*", "fail": "kill"})
     kills = iter(range(100))
     monkeypatch.setattr(worker_process, "_kernel_kills", lambda: next(kills))
-    monkeypatch.setattr(shortage, "total", lambda: 24 * GIB)
+    monkeypatch.setattr(process_tree, "total", lambda: 24 * GIB)
     (record,) = fake_run(mode="infer").records
     assert (record.status, record.crowded_out) == ("failed", True)
     assert record.reason.startswith("killed by the system for want of memory: the machine ran out of memory, but")
@@ -143,7 +143,7 @@ def test_memory_of_the_program_that_starts_a_worker_is_not_charged_to_the_worker
     script({"match": "*", "fail": "kill"})
     kills = iter(range(100))
     monkeypatch.setattr(worker_process, "_kernel_kills", lambda: next(kills))
-    monkeypatch.setattr(shortage, "total", lambda: 4 * GIB)
+    monkeypatch.setattr(process_tree, "total", lambda: 4 * GIB)
     ballast = bytearray(GIB)  # as in a notebook that holds a model: over a tenth of the machine's memory
     ballast[:: mmap.PAGESIZE] = b"x" * len(range(0, GIB, mmap.PAGESIZE))
     (record,) = fake_run(mode="infer").records
@@ -158,7 +158,7 @@ def test_a_worker_that_the_kernel_killed_while_it_held_much_ran_out_of_memory(
     script({"match": "*", "fail": "kill"})
     kills = iter(range(100))
     monkeypatch.setattr(worker_process, "_kernel_kills", lambda: next(kills))
-    monkeypatch.setattr(shortage, "total", lambda: 1 << 10)
+    monkeypatch.setattr(process_tree, "total", lambda: 1 << 10)
     (record,) = fake_run(mode="infer").records
     assert (record.status, record.reason) == ("oom", "killed by the system for want of memory")
 
@@ -171,7 +171,7 @@ def test_a_worker_that_the_kernel_killed_while_it_held_much_ran_out_of_memory(
     (6 * GIB, None, False),
 ])  # fmt: skip
 def test_who_filled_the_machine(held: int, grown: int | None, others: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shortage, "total", lambda: 24 * GIB)
+    monkeypatch.setattr(process_tree, "total", lambda: 24 * GIB)
     assert taken_by_others(held, grown) is others
 
 

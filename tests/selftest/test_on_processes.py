@@ -8,7 +8,7 @@ from tests.analysis.test_usual import processes
 from mldyno.analysis.usual import headline
 from mldyno.selftest import on_processes
 from mldyno.selftest.on_processes import MANY, SIZES, coverage, judged, width
-from mldyno.stats.variation import Variation
+from mldyno.stats.intervals import Variation
 
 
 def test_every_case_is_judged_for_each_number_of_processes() -> None:

@@ -10,7 +10,7 @@ import pytest
 from mldyno.selftest import on_series
 from mldyno.selftest.measures import Measure
 from mldyno.stats import intervals, shapes
-from mldyno.timing import stopping, warmup
+from mldyno.timing import stopping
 
 SEED = 7
 
@@ -67,14 +67,14 @@ def test_drift_fails_where_none_is_found_and_where_it_is_seen_everywhere(monkeyp
 
 
 def test_warm_up_fails_where_everything_counts_as_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warmup, "settled_from", lambda values: 0)
+    monkeypatch.setattr(stopping, "settled_from", lambda values: 0)
     found = on_series.warm_up_bias(20, SEED)
     assert found.ok is False
     assert found.value > 0.015
 
 
 def test_warm_up_fails_where_everything_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warmup, "settled_from", lambda values: None)
+    monkeypatch.setattr(stopping, "settled_from", lambda values: None)
     assert on_series.warm_up_bias(20, SEED).ok is False
 
 

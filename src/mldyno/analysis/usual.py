@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.processes import Process
 from mldyno.records import Fact, Record
-from mldyno.stats.intervals import mean
-from mldyno.stats.variation import OTHERS, Variation, of_values, pooled
+from mldyno.stats.intervals import OTHERS, Variation, mean, of_values, pooled
 
 NEVER_SEEN = Variation(0.05**2, 2.0)  # of a machine of which nothing is known
 NOTHING = Variation(0.0, 1.0)

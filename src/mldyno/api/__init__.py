@@ -40,7 +40,7 @@ from mldyno.api.running import (
 from mldyno.api.sharing import Removal, card, check_submissions, export, import_, remove, report, site, submit
 from mldyno.results import Results
 from mldyno.runner.forecast import Forecast, forecast
-from mldyno.runner.max_batch import Attempt, Search
+from mldyno.runner.probing import Attempt, Search
 from mldyno.runner.quick import Chosen
 from mldyno.selection import opened
 from mldyno.tracking.tracker import Tracker, track

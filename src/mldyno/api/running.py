@@ -23,10 +23,8 @@ from mldyno.results import Results
 from mldyno.runner.describing import beside, describe, earlier
 from mldyno.runner.events import Listener
 from mldyno.runner.forecast import Forecast, forecast
-from mldyno.runner.max_batch import SHORTEST_TIMEOUT_S, Attempt, Search, largest
-from mldyno.runner.probing import frameworks_seen, with_vendors
+from mldyno.runner.probing import SHORTEST_TIMEOUT_S, Attempt, Search, frameworks_seen, largest, look, with_vendors
 from mldyno.runner.quick import Chosen, choose
-from mldyno.runner.rates import look
 from mldyno.selection import opened
 from mldyno.sources import Source
 from mldyno.store import Query, Store

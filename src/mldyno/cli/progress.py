@@ -18,7 +18,7 @@ from mldyno.plan import Plan
 from mldyno.records import Case, Pairing, Record
 from mldyno.runner.events import Interrupted, Listener
 from mldyno.runner.forecast import Forecast, TimeLeft
-from mldyno.runner.repeats import cannot_work
+from mldyno.runner.pairing import cannot_work
 from mldyno.units import show_bytes, show_error, show_seconds
 from mldyno.views.record_text import details
 from mldyno.views.sentences import headline, how_paired

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes.util
 import os
+import platform
 import queue
 import signal
 import subprocess
@@ -15,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mldyno import interpreters, machine, messages, plugins
-from mldyno.client import allocators
-from mldyno.client.process_tree import ProcessTree, new_mark
-from mldyno.client.shortage import explained, reserve, taken_by_others
+from mldyno.client.process_tree import ProcessTree, explained, new_mark, reserve, taken_by_others
 from mldyno.frameworks import Unsupported
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
 from mldyno.printable import printable
@@ -70,7 +70,7 @@ def settings_of(case: Case) -> dict[str, str]:
     """
     framework = plugins.framework(case.framework).environment(case)
     threads = {"VECLIB_MAXIMUM_THREADS": str(case.threads)} if case.threads and sys.platform == "darwin" else {}
-    return {**allocators.settings_for(case.allocator), **threads, **framework}
+    return {**settings_for(case.allocator), **threads, **framework}
 
 
 class WorkerProcess:
@@ -120,7 +120,7 @@ class WorkerProcess:
         try:
             chosen = {} if self._case is None else settings_of(self._case)
             launched = () if self._case is None else self._launched(self._case)
-        except (allocators.NotHere, Unsupported) as error:
+        except (NotHere, Unsupported) as error:
             raise Ended("unsupported", str(error)) from None
         wanted: dict[str, str | None] = {**os.environ, **chosen, **self._settings}
         python = self._interpreter()
@@ -377,3 +377,32 @@ def _kernel_kills() -> int:
         lines = Path("/proc/vmstat").read_text().splitlines()
         return int(next(line.split()[1] for line in lines if line.startswith("oom_kill ")))
     return 0
+
+
+# -- allocators ------------------------------------------------------------------------------------
+
+
+# glibc gives large blocks back to the system when they are freed, and the next step touches their pages anew.
+KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
+LIBRARIES = {"jemalloc": "jemalloc", "tcmalloc": "tcmalloc_minimal"}
+PACKAGES = {"jemalloc": "libjemalloc2", "tcmalloc": "libtcmalloc-minimal4"}
+
+
+class NotHere(Exception):
+    """An allocator that a worker can't have on this machine, and why."""
+
+
+def settings_for(allocator: str | None) -> dict[str, str]:
+    """The settings with which a worker has this allocator; raises NotHere where it can't have it here."""
+    if allocator is None or allocator == "system":
+        return {}
+    if not sys.platform.startswith("linux"):
+        raise NotHere(f"allocator {allocator} can be chosen on Linux only")
+    if allocator == "steady":
+        if platform.libc_ver()[0] != "glibc":
+            raise NotHere("allocator steady is glibc's, and this Python uses another C library")
+        return dict(KEEP)
+    library = ctypes.util.find_library(LIBRARIES[allocator])
+    if library is None:
+        raise NotHere(f"{allocator} is not installed; on Debian and Ubuntu: apt install {PACKAGES[allocator]}")
+    return {"LD_PRELOAD": library}

@@ -17,7 +17,7 @@ from mldyno.records import Case
 from mldyno.runner.events import Interrupts
 from mldyno.runner.probing import frameworks_seen, with_vendors
 from mldyno.store import Query, Store
-from mldyno.timing import spin
+from mldyno.timing import clock
 
 NOISE_S = 60.0
 START_S, COMPILE_S = 4.0, 25.0  # that a framework takes to start, and to compile for the first time, where that is slow
@@ -70,7 +70,7 @@ class Parts:
         seconds = {
             "facts": 1.0 + start * len(wanted.frameworks),
             "features": self.devices * (start + (0.0 if wanted.quick else COMPILE_S)),
-            "cores": spin.SPIN_S,
+            "cores": clock.SPIN_S,
             "energy": energy.REST_S + energy.WORK_S,
         }
         if not wanted.quick:
@@ -107,7 +107,7 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
         frameworks = _frameworks(wanted, vendors, parts)
         tried = _tried(wanted, frameworks, parts)
         parts.begin("cores")
-        free = spin.free_cores(gathered.cores) if gathered.cores else None
+        free = clock.free_cores(gathered.cores) if gathered.cores else None
         devices = [device for framework in frameworks for device in framework.devices]
         parts.begin("energy")
         sensors = energy.look(devices, gathered.cores, parts.look)

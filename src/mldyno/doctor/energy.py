@@ -11,7 +11,7 @@ from mldyno.analysis.symptoms import SensorSeen
 from mldyno.records import Device
 from mldyno.sensors import Surroundings
 from mldyno.stats.intervals import mean
-from mldyno.timing import clock, spin
+from mldyno.timing import clock
 from mldyno.timing.energy import Ticks, Watch, Watched
 
 REST_S, WORK_S = 2.0, 2.0  # that sensors are watched for; where there is none, nothing is
@@ -30,7 +30,7 @@ def look(devices: Sequence[Device], cores: int | None, tell: Callable[[], None])
             time.sleep(REST_S)
         rest = watch.results
         with Watch(ticks, WINDOW_S) as watch:
-            spin.shares(cores or 1, WORK_S)
+            clock.shares(cores or 1, WORK_S)
         work = watch.results
     watched = [
         SensorSeen(kind, sensor.name, sensor.scope, sensor.method, sensor.device, each.period, _power(before),

@@ -18,12 +18,11 @@ from typing import get_args
 
 from mldyno.analysis.symptoms import Setting, Trial
 from mldyno.axes import Allocator
-from mldyno.client.allocators import NotHere, settings_for
-from mldyno.client.worker_process import Ended, WorkerProcess
+from mldyno.client.worker_process import Ended, NotHere, WorkerProcess, settings_for
 from mldyno.messages import MeasureTurn, OpenCase
 from mldyno.records import Case
 from mldyno.stats.intervals import half_width, mean, median
-from mldyno.timing import spin
+from mldyno.timing import clock
 
 BATCH = 64  # of the step that settings of threads are tried on
 SETS, FEW_SETS = 4, 2  # of fresh processes: for an answer with an interval, and for a quick look
@@ -63,7 +62,7 @@ def of_allocators() -> dict[str, Env]:
 def sleeping_pays(framework: str, threads: int | None, cores: int | None) -> Setting | None:
     """The setting with which threads that wait sleep, where cores are taken and a step is clearly faster with it."""
     tried = {word: each for word, each in of_threads(threads, None, os.environ).items() if word == "sleeping"}
-    if not tried or not cores or (threads or 0) - spin.free_cores(cores) < TAKEN_CORES:
+    if not tried or not cores or (threads or 0) - clock.free_cores(cores) < TAKEN_CORES:
         return None
     trial = measure(lambda: None, Case("mlp", framework=framework, batch=BATCH), threads, tried, sets=FEW_SETS)
     return next((each for each in trial.settings if (each.ratio or 0.0) >= CLEAR_GAIN), None) if trial else None

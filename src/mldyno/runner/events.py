@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -97,3 +102,38 @@ class Interrupts:
         """Send a signal that has come to the handler that was there before."""
         if self._name is not None:
             signal.raise_signal(signal.Signals[self._name])
+
+
+# -- awake -----------------------------------------------------------------------------------------
+
+
+SYSTEMD = "/run/systemd/system"  # is there where systemd runs the system
+END_TIMEOUT_S = 1.0
+
+
+def _command() -> list[str]:
+    """What keeps this system awake until this process is gone; nothing where no tool does."""
+    own = str(os.getpid())
+    if sys.platform == "darwin":
+        return ["caffeinate", "-i", "-m", "-w", own]
+    if sys.platform == "linux" and os.path.isdir(SYSTEMD):
+        inhibit = ["systemd-inhibit", "--what=sleep:idle", "--who=mldyno", "--why=a measurement runs", "--mode=block"]
+        return [*inhibit, "tail", "-f", f"--pid={own}", "/dev/null"]
+    return []
+
+
+@contextmanager
+def awake() -> Iterator[None]:
+    """The machine stays awake meanwhile, where that can be asked for."""
+    command, helper = _command(), None
+    if command and shutil.which(command[0]):
+        with suppress(OSError):
+            quiet = subprocess.DEVNULL
+            helper = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+    try:
+        yield
+    finally:
+        if helper is not None:
+            with suppress(OSError, subprocess.SubprocessError):
+                helper.terminate()
+                helper.wait(END_TIMEOUT_S)

@@ -19,14 +19,25 @@ from dataclasses import dataclass, replace
 from mldyno import datasets, plugins, sources
 from mldyno import machine as machines
 from mldyno.analysis.grouping import grouped
-from mldyno.client.shortage import reserve
+from mldyno.client.process_tree import reserve
 from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import CaseForecasted, ForecastCase
 from mldyno.plan import Plan
 from mldyno.records import Case, Record
-from mldyno.runner.pairing import FEWEST_ROUNDS, TURN_S, groups, nearest, paired_budget, pairings, pairs_per_repeat
-from mldyno.runner.rates import Rates
-from mldyno.runner.repeats import load_before, longest_warm_up, measured, shortest_budget
+from mldyno.runner.pairing import (
+    FEWEST_ROUNDS,
+    TURN_S,
+    groups,
+    load_before,
+    longest_warm_up,
+    measured,
+    nearest,
+    paired_budget,
+    pairings,
+    pairs_per_repeat,
+    shortest_budget,
+)
+from mldyno.runner.probing import Rates
 from mldyno.store import Query, Store
 
 GUESSED_START_S = 2.0  # until a framework is imported, where nothing is known

@@ -18,7 +18,7 @@ from typing import Any
 from mldyno import machine as machines
 from mldyno import plugins, sources
 from mldyno.axes import Case
-from mldyno.client.shortage import reserve
+from mldyno.client.process_tree import reserve
 from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.errors import MldynoError
 from mldyno.leftovers import own_name

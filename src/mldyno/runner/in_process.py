@@ -19,13 +19,12 @@ from mldyno.errors import UsageError
 from mldyno.messages import WorkerSoftware
 from mldyno.printable import name_from, printable
 from mldyno.records import Record, Run, Series
+from mldyno.runner.pairing import SHORTEST_WARMUP_S, WARMUP_SHARE
 from mldyno.runner.recording import record_of
-from mldyno.runner.repeats import SHORTEST_WARMUP_S, WARMUP_SHARE
 from mldyno.runner.run import new_run_id
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, stretch
-from mldyno.timing.stopping import Stopping
-from mldyno.timing.warmup import warm_up
+from mldyno.timing.stopping import Stopping, warm_up
 
 
 class Calls:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from mldyno import interpreters
-from mldyno.client.worker_process import Ended, WorkerProcess
+from mldyno import interpreters, machine, sources
+from mldyno.axes import LARGEST_WHOLE
+from mldyno.client.process_tree import Patience, reserve
+from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
+from mldyno.errors import MldynoError
 from mldyno.machine import Vendors
-from mldyno.messages import FrameworkFacts, FrameworksProbed, ProbeFrameworks
+from mldyno.messages import ForecastCase, FrameworkFacts, FrameworksProbed, ProbeFrameworks, TrySteps
+from mldyno.records import Case
 
 PROBE_TIMEOUT_S = 120.0
 
@@ -35,3 +39,179 @@ def with_vendors(probed: FrameworksProbed, vendors: Vendors) -> FrameworksProbed
     """The same, with what vendors say of the devices."""
     facts = {name: replace(each, devices=vendors.describe(each.devices)) for name, each in probed.frameworks.items()}
     return replace(probed, frameworks=facts)
+
+
+# -- rates -----------------------------------------------------------------------------------------
+
+
+RATE_TIMEOUT_S = 30.0  # for one device in one precision
+PLAIN = "fp32"
+HALVES = ("amp-fp16", "amp-bf16")  # by autocast: what is safe in training too
+GOOD_GAIN = 1.0  # times the rate in fp32: with this much the other half precision is not tried
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Operations a second in matmuls, by device and precision; why there are none, where it can't do them."""
+
+    devices: tuple[str, ...]
+    start: float
+    """Time in s until the framework was imported."""
+    known: dict[tuple[str, str], float] = field(default_factory=dict)
+    refused: dict[tuple[str, str], str] = field(default_factory=dict)
+    threads: int | None = None
+    """CPU threads of the framework."""
+
+    def of(self, case: Case) -> float | None:
+        """The rate on a case's device in its precision; None if it is not known."""
+        return self.known.get((case.device, str(case.precision)))
+
+    def half(self, device: str) -> str | None:
+        """The half precision that is fastest on a device; None where it has none."""
+        halves = [name for name in preferred(device) if (device, name) in self.known]
+        return max(halves, key=lambda name: self.known[device, name], default=None)
+
+    def gain(self, device: str, precision: str) -> float | None:
+        """How many times as fast matmuls are in a precision as in fp32."""
+        plain, other = self.known.get((device, PLAIN)), self.known.get((device, precision))
+        return other / plain if plain and other else None
+
+
+def preferred(device: str) -> tuple[str, ...]:
+    """Half precisions in the order in which they are tried: CPUs have bf16 rather than fp16."""
+    return HALVES[::-1] if device == "cpu" else HALVES
+
+
+def look(framework: str) -> Rates:
+    """The devices that a framework finds here, and their rates in fp32 and in half precision."""
+    try:
+        with WorkerProcess() as worker:
+            facts = worker.ask(ProbeFrameworks((framework,)), RATE_TIMEOUT_S).frameworks[framework]
+            if facts.error:
+                raise MldynoError(f"{framework}: {facts.error}.")
+            names = tuple(device.name for device in facts.devices)
+            rates = Rates(names, worker.spent, threads=facts.threads)
+            for device in names:
+                for precision in (PLAIN, *preferred(device)):
+                    _ask(worker, rates, framework, device, precision)
+                    if precision != PLAIN and (rates.gain(device, precision) or 0.0) >= GOOD_GAIN:
+                        break
+            return rates
+    except Ended as end:
+        raise MldynoError(f"{framework}: {end.reason}.") from None
+    except KeyError:
+        raise MldynoError(f"{framework}: the worker's answer does not name it.") from None
+
+
+def _ask(worker: WorkerProcess, rates: Rates, framework: str, device: str, precision: str) -> None:
+    """One rate, or why there is none; a worker that has died takes the rest of the answers with it."""
+    case = Case("matmul", framework=framework, device=device, mode="infer", precision=precision)  # type: ignore[arg-type]
+    try:
+        rate = worker.ask(ForecastCase(case), RATE_TIMEOUT_S).rate
+    except Ended as end:
+        rates.refused[device, precision] = end.reason
+        return
+    if rate:
+        rates.known[device, precision] = rate
+
+
+# -- max batch -------------------------------------------------------------------------------------
+
+
+SHORTEST_TIMEOUT_S = 900.0  # of an attempt, where the user names none
+STEPS_TRIED = 2  # the second one finds the optimiser's state in place
+LEAST_SHARE = 0.5  # of the memory that could be spared at first, without which other programs are in the way
+EXACT_BATCH = 64  # the answer is exact up to this batch, and to one part in so many beyond
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A batch that was tried: its peak memory in B where it fitted, else the reason."""
+
+    batch: int
+    fits: bool
+    peak: int | None = None
+    reason: str = ""
+
+
+@dataclass
+class Search:
+    """What is known so far of the largest batch of a case."""
+
+    case: Case
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def fits(self) -> Attempt | None:
+        """The largest that fitted."""
+        return max((tried for tried in self.attempts if tried.fits), key=lambda tried: tried.batch, default=None)
+
+    @property
+    def too_large(self) -> Attempt | None:
+        """The smallest that did not fit."""
+        return min((tried for tried in self.attempts if not tried.fits), key=lambda tried: tried.batch, default=None)
+
+    def next(self, most: int) -> int | None:
+        """The batch to try next; None where the answer is known, or `most` fits."""
+        low, high = self.fits, self.too_large
+        if high is None:
+            following = 2 * low.batch if low else self.case.batch or 1
+            return min(following, most) if low is None or low.batch < most else None
+        floor = low.batch if low else 0
+        if high.batch - floor <= max(1, floor // EXACT_BATCH):
+            return None
+        return (floor + high.batch) // 2
+
+
+def largest(case: Case, timeout: float, most: int | None, tell: Callable[[Attempt], None]) -> Search:
+    """Search for the case's largest batch, from its own size up; `tell` hears of each attempt.
+
+    A batch that is too slow to try in `timeout` s ends the search as one that runs out of memory does.
+    """
+    search, patience, spare = Search(case), Patience(), _spare() or 0
+    while (batch := search.next(most or LARGEST_WHOLE)) is not None:
+        tried = replace(case, batch=batch)
+        _wait_for(tried, spare, patience)
+        attempt = _attempt(tried, timeout, search.fits is not None, patience)
+        search.attempts.append(attempt)
+        tell(attempt)
+    return search
+
+
+def _wait_for(case: Case, spare: int, patience: Patience) -> None:
+    """Wait until the machine can spare half of the memory in B that it could at first; raises where it does not."""
+    needed = round(LEAST_SHARE * spare)
+    if (_spare() or needed) < needed and not patience.wait(needed):
+        raise MldynoError(
+            f"{case.id}: other programs took the memory that was free at first; try again when they are done."
+        )
+
+
+def _attempt(case: Case, timeout: float, smaller_fits: bool, patience: Patience, again: bool = False) -> Attempt:
+    """Try a batch; once more, where other programs had taken the memory and gave it back.
+
+    Where memory runs out, some frameworks crash, and some libraries fail for reasons of their own: where a smaller one
+    fits, that means the same.
+    """
+    batch = case.batch or 1
+    try:
+        with WorkerProcess(case=case) as worker:
+            command = TrySteps(case, STEPS_TRIED, _spare(), sources.known(case.workload))
+            return Attempt(batch, True, worker.ask(command, timeout).peak)
+    except Ended as end:
+        reason = f"{end.status}: {end.reason}"
+        if end.status == "timeout":
+            reason += "; give it more with --timeout"
+        if end.held is not None and not again and patience.wait(0):
+            return _attempt(case, timeout, smaller_fits, patience, again=True)
+        failed = end.crashed or end.reason.startswith("RuntimeError")
+        if end.status in ("oom", "timeout") or (failed and smaller_fits):
+            return Attempt(batch, False, reason=reason)
+        raise MldynoError(f"{case.id}: {reason}.") from None
+
+
+def _spare() -> int | None:
+    """Memory in B that the machine can spare for a worker, and the user allows it."""
+    left = machine.available_memory()
+    limits = [limit for limit in (memory_limit(), None if left is None else left - reserve()) if limit is not None]
+    return max(1 << 20, min(limits)) if limits else None

@@ -16,7 +16,7 @@ from mldyno.analysis.symptoms import Setting
 from mldyno.plan import Plan
 from mldyno.records import Case
 from mldyno.runner.forecast import Forecast, forecast
-from mldyno.runner.rates import HALVES, Rates
+from mldyno.runner.probing import HALVES, Rates
 from mldyno.store import Store
 from mldyno.units import count, digits
 

@@ -19,7 +19,7 @@ from mldyno.runner.warnings import LEFT_OUT, Evidence, of_measurement
 from mldyno.stats.intervals import median
 from mldyno.stats.shapes import drift
 from mldyno.store.codec import decode, flaw_of_series
-from mldyno.timing.warmup import MIN_BLOCKS, settled_from
+from mldyno.timing.stopping import MIN_BLOCKS, settled_from
 
 EARLY = 0.5  # share of the series, in which a slow start may end
 OF_BLOCKS = ("step_time", "data_wait")  # metrics that have a value for each block

@@ -18,9 +18,8 @@ from mldyno import datasets, keys, plugins
 from mldyno import machine as machines
 from mldyno.analysis.processes import Process, processes_of, telling
 from mldyno.analysis.usual import usual_for
-from mldyno.client.process_tree import end_leftovers
+from mldyno.client.process_tree import Patience, end_leftovers
 from mldyno.client.remote_case import Observed, RemoteCase
-from mldyno.client.shortage import Patience
 from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.errors import StoreError
 from mldyno.files import expanded
@@ -29,22 +28,24 @@ from mldyno.masking import masked_line
 from mldyno.messages import DataSource
 from mldyno.plan import Plan
 from mldyno.records import Case, Machine, Pairing, Record, Run, Warning_
-from mldyno.runner.awake import awake
-from mldyno.runner.events import Interrupted, Interrupts, Listener
+from mldyno.runner.events import Interrupted, Interrupts, Listener, awake
 from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.pairing import (
+    budget_of_process,
     by_turns,
     energy_turns,
     groups,
     in_rounds,
+    load_before,
+    longest_warm_up,
     paired_budget,
     pairing_for,
     pairings,
     pairs_per_repeat,
     run_paired,
+    wants_another,
 )
 from mldyno.runner.recording import now, record_of, with_facts
-from mldyno.runner.repeats import budget_of_process, load_before, longest_warm_up, wants_another
 from mldyno.runner.warnings import ENERGY_LOST, INTERRUPTED, memory_taken
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord

@@ -13,8 +13,7 @@ from mldyno.analysis.grouping import grouped
 from mldyno.analysis.processes import Process, undisturbed
 from mldyno.analysis.usual import headline, usual_for
 from mldyno.selftest.measures import Measure, SeriesKind, lower_bound, meets, together, upper_bound
-from mldyno.stats.intervals import half_width, mean, median
-from mldyno.stats.variation import OTHERS
+from mldyno.stats.intervals import OTHERS, half_width, mean, median
 
 SIZES = (1, 2, 3, 5)  # processes that an interval comes from
 FEW, MANY = 3, 10  # processes of 20 s, and those of 2 s that start and run in the same time

@@ -16,7 +16,7 @@ from itertools import islice
 from mldyno.selftest import synthetic
 from mldyno.selftest.measures import Measure, SeriesKind, lower_bound, meets, quantile_with_bound, together, upper_bound
 from mldyno.stats import intervals, shapes
-from mldyno.timing import stopping, warmup
+from mldyno.timing import stopping
 
 Tick = Callable[[], None]
 Make = Callable[[random.Random], list[float]]
@@ -193,7 +193,7 @@ def _bias(series: int, seed: int, of: str, noise: tuple[float, float], warm: int
     for _ in range(series):
         steady = synthetic.steps(chance, WARM_STEPS, noise[1], noise[0])
         values = synthetic.warming(steady, warm, plateau)
-        start = warmup.settled_from(values)
+        start = stopping.settled_from(values)
         if start is None:
             flagged += 1
         else:
@@ -213,7 +213,7 @@ def _flagged(
 ) -> SeriesKind:
     chance = _chance(seed, name)
     made = (bend(synthetic.steps(chance, WARM_STEPS, noise[1], noise[0])) for _ in range(series))
-    hits = sum(warmup.settled_from(values) is None for values in made)
+    hits = sum(stopping.settled_from(values) is None for values in made)
     share = hits / series
     if never:
         return SeriesKind(name, share, lower_bound(hits, series), hits == series, series, "flagged", counts)

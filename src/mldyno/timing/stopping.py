@@ -10,10 +10,12 @@ Never a rule on dispersion: the spread of samples says nothing about how well th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from mldyno.stats.intervals import autocorrelation, batch_half_width, coarse, mean, spread, student_t
+from mldyno.stats.intervals import autocorrelation, batch_half_width, batches, coarse, mean, median, spread, student_t
+from mldyno.stats.shapes import line
+from mldyno.timing.blocks import LONG_STEP, Blocks
 
 BATCH_COUNTS = (8, 16)
 MIN_INDEPENDENT = 30.0  # values that a series should be worth, before its batches can be trusted
@@ -69,3 +71,154 @@ class Stopping:
     def next_turn(self, elapsed: float) -> float:
         """How many s to measure before looking again."""
         return max(FIRST_LOOK, min((GROWTH - 1) * elapsed, self.budget - elapsed))
+
+
+# -- warmup ----------------------------------------------------------------------------------------
+
+
+SEGMENTS = 20
+TOLERANCE = 0.01  # segments that lie within this are alike, however quiet the series is
+TOLERANCE_DEVIATIONS = 3.0  # of a segment's median that the tolerance stands for
+MAX_CHANGE = 0.02  # a change over the steady part that moves its median by 1 % at most
+SEGMENT_PRICE = 5.0  # in squared deviations of a segment's median: what leaving out a segment must gain
+SLOPE_PRICE = 6.0  # and what a slope must gain: a steady series pays it in 1 to 2 % of cases
+MIN_BLOCKS = 20  # before the series can be judged
+MIN_TIME = 150_000_000  # ns: clocks ramp up and caches fill over time, however short the step
+LOOK_GROWTH = 1.5  # how many more blocks there are at the next look
+NOT_SETTLED = "step times had not settled"
+
+
+def settled_from(values: Sequence[float]) -> int | None:
+    """The index from which the series is steady; None where it has not settled by its last half."""
+    if len(values) < 8:
+        return 0
+    segments = batches(values, min(SEGMENTS, len(values)))
+    medians = [median(segment) for segment in segments]
+    half = len(medians) // 2
+    level = median(medians[half:])
+    variance = _variance(segments[half:], medians[half:], level)
+    best, start, change = float("inf"), 0, 0.0
+    for first in range(half + 1):
+        rest = medians[first:]
+        n, centre = len(rest), sum(rest) / len(rest)
+        flat = sum((v - centre) ** 2 for v in rest)
+        weight = n * (n * n - 1) / 12
+        slope = sum((i - (n - 1) / 2) * v for i, v in enumerate(rest)) / weight
+        price = SEGMENT_PRICE * first
+        for cost, size in (
+            (flat / variance + price, 0.0),
+            ((flat - slope * slope * weight) / variance + price + SLOPE_PRICE, abs(slope) * (n - 1)),
+        ):
+            if cost < best:
+                best, start, change = cost, first, size
+    if change > MAX_CHANGE * level:
+        return None
+    return sum(len(segment) for segment in segments[:start])
+
+
+def _variance(segments: Sequence[Sequence[float]], medians: Sequence[float], level: float) -> float:
+    """How much a segment's median varies by chance: from the steps within, or from the medians if they vary more."""
+    sloped = line(medians)
+    noise = coarse([value - at for segment, at in zip(segments, sloped.levels, strict=True) for value in segment])
+    spread = 1.4826 * median([abs(value) for value in noise])
+    alike = min(1.0, len(segments) / autocorrelation(noise).independent)
+    among = sloped.left / max(1, len(medians) - 2)
+    within = min(1.571 * spread * spread * alike, 4 * among)  # a correlation seen by chance must not excuse a slope
+    return max((TOLERANCE / TOLERANCE_DEVIATIONS * level) ** 2, within, among, 1e-300)
+
+
+def warm_from(values: Sequence[float]) -> tuple[int, str]:
+    """From which value on a series is warm that nobody looked at while it grew, and why it never was, if so.
+
+    A slow start that the whole series shows is one. Else the looks are those of a warm-up: what comes much later, a
+    jump or a drift, is not for it to judge.
+    """
+    if len(values) < MIN_BLOCKS:
+        return 0, ""
+    whole = settled_from(values)
+    if whole and median(values[:whole]) > median(values[whole:]):
+        return whole, ""
+    look, first_look = MIN_BLOCKS, 0
+    while look <= len(values):
+        start = settled_from(values[:look])
+        if start is not None and first_look and start < first_look:
+            return start, ""
+        first_look = look if start is not None else 0
+        look = round((2 if start is not None else LOOK_GROWTH) * look)
+    return (0, NOT_SETTLED) if whole is None else (whole, "")
+
+
+@dataclass
+class WarmUp:
+    """What came before the steady state: times in ns, one value per block, each per step."""
+
+    first_step: int
+    values: list[float] = field(default_factory=list)
+    steady: bool | None = None
+    """None where the budget allowed too few blocks to judge."""
+    reason: str = ""
+
+
+def _heat(blocks: Blocks, seconds: float, tick: Callable[[list[float], int], None]) -> int:
+    """Let the device work for so many s; gives what it took in ns."""
+    values: list[float] = []
+    began = now = blocks.clock()
+    while now - began < seconds * 1e9:
+        values.append(blocks.time(blocks.size) / blocks.size)
+        now = blocks.clock()
+        tick(values, now)
+    return now - began
+
+
+def warm_up(
+    blocks: Blocks,
+    steady_counters: Callable[[], tuple[int, ...]],
+    budget: float,
+    tick: Callable[[list[float], int], None],
+    after_first: Callable[[], None] = lambda: None,
+    load: float = 0.0,
+) -> WarmUp:
+    """Run until steady, for at most `budget` s but two steps at least; `tick` sees the values and the clock.
+
+    Nothing of the program may run before the first step; `after_first` is what has to come right after it. Then it
+    works for `load` s, which are not judged: a device that has just woken up is faster than it stays. Without a budget
+    a long first step is all there is.
+    """
+    began = blocks.clock()
+    result = WarmUp(first_step=blocks.time(1))
+    after_first()
+    tick([float(result.first_step)], blocks.clock())  # all that is known of a step that takes minutes
+    if not budget and result.first_step >= LONG_STEP:
+        blocks.fit(float(result.first_step))
+        return result
+    fastest = float(blocks.time(1))
+    blocks.fit(fastest)
+    began += _heat(blocks, load, tick)
+    limit = began + round(budget * 1e9)
+    values, counters, check, first_look = result.values, [steady_counters()], MIN_BLOCKS, 0
+    if blocks.clock() >= limit and blocks.size == 1:  # a step so long that each one counts
+        values.append(fastest)
+        return result
+    while True:
+        values.append(blocks.time(blocks.size) / blocks.size)
+        counters.append(steady_counters())
+        now = blocks.clock()
+        tick(values, now)
+        if values[-1] < 0.7 * fastest:  # the step got faster: its block may need more of them
+            fastest = values[-1]
+            blocks.fit(fastest)
+        late = now >= limit
+        due = len(values) >= check and now - began >= MIN_TIME
+        if due or (late and len(values) >= MIN_BLOCKS):
+            still, start = counters[-1] == counters[len(counters) // 2], settled_from(values)
+            result.steady = still and start is not None
+            result.reason = "" if still else "graphs or reserved memory kept growing"
+            if start is None:
+                result.reason = NOT_SETTLED
+            # A slow start that outlasts the first look seems steady then; the second one sees its end.
+            if result.steady and first_look and start is not None and start < first_look:
+                return result
+            first_look = len(values) if result.steady else 0
+            check = round((2 if result.steady else LOOK_GROWTH) * len(values))
+        if late:
+            return result

@@ -29,8 +29,7 @@ from mldyno.runner.run import new_run_id, processes_before
 from mldyno.store import Store
 from mldyno.store.rescue import rescue
 from mldyno.timing.loops import LoopTimes, Stretch
-from mldyno.timing.stopping import Stopping
-from mldyno.timing.warmup import warm_from
+from mldyno.timing.stopping import Stopping, warm_from
 from mldyno.tracking import process
 from mldyno.units import count
 from mldyno.views.loops import loop_line

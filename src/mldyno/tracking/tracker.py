@@ -25,7 +25,7 @@ from mldyno.timing.loops import LoopTimes, nothing_to_see
 from mldyno.timing.replays import Ahead, ReplayTimes
 from mldyno.tracking import process
 from mldyno.tracking.finishing import finish, line_so_far, say
-from mldyno.tracking.items import ItemCount, Items
+from mldyno.tracking.process import ItemCount, Items
 
 SHORT_WHILE_S = 0.05  # in which a finalizer returns
 

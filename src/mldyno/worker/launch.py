@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -11,7 +12,6 @@ from collections.abc import Sequence
 
 from mldyno import rendezvous
 from mldyno.errors import MldynoError
-from mldyno.worker.lifetime import adopt_orphans, die_with_parent
 
 
 def launch(ranks: int, nodes: int, words: Sequence[str]) -> int:
@@ -70,3 +70,27 @@ def _watch(processes: list[subprocess.Popen[bytes]], first: int) -> int:
             sys.stderr.write(rendezvous.end_line(rank, code))
             return 1
     return 0
+
+
+# -- lifetime --------------------------------------------------------------------------------------
+
+
+def die_with_parent() -> None:
+    """Linux: be killed with the parent even if a library holds the interpreter's lock for ever."""
+    parent = os.getppid()
+    _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Linux: be the parent of what this process started and what then detached, so that it is found and ended."""
+    _prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        with contextlib.suppress(Exception):
+            import ctypes
+
+            ctypes.CDLL(None).prctl(option, value)

@@ -6,17 +6,21 @@ import contextlib
 import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from mldyno import messages, sources
-from mldyno.messages import Answer, Command
+from mldyno import messages, plugins, rendezvous, sources
+from mldyno.datasets import prepare
+from mldyno.messages import Answer, Command, OpenCase, TrainEndToEnd
 from mldyno.sources import Source
-from mldyno.worker import describe, examine, forecasts, session
-from mldyno.worker.checks import failure
-from mldyno.worker.lifetime import adopt_orphans, die_with_parent
+from mldyno.worker import describe, examine, session
+from mldyno.worker.checks import check_ranks, check_tree, failure
+from mldyno.worker.launch import adopt_orphans, die_with_parent
+from mldyno.worker.ranks import obey
+from mldyno.worker.session import open_case
 
 LONGEST_COMMAND = 1 << 20  # B
 Tell = Callable[[Answer], None]
@@ -52,10 +56,10 @@ class Worker:
         return examine.examine(command.framework, command.device, command.feature)
 
     def _forecast_case(self, command: messages.ForecastCase) -> Answer:
-        return forecasts.forecast_case(command.case)
+        return examine.forecast_case(command.case)
 
     def _try_steps(self, command: messages.TrySteps) -> Answer:
-        return forecasts.try_steps(command.case, command.steps, command.limit)
+        return examine.try_steps(command.case, command.steps, command.limit)
 
     def _entered(self, key: int) -> session.CaseSession:
         """An open case, whose code may import now."""
@@ -137,3 +141,72 @@ def listen(commands_from: int, answers_to: int) -> None:
         if isinstance(command, messages.EndWorker):
             return
         tell(worker.answer(command))
+
+
+# -- follow ----------------------------------------------------------------------------------------
+
+
+def follow(framework_name: str) -> None:
+    """Carry out the leader's orders until it ends. An error is written to standard error, and ends this process."""
+    framework = plugins.framework(framework_name)
+    try:
+        framework.start()
+        team = framework.team()
+        command, _ = messages.decode_command(team.share(""))
+        assert isinstance(command, OpenCase)
+        if command.source is not None:
+            sources.register(command.source)
+        obey(open_case(command.case, command.data, team=team).program, team)
+        check_tree(command.case)
+        sys.stderr.write(f"\n{rendezvous.DONE}\n")
+        _end_at_once(0)
+    except BaseException as error:
+        _end_with(framework_name, error)
+
+
+def train(wish: TrainEndToEnd) -> int:
+    """Train a case for some epochs, each of which ends with a test; return the exit code, 1 where nothing was learned.
+
+    The data set is fetched first, where it is missing.
+    """
+    try:
+        return _train(wish)
+    except Exception as error:
+        if wish.case.in_ranks:
+            _end_with(wish.case.framework, error)
+        raise
+
+
+def _train(wish: TrainEndToEnd) -> int:
+    data, case, framework = wish.data, wish.case, plugins.framework(wish.case.framework)
+    os.environ |= framework.environment(case)
+    prepare(data.name, data.source, data.folder, lambda what, done, total: None)
+    framework.start()
+    team = framework.team() if case.in_ranks else None
+    program = open_case(case, data, team=team).program
+    first = program.losses()
+    for _ in range(wish.epochs):
+        program.run_phase("epoch")
+    last = program.losses()
+    check_ranks(program, thorough=False)
+    if not first or not last or not all(0 <= last[name] < value for name, value in first.items()):
+        sys.stderr.write(f"nothing was learned: {first} at the start, {last} at the end\n")
+        return 1
+    program.end()
+    if team is not None:
+        team.leave()
+        _end_at_once(0)
+    return 0
+
+
+def _end_with(framework_name: str, error: BaseException) -> None:
+    """Write what ended this rank where the parent looks for it, and end."""
+    sys.stderr.write(rendezvous.failure_line(os.environ.get("RANK", ""), *failure(framework_name, error)))
+    _end_at_once(1)
+
+
+def _end_at_once(code: int) -> None:
+    """End without cleaning up: threads of gloo may outlive their group, and abort an interpreter that cleans up."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

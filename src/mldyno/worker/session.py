@@ -6,25 +6,28 @@ import gc
 import os
 import platform
 import random
+import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from mldyno import messages, plugins, sources, system_queries
 from mldyno.datasets import open_set
 from mldyno.frameworks import Framework, Program, Team, Unsupported
-from mldyno.messages import DataSource
+from mldyno.messages import DataSource, TrainEndToEnd
 from mldyno.meters import Windows
 from mldyno.records import Case, Device, Series
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, settle, stretch, time_phases
-from mldyno.timing.warmup import warm_up
-from mldyno.worker import checks, commands, peaks, ranks
+from mldyno.timing.stopping import warm_up
+from mldyno.worker import checks, peaks, ranks, start
 from mldyno.worker.checks import Wrong
 from mldyno.worker.energy import EnergyMeter, rounded
+from mldyno.workloads import Workload
 from mldyno.workloads._own_code import put_in_use
 from mldyno.workloads._portable import Portable
 
@@ -59,10 +62,10 @@ def open_case(
     `team` are the ranks that train together, where this is one that has joined them; the leader gathers them here.
     """
     framework = plugins.framework(case.framework)
-    workload = commands.workload_of(case, command)
+    workload = _workload_of(case, command)
     build: Any = framework.version_of(workload)
     if case.framework == "command":
-        build = commands.build(workload, case, data, command)
+        build = _command_builder(workload, case, data, command)
         data = None
     take_time = framework.clock or clock.now
     began = take_time()
@@ -393,3 +396,36 @@ class Reporter:
         if now >= self.due:
             self.tell(median(values[-50:]) * self.scale)
             self.due = self.take_time() + REPORT_EVERY_NS
+
+
+# -- commands --------------------------------------------------------------------------------------
+
+
+COLD = "cold"  # folder, beside the data sets, that an end-to-end run finds empty at its first time
+
+
+def _workload_of(case: Case, command: Sequence[str]) -> Workload:
+    """The workload that a case names; a command is one by itself, whose step is a run of it."""
+    if not command:
+        return plugins.workload(case.workload)
+    name = case.workload
+    return Workload(name, name, version=1, item="run", batch=1, params=0, flops=lambda case: 0.0, build={})
+
+
+def _command_builder(
+    workload: Workload, case: Case, data: DataSource | None, command: Sequence[str]
+) -> Callable[[], list[str]] | None:
+    """What gives the words of the command; None where there is none for the workload."""
+    if command:
+        return lambda: list(command)
+    end_to_end = workload.end_to_end
+    if end_to_end is None:
+        return None
+    if data is None:
+        raise Unsupported(f"{workload.name} reads a data set: it has placement loader only")
+    folder = os.path.join(data.folder, COLD, workload.name)
+    shutil.rmtree(folder, ignore_errors=True)
+    trained = replace(case, workload=end_to_end.workload, framework="torch")
+    line = messages.encode(TrainEndToEnd(trained, end_to_end.epochs, replace(data, folder=folder)), 0).decode()
+    launched = start.launch_words(trained.ranks or 1, trained.nodes) if trained.in_ranks else []
+    return lambda: [sys.executable, start.__file__, *launched, start.END_TO_END, line]

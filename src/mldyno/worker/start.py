@@ -73,16 +73,16 @@ if __name__ == "__main__":
 
         listen(*channel)
         sys.exit(0)
-    from mldyno.worker.lifetime import die_with_parent
+    from mldyno.worker.launch import die_with_parent
 
     die_with_parent()
     if end_to_end:
         from mldyno.messages import TrainEndToEnd, decode_command
-        from mldyno.worker.follow import train
+        from mldyno.worker.listen import train
 
         wish, _ = decode_command(sys.argv[2])
         assert isinstance(wish, TrainEndToEnd)
         sys.exit(train(wish))
-    from mldyno.worker.follow import follow
+    from mldyno.worker.listen import follow
 
     follow(str(framework))

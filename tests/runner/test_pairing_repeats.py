@@ -10,8 +10,7 @@ from tests.analysis.test_estimates import a_record
 
 from mldyno.plan import Plan
 from mldyno.records import Case, Record
-from mldyno.runner.pairing import paired_budget
-from mldyno.runner.repeats import budget_of_process, longest_warm_up, wants_another
+from mldyno.runner.pairing import budget_of_process, longest_warm_up, paired_budget, wants_another
 
 CASES = (Case("mlp"),)
 PLAN = Plan(CASES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mldyno.timing.spin import shares
+from mldyno.timing.clock import shares
 
 
 def test_each_thread_gets_a_share_of_a_core_and_no_more() -> None:

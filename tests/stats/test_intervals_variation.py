@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from mldyno.stats.variation import Variation, of_values, pooled
+from mldyno.stats.intervals import Variation, of_values, pooled
 
 
 def variance_of_a_case(chance: random.Random, scale: float, freedom: int) -> float:

@@ -9,7 +9,7 @@ import pytest
 from mldyno.frameworks.fake import CLOCK, FakeProgram
 from mldyno.records import Case
 from mldyno.timing.blocks import Blocks
-from mldyno.timing.warmup import WarmUp, settled_from, warm_up
+from mldyno.timing.stopping import WarmUp, settled_from, warm_up
 
 
 def warmed(budget: float = 5.0, steady_counters: list[int] | None = None, **rule: object) -> WarmUp:

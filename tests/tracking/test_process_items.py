@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from mldyno.tracking.items import ENOUGH, ItemCount, items_of
+from mldyno.tracking.process import ENOUGH, ItemCount, items_of
 
 T = torch.ones
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mldyno.runner import awake as awake_module
-from mldyno.runner.awake import awake
+from mldyno.runner import events
+from mldyno.runner.events import awake
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def heard(file: Path) -> str:
 def test_the_systems_own_tool_is_started_and_ended(
     system: str, words: str, note: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(awake_module, "SYSTEMD", str(tmp_path))
+    monkeypatch.setattr(events, "SYSTEMD", str(tmp_path))
     monkeypatch.setattr("sys.platform", system)
     with awake():
         said = heard(note)
@@ -52,9 +52,9 @@ def test_the_systems_own_tool_is_started_and_ended(
 
 def test_without_such_a_tool_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setattr(awake_module, "SYSTEMD", "/there/is/none")
+    monkeypatch.setattr(events, "SYSTEMD", "/there/is/none")
     with awake():
         pass
-    monkeypatch.setattr(awake_module, "_command", lambda: ["there-is-no-such-tool"])
+    monkeypatch.setattr(events, "_command", lambda: ["there-is-no-such-tool"])
     with awake():
         pass

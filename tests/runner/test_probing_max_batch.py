@@ -15,8 +15,8 @@ from mldyno.cli import cli
 from mldyno.errors import MldynoError, UsageError
 from mldyno.frameworks.fake import Fake, FakeProgram
 from mldyno.records import Case
-from mldyno.runner.max_batch import Attempt, Search
-from mldyno.worker import forecasts
+from mldyno.runner.probing import Attempt, Search
+from mldyno.worker import examine
 
 Script = Callable[..., None]
 
@@ -110,18 +110,18 @@ def test_results_that_are_no_numbers_mean_that_it_does_not_fit(monkeypatch: pyte
 
     monkeypatch.setattr(plugins, "framework", lambda name: Dropped())
     with pytest.raises(MemoryError, match="its results are no numbers"):
-        forecasts.try_steps(Case("mlp", framework="fake", device="gpu", batch=2), 2, None)
+        examine.try_steps(Case("mlp", framework="fake", device="gpu", batch=2), 2, None)
 
 
 def test_the_memory_of_the_host_never_stands_for_that_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeProgram, "device_peak", lambda program: None)
-    assert forecasts.try_steps(Case("mlp", framework="fake", device="gpu", batch=2), 2, None).peak is None
-    assert forecasts.try_steps(Case("mlp", framework="fake", batch=2), 2, None).peak
+    assert examine.try_steps(Case("mlp", framework="fake", device="gpu", batch=2), 2, None).peak is None
+    assert examine.try_steps(Case("mlp", framework="fake", batch=2), 2, None).peak
 
 
 def test_on_the_cpu_a_process_may_only_take_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLDYNO_MEMORY_LIMIT", "1GiB")
-    monkeypatch.setattr("mldyno.runner.max_batch.EXACT_BATCH", 2)  # how near it comes is tried above, without processes
+    monkeypatch.setattr("mldyno.runner.probing.EXACT_BATCH", 2)  # how near it comes is tried above, without processes
     found = api.max_batch("mlp", modes=["infer"], batch=32768)["infer"]
     assert found.fits is not None
     assert found.too_large is not None
