@@ -17,11 +17,12 @@ from bench.results import Chapter, Figure
 from bench.work import Work, say
 
 from mldyno import api
-from mldyno.analysis.ranks import Factor, split
+from mldyno.analysis.ranks import split
 from mldyno.frameworks._torch_ranks import environment
 from mldyno.records import Case, Record
 from mldyno.stats.intervals import half_width, mean, median
 from mldyno.store import Query, Store
+from mldyno.units import Interval
 
 LEAST, MOST = 0.98, 1.02
 CASES = (Case("mnist-mlp", batch=64, ranks=2), Case("resnet18-cifar", batch=16, ranks=2))
@@ -101,7 +102,7 @@ def measure_scaling(work: Work) -> Chapter:
     return chapter
 
 
-def _figure(name: str, factor: Factor, how: str) -> Figure:
+def _figure(name: str, factor: Interval, how: str) -> Figure:
     width = None if factor.low is None or factor.high is None else (factor.high - factor.low) / 2
     say(f"  {name}: {factor.value:.3f}")
     return Figure(name, factor.value, "×", None, how, None, width)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from mldyno.errors import UsageError
 from mldyno.units import (
+    Interval,
     digits,
+    interval_parts,
     parse_bytes,
     parse_duration,
     parse_fraction,
     parse_since,
     show,
     show_error,
-    show_factor,
+    show_interval,
     show_percent,
     show_seconds,
 )
@@ -131,12 +135,48 @@ def test_what_is_no_moment_says_how_to_write_one(text: str) -> None:
     ],
 )
 def test_an_interval_of_a_factor_holds_1_only_where_it_does(value: float, low: float, high: float, text: str) -> None:
-    assert show_factor(value, low, high) == text
+    assert show_interval(Interval(value, low, high), "x") == text
 
 
 def test_an_interval_that_says_nothing_is_not_written_out() -> None:
-    assert show_factor(1.8, 1e-4, 1e300) == "1.8x (±100 % or more)"
+    assert show_interval(Interval(1.8, 1e-4, 1e300), "x") == "1.8x (±100 % or more)"
 
 
 def test_a_factor_without_an_interval_stands_alone() -> None:
-    assert show_factor(2.0) == "2.00x"
+    assert show_interval(Interval(2.0), "x") == "2.00x"
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (0.42, 0.01, 0.66, "42 % (1-66)"),
+        (0.42, 0.003, 0.66, "42 % (0.3-66)"),
+        (0.0, 0.0, 0.46, "0 % (0-46)"),
+        (0.035, 0.01, 0.06, "3.5 % (1.0-6.0)"),
+        (0.0005, 0.0, 0.0035, "0.05 % (0.00-0.35)"),
+        (0.161, 0.160, 0.162, "16.1 % (16.0-16.2)"),
+        (-0.01, -0.03, 0.01, "-1.0 % (-3.0 to 1.0)"),
+        (0.4, 0.4, 0.4, "40 % (40-40)"),
+    ],
+)
+def test_an_interval_of_a_share_holds_0_only_where_it_does(value: float, low: float, high: float, text: str) -> None:
+    assert show_interval(Interval(value, low, high), "%") == text
+
+
+def test_other_numbers_have_the_digits_that_their_interval_justifies_or_those_asked_for() -> None:
+    assert show_interval(Interval(5.04, 4.9, 5.2)) == "5.04 (4.90-5.20)"
+    assert show_interval(Interval(5000.0, 4000.0, 6100.0)) == "5,000 (4,000-6,100)"
+    assert show_interval(Interval(103.4, 92.0, 114.0), decimals=0) == "103 (92-114)"
+    assert interval_parts(Interval(1.004, 0.98, 1.02), decimals=2) == ("1.00", "(0.98-1.02)")
+    assert interval_parts(Interval(0.161), "%") == ("16 %", "")
+
+
+def test_the_inverse_and_the_complement_of_an_interval_swap_its_ends() -> None:
+    assert Interval(2.0, 1.0, 4.0).inverse == Interval(0.5, 0.25, 1.0)
+    assert Interval(2.0, 0.0, 4.0).inverse == Interval(0.5)
+    assert Interval(0.75, 0.5, 1.0).complement == Interval(0.25, 0.0, 0.5)
+    assert Interval(2.0).complement == Interval(-1.0)
+    assert Interval(1.5, -1.0, 2.0).clipped(0, 1) == Interval(1.0, 0.0, 1.0)
+    assert Interval.around(2.0, math.inf) == Interval(2.0)
+    assert Interval.around(2.0, 0.5) == Interval(2.0, 1.5, 2.5)
+    assert Interval.of_logs(0.0, 5000.0).high == pytest.approx(math.exp(700))

@@ -1,6 +1,7 @@
-"""Units: what a user types is read into SI base units, and SI is shown as a person reads it.
+"""Units and intervals: parse what a user types into SI base units, and show quantities as a person reads them.
 
-Inside the product every quantity is in s, B, J, W, 1/s or 1/J; only this module knows ms and GiB.
+Everywhere else a quantity is in s, B, J, W, 1/s or 1/J. Only this module knows ms and GiB, and only this module
+formats a number with its interval.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
 from mldyno.errors import UsageError
 
@@ -15,12 +18,70 @@ UNITS = ("s", "B", "J", "W", "1/s", "1/J", "1")
 PERIODS = {"s": ("second", 1.0), "min": ("minute", 60.0), "h": ("hour", 3600.0), "day": ("day", 86_400.0)}
 """What a rate may be counted over where it is shown: in words, and in s."""
 
+LARGEST_LOG = 700.0  # its exponential and the inverse of that are still numbers over 0
+
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _NUMBER = re.compile(r"^\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([A-Za-zµ%]*)\s*$")
 _DAYS_AGO = {"today": 0, "yesterday": 1}
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _AGO = re.compile(r"^(\d{1,5})\s*([hdw])$")
+
+N = TypeVar("N", bound="Interval")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number with its 95 % confidence interval; both ends are None where the data gives none."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def around(cls: type[N], value: float, half_width: float | None, **fields: Any) -> N:
+        """Return the number with a symmetric interval; without one where the half-width is None or infinite."""
+        if half_width is None or not math.isfinite(half_width):
+            return cls(value, **fields)
+        return cls(value, value - half_width, value + half_width, **fields)
+
+    @classmethod
+    def of_logs(cls: type[N], centre: float, half_width: float, **fields: Any) -> N:
+        """Return the exponential of a logarithm with a symmetric interval."""
+        value = math.exp(centre)
+        if not math.isfinite(half_width):
+            return cls(value, **fields)
+        low, high = max(centre - half_width, -LARGEST_LOG), min(centre + half_width, LARGEST_LOG)
+        return cls(value, math.exp(low), math.exp(high), **fields)
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval's width."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    @property
+    def inverse(self) -> Interval:
+        """1 over the number; an end of 0 has no inverse, and gives no interval."""
+        if not self.low or not self.high:
+            return Interval(1 / self.value)
+        return Interval(1 / self.value, 1 / self.high, 1 / self.low)
+
+    @property
+    def complement(self) -> Interval:
+        """1 minus the number."""
+        if self.low is None or self.high is None:
+            return Interval(1 - self.value)
+        return Interval(1 - self.value, 1 - self.high, 1 - self.low)
+
+    def scaled_by(self, factor: float) -> Interval:
+        """Return the number and its ends times a factor over 0."""
+        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        return Interval(self.value * factor, low, high)
+
+    def clipped(self, low: float, high: float) -> Interval:
+        """Return the number and its ends moved into a range."""
+        ends = (None if end is None else min(high, max(low, end)) for end in (self.low, self.high))
+        return Interval(min(high, max(low, self.value)), *ends)
 
 
 def _parse(text: str, kind: str, factors: dict[str, float], plain: float, example: str) -> float:
@@ -92,7 +153,7 @@ _SCALES: Mapping[str, tuple[tuple[tuple[float, float, str], ...], Scale]] = {
 }  # fmt: skip
 NARROW_FACTOR = 0.1  # an interval of a factor that is narrower has its middle and its ends in the same digits
 WIDEST_FACTOR = 100.0  # times a factor, beyond which the end of its interval says nothing
-MOST_DECIMALS = 5  # that tell an end of an interval from 1
+MOST_DECIMALS = 5  # that distinguish an end of an interval from 1, or from 0
 LARGEST_READABLE = 10_000.0  # under this a number is read without counting its digits
 
 
@@ -141,24 +202,59 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
-def show_factor(value: float, low: float | None = None, high: float | None = None) -> str:
-    """A factor with its interval: 1.3x (1.02-1.7). An end that is not 1 is never rounded to 1."""
-    if low is None or high is None:
-        return f"{digits(value)}x"
-    if high > WIDEST_FACTOR * value:
-        return f"{digits(value, value)}x (±100 % or more)"
-    text = digits(value, (high - low) / 2)
-    decimals = len(text.partition(".")[2])
-    if (low > 1 or high < 1) and high - low < NARROW_FACTOR:  # value and ends get the same digits
-        decimals = max(len(_off_one(each, decimals).partition(".")[2]) for each in (value, low, high))
-        text = f"{value:,.{decimals}f}" if decimals else text
-    return f"{text}x ({_off_one(low, decimals)}-{_off_one(high, decimals)})"
+Form = Literal["", "x", "%"]
+_NEUTRAL: Mapping[Form, float] = {"x": 1.0, "%": 0.0}  # no difference, no share
 
 
-def _off_one(value: float, decimals: int) -> str:
-    """The value with so many decimals, or as many more as tell it from 1."""
+def show_interval(number: Interval, form: Form = "", decimals: int | None = None) -> str:
+    """Show a number with its interval: a factor as 1.3x (1.02-1.7), a share as 38 % (35-41), else 103 (92-114)."""
+    return " ".join(filter(None, interval_parts(number, form, decimals)))
+
+
+def interval_parts(number: Interval, form: Form = "", decimals: int | None = None) -> tuple[str, str]:
+    """Return the number and its interval as texts; the second is empty where there is no interval.
+
+    Both have the digits that the interval justifies, unless `decimals` are given. An end of a factor is never rounded
+    to 1, nor one of a share to 0.
+    """
+    scale, sign = (100, " %") if form == "%" else (1, form)
+    value = number.value * scale
+    if number.low is None or number.high is None:
+        return (show_percent(number.value) if form == "%" else f"{digits(value)}{sign}"), ""
+    low, high = number.low * scale, number.high * scale
+    if form == "x" and high > WIDEST_FACTOR * value:
+        return f"{digits(value, value)}x", "(±100 % or more)"
+    if decimals is not None:
+        text, ends = f"{value:,.{decimals}f}", [f"{end:,.{decimals}f}" for end in (low, high)]
+    else:
+        text, places = _justified(value, low, high, form)
+        ends = [_not_neutral(end, places, form) for end in (low, high)]
+    return f"{text}{sign}", f"({ends[0]}{' to ' if low < 0 else '-'}{ends[1]})"
+
+
+def _justified(value: float, low: float, high: float, form: Form) -> tuple[str, int]:
+    """Show a value with the digits that its interval justifies; and return how many decimals that are."""
+    half_width = (high - low) / 2
+    text = digits(value, half_width, most=2 if form == "%" else 3)
+    places = _decimals(text)
+    if half_width:
+        places = min(places, _decimals(digits(half_width, most=2)))
+    if half_width and form == "%":  # two digits may be too few
+        apart = (number for number in range(places, places + 3) if f"{low:.{number}f}" != f"{high:.{number}f}")
+        places = next(apart, places)
+    if form == "x" and (low > 1 or high < 1) and high - low < NARROW_FACTOR:
+        places = max(_decimals(_not_neutral(each, places, form)) for each in (value, low, high))
+    return f"{value:,.{places}f}" if places else text, places
+
+
+def _decimals(text: str) -> int:
+    return len(text.partition(".")[2])
+
+
+def _not_neutral(value: float, decimals: int, form: Form) -> str:
+    """Show a value with these decimals, or as many more as distinguish it from no difference or no share."""
     texts = [f"{value:,.{number}f}" for number in range(decimals, max(decimals, MOST_DECIMALS) + 1)]
-    return next((text for text in texts if float(text.replace(",", "")) != 1), texts[0])
+    return next((text for text in texts if float(text.replace(",", "")) != _NEUTRAL.get(form)), texts[0])
 
 
 def show_percent(fraction: float) -> str:

@@ -20,17 +20,17 @@ def placed(**steps: float) -> list[Outcome]:
 def test_the_copy_costs_what_a_step_is_longer_with_it() -> None:
     there, back_too, back = copy_costs(placed(device=3e-3, host=4e-3, roundtrip=6e-3))
     assert [there.way, back_too.way, back.way] == ["in", "in and back", "back"]
-    assert [one.share for one in (there, back_too, back)] == pytest.approx([1 / 4, 1 / 2, 1 / 3], abs=0.003)
+    assert [one.share.value for one in (there, back_too, back)] == pytest.approx([1 / 4, 1 / 2, 1 / 3], abs=0.003)
     assert there.seconds == pytest.approx(1e-3, rel=0.02)
-    assert there.low is not None
-    assert there.high is not None
-    assert there.low < 1 / 4 < there.high
-    assert there.high - there.low < 0.02
+    assert there.share.low is not None
+    assert there.share.high is not None
+    assert there.share.low < 1 / 4 < there.share.high
+    assert there.share.high - there.share.low < 0.02
 
 
 def test_a_copy_that_costs_nothing_has_a_share_of_none() -> None:
     (found,) = copy_costs(placed(device=3e-3, roundtrip=3e-3))
-    assert found.share == pytest.approx(0, abs=0.003)
+    assert found.share.value == pytest.approx(0, abs=0.003)
     assert found.comparison.verdict == "equivalent"
 
 

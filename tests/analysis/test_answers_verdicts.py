@@ -8,7 +8,7 @@ from tests.analysis.made import met, outcome
 from mldyno.analysis.answers import Verdicts, verdicts
 from mldyno.analysis.outcomes import Outcome, outcomes
 from mldyno.store.reference import newest
-from mldyno.views.answers import _share, verdict_lines
+from mldyno.views.answers import verdict_lines
 
 
 def lines(*found: Outcome) -> list[str]:
@@ -61,8 +61,8 @@ def test_only_the_same_work_stands_beside_published_machines() -> None:
     (found,) = verdicts([same], published()).references
     assert all((one.base.case.batch, one.base.case.mode) == (128, "infer") for one in found)
     said = verdict_lines(verdicts([same], published()))[-1]
-    assert "in MLP inference (batch 128), about " in said
-    assert "half (0.498-0.502) as fast as M1 Mac mini (cpu)" in said
+    assert "in MLP inference (batch 128), " in said
+    assert "0.500x (0.498-0.502) the speed of M1 Mac mini (cpu)" in said
     assert said.endswith(" [published figures of the same work; own interval only]")
     assert "Xeon" not in said  # suspect, and there are others
     assert verdicts([other, trained], published()).references == ()
@@ -70,9 +70,17 @@ def test_only_the_same_work_stands_beside_published_machines() -> None:
 
 @pytest.mark.parametrize(
     ("ratio", "words"),
-    [(0.33, "a third as fast"), (0.5, "half as fast"), (0.41, "0.41 times as fast"), (0.02, "1/50 as fast"),
-     (1.03, "as fast"), (1.4, "1.4 times as fast"), (12.0, "12 times as fast")],
-)  # fmt: skip
-def test_a_share_is_said_as_people_say_it(ratio: float, words: str) -> None:
-    assert _share(ratio) == words
-    assert _share(ratio, " (0.1-9)").replace(" (0.1-9)", "") == words
+    [
+        (0.33, "0.330x ("),
+        (0.5, "0.500x ("),
+        (0.02, "0.0200x ("),
+        (1.03, "1.03x ("),
+        (1.4, "1.40x ("),
+        (12.0, "12.0x ("),
+    ],
+)
+def test_the_speed_beside_a_published_machine_is_a_factor_with_its_interval(ratio: float, words: str) -> None:
+    here = outcome(0.00126 / ratio, mode="infer", batch=128)
+    said = verdict_lines(verdicts([here], [each for each in published() if each.machine == "M1 Mac mini"]))[-1]
+    place = said.index(" the speed of M1 Mac mini (cpu)")
+    assert said[:place].rpartition(", ")[2].startswith(words)

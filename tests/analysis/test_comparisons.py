@@ -24,6 +24,7 @@ from mldyno.axes import unstated
 from mldyno.errors import MldynoError
 from mldyno.records import SCHEMA, Case, Machine, Pairing, Record, Run, Series, Software, seal
 from mldyno.store.reference import published
+from mldyno.units import Interval
 
 ROUNDS = 96
 
@@ -263,7 +264,7 @@ def between(base: float, other: float, case: str, low: float | None = None, high
         Outcome((a_record(level, 1, machine=Machine(name), case=Case(case, batch=8)),))
         for level, name in ((base, "m"), (other, "n"))
     ]
-    return Comparison(sides[0], sides[1], base / other, low, high, "separate runs")
+    return Comparison(base=sides[0], other=sides[1], speedup=Interval(base / other, low, high), how="separate runs")
 
 
 def test_the_geometric_mean_of_twice_and_half_is_one() -> None:

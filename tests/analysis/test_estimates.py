@@ -77,7 +77,7 @@ def test_the_intervals_of_noisy_series_cover_their_truth() -> None:
 def test_a_published_loop_gives_the_time_of_a_step() -> None:
     row = next(r for r in published() if r.case.workload == "bert-base" and r.series and r.series[0].values == (149.0,))
     found = step_time([row])
-    assert found == Estimate(1.49, None, "s", 1, 1, 100)
+    assert found == Estimate(1.49, unit="s", processes=1, samples=1, steps=100)
     outcome = Outcome((row,))
     loop = outcome.figure("time:100steps")
     assert loop is not None

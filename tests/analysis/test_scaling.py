@@ -67,7 +67,7 @@ def test_one_process_is_not_trusted_for_what_others_would_be() -> None:
 
 
 def test_a_time_without_an_interval_leaves_the_exponent_without_one() -> None:
-    short = fitted([(length, Estimate(1e-6 * length, None, "s")) for length in LENGTHS])
+    short = fitted([(length, Estimate(1e-6 * length, unit="s")) for length in LENGTHS])
     assert short.value == pytest.approx(1.0)
     assert (short.half_width, short.low, short.high) == (None, None, None)
 
@@ -88,7 +88,7 @@ def test_the_interval_holds_the_exponent_as_often_as_it_says(noise: float) -> No
         power, points = chance.uniform(0.8, 2.2), []
         for length in LENGTHS:
             seen = [length**power * math.exp(chance.gauss(0, noise)) for _ in range(3)]
-            points.append((length, Estimate(mean(seen), half_width(seen), "s", processes=3)))
+            points.append((length, Estimate.around(mean(seen), half_width(seen), unit="s", processes=3)))
         found = fitted(points)
         assert found.half_width is not None
         held += abs(found.value - power) <= found.half_width

@@ -168,7 +168,7 @@ def test_a_copy_is_told_in_time_and_as_a_share_of_the_step() -> None:
     line = told(met(*sides, noise=0.05))
     assert line.startswith("MLP, training, batch 8 on cpu: copying in costs 2")
     assert " µs a step, 24 % (2" in line
-    assert " %) of it [paired, 48 rounds in one process]" in line
+    assert ") of it [paired, 48 rounds in one process]" in line
 
 
 def test_a_copy_that_costs_nothing_or_can_not_be_told_says_so() -> None:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import Literal
 
 from mldyno.analysis import rounds
 from mldyno.analysis.grouping import grouped
@@ -25,9 +26,9 @@ from mldyno.errors import MldynoError
 from mldyno.records import Pairing, Record
 from mldyno.stats.intervals import half_width, mean, median
 from mldyno.stats.shapes import drift
+from mldyno.units import Interval
 
 DELTA = 0.02  # closer than this counts as equivalent
-LARGEST_LOG = 700.0  # of which the exponential is still a number, and its inverse is over 0
 CLEAR_LOG = 0.05  # from which on two times seem different, as a logarithm
 MAX_ADVISED_FACTOR = 100  # times as long: nobody would wait
 PAIRED, SEPARATE = "paired", "separate runs"  # how a comparison was made
@@ -41,10 +42,11 @@ AS_MEASURED = (
 LONGER_LOOPS = "a longer loop, or a quieter machine, would settle it"
 ONE_SIDED = f"{SEPARATE}, own interval only"  # one side is a published figure, which has none
 Pairs = list[tuple[Outcome, Outcome]]
+Verdict = Literal["faster", "slower", "equivalent", "inconclusive"]
 
 
-def verdict(low: float | None, high: float | None) -> str:
-    """What a 95 % interval of a ratio says: faster, slower, equivalent or inconclusive."""
+def verdict(low: float | None, high: float | None) -> Verdict:
+    """Return what a 95 % interval of a ratio says."""
     if low is None or high is None:
         return "inconclusive"
     if low > 1 - DELTA and high < 1 + DELTA:
@@ -54,29 +56,47 @@ def verdict(low: float | None, high: float | None) -> str:
     return "slower" if high < 1 else "inconclusive"
 
 
-@dataclass(frozen=True, repr=False)
-class Comparison:
-    """`ratio` is how many times as fast `other` is as `base`, with a 95 % interval where there is one.
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Claim:
+    """How many times as fast one side is as another, and what that lets us say."""
 
-    A step against a step; where they differ in size, items a second. Of energy: how many times as much `base` takes.
-    """
+    speedup: Interval
+    """How many times as fast the other side is as the base. For energy: how many times as much the base takes."""
+    value: str = "step"
+    """What is compared: the time of a step, or its energy."""
+    per_item: bool = False
+    """Whether it is about items per second: steps of different sizes do different amounts of work."""
+
+    @property
+    def ratio(self) -> float:
+        """The speed-up without its interval."""
+        return self.speedup.value
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the 95 % interval."""
+        return self.speedup.low
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of the 95 % interval."""
+        return self.speedup.high
+
+    @property
+    def verdict(self) -> Verdict:
+        """faster, slower, equivalent or inconclusive; for energy `faster` is the side that takes less."""
+        return verdict(self.low, self.high)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Comparison(Claim):
+    """The claim that two outcomes support, and how they were compared."""
 
     base: Outcome
     other: Outcome
-    ratio: float
-    low: float | None
-    high: float | None
     how: str
     advice: str = ""
-    per_item: bool = False
-    """Whether it is about items a second: steps of different sizes do different amounts of work."""
-    value: str = "step"
-    """What is compared: the time of a step, or its energy."""
-
-    @property
-    def verdict(self) -> str:
-        """faster, slower, equivalent or inconclusive; of energy `faster` is the one that takes less."""
-        return verdict(self.low, self.high)
+    """What would settle it."""
 
     @property
     def contradicts_times(self) -> bool:
@@ -91,23 +111,14 @@ class Comparison:
     def per_step(self) -> Comparison:
         """The same of a step against a step, whatever their sizes."""
         work = more_items(self.base, self.other)
-        low, high = (end and end / work for end in (self.low, self.high))
-        return replace(self, ratio=self.ratio / work, low=low, high=high, per_item=False)
+        return replace(self, speedup=self.speedup.scaled_by(1 / work), per_item=False)
 
 
-@dataclass(frozen=True)
-class Mean:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Mean(Claim):
     """The geometric mean of comparisons between the same two sides."""
 
     comparisons: tuple[Comparison, ...]
-    ratio: float
-    low: float | None
-    high: float | None
-
-    @property
-    def verdict(self) -> str:
-        """faster, slower, equivalent or inconclusive."""
-        return verdict(self.low, self.high)
 
 
 def geometric_mean(comparisons: Sequence[Comparison]) -> Mean:
@@ -123,8 +134,9 @@ def geometric_mean(comparisons: Sequence[Comparison]) -> Mean:
     lows = [comparison.low for comparison in comparisons if comparison.low is not None]
     highs = [comparison.high for comparison in comparisons if comparison.high is not None]
     known = len(lows) == len(highs) == len(comparisons)
-    ratio = centre([comparison.ratio for comparison in comparisons])
-    return Mean(tuple(comparisons), ratio, centre(lows) if known else None, centre(highs) if known else None)
+    ends = (centre(lows), centre(highs)) if known else (None, None)
+    first, speedup = comparisons[0], Interval(centre([comparison.ratio for comparison in comparisons]), *ends)
+    return Mean(speedup=speedup, value=first.value, per_item=first.per_item, comparisons=tuple(comparisons))
 
 
 def between_machines(comparisons: Sequence[Comparison]) -> list[Mean]:
@@ -140,17 +152,12 @@ def between_machines(comparisons: Sequence[Comparison]) -> list[Mean]:
 
 def compare(base: Outcome, other: Outcome, value: str = "step") -> Comparison | None:
     """The comparison of two outcomes; None where one has no such value, or they may not do the same work."""
-    comparison = _compare(base, other, value)
-    return comparison and replace(comparison, value=value)
-
-
-def _compare(base: Outcome, other: Outcome, value: str) -> Comparison | None:
     first, second = base.figure(value), other.figure(value)
     if first is None or second is None or min(first.value, second.value) <= 0 or doubt(base, other):
         return None
     if value == "energy" and _scope(base) != _scope(other):
         return None
-    comparison = _paired(base, other, MEASURED[value])
+    comparison = _paired(base, other, value)
     if comparison is not None:
         return comparison
     ratio, work = first.value / second.value, more_items(base, other)
@@ -159,9 +166,12 @@ def _compare(base: Outcome, other: Outcome, value: str) -> Comparison | None:
     if len(widths) < len(judged):
         published = base.published and other.published
         why = "a published figure has no interval" if published else "too few samples for an interval"
-        return Comparison(base, other, work * ratio, None, None, SEPARATE, why, work != 1)
+        unknown = Interval(work * ratio)
+        return Comparison(
+            base=base, other=other, speedup=unknown, how=SEPARATE, advice=why, per_item=work != 1, value=value
+        )
     how, processes = SEPARATE if len(judged) == 2 else ONE_SIDED, min(step.processes for step in judged)
-    comparison = _with_interval(base, other, math.log(ratio), math.hypot(*widths), how, "--repeats", processes)
+    comparison = _with_interval(base, other, value, (math.log(ratio), math.hypot(*widths)), how, "--repeats", processes)
     pairable = how == SEPARATE and base.machine == other.machine and base.case != other.case
     if comparison.verdict != "inconclusive" or not (pairable or base.case.tracked):
         return comparison
@@ -200,14 +210,14 @@ def _how_to_pair(base: Outcome, other: Outcome) -> str:
     return "run them with --by and the axis that they differ in, so that they are paired"
 
 
-def _paired(base: Outcome, other: Outcome, metric: str) -> Comparison | None:
+def _paired(base: Outcome, other: Outcome, value: str) -> Comparison | None:
     """From the pairings of the two, the nearest kind of which there is enough; None where there is none."""
-    pairings = _pairings(base, other, metric)
+    pairings = _pairings(base, other, MEASURED[value])
     inside = [logs for pairing, logs in pairings if pairing == "interleaved"]
     if inside and base.case.framework == "command":  # every run is a process: in which worker it was is no matter
         inside = [[log for logs in inside for log in logs]]
     if inside:
-        return _in_one_process(base, other, inside)
+        return _in_one_process(base, other, value, inside)
     apart = [(pairing, median(logs)) for pairing, logs in pairings]
     if len(apart) < 2:
         return None
@@ -215,10 +225,10 @@ def _paired(base: Outcome, other: Outcome, metric: str) -> Comparison | None:
     turns = "taking turns" if kinds == {"live-processes"} else "in alternation"
     how = f"paired, {len(apart)} fresh pairs of processes {turns}"
     centres = [centre for _, centre in apart]
-    return _with_interval(base, other, mean(centres), half_width(centres), how, "--repeats", len(apart))
+    return _with_interval(base, other, value, (mean(centres), half_width(centres)), how, "--repeats", len(apart))
 
 
-def _in_one_process(base: Outcome, other: Outcome, by_process: list[list[float]]) -> Comparison:
+def _in_one_process(base: Outcome, other: Outcome, value: str, by_process: list[list[float]]) -> Comparison:
     """From the log-ratios of interleaved rounds, a list for each process."""
     processes = len(by_process)
     drifts = [drift([math.exp(log) for log in logs]) for logs in by_process]
@@ -227,25 +237,22 @@ def _in_one_process(base: Outcome, other: Outcome, by_process: list[list[float]]
     where = " in one process" if processes == 1 else f" in {processes} processes"
     where = "" if base.case.framework == "command" else where
     how = f"paired, {sum(map(len, by_process)):,} rounds{where}{doubt}"
-    centre, width = rounds.pooled(by_process)
     more, now = ("--repeats", processes) if processes >= rounds.MIN_PROCESSES else ("--budget", 1)
-    return _with_interval(base, other, centre, width, how, more, now)
+    return _with_interval(base, other, value, rounds.pooled(by_process), how, more, now)
 
 
 def _with_interval(
-    base: Outcome, other: Outcome, log_ratio: float, width: float, how: str, more: str, now: int
+    base: Outcome, other: Outcome, value: str, logs: tuple[float, float], how: str, more: str, now: int
 ) -> Comparison:
-    """The comparison with its interval; where it can't tell, what would make it: more of what, and how much."""
+    """Return the comparison from a log-ratio and its half-width; if inconclusive, with what would settle it."""
     work = more_items(base, other)
-    log_ratio += math.log(work)
-    if not math.isfinite(width):
-        advice = f"too few pairs: more {more}"
-        return Comparison(base, other, math.exp(log_ratio), None, None, how, advice, work != 1)
-    low, high = math.exp(max(log_ratio - width, -LARGEST_LOG)), math.exp(min(log_ratio + width, LARGEST_LOG))
-    comparison = Comparison(base, other, math.exp(log_ratio), low, high, how, per_item=work != 1)
+    log_ratio, width = logs[0] + math.log(work), logs[1]
+    speedup = Interval.of_logs(log_ratio, width)
+    comparison = Comparison(base=base, other=other, speedup=speedup, how=how, per_item=work != 1, value=value)
     if comparison.verdict != "inconclusive":
         return comparison
-    return replace(comparison, advice=_advice(log_ratio, width, more, now))
+    advice = f"too few pairs: more {more}" if speedup.low is None else _advice(log_ratio, width, more, now)
+    return replace(comparison, advice=advice)
 
 
 def _advice(log_ratio: float, width: float, more: str, now: int) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from mldyno.analysis.comparisons import Comparison, alike, compare
 from mldyno.analysis.outcomes import Outcome
+from mldyno.units import Interval
 
 WAYS = (("device", "host", "in"), ("device", "roundtrip", "in and back"), ("host", "roundtrip", "back"))
 
@@ -25,25 +26,15 @@ class CopyCost:
     """The step that copies against the one that does not."""
 
     @property
-    def share(self) -> float:
-        """The part of the step; under 0 where the step that copies was the faster one."""
-        return 1 - self.comparison.ratio
-
-    @property
-    def low(self) -> float | None:
-        """Lower end of the interval."""
-        return None if self.comparison.high is None else 1 - self.comparison.high
-
-    @property
-    def high(self) -> float | None:
-        """Upper end of the interval."""
-        return None if self.comparison.low is None else 1 - self.comparison.low
+    def share(self) -> Interval:
+        """The share of the step; negative where the step that copies was the faster one."""
+        return self.comparison.speedup.complement
 
     @property
     def seconds(self) -> float | None:
         """The share in s, of the step as it took alone."""
         step = self.comparison.other.step
-        return None if step is None else self.share * step.value
+        return None if step is None else self.share.value * step.value
 
 
 def copy_costs(outcomes: Sequence[Outcome]) -> list[CopyCost]:

@@ -21,9 +21,9 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import column, in_order
 from mldyno.axes import SIZES, WAYS
 from mldyno.stats.intervals import mean
+from mldyno.units import LARGEST_LOG, Interval
 
 WINS = {"faster": 1, "slower": -1}
-MAX_LOG = 700.0  # whose exponential is still a number
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,14 @@ class Point:
     def winner(self) -> int:
         """1 where the other side is faster, -1 where the base is, 0 where neither can be said."""
         ends = (self.log_ratio - self.half_width, self.log_ratio + self.half_width)
-        low, high = (math.exp(min(end, MAX_LOG)) for end in ends)
+        low, high = (math.exp(min(end, LARGEST_LOG)) for end in ends)
         return WINS.get(verdict(low, high), 0)
 
 
-@dataclass(frozen=True)
-class Crossing:
-    """The size at which both are equally fast, with its 95 % interval; it lies between `below` and `above`."""
+@dataclass(frozen=True, kw_only=True)
+class Crossing(Interval):
+    """The size at which both are equally fast; it lies between `below` and `above`."""
 
-    size: float
     low: float
     high: float
     below: int
@@ -55,6 +54,11 @@ class Crossing:
     """The first size at which it is clear that the other one is."""
     winner: int
     """Who is faster above: 1 for the other side, -1 for the base."""
+
+    @property
+    def size(self) -> float:
+        """The size without its interval."""
+        return self.value
 
 
 def crossings(points: Sequence[Point]) -> list[Crossing]:
@@ -82,7 +86,8 @@ def _crossing(within: Sequence[Point], bulges: Sequence[float]) -> Crossing:
     middle = mean([_reaches_zero(places, rises, none), -_reaches_zero(back, mirrored, none)])
     low = _reaches_zero(places, upper, bulges)
     high = -_reaches_zero(back, lower[::-1], bulges[::-1])
-    return Crossing(math.exp(middle), math.exp(low), math.exp(high), within[0].size, within[-1].size, way)
+    sides = {"below": within[0].size, "above": within[-1].size, "winner": way}
+    return Crossing(math.exp(middle), low=math.exp(low), high=math.exp(high), **sides)
 
 
 def _reaches_zero(places: Sequence[float], heights: Sequence[float], bulges: Sequence[float]) -> float:

@@ -10,38 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mldyno.analysis.processes import by_process, contended, processes_of, undisturbed
 from mldyno.analysis.usual import headline, stated
 from mldyno.metrics import metric_named
 from mldyno.records import Record
 from mldyno.stats.intervals import batches, half_width, mean
+from mldyno.units import Interval
 
 BATCHES = 10
 WIDEST = 50.0  # log half-width: more than any, and still a number
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A number, and half of its 95 % interval; None where nothing shows how far off it may be."""
-
-    value: float
-    half_width: float | None
-
-    @property
-    def low(self) -> float | None:
-        """Lower end of the 95 % interval."""
-        return None if self.half_width is None else self.value - self.half_width
-
-    @property
-    def high(self) -> float | None:
-        """Upper end of the 95 % interval."""
-        return None if self.half_width is None else self.value + self.half_width
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Estimate(Interval):
-    """A number in its SI unit, and what it comes from."""
+    """A quantity in its SI unit, and how many samples it comes from."""
 
     unit: str
     processes: int = 1
@@ -52,15 +36,20 @@ class Estimate(Interval):
     freedom: int = BATCHES - 1
     """Degrees of freedom of the interval."""
 
-    def scaled(self, factor: float, unit: str) -> Estimate:
-        """The same in another measure."""
-        half_width, within = (None if width is None else width * factor for width in (self.half_width, self.within))
-        return replace(self, value=self.value * factor, half_width=half_width, unit=unit, within=within)
+    def with_half_width(self, width: float | None, **fields: Any) -> Estimate:
+        """Return it with another interval, and other fields where they are given."""
+        value = fields.pop("value", self.value)
+        return replace(self, **vars(Interval.around(value, width)), **fields)
 
-    def inverse(self, factor: float, unit: str) -> Estimate:
-        """`factor` per this quantity: throughput from time."""
-        inverted = self.scaled(factor / self.value**2, unit)
-        return replace(inverted, value=factor / self.value)
+    def scaled(self, factor: float, unit: str) -> Estimate:
+        """Return it times a factor, in another unit."""
+        width, within = (None if each is None else each * factor for each in (self.half_width, self.within))
+        return self.with_half_width(width, value=self.value * factor, unit=unit, within=within)
+
+    def per(self, amount: float, unit: str) -> Estimate:
+        """Return an amount per this quantity: throughput from time. Its interval is linearised."""
+        scaled = self.scaled(amount / self.value**2, unit)
+        return scaled.with_half_width(scaled.half_width, value=amount / self.value)
 
 
 def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
@@ -75,12 +64,12 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
     samples = sum(map(len, groups))
     steps = sum(record.fact("steps") or 1 for record in records)
     numbers = [entry.number(values) for values in groups]
-    known = Estimate(mean(numbers), None, unit, len(groups), samples, steps)
+    known = Estimate(mean(numbers), unit=unit, processes=len(groups), samples=samples, steps=steps)
     if len(groups) > 1:
-        known = replace(known, half_width=half_width(numbers), freedom=len(groups) - 1)
+        known = known.with_half_width(half_width(numbers), freedom=len(groups) - 1)
     elif samples >= (BATCHES if entry.reduce == "median" else 2):
         within = half_width([entry.number(batch) for batch in batches(groups[0], min(samples, BATCHES))])
-        known = replace(known, half_width=within, within=within)
+        known = known.with_half_width(within, within=within)
     timed = counting(records) if entry.reduce == "median" and unit == "s" else []
     processes = [process for record in timed for process in processes_of(record, metric)]
     if not processes:
@@ -89,7 +78,7 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
     width = value * math.expm1(min(error.half_width, WIDEST))
     if known.within is not None:  # the spread between processes does not hold how badly this one is known
         width = math.hypot(width, known.within)
-    return replace(known, value=value, half_width=width, processes=len(processes), freedom=error.whole_freedom)
+    return known.with_half_width(width, value=value, processes=len(processes), freedom=error.whole_freedom)
 
 
 def counting(records: Sequence[Record]) -> list[Record]:

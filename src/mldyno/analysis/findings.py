@@ -16,7 +16,7 @@ from mldyno.analysis.grouping import grouped
 from mldyno.analysis.noise import causes
 from mldyno.analysis.symptoms import Checkup, Setting, Trial, Tried
 from mldyno.analysis.unused_gpu import Causes
-from mldyno.units import digits, show_bytes, show_factor, show_percent
+from mldyno.units import Interval, digits, show_bytes, show_interval, show_percent
 
 FREE_SHARE = 0.75  # of the cores, that must be free
 CLEAR_SPEEDUP = 1.05  # a setting must be at least so many times as fast, at the low end of its interval
@@ -170,7 +170,7 @@ def _better_setting(trial: Trial | None) -> tuple[str, str] | None:
     best = best_setting(trial)
     if trial is None or best is None or best.ratio is None or best.low is None or best.high is None:
         return None
-    shown = show_factor(best.ratio, best.low, best.high)
+    shown = show_interval(Interval(best.ratio, best.low, best.high), "x")
     more = f" (mldyno: {best.option})" if best.option else ""
     return f"with {best.name} a training step of {trial.workload} was {shown} as fast", f"export {best.name}{more}"
 

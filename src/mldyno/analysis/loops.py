@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mldyno.analysis.estimates import BATCHES
-from mldyno.analysis.ranks import Factor
 from mldyno.analysis.rounds import log_ratios
 from mldyno.records import Record
 from mldyno.stats.intervals import batches, half_width, paired
 from mldyno.stats.shapes import SEGMENTS, drift, jump
+from mldyno.units import Interval
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Change:
 class LoaderCost:
     """What the loader costs in each step: its share of it, and the time in s."""
 
-    share: Factor
-    time: Factor
+    share: Interval
+    time: Interval
     rounds: int
 
 
@@ -39,7 +39,7 @@ class LoaderCost:
 class LoopParts:
     """A loop, taken apart."""
 
-    waiting: Factor | None
+    waiting: Interval | None
     """Share of a step that was spent within the loader; None where the loop has none."""
     loader: LoaderCost | None
     change: Change | None
@@ -73,16 +73,16 @@ def loop_parts(record: Record) -> LoopParts | None:
     )
 
 
-def _waiting(steps: Sequence[float], waits: Sequence[float]) -> Factor | None:
+def _waiting(steps: Sequence[float], waits: Sequence[float]) -> Interval | None:
     """The share of all steps, with an interval from batches of blocks."""
     if not steps or len(steps) != len(waits) or not any(waits):
         return None
     share = math.fsum(waits) / math.fsum(steps)
     if len(steps) < BATCHES:
-        return Factor(share, None, None)
+        return Interval(share)
     parts = zip(batches(waits, BATCHES), batches(steps, BATCHES), strict=True)
     width = half_width([math.fsum(within) / math.fsum(whole) for within, whole in parts])
-    return Factor(share, max(0.0, share - width), min(1.0, share + width))
+    return Interval.around(share, width).clipped(0, 1)
 
 
 def loader_cost(real: Sequence[float], held: Sequence[float]) -> LoaderCost | None:
@@ -91,10 +91,7 @@ def loader_cost(real: Sequence[float], held: Sequence[float]) -> LoaderCost | No
         return None
     ratio, width = paired(log_ratios(dict(enumerate(held)), dict(enumerate(real))))
     time, error = paired([mine - yours for mine, yours in zip(real, held, strict=True)])
-    if not math.isfinite(width):
-        return LoaderCost(Factor(1 - math.exp(ratio), None, None), Factor(time, None, None), len(real))
-    share = Factor(1 - math.exp(ratio), 1 - math.exp(ratio + width), 1 - math.exp(ratio - width))
-    return LoaderCost(share, Factor(time, time - error, time + error), len(real))
+    return LoaderCost(Interval.of_logs(ratio, width).complement, Interval.around(time, error), len(real))
 
 
 def _change(record: Record) -> Change | None:

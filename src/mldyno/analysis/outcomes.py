@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
@@ -114,7 +114,7 @@ class Outcome:
     def _rate_of(self, phase: str) -> Estimate | None:
         """Items a second of what was timed apart."""
         time, items = of_metric(self.good, f"{phase}_time"), self.good[0].fact(f"{phase}_items")
-        return time.inverse(items, "1/s") if time is not None and time.value and items else None
+        return time.per(items, "1/s") if time is not None and time.value and items else None
 
     def waits_for_data(self) -> float | None:
         """The share of a step that it takes to get its batch from the data set on disk; None where it has none.
@@ -128,18 +128,18 @@ class Outcome:
         """What a process does once: the time in s of the one in the middle."""
         facts = [record.fact(fact) for record in self.good]
         times = [float(fact) for fact in facts if fact is not None]
-        return Estimate(sorted(times)[len(times) // 2], None, "s", len(times)) if times else None
+        return Estimate(sorted(times)[len(times) // 2], unit="s", processes=len(times)) if times else None
 
     def _throughput(self) -> Estimate | None:
         step = self.step
         items = self.good[0].fact("items_per_step") or self.case.batch
-        return None if step is None or items is None else step.inverse(items, "1/s")
+        return None if step is None or items is None else step.per(items, "1/s")
 
     def _share_of_peak(self) -> Estimate | None:
         """Floating-point operations a second, as a share of those in matmuls on the same device."""
         step = self.step
         flops, peak = (self.good[0].fact(name) for name in ("flops_per_step", "peak_flops"))
-        return None if step is None or not flops or not peak else step.inverse(flops / peak, "1")
+        return None if step is None or not flops or not peak else step.per(flops / peak, "1")
 
     @cached_property
     def with_energy(self) -> list[Record]:
@@ -161,7 +161,7 @@ class Outcome:
         windows = [values for values in energies if len(values) > 1 and median(values) > 0]
         within = math.hypot(*(half_width(values) / median(values) for values in windows)) / max(1, len(windows))
         off = self.with_energy[0].fact("energy_error") or 0.0
-        return replace(energy, half_width=energy.value * math.hypot(*parts, within, off))
+        return energy.with_half_width(energy.value * math.hypot(*parts, within, off))
 
     def _energy_above_idle(self) -> Estimate | None:
         """The same without what the machine takes at rest in that time."""
@@ -171,11 +171,11 @@ class Outcome:
         seconds = energy.value / power.value
         known = energy.half_width is not None and idle.half_width is not None
         width = math.hypot(energy.half_width or 0.0, seconds * (idle.half_width or 0.0)) if known else None
-        return replace(energy, value=energy.value - seconds * idle.value, half_width=width)
+        return energy.with_half_width(width, value=energy.value - seconds * idle.value)
 
     def _efficiency(self) -> Estimate | None:
         energy, items = self._energy(), self.good[0].fact("items_per_step") or self.case.batch
-        return None if energy is None or not energy.value or items is None else energy.inverse(items, "1/J")
+        return None if energy is None or not energy.value or items is None else energy.per(items, "1/J")
 
     def _time_of(self, steps: int) -> Estimate | None:
         loop = of_metric(self.good, "loop_time")

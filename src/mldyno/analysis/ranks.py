@@ -14,18 +14,10 @@ from mldyno.analysis import rounds
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Record
 from mldyno.stats.intervals import batches, half_width, mean, median
+from mldyno.units import Interval
 
 STRAGGLES = 1.1  # times what the others take for the same work: a rank that is slower is named
 PARTS = 4  # of the rounds of a process
-
-
-@dataclass(frozen=True)
-class Factor:
-    """A ratio or a share with its 95 % interval, where there is one."""
-
-    value: float
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True)
@@ -33,17 +25,17 @@ class RankSplit:
     """A step of several ranks, taken apart."""
 
     ranks: int
-    waiting: Factor
+    waiting: Interval
     """Share of a step that waits for gradients: what computing does not hide of their exchange."""
-    hidden: Factor | None
+    hidden: Interval | None
     """Share of the exchange that computing hides."""
-    wrapper: Factor
+    wrapper: Interval
     """How many times as long a step takes with the wrapper, without an exchange, as without it."""
-    over_same_threads: Factor | None
+    over_same_threads: Interval | None
     """How many times as many items a second as one process with the threads of one rank; None where it has none."""
-    over_all_cores: Factor | None
+    over_all_cores: Interval | None
     """The same against one process with all cores; None on an accelerator."""
-    straggler: tuple[int, Factor] | None
+    straggler: tuple[int, Interval] | None
     """The rank that takes longest for its own work, and how many times as long as the others; None where none does."""
 
 
@@ -60,7 +52,7 @@ def split(outcome: Outcome) -> RankSplit | None:
     )
     return RankSplit(
         ranks=outcome.case.ranks or 1,
-        waiting=Factor(1 - computing.value, _rest(computing.high), _rest(computing.low)),
+        waiting=computing.complement.clipped(0, 1),
         hidden=_hidden(records),
         wrapper=_ratio(records, "compute", "bare"),
         over_same_threads=same,
@@ -73,11 +65,7 @@ def _beside(record: Record, name: str) -> list[float]:
     return record.values(f"{name}_time", "beside")
 
 
-def _rest(share: float | None) -> float | None:
-    return None if share is None else 1 - share
-
-
-def _ratio(records: Sequence[Record], over: str, under: str, more: float = 0.0) -> Factor:
+def _ratio(records: Sequence[Record], over: str, under: str, more: float = 0.0) -> Interval:
     """How many times as long the one takes as the other, times e to the power of `more`."""
     logs = [_logs(_beside(record, over), _beside(record, under)) for record in records]
     return _factor([each for each in logs if each], more)
@@ -87,14 +75,12 @@ def _logs(over: Sequence[float], under: Sequence[float]) -> list[float]:
     return rounds.log_ratios(dict(enumerate(over)), dict(enumerate(under)))
 
 
-def _factor(by_process: Sequence[list[float]], more: float = 0.0) -> Factor:
+def _factor(by_process: Sequence[list[float]], more: float = 0.0) -> Interval:
     centre, width = rounds.pooled(by_process)
-    if not math.isfinite(width):
-        return Factor(math.exp(centre + more), None, None)
-    return Factor(math.exp(centre + more), math.exp(centre + more - width), math.exp(centre + more + width))
+    return Interval.of_logs(centre + more, width)
 
 
-def _hidden(records: Sequence[Record]) -> Factor | None:
+def _hidden(records: Sequence[Record]) -> Interval | None:
     """Of the exchange's own time, the share that a step does not take longer for."""
     series = [[_beside(record, name) for name in ("step", "compute", "exchange")] for record in records]
     if not all(map(all, series)):
@@ -105,19 +91,14 @@ def _hidden(records: Sequence[Record]) -> Factor | None:
     else:
         shares = [_share(*each) for each in series]
     value, width = mean([_share(*each) for each in series]), half_width(shares)
-    low, high = (value - width, value + width) if math.isfinite(width) else (None, None)
-    return Factor(_within(value), None if low is None else _within(low), None if high is None else _within(high))
+    return Interval.around(value, width).clipped(0, 1)
 
 
 def _share(step: Sequence[float], compute: Sequence[float], exchange: Sequence[float]) -> float:
     return 1 - (median(step) - median(compute)) / median(exchange)
 
 
-def _within(share: float) -> float:
-    return min(1.0, max(0.0, share))
-
-
-def _straggler(records: Sequence[Record]) -> tuple[int, Factor] | None:
+def _straggler(records: Sequence[Record]) -> tuple[int, Interval] | None:
     """From steps without an exchange: in the others each waits for the slowest, and all look alike."""
     ranks = range(records[0].case.ranks or 1)
     if len(ranks) < 2:

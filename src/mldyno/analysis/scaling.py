@@ -15,14 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mldyno.analysis.comparisons import alike, compare
-from mldyno.analysis.estimates import Estimate, Interval
+from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
 from mldyno.stats.intervals import mean, student_t
+from mldyno.units import Interval
 
 BEND = 0.05  # exponents that are no further apart count as one
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Exponent(Interval):
     """The power of the length that time grows with, from one length to another."""
 
@@ -84,7 +85,8 @@ def fitted(points: Sequence[tuple[int, Estimate]]) -> Exponent:
     shares = [(place - centre) / power for place in places]  # what each height adds to the slope
     value = sum(share * height for share, height in zip(shares, heights, strict=True))
     width = _width(shares, [time for _, time in points])
-    return Exponent(value, width, points[0][0], points[-1][0], f"fitted over {len(points)} lengths")
+    how = f"fitted over {len(points)} lengths"
+    return Exponent.around(value, width, shortest=points[0][0], longest=points[-1][0], how=how)
 
 
 def _width(shares: Sequence[float], times: Sequence[Estimate]) -> float | None:
@@ -113,4 +115,5 @@ def _between(shorter: Outcome, longer: Outcome) -> Exponent:
     comparison = found.per_step
     low, high = comparison.low, comparison.high
     width = (math.log(high) - math.log(low)) / 2 / apart if low and high else None
-    return Exponent(-math.log(comparison.ratio) / apart, width, *ends, comparison.how)
+    value = -math.log(comparison.ratio) / apart
+    return Exponent.around(value, width, shortest=ends[0], longest=ends[1], how=comparison.how)

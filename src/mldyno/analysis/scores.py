@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from mldyno.analysis.estimates import Estimate, Interval
+from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Cell, Table, in_order
@@ -20,22 +20,18 @@ from mldyno.axes import AXIS, unstated
 from mldyno.records import SCHEMA, Case, Checks, Record, Run, Series, seal
 from mldyno.stats.intervals import mean
 from mldyno.suites import reader
+from mldyno.units import Interval
 
 SUITE = "quick"
 REFERENCE_SCORE = 100.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Score(Interval):
     """How many times as fast as the reference, times 100; on one device in one mode."""
 
     outcomes: tuple[Outcome, ...]
     """Of the set, in its order."""
-
-    @property
-    def low(self) -> float | None:
-        """Lower end of the 95 % interval, by the same factor as the upper one."""
-        return None if self.half_width is None else self.value**2 / (self.value + self.half_width)
 
     @property
     def machine(self) -> str:
@@ -71,7 +67,7 @@ def scores(outcomes: Sequence[Outcome]) -> list[Score]:
     stated = [(outcome.figure("score"), outcome) for outcome in outcomes if outcome.case.workload == SUITE]
     return [
         *(score for score in scored if score is not None),
-        *(Score(figure.value, None, (outcome,)) for figure, outcome in stated
+        *(Score(figure.value, outcomes=(outcome,)) for figure, outcome in stated
           if figure is not None and outcome.records[0].run.suite == version()),
     ]  # fmt: skip
 
@@ -99,9 +95,9 @@ def _score(outcomes: Sequence[Outcome], rates: Mapping[Case, float]) -> Score | 
     counted = tuple(by_case[case] for case in rates)
     steps = [outcome.step for outcome in counted if outcome.step is not None]
     centres = [math.log(step.value * rate) for step, rate in zip(steps, rates.values(), strict=True)]
-    value = REFERENCE_SCORE * math.exp(-mean(centres))
     widths = [math.log1p(step.half_width / step.value) for step in steps if step.half_width is not None]
-    return Score(value, value * math.expm1(mean(widths)) if len(widths) == len(steps) else None, counted)
+    width = mean(widths) if len(widths) == len(steps) else math.inf
+    return Score.of_logs(math.log(REFERENCE_SCORE) - mean(centres), width, outcomes=counted)
 
 
 def _anywhere(case: Case) -> Case:
@@ -122,7 +118,7 @@ def score_table(outcomes: Sequence[Outcome]) -> Table:
     table = Table("score", ("machine", "device", *(("framework",) if len(frameworks) > 1 else ())), ("mode",))
     for score in known:
         row = (score.machine, *(getattr(score.case, name) for name in table.rows[1:]))
-        figure = Estimate(score.value, score.half_width, "1", samples=len(score.outcomes))
+        figure = Estimate.around(score.value, score.half_width, unit="1", samples=len(score.outcomes))
         table.cells[row, (score.case.mode,)] = Cell(score.outcomes[0], figure)
     table.row_keys = in_order({row for row, _ in table.cells})
     table.col_keys = in_order({col for _, col in table.cells})

@@ -114,12 +114,10 @@ def _relative(table: Table, by: str | None) -> Table:
         figure = None
         notes = cell.notes
         if cell.figure is not None and base is cell.outcome:
-            figure = Estimate(1.0, None, "1", samples=cell.figure.samples, steps=cell.figure.steps)
+            figure = Estimate(1.0, unit="1", samples=cell.figure.samples, steps=cell.figure.steps)
         elif cell.figure is not None and base is not None and (comparison := compare(base, cell.outcome)) is not None:
-            width = (
-                None if comparison.low is None or comparison.high is None else (comparison.high - comparison.low) / 2
-            )
-            figure = Estimate(comparison.ratio, width, "1", samples=cell.figure.samples, steps=cell.figure.steps)
+            counts = {"samples": cell.figure.samples, "steps": cell.figure.steps}
+            figure = Estimate.around(comparison.ratio, comparison.speedup.half_width, unit="1", **counts)
             notes += (f"{ONE_SIDED}: a published figure has none",) if comparison.how == ONE_SIDED else ()
         table.cells[place] = Cell(cell.outcome, figure, notes)
     return table

@@ -18,7 +18,7 @@ from mldyno.analysis.tables import column
 from mldyno.axes import AXIS
 from mldyno.records import Case
 from mldyno.store.figures import marks
-from mldyno.units import count, digits, show_factor, show_percent, show_seconds
+from mldyno.units import count, digits, show_interval, show_percent, show_seconds
 from mldyno.views.loading import loader_sentence
 from mldyno.views.sentences import CANT_TELL, NO_CLEAR_DIFFERENCE, WORK, arms, claim, factor, named, span
 from mldyno.views.titles import case_on_device, workload_title
@@ -27,14 +27,6 @@ WIDE_EXPONENT = 0.1  # half of an exponent's interval from which on it is said h
 FAINT_ERROR = 0.001  # an error under this is not told more closely
 DOES = {"train": "trains", "infer": "runs models"}
 MAX_MACHINES = 4  # published ones that are named for one case
-FRACTIONS = (
-    (1 / 4, "a quarter"),
-    (1 / 3, "a third"),
-    (1 / 2, "half"),
-    (2 / 3, "two thirds"),
-    (3 / 4, "three quarters"),
-)
-NEAR = 0.08  # so far off, relative to it, a fraction may still be called that
 Called = Callable[[str], str]
 
 
@@ -92,14 +84,6 @@ def _called(verdicts: Verdicts) -> Called:
     cases = [each.other.case for mean in (*verdicts.devices, *verdicts.precisions) for each in mean.comparisons]
     many = len({case.device for case in cases} - {HOST}) > 1
     return lambda device: "your CPU" if device == HOST else f"your {device}" if many else "your GPU"
-
-
-def _range(low: float | None, high: float | None, decimals: int, unit: str = "") -> str:
-    """An interval behind its value: ' (22-26 %)'; nothing where there is none."""
-    if low is None or high is None:
-        return ""
-    to = " to " if low < 0 else "-"
-    return f" ({low:,.{decimals}f}{to}{high:,.{decimals}f}{unit})"
 
 
 def _became(status: str) -> str:
@@ -234,10 +218,8 @@ def _turn(crossover: Crossover, crossing: Crossing) -> str:
     """Who beats whom from where on."""
     other, base = _sides(crossover)
     winner, loser = (other, base) if crossing.winner > 0 else (base, other)
-    shown = digits(crossing.size, (crossing.high - crossing.low) / 2)
-    decimals = len(shown.partition(".")[2])
     beats = "takes less energy than" if crossover.value == "energy" else "beats"
-    return f"{winner} {beats} {loser} from {crossover.over} {shown}{_range(crossing.low, crossing.high, decimals)} on"
+    return f"{winner} {beats} {loser} from {crossover.over} {show_interval(crossing)} on"
 
 
 def _regions(crossover: Crossover) -> Iterator[str]:
@@ -338,14 +320,11 @@ def _copy_verdict(cost: CopyCost, called: Called) -> str:
 def _copy_claim(cost: CopyCost) -> str:
     """What a copy costs, how that was found out, and what would help."""
     comparison = cost.comparison
-    fine = cost.low is not None and cost.high is not None and cost.high - cost.low < 0.02
-    decimals = 1 if fine or abs(cost.share) < 0.1 else 0
-    low, high = (None if end is None else 100 * end for end in (cost.low, cost.high))
-    share = f"{100 * cost.share:.{decimals}f} %{_range(low, high, decimals, ' %')}"
+    share = show_interval(cost.share, "%")
     if comparison.verdict == "slower":
         text = f"costs {show_seconds(cost.seconds or 0.0)} a step, {share} of it"
     elif comparison.verdict == "inconclusive":
-        text = f"looks like {share} of a step; {CANT_TELL if low is not None else 'no interval'}"
+        text = f"looks like {share} of a step; {CANT_TELL if comparison.low is not None else 'no interval'}"
     else:
         nearly = "next to " if comparison.verdict == "equivalent" else ""
         text = f"costs {nearly}nothing: {claim(comparison, *arms(comparison))}"
@@ -370,8 +349,8 @@ def _scaling_sentence(scaling: Scaling) -> str:
 
 def _power(exponent: Exponent) -> str:
     """An exponent, its interval, and between which lengths it holds."""
-    interval = _range(exponent.low, exponent.high, 2) or " (no interval)"
-    return f"{exponent.value:.2f}{interval} from {exponent.shortest:,} to {exponent.longest:,}"
+    interval = "" if exponent.low is not None else " (no interval)"
+    return f"{show_interval(exponent, decimals=2)}{interval} from {exponent.shortest:,} to {exponent.longest:,}"
 
 
 def _how_to_narrow(scaling: Scaling) -> str:
@@ -391,10 +370,10 @@ def _reference_verdict(comparisons: Sequence[Comparison], called: Called) -> str
     case = comparisons[0].other.case
     sure = [comparison for comparison in comparisons if not _suspect(comparison)] or list(comparisons)
     chosen = spread(sure, MAX_MACHINES)
-    shares = ", ".join(f"{_share(each.ratio, _interval(each))} as {_machine(each)}" for each in chosen)
+    speeds = ", ".join(f"{show_interval(each.speedup, 'x')} the speed of {_machine(each)}" for each in chosen)
     known = "own interval only" if any(each.low is not None for each in chosen) else "they have no interval"
     return (
-        f"{called(case.device)} is, in {_work(case, 'batch', 'seq')}, about {shares} "
+        f"{called(case.device)} has, in {_work(case, 'batch', 'seq')}, {speeds} "
         f"[published figures of the same work; {known}]"
     )
 
@@ -408,23 +387,6 @@ def spread(comparisons: Sequence[Comparison], most: int) -> list[Comparison]:
     if len(comparisons) <= most:
         return list(comparisons)
     return [comparisons[round(place * (len(comparisons) - 1) / max(1, most - 1))] for place in range(most)]
-
-
-def _interval(comparison: Comparison) -> str:
-    """The interval of a ratio, behind it."""
-    if comparison.low is None or comparison.high is None:
-        return ""
-    return f" {show_factor(comparison.ratio, comparison.low, comparison.high).partition(' ')[2]}"
-
-
-def _share(ratio: float, interval: str = "") -> str:
-    """A ratio as it is said: a third (0.31-0.35) as fast, 1.4 times as fast; a small one as one part of so many."""
-    if 1 - NEAR < ratio < 1 + NEAR:
-        return f"as fast{interval}"
-    fraction = next((name for value, name in FRACTIONS if abs(ratio / value - 1) < NEAR), "")
-    if not fraction:
-        fraction = f"1/{digits(1 / ratio, most=2)}" if ratio < FRACTIONS[0][0] else f"{digits(ratio, most=2)} times"
-    return f"{fraction}{interval} as fast"
 
 
 def _machine(comparison: Comparison) -> str:

@@ -92,7 +92,7 @@ def _copy_json(cost: CopyCost) -> dict[str, Any]:
     copying = cost.comparison.other
     return {
         "case": case_without(copying.case, "placement"), **machine_json(copying), "way": cost.way,
-        "share": cost.share, "low": cost.low, "high": cost.high, "seconds": cost.seconds,
+        "share": cost.share.value, "low": cost.share.low, "high": cost.share.high, "seconds": cost.seconds,
         "comparison": comparison_json(cost.comparison),
     }  # fmt: skip
 

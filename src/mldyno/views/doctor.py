@@ -12,7 +12,7 @@ from mldyno import __version__
 from mldyno.analysis.findings import CLEAR_SPEEDUP, Finding, best_setting, by_device, error_text, of
 from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, SensorSeen, Trial, Tried
 from mldyno.analysis.unused_gpu import CALLED
-from mldyno.units import count, digits, show_bytes, show_factor, show_percent, show_seconds
+from mldyno.units import Interval, count, digits, show_bytes, show_interval, show_percent, show_seconds
 from mldyno.views.devices import device_line
 from mldyno.views.window import window_width
 
@@ -163,7 +163,7 @@ def _trial(trial: Trial) -> Rows:
             continue
         clear = _clear(setting.low, setting.high)
         most = ", the one to set" if setting is best and len(trial.settings) > 1 else ""
-        times = show_factor(setting.ratio, setting.low, setting.high)
+        times = show_interval(Interval(setting.ratio, setting.low, setting.high), "x")
         yield setting.option or setting.name, f"{times} as fast: {clear}{most}"
 
 

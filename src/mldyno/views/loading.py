@@ -6,9 +6,9 @@ from typing import Any
 
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.loading import AXIS, LoaderGain, MoreWorkers
-from mldyno.analysis.ranks import Factor
 from mldyno.axes import AXIS as ENTRIES
-from mldyno.views.sentences import CANT_TELL, spanned
+from mldyno.units import show_interval
+from mldyno.views.sentences import CANT_TELL
 from mldyno.views.titles import case_on_device
 
 
@@ -36,7 +36,7 @@ def _brings(step: MoreWorkers, whole: bool) -> str:
 
 
 def _times(comparison: Comparison) -> str:
-    return spanned(Factor(comparison.ratio, comparison.low, comparison.high))
+    return show_interval(comparison.speedup, "x")
 
 
 def loader_json(gain: LoaderGain) -> dict[str, Any]:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from mldyno.analysis.loops import Change, LoaderCost, LoopParts, loop_parts
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.ranks import Factor
 from mldyno.records import Record
 from mldyno.stats.intervals import mean
-from mldyno.units import count, digits, show_error, show_percent, show_seconds
+from mldyno.units import count, digits, show_error, show_interval, show_percent, show_seconds
 
 ID_DIGITS = 10  # of a record, that name it
 
@@ -37,7 +36,7 @@ def loop_line(record: Record) -> str:
 def parts_in_words(parts: LoopParts) -> Iterator[str]:
     """What a step of a loop waits for, what its loader costs, where it changed, and what stands apart."""
     if parts.waiting is not None:
-        yield f"{show_percent(parts.waiting.value)} of a step waiting for data{_percents(parts.waiting)}"
+        yield f"{show_interval(parts.waiting, '%')} of a step waiting for data"
     if parts.loader is not None:
         yield _of_loader(parts.loader)
     if parts.change is not None:
@@ -49,16 +48,6 @@ def parts_in_words(parts: LoopParts) -> Iterator[str]:
         yield f"{count(parts.pauses, 'pause')} for other work, {show_seconds(parts.pause_time)} in all"
 
 
-def _percents(share: Factor) -> str:
-    if share.low is None or share.high is None:
-        return ""
-    for decimals in (0, 1, 2):
-        low, high = (f"{100 * end:.{decimals}f}" for end in (share.low, share.high))
-        if low != high:
-            return f" ({low}-{high})"
-    return ""
-
-
 def _of_loader(cost: LoaderCost) -> str:
     share, time = cost.share, cost.time
     how = f"over {count(cost.rounds, 'round')} of real and held batches"
@@ -67,7 +56,7 @@ def _of_loader(cost: LoaderCost) -> str:
     if share.low <= 0:
         return f"what the loader costs can't be told from nothing: at most {show_seconds(time.high)} a step, {how}"
     interval = f"{show_seconds(time.low)} to {show_seconds(time.high)}"
-    return f"the loader costs {show_percent(share.value)} of a step{_percents(share)}, {interval}, {how}"
+    return f"the loader costs {show_interval(share, '%')} of a step, {interval}, {how}"
 
 
 def _of_change(change: Change) -> str:

@@ -6,25 +6,36 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mldyno.analysis.comparisons import DELTA, ONE_SIDED, Comparison, Mean, alike, compared, differences, differing
+from mldyno.analysis.comparisons import (
+    DELTA,
+    ONE_SIDED,
+    Claim,
+    Comparison,
+    Mean,
+    alike,
+    compared,
+    differences,
+    differing,
+)
 from mldyno.analysis.estimates import Estimate, counting, of_metric, step_time
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.loops import loop_parts
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.ranks import Factor, RankSplit, split
+from mldyno.analysis.ranks import RankSplit, split
 from mldyno.analysis.tables import column
 from mldyno.axes import AXIS
 from mldyno.records import Case, Machine, Pairing, Record
 from mldyno.sources import as_typed
 from mldyno.store.figures import marks
 from mldyno.units import (
+    Interval,
     count,
     digits,
     show,
     show_bytes,
     show_error,
-    show_factor,
     show_half_width,
+    show_interval,
     show_percent,
     show_seconds,
 )
@@ -49,13 +60,11 @@ NOT_STEADY = ("drifting", "two-modes")  # warnings that speak against a steady s
 
 def factor(comparison: Comparison | Mean) -> str:
     """The ratio with its interval, turned so that it reads as 'so many times'."""
-    ratio, low, high = comparison.ratio, comparison.low, comparison.high
-    if ratio < 1:
-        ratio, low, high = 1 / ratio, high and 1 / high, low and 1 / low
-    return show_factor(ratio, low, high)
+    speedup = comparison.speedup
+    return show_interval(speedup if speedup.value >= 1 else speedup.inverse, "x")
 
 
-def span(result: Comparison | Mean) -> str:
+def span(result: Interval | Claim) -> str:
     """An interval in words: 20 % slower to 10 % faster."""
     return " to ".join(_end_in_words(end) for end in (result.low, result.high) if end is not None)
 
@@ -185,7 +194,7 @@ def _energy_claim(result: Comparison | Mean, other: str, base: str, each: str) -
     """The same of energies, as a share: bf16 takes 0.61x (0.57-0.65) of fp32's energy a step."""
     if result.verdict == "equivalent":
         return f"{other} and {base} take equivalent energy{each} (within {show_percent(DELTA)})"
-    share = spanned(Factor(1 / result.ratio, result.high and 1 / result.high, result.low and 1 / result.low))
+    share = show_interval(result.speedup.inverse, "x")
     if result.verdict != "inconclusive":
         return f"{other} takes {share} of {base}'s energy{each}"
     if result.low is None:
@@ -398,27 +407,17 @@ def ranks_told(outcome: Outcome, parts: RankSplit) -> Iterator[str]:
     """What ranks gain, how long they wait for gradients, and whether one is slower than the others."""
     fact, given = outcome.good[0].fact, f"{parts.ranks} ranks give" if parts.ranks > 1 else "1 rank gives"
     if parts.over_same_threads is not None:
-        others = f", {spanned(parts.over_all_cores)} of one with all cores" if parts.over_all_cores else ""
-        yield f"{given} {spanned(parts.over_same_threads)} the speed of one process with the threads of a rank{others}"
-    yield f"{in_percent(parts.waiting)} of a step waits for gradients"
+        gain = f"{show_interval(parts.over_same_threads, 'x')} the speed of one process with the threads of a rank"
+        whole = f", {show_interval(parts.over_all_cores, 'x')} of one with all cores" if parts.over_all_cores else ""
+        yield f"{given} {gain}{whole}"
+    yield f"{show_interval(parts.waiting, '%')} of a step waits for gradients"
     if parts.hidden is not None:
-        yield f"{in_percent(parts.hidden)} of their exchange is hidden behind computing"
-    yield f"the wrapper by itself makes a step {spanned(parts.wrapper)} as long"
+        yield f"{show_interval(parts.hidden, '%')} of their exchange overlaps with compute"
+    yield f"wrapper overhead: a step takes {show_interval(parts.wrapper, 'x')} as long"
     yield f"batch {fact('batch_per_rank')} a rank, {fact('batch_in_all')} in all"
     if parts.straggler is not None:
         rank, slower = parts.straggler
-        yield f"rank {rank} takes {spanned(slower)} as long as the others for its own work"
-
-
-def spanned(factor: Factor) -> str:
-    """A factor with its interval: 1.6x (1.5-1.7)."""
-    return show_factor(factor.value, factor.low, factor.high)
-
-
-def in_percent(share: Factor) -> str:
-    """A share with its interval: 38 % (35-41)."""
-    low, high = (None if end is None else f"{100 * min(1.0, max(0.0, end)):.0f}" for end in (share.low, share.high))
-    return f"{show_percent(max(0.0, share.value))}{f' ({low}-{high})' if low is not None else ''}"
+        yield f"rank {rank} takes {show_interval(slower, 'x')} as long as the others for its own work"
 
 
 def phases(outcome: Outcome) -> Iterator[str]:

@@ -13,13 +13,12 @@ from typing import get_args
 
 from mldyno.analysis.answers import Verdicts, typical
 from mldyno.analysis.bounds import bound
-from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.scores import Score, missing, reference, scores
 from mldyno.axes import Mode
-from mldyno.units import count, digits, show_factor
+from mldyno.units import count, show_interval
 from mldyno.views.answers import spread, verdict_lines
 from mldyno.views.sentences import FAKE_FRAMEWORK, shown, trust_line
 from mldyno.views.titles import case_title, shared_title, work_title
@@ -75,14 +74,7 @@ def score_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 def score_text(score: Score) -> str:
     """A score with what it is of: training 103 (92-114)."""
-    return f"{work_title(score.case).rpartition(', ')[2]} {shown_score(score)}"
-
-
-def shown_score(score: Score) -> str:
-    """A score with its interval: 103 (92-114)."""
-    if score.low is None or score.high is None:
-        return digits(score.value, score.half_width)
-    return f"{score.value:,.0f} ({score.low:,.0f}-{score.high:,.0f})"
+    return f"{work_title(score.case).rpartition(', ')[2]} {show_interval(score, decimals=0)}"
 
 
 def _bars(division: Division, most: int) -> list[str]:
@@ -91,7 +83,8 @@ def _bars(division: Division, most: int) -> list[str]:
     fastest = max([1.0, *(1 / comparison.ratio for comparison in comparisons)])
     step = division.best.step
     ours = (1.0, _name("this machine", division.best), f"{shown(step)} a step" if step else "")
-    rows = [ours, *((1 / each.ratio, _name(each.base.machine, each.base), _times(each)) for each in comparisons)]
+    speeds = [(each.base, each.speedup.inverse) for each in comparisons]
+    rows = [ours, *((speed.value, _name(base.machine, base), show_interval(speed, "x")) for base, speed in speeds)]
     rows.sort(key=lambda row: -row[0])
     return [shared_title(division.case), *(_bar(speed / fastest, name, text) for speed, name, text in rows)]
 
@@ -105,12 +98,6 @@ def _bar(share: float, name: str, text: str) -> str:
     if plain() or window_width() < WIDTH:
         return f"  {name}: {text}"
     return f"  {name:<{NAME_WIDTH}} {BAR * round(share * BAR_WIDTH) or THIN_BAR} {text}"
-
-
-def _times(comparison: Comparison) -> str:
-    """How many times as fast as this machine a published one is, with the interval that this machine's time gives."""
-    low, high = comparison.high and 1 / comparison.high, comparison.low and 1 / comparison.low
-    return show_factor(1 / comparison.ratio, low, high)
 
 
 def _sentences(outcomes: Sequence[Outcome], verdicts: Verdicts, notes: Sequence[str]) -> list[str]:

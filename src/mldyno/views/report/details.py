@@ -81,7 +81,7 @@ def _copy_chart(subject: Subject) -> Iterator[Chart]:
     ways = dict.fromkeys(cost.way for cost in copies)
     legend = [(f"copying {way}", WAYS[way]) for way in ways]
     drawing = Rows([("", rows)], "% of a step", legend if len(legend) > 1 else (), bars=True, base=0.0, linear=True)
-    most = copy_mark(max(copies, key=lambda cost: cost.share), "s1")
+    most = copy_mark(max(copies, key=lambda cost: cost.share.value), "s1")
     title = f"Copying takes up to {most.number} of a step" if most.value > 2 else "Copying costs next to nothing"
     yield Chart("copies", title, "Share of a step that goes into copying its batch, with 95 % intervals", drawing)
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from mldyno.analysis.comparisons import alike
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.ranks import Factor, RankSplit, split
-from mldyno.units import show_percent
+from mldyno.analysis.ranks import RankSplit, split
+from mldyno.units import Interval, show_interval, show_percent
 from mldyno.views.charts import Lines, Mark, Point, Row, Rows
 from mldyno.views.report.parts import Chart, Charts, Paragraphs, Section, SectionPart
 from mldyno.views.report.subject import Subject
-from mldyno.views.sentences import in_percent, ranks_told, spanned
+from mldyno.views.sentences import ranks_told
 
 MOST_CHARTS = 6
 MOST_ROWS = 12
@@ -53,14 +53,15 @@ def _gain(subject: Subject, number: int, group: Sequence[Split]) -> Chart:
         lines.append(("all cores", _points(group, "over_all_cores")))
     gains = [(parts.over_same_threads, parts.ranks) for _, parts in group if parts.over_same_threads is not None]
     best, ranks = max(gains, key=lambda gain: gain[0].value)
-    title = f"{subject.title(group[0][0], 'ranks')}: {ranks} ranks give {spanned(best)}"
+    title = f"{subject.title(group[0][0], 'ranks')}: {ranks} ranks give {show_interval(best, 'x')}"
     drawing = Lines(lines, "ranks", "times as fast", 1.0)
     return Chart(f"ranks-{number}", title, "Times as many items a second as one process", drawing)
 
 
 def _points(group: Sequence[Split], which: str) -> list[Point]:
-    factors: list[tuple[int, Factor | None]] = [(parts.ranks, getattr(parts, which)) for _, parts in group]
-    return [Point(count, each.value, spanned(each), each.low, each.high) for count, each in factors if each is not None]
+    factors: list[tuple[int, Interval | None]] = [(parts.ranks, getattr(parts, which)) for _, parts in group]
+    known = [(count, each) for count, each in factors if each is not None]
+    return [Point(count, each.value, show_interval(each, "x"), each.low, each.high) for count, each in known]
 
 
 def _made_of(subject: Subject, known: Sequence[Split]) -> Iterator[Chart]:
@@ -68,7 +69,7 @@ def _made_of(subject: Subject, known: Sequence[Split]) -> Iterator[Chart]:
     rows = []
     for outcome, parts in known[:MOST_ROWS]:
         waiting = min(1.0, max(0.0, parts.waiting.value))
-        tip = f"{in_percent(parts.waiting)} of a step waits for gradients"
+        tip = f"{show_interval(parts.waiting, '%')} of a step waits for gradients"
         rows.append(Row(subject.title(outcome), [
             Mark(100 * (1 - waiting), show_percent(1 - waiting), tip, colour="s1"),
             Mark(100 * waiting, show_percent(waiting), tip, colour="s4"),

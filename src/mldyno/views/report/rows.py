@@ -8,7 +8,7 @@ from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.copying import CopyCost
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
-from mldyno.units import digits, show_factor, show_percent
+from mldyno.units import digits, interval_parts, show_percent
 from mldyno.views.charts import Mark
 from mldyno.views.sentences import NO_CLEAR_DIFFERENCE, factor, shown, span, trust
 
@@ -25,7 +25,7 @@ def speed(outcome: Outcome) -> Estimate | None:
     rate, step = outcome.figure("throughput"), outcome.step
     if rate is not None or step is None or not step.value:
         return rate
-    return step.inverse(1, "1/s")
+    return step.per(1, "1/s")
 
 
 def unit_of(outcome: Outcome) -> str:
@@ -64,7 +64,7 @@ def league_mark(outcome: Outcome, best: Outcome) -> Mark:
     value = ours.value / theirs.value
     low, high = (None if end is None else value * end for end in _turned(theirs))
     hover = f"{shown(theirs)} a step; {trust(outcome)}"
-    rate = theirs.inverse(outcome.case.batch or 1, "1/s")  # of a batch: what else is counted, others do not say
+    rate = theirs.per(outcome.case.batch or 1, "1/s")  # of a batch: what else is counted, others do not say
     number = f"{digits(rate.value, rate.half_width)}/s"
     return Mark(value, number, hover, low, high, "soft", outcome.published)
 
@@ -75,21 +75,15 @@ def ratio_mark(result: Comparison | Mean, colour: str) -> Mark:
     said = f"{factor(result)} {result.verdict}"
     if result.verdict == "inconclusive":
         said = f"{NO_CLEAR_DIFFERENCE} ({span(result)})" if result.low is not None else f"{factor(result)}, no interval"
-    number = shown_ratio(result).partition(" ")[0]
+    number, _ = interval_parts(result.speedup, "x")
     return Mark(result.ratio, number, f"{said}; {why}", result.low, result.high, colour)
-
-
-def shown_ratio(result: Comparison | Mean) -> str:
-    """The ratio as it is, not turned, with its interval."""
-    return show_factor(result.ratio, result.low, result.high)
 
 
 def copy_mark(cost: CopyCost, colour: str) -> Mark:
     """The share of a step in percent; one under 0 is drawn as nothing, and said as it is."""
-    value, low, high = (None if part is None else max(0.0, 100 * part) for part in (cost.share, cost.low, cost.high))
-    shown = f"{100 * cost.share:.1f} %" if abs(cost.share) < 0.1 else f"{100 * cost.share:.0f} %"
-    return Mark(value or 0.0, shown, f"copying {cost.way} takes {shown} of a step; {cost.comparison.how}", low, high,
-                colour)  # fmt: skip
+    drawn, (shown, _) = cost.share.scaled_by(100).clipped(0, math.inf), interval_parts(cost.share, "%")
+    hover = f"copying {cost.way} takes {shown} of a step; {cost.comparison.how}"
+    return Mark(drawn.value, shown, hover, drawn.low, drawn.high, colour)
 
 
 def share_mark(share: float, kind: str, colour: str, why: str) -> Mark:

@@ -14,11 +14,11 @@ from mldyno.analysis.outcomes import OF_THE_MACHINE, Outcome
 from mldyno.analysis.scaling import Scaling
 from mldyno.analysis.tables import Cell, Key, Table, lay_out, varying
 from mldyno.axes import AXIS
-from mldyno.units import show
+from mldyno.units import show, show_interval
 from mldyno.views.answers import answer_lines
 from mldyno.views.charts import Lines, Point
 from mldyno.views.report.parts import Chart, Charts, Grid, GridCell, Grids, Paragraphs, Section, SectionPart
-from mldyno.views.report.rows import shown_ratio, time_unit
+from mldyno.views.report.rows import time_unit
 from mldyno.views.report.subject import Subject
 from mldyno.views.sentences import named, shown
 from mldyno.views.tables import NO_MEMORY
@@ -75,8 +75,10 @@ def _crossings(subject: Subject) -> Iterator[Chart]:
 def _crossing(subject: Subject, identity: str, crossover: Crossover) -> Chart:
     axis, over = crossover.axis, crossover.over
     other, base = named(axis, crossover.other), named(axis, crossover.base)
-    points = [Point(crossover.size(each), each.ratio, f"{shown_ratio(each)}; {each.how}", each.low, each.high)
-              for each in crossover.comparisons]  # fmt: skip
+    points = [
+        Point(crossover.size(each), each.ratio, f"{show_interval(each.speedup, 'x')}; {each.how}", each.low, each.high)
+        for each in crossover.comparisons
+    ]
     crossings = [(crossing.size, crossing.low, crossing.high) for crossing in crossover.crossings]
     drawing = Lines([(f"{other} against {base}", points)], over, f"times as fast as {base}", 1.0, crossings)
     title = f"{subject.title(crossover.tried[0], axis, over)}: {other} against {base}"

@@ -12,7 +12,7 @@ from mldyno.analysis.grouping import grouped
 from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.scores import Score, missing, reference
-from mldyno.units import count, digits
+from mldyno.units import count, interval_parts
 from mldyno.views.answers import answer_lines, verdict_kinds, verdict_lines, with_capital
 from mldyno.views.charts import MIDDLE, NARROW, Row, Rows
 from mldyno.views.report.parts import Chart, ScoreFigure, Summary
@@ -39,8 +39,8 @@ def summary(subject: Subject) -> Summary:
 
 
 def _figure(score: Score, subject: Subject) -> ScoreFigure:
-    ends = "" if score.low is None or score.high is None else f"{score.low:,.0f}-{score.high:,.0f}"
-    return ScoreFigure(score_title(score, subject), digits(score.value, score.half_width), ends)
+    number, ends = interval_parts(score, decimals=0)
+    return ScoreFigure(score_title(score, subject), number, ends.strip("()"))
 
 
 def score_title(score: Score, subject: Subject) -> str:

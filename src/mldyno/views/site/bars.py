@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mldyno.analysis.estimates import Interval
+from mldyno.units import Interval
 
 WIDTH = 100.0
 DOT = 2.0  # half of what a dot takes of the width

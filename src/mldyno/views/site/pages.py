@@ -12,19 +12,18 @@ from dataclasses import replace
 from typing import Any
 
 from mldyno import __version__
-from mldyno.analysis.comparisons import DELTA, LARGEST_LOG
+from mldyno.analysis.comparisons import DELTA
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.rerun import rerun_commands, their_commands
 from mldyno.analysis.scores import Score, missing, reference
 from mldyno.printable import printable_content
 from mldyno.store.figures import marks
-from mldyno.units import count, digits, show_percent
+from mldyno.units import LARGEST_LOG, count, digits, interval_parts, show_interval, show_percent
 from mldyno.views.devices import device_line
 from mldyno.views.sentences import NO_CLEAR_DIFFERENCE, WORK, headline, machine_lines, shown, trust
 from mldyno.views.site.bars import Scale, scale_for
 from mldyno.views.site.collection import Collection, Entry, Ranking, kind_of, shown_place
-from mldyno.views.summary import shown_score
 from mldyno.views.templates import DATA, templates
 from mldyno.views.titles import case_title, place_title
 
@@ -128,13 +127,13 @@ def _index(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
 def _figure(score: Score, scale: Scale) -> dict[str, Any]:
     """A score as it stands in a table."""
     framework = place_title(score.case).partition(", ")[2]
-    text = f"{shown_score(score)}, {framework}" if framework else shown_score(score)
+    text = f"{show_interval(score, decimals=0)}, {framework}" if framework else show_interval(score, decimals=0)
     return {"text": text, "sort": score.value, "bar": scale.bar(score)}
 
 
 def _about_score(score: Score) -> dict[str, Any]:
     """A score as it stands on the page of its machine."""
-    number, _, interval = shown_score(score).partition(" ")
+    number, interval = interval_parts(score, decimals=0)
     return {
         "about": f"{WORK[str(score.case.mode)].capitalize()} on {place_title(score.case)}",
         "number": number,
@@ -206,7 +205,10 @@ def _notes(outcomes: Sequence[Outcome]) -> list[str]:
 
 def _data(entry: Entry) -> dict[str, Any]:
     """What the comparison of two machines reads: scores in words, and the times of all cases in s."""
-    scored = [[WORK[str(score.case.mode)], place_title(score.case), shown_score(score)] for score in entry.scores]
+    scored = [
+        [WORK[str(score.case.mode)], place_title(score.case), show_interval(score, decimals=0)]
+        for score in entry.scores
+    ]
     timed = [(outcome.case, outcome.step) for outcome in entry.outcomes]
     cases = [
         {"work": replace(case, device="").id, "title": case_title(case, ("device",)), "device": case.device,
@@ -232,7 +234,7 @@ def _workloads(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]
 def _work(ranking: Ranking, siblings: Sequence[Ranking], shared: dict[str, Any]) -> Iterator[Page]:
     """All that did one work, the fastest first; bars are their speed, in percent of the fastest."""
     fastest = ranking.ranked[0][2].value
-    speeds = [step.inverse(100 * fastest, "1") for _, _, step in ranking.ranked]
+    speeds = [step.per(100 * fastest, "1") for _, _, step in ranking.ranked]
     scale = scale_for(speeds)
     macros = templates("site").get_template("rows.html").module
     rows = []
