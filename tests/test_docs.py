@@ -17,8 +17,8 @@ from mldyno.analysis.outcomes import VALUES
 from mldyno.axes import AXES
 from mldyno.cli import COMMANDS
 from mldyno.meters import Meter
+from mldyno.recording.warnings import CODES
 from mldyno.records import Case, Device, Status
-from mldyno.runner.warnings import CODES
 from mldyno.store import Query, Store
 
 ROOT = Path(__file__).parent.parent

@@ -19,7 +19,7 @@ from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_or
 
 from mldyno.axes import LARGEST_WHOLE, Case
 from mldyno.printable import printable_content
-from mldyno.records import Checks, Device, Fact, Series
+from mldyno.records import Checks, Device, Fact, Series, Software
 from mldyno.sources import Source
 
 FailedStatus = Literal["oom", "timeout", "failed", "unsupported", "wrong", "unsteady"]
@@ -110,22 +110,11 @@ class StepsTried(Answer):
 
 
 @dataclass(frozen=True)
-class WorkerSoftware:
-    """What computes: interpreter, framework and versions, threads, and settings that matter."""
-
-    python: str
-    framework: str
-    versions: dict[str, str]
-    threads: int | None
-    env: dict[str, str]
-
-
-@dataclass(frozen=True)
 class CaseOpened(Answer):
     """A case is built and warm: the series of its first step and its warm-up, and why it is not steady, if so."""
 
     facts: dict[str, Fact]
-    software: WorkerSoftware
+    software: Software
     devices: tuple[Device, ...]
     series: tuple[Series, ...]
     unsteady: str

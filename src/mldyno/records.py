@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from mldyno.axes import Case as Case  # noqa: PLC0414  # a part of a record, as 
 from mldyno.errors import MldynoError
 from mldyno.facts import FACTS, flaw
 from mldyno.metrics import Unit as Unit  # noqa: PLC0414
+from mldyno.printable import printable
 
 Status = Literal["ok", "oom", "timeout", "failed", "unsupported", "wrong", "unsteady"]
 Provenance = Literal["measured", "imported", "published"]
@@ -108,6 +110,25 @@ class Software:
     versions: dict[str, str] = field(default_factory=dict)
     threads: int | None = None
     env: dict[str, str] = field(default_factory=dict)
+
+
+RECORDED_ENVIRONMENT = (
+    "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "KMP_BLOCKTIME", "GOMP_SPINCOUNT",
+    "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "PYTORCH_ENABLE_MPS_FALLBACK",
+    "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "LD_PRELOAD", "MALLOC_CONF",
+    "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_ARENA_MAX",
+    "GLIBC_TUNABLES", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "VECLIB_MAXIMUM_THREADS",
+    "CUDA_DEVICE_ORDER", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG",
+    "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HSA_OVERRIDE_GFX_VERSION", "ZE_AFFINITY_MASK",
+    "ONEAPI_DEVICE_SELECTOR", "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_MPS_LOW_WATERMARK_RATIO",
+    "PYTORCH_MPS_FAST_MATH", "PYTORCH_MPS_PREFER_METAL",
+)  # fmt: skip
+"""Variables of the environment that change how fast a step is."""
+
+
+def recorded_environment() -> dict[str, str]:
+    """Return those variables of this process's environment that a record keeps."""
+    return {name: printable(os.environ[name]) for name in RECORDED_ENVIRONMENT if name in os.environ}
 
 
 @dataclass(frozen=True)

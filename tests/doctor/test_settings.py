@@ -9,7 +9,7 @@ import pytest
 from mldyno.analysis.symptoms import Setting, Trial
 from mldyno.client import worker_process
 from mldyno.doctor import settings
-from mldyno.doctor.settings import measure, of_allocators, of_threads, sleeping_pays
+from mldyno.doctor.settings import measure, of_allocators, of_threads, passive_wait_helps
 from mldyno.records import Case
 
 STEP = Case("mlp", framework="fake", batch=64)
@@ -72,6 +72,16 @@ def test_a_setting_that_doubles_the_speed_is_measured_as_that(monkeypatch: pytes
     assert faster.option == "--allocator steady"
 
 
+def test_threads_that_spin_on_are_waited_for_before_another_process_has_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rested: list[int] = []
+    monkeypatch.setattr("mldyno.runner.pairing._let_rest", lambda case: rested.append(case.turns))
+    monkeypatch.setattr(settings, "TURNS", 2)
+    assert measure(lambda: None, STEP, 4, {"sleeping": PASSIVE}, sets=1) is not None
+    assert rested == [0, 0, 1, 1, 2, 2], "each of two processes: when it is warm, and after each turn"
+
+
 def test_a_step_that_can_not_be_run_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "SETS", 1)
     assert measure(lambda: None, STEP, 4, {"killed": {"MLDYNO_FAKE": '[{"fail": "kill"}]'}}) is None
@@ -83,7 +93,7 @@ def tried(ratio: float, monkeypatch: pytest.MonkeyPatch, free: float = 1.0) -> S
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     monkeypatch.setattr("mldyno.doctor.settings.clock.free_cores", lambda cores: free)
     monkeypatch.setattr("mldyno.doctor.settings.measure", lambda *arguments, **options: trial)
-    return sleeping_pays("fake", 2, 2)
+    return passive_wait_helps("fake", 2, 2)
 
 
 def test_threads_sleep_for_quick_only_where_that_clearly_pays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from tests.simulated.conftest import HERE, ISSUE
 
 from mldyno.analysis.bounds import bound, shares
 from mldyno.frameworks import TOLERANCE
+from mldyno.recording.warnings import Evidence, of_measurement
 from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series
-from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.selftest import on_device
 from mldyno.selftest.contract import Heard
 

@@ -17,8 +17,8 @@ from mldyno import api
 from mldyno.analysis.loops import loop_parts
 from mldyno.cli import cli
 from mldyno.meters import contention
+from mldyno.recording.warnings import Evidence, of_measurement
 from mldyno.records import Record
-from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.store import Query, Store
 from mldyno.tracking.tracker import track
 

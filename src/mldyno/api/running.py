@@ -217,7 +217,8 @@ def run_plan(
     forecasts: Sequence[Forecast] | None = None,
 ) -> Results:
     """Run a plan, or what is missing of the run to resume; `forecasts` say how long a case may take."""
-    from mldyno.runner.run import Runner, new_run_id
+    from mldyno.recording import new_run_id
+    from mldyno.runner.run import Runner
 
     runner = Runner(plan, store, resume or new_run_id(), forecasts)
     runner.execute(listener or Listener())
@@ -345,12 +346,12 @@ def quick_plan(
 
     Where other programs take cores, a setting of threads is tried first; whoever runs the plan may use it.
     """
-    from mldyno.doctor.settings import sleeping_pays
+    from mldyno.doctor.settings import passive_wait_helps
 
     plugins.check("frameworks", framework)
     began, rates, setting = time.monotonic(), look(framework), None
     if plugins.framework(framework).clock is None:
-        setting = sleeping_pays(framework, rates.threads, machines.describe().cores)
+        setting = passive_wait_helps(framework, rates.threads, machines.describe().cores)
     axes = {"device": ["all"], "framework": [framework]}
     whole = plans.expand(["quick"], axes, settings, lambda name, python: rates.devices)
     left = None if whole.limit is None else max(1.0, whole.limit - (time.monotonic() - began))

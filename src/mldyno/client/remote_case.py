@@ -4,95 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from mldyno import messages, sources
 from mldyno.client.worker_process import Ended, WorkerProcess
-from mldyno.messages import (
-    A,
-    CaseClosed,
-    CaseOpened,
-    Command,
-    DataSource,
-    EnergyMeasured,
-    PhasesTimed,
-    TurnMeasured,
-    WorkerSoftware,
-)
-from mldyno.records import Case, Checks, Device, Fact, Run, Series
+from mldyno.messages import A, CaseClosed, CaseOpened, Command, DataSource, EnergyMeasured, PhasesTimed, TurnMeasured
+from mldyno.recording import NoStepTime, Observed
+from mldyno.records import Case, Series
 from mldyno.stats.intervals import median
-from mldyno.timing.stopping import Stopping, relative_half_width
 from mldyno.units import show_seconds
 
 PHASES_SHARE = 0.25  # of the budget
 REST_S = 2.0  # before and after energy is measured
 CHECKS_S, CHECKS_SHARE = 3.0, 0.2  # that closing a case takes beside its steps; no more than that share of its timeout
 CHECK_STEPS = {"train": 4.0, "infer": 1.5}  # steps that the checks take
-SHORTEST_STEP_S, LONGEST_STEP_S = 1e-12, 1e9  # beyond these an answer is nonsense
 ONE_MORE = 1.2  # times a block's own time, that must be left for one more
 HUNG_BLOCKS, HUNG_S = 5.0, 5.0  # a worker that was silent for longer than so many blocks, and s, hangs
 Hear = Callable[[Case, float, float | None, float], None]
 CaseAnswer = TypeVar("CaseAnswer", CaseOpened, TurnMeasured, PhasesTimed, EnergyMeasured, CaseClosed)
-
-
-@dataclass
-class Observed:
-    """What is known of a case so far: all that its record is made of."""
-
-    case: Case
-    run: Run
-    stopping: Stopping
-    series: list[Series] = field(default_factory=list)
-    facts: dict[str, Fact] = field(default_factory=dict)
-    software: WorkerSoftware | None = None
-    devices: tuple[Device, ...] = ()
-    checks: Checks = field(default_factory=Checks)
-    values: list[float] = field(default_factory=list)
-    """Times of a step in s, one for each measured block."""
-    half_width: float | None = None
-    """How well the mean is known, relative to it; None while there are too few blocks to say."""
-    elapsed: float = 0.0
-    """Time in s of the measured steps."""
-    steps: int = 0
-    turns: int = 0
-    longest_block: float = 0.0
-    """Time in s of the longest measured block."""
-    unsteady: str = ""
-    """Why the warm-up did not find it steady; empty where it did, or could not tell."""
-
-    @property
-    def alone(self) -> bool:
-        """Whether no other case has to do with it."""
-        return self.run.pairing == "alone"
-
-    @property
-    def settled(self) -> bool:
-        """Whether the stopping rule is content."""
-        return self.stopping.enough(self.half_width, self.elapsed, self.steps)
-
-    def take_turn(self, turn: Sequence[Series]) -> None:
-        """Keep the series of a turn."""
-        for series in turn:
-            if series.stage == "steady":
-                self.take(replace(series, turn=self.turns, stage="steady" if self.alone else "paired"))
-            else:  # as one rank saw it
-                self.series.append(replace(series, turn=self.turns))
-        self.turns += 1
-        self.half_width = relative_half_width(self.values)
-
-    def take(self, series: Series) -> None:
-        """Keep a series; that of the steps counts as measuring time."""
-        if series.metric in ("step_time", "reference_time"):
-            times = series.values
-            if not (times and SHORTEST_STEP_S <= min(times) <= max(times) <= LONGEST_STEP_S and series.block >= 1):
-                raise Ended("failed", f"the worker's answer can't be used: {series.metric} is no time of a step")
-        if series.metric == "step_time":
-            self.values += series.values
-            self.steps += series.block * len(series.values)
-            self.elapsed += series.block * sum(series.values)
-            self.longest_block = max(self.longest_block, series.block * max(series.values))
-        self.series.append(series)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -129,6 +59,12 @@ class RemoteCase(Observed):
             if end.status == "timeout":
                 end.reason = f"no end after {show_seconds(self.timeout)}; give it more with --timeout"
             raise
+
+    def take(self, series: Series) -> None:
+        try:
+            super().take(series)
+        except NoStepTime as error:
+            raise Ended("failed", f"the worker's answer can't be used: {error}") from None
 
     def _take(self, answer: CaseAnswer) -> CaseAnswer:
         self.facts |= answer.facts

@@ -14,9 +14,9 @@ from pathlib import Path
 from mldyno import machine as machines
 from mldyno.analysis.symptoms import Facts, Gpu
 from mldyno.meters import throttling
-from mldyno.records import Machine
+from mldyno.records import Machine, recorded_environment
 from mldyno.system_queries import ask, attempt, read
-from mldyno.worker.session import ENV_THAT_MATTERS, translated
+from mldyno.worker.session import translated
 
 PACKAGES = ("torch", "tensorflow", "tensorflow-macos", "tensorflow-metal", "jax", "jax-metal", "mlx", "onnxruntime",
             "openvino")  # fmt: skip
@@ -44,7 +44,7 @@ def gather(machine: Machine, vendors: machines.Vendors) -> Facts:
         driver_cuda=driver.cuda if driver else "",
         driver_error=driver.fault if driver else "",
         packages=installed(PACKAGES),
-        env={name: os.environ[name] for name in ENV_THAT_MATTERS if name in os.environ},
+        env=recorded_environment(),
         cores=machine.cores,
         quota=attempt(machines.cores_allowed, None),
         load=attempt(lambda: os.getloadavg()[0], None),

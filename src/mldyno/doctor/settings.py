@@ -12,24 +12,25 @@ import math
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import get_args
 
 from mldyno.analysis.symptoms import Setting, Trial
 from mldyno.axes import Allocator
+from mldyno.client.remote_case import RemoteCase
 from mldyno.client.worker_process import Ended, NotHere, WorkerProcess, settings_for
-from mldyno.messages import MeasureTurn, OpenCase
-from mldyno.records import Case
+from mldyno.records import Case, Run
+from mldyno.runner.pairing import live_processes
 from mldyno.stats.intervals import half_width, mean, median
 from mldyno.timing import clock
+from mldyno.timing.stopping import Stopping
 
 BATCH = 64  # of the step that settings of threads are tried on
 SETS, FEW_SETS = 4, 2  # of fresh processes: for an answer with an interval, and for a quick look
 TURNS = 4  # of each process
 TURN_S, WARM_UP_S = 0.3, 0.5
-ANSWER_TIMEOUT_S = 60.0  # for opening the step, or a turn of it
-KEY = 1  # of the case in its worker
+TIMEOUT_S = 180.0  # of a process, for opening the step and all its turns
 TAKEN_CORES = 0.5  # from which on threads that spin get in each other's way
 CLEAR_GAIN = 1.1  # times as fast: with less, nothing is changed for a quick look
 Check = Callable[[], None]
@@ -59,7 +60,7 @@ def of_allocators() -> dict[str, Env]:
     return {option: settings for option, settings in found.items() if settings}
 
 
-def sleeping_pays(framework: str, threads: int | None, cores: int | None) -> Setting | None:
+def passive_wait_helps(framework: str, threads: int | None, cores: int | None) -> Setting | None:
     """The setting with which threads that wait sleep, where cores are taken and a step is clearly faster with it."""
     tried = {word: each for word, each in of_threads(threads, None, os.environ).items() if word == "sleeping"}
     if not tried or not cores or (threads or 0) - clock.free_cores(cores) < TAKEN_CORES:
@@ -97,29 +98,21 @@ def measure(
 
 
 def _set_of_processes(check: Check, case: Case, envs: Sequence[Env], chance: random.Random) -> list[float]:
-    """The median time of a step in s under each setting, from processes that live at the same time and take turns."""
-    times: list[list[float]] = [[] for _ in envs]
-    with ExitStack() as living:
-        workers = [living.enter_context(_opened(check, case, env)) for env in envs]
-        order = list(range(len(envs)))
-        for _ in range(TURNS):
-            chance.shuffle(order)
-            for place in order:
-                turn = workers[place].ask(MeasureTurn(KEY, TURN_S), ANSWER_TIMEOUT_S)
-                times[place] += [
-                    value for series in turn.series if series.metric == "step_time" for value in series.values
-                ]
-    if not all(times):
-        raise Ended("failed", "a turn without a step")
-    return [median(values) for values in times]
+    """Return the median time of a step in s under each setting, from live processes that take turns."""
+    cases = [_remote(check, case, env) for env in envs]
+    try:
+        live_processes(cases, chance, rounds=TURNS, turn_s=TURN_S)
+    finally:
+        for remote in cases:
+            remote.worker.kill()
+    return [median(remote.values) for remote in cases]
 
 
-@contextmanager
-def _opened(check: Check, case: Case, env: Env) -> Iterator[WorkerProcess]:
-    """A worker with the step built and warm."""
-    with WorkerProcess(check, env) as worker:
-        worker.ask(OpenCase(KEY, case, WARM_UP_S), ANSWER_TIMEOUT_S)
-        yield worker
+def _remote(check: Check, case: Case, env: Env) -> RemoteCase:
+    """Return the step for a worker with this environment; it is not started yet."""
+    run, stopping = Run("", pairing="live-processes"), Stopping(budget=math.inf, warm_up=WARM_UP_S)
+    worker = WorkerProcess(check, env)
+    return RemoteCase(case, run, stopping, worker=worker, timeout=TIMEOUT_S, hear=lambda *progress: None)
 
 
 def _compared(word: str, env: Env, times: Sequence[float], base: Sequence[float]) -> Setting:

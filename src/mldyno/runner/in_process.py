@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import os
 import platform
 import sys
 import time
@@ -14,17 +13,13 @@ from typing import Any
 from mldyno import machine as machines
 from mldyno.analysis.processes import THIS_PROCESS
 from mldyno.axes import unstated
-from mldyno.client.remote_case import Observed
 from mldyno.errors import UsageError
-from mldyno.messages import WorkerSoftware
-from mldyno.printable import name_from, printable
-from mldyno.records import Record, Run, Series
-from mldyno.runner.pairing import SHORTEST_WARMUP_S, WARMUP_SHARE
-from mldyno.runner.recording import record_of
-from mldyno.runner.run import new_run_id
+from mldyno.printable import name_from
+from mldyno.recording import Observed, new_run_id, record_of
+from mldyno.records import Record, Run, Series, Software, recorded_environment
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, stretch
-from mldyno.timing.stopping import Stopping, warm_up
+from mldyno.timing.stopping import SHORTEST_WARMUP_S, WARMUP_SHARE, Stopping, warm_up
 
 
 class Calls:
@@ -61,6 +56,5 @@ def timed(step: Callable[[], Any], sync: Callable[[], Any] | None, name: str, ta
     while not observed.settled:
         values, _ = stretch(blocks, rule.next_turn(observed.elapsed), None, lambda values, now: sys.maxsize)
         observed.take_turn([Series("step_time", "s", tuple(values), block=blocks.size)])
-    env = {name: printable(os.environ[name]) for name in ("OMP_NUM_THREADS",) if name in os.environ}
-    observed.software = WorkerSoftware(platform.python_version(), THIS_PROCESS, {}, None, env)
+    observed.software = Software(python=platform.python_version(), framework=THIS_PROCESS, env=recorded_environment())
     return record_of(observed, machines.describe(), time.monotonic() - began, "ok", "")

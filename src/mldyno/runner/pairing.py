@@ -24,7 +24,7 @@ from mldyno.client.worker_process import Ended
 from mldyno.plan import Plan
 from mldyno.records import Pairing, Record, Series
 from mldyno.stats.intervals import median, paired
-from mldyno.timing.stopping import FIRST_LOOK, GROWTH, relative_half_width
+from mldyno.timing.stopping import FIRST_LOOK, GROWTH, SHORTEST_WARMUP_S, SUSTAINED_S, WARMUP_SHARE, relative_half_width
 
 MOST_TOGETHER = 8  # cases
 FRESH_PAIRS = 5  # of processes, over all repeats of a run, where cases can't share one
@@ -211,15 +211,20 @@ def ratios_known(cases: Sequence[Sequence[Series]], target: float) -> bool:
     return all(paired(rounds.log_ratios(base, other))[1] <= target / 2 for other in others)
 
 
-def live_processes(cases: Sequence[RemoteCase], chance: random.Random) -> None:
-    """A fresh, live process for each case; they take turns in random order, one of them at a time."""
+def live_processes(
+    cases: Sequence[RemoteCase], chance: random.Random, rounds: int = FEWEST_ROUNDS, turn_s: float = TURN_S
+) -> None:
+    """Start a process for each case, and let the processes take turns in random order, one at a time.
+
+    The threads of a process must sleep before another one has its turn.
+    """
     for case in cases:
         case.open()
         _let_rest(case)
     budget = cases[0].stopping.budget * len(cases)
-    for number in range(FEWEST_ROUNDS):
+    for number in range(rounds):
         for case in chance.sample(cases, len(cases)):
-            case.measure(TURN_S)
+            case.measure(turn_s)
             _let_rest(case)
         if number and sum(case.elapsed for case in cases) >= budget:
             return
@@ -246,9 +251,7 @@ def alternating_processes(cases: Sequence[RemoteCase], chance: random.Random, en
 # -- repeats ---------------------------------------------------------------------------------------
 
 
-WARMUP_SHARE, SHORTEST_WARMUP_S = 0.25, 1.0  # of the budget of a process
 SHORTEST_PROCESS_S = 1.0  # that a process is measured for, beside some seconds to start it
-SUSTAINED_S = 5.0  # under load, after which power and heat of an accelerator have settled for the most part
 NORMAL = 1.96  # standard deviations that half a 95 % interval has
 
 

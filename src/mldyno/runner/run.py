@@ -7,7 +7,6 @@ import os
 import random
 import tempfile
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,10 +15,10 @@ from pathlib import Path
 
 from mldyno import datasets, keys, plugins
 from mldyno import machine as machines
-from mldyno.analysis.processes import Process, processes_of, telling
+from mldyno.analysis.processes import Process, processes_of
 from mldyno.analysis.usual import usual_for
 from mldyno.client.process_tree import Patience, end_leftovers
-from mldyno.client.remote_case import Observed, RemoteCase
+from mldyno.client.remote_case import RemoteCase
 from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.errors import StoreError
 from mldyno.files import expanded
@@ -27,6 +26,8 @@ from mldyno.leftovers import remove_leftovers
 from mldyno.masking import masked_line
 from mldyno.messages import DataSource
 from mldyno.plan import Plan
+from mldyno.recording import Observed, draft_of, finished, now, processes_before, record_of
+from mldyno.recording.warnings import ENERGY_LOST, INTERRUPTED, memory_taken
 from mldyno.records import Case, Machine, Pairing, Record, Run, Warning_
 from mldyno.runner.events import Interrupted, Interrupts, Listener, awake
 from mldyno.runner.forecast import Forecast, forecast
@@ -45,8 +46,6 @@ from mldyno.runner.pairing import (
     run_paired,
     wants_another,
 )
-from mldyno.runner.recording import now, record_of, with_facts
-from mldyno.runner.warnings import ENERGY_LOST, INTERRUPTED, memory_taken
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord
 from mldyno.store.rescue import rescue
@@ -56,7 +55,6 @@ from mldyno.units import show_seconds
 GRACE_S = 10.0  # beyond the limit of a run, for what had begun before it
 SHORTEST_TIMEOUT_S = 900.0  # of a case, where the user names none
 ABSURD = (BadRecord, ArithmeticError, LookupError, TypeError, ValueError)  # what answers of the right types may cause
-NEWEST = 300  # records of this machine that tell what is usual there
 PLAN = "plan"  # what a code that authenticates one begins with
 TIMEOUT_FACTOR = 5.0  # times what a case is estimated to take, if that is longer
 Outcome = tuple[str, str, list[Warning_]]  # status, reason and warnings
@@ -71,11 +69,6 @@ def no_smaller(case: Case, other: Case) -> bool:
     if replace(case, batch=other.batch, seq=other.seq) != other:
         return False
     return (case.batch or 0) >= (other.batch or 0) and (case.seq or 0) >= (other.seq or 0)
-
-
-def new_run_id() -> str:
-    """A run's id: when it began, and enough chance to be alone."""
-    return f"{now()[:19].replace(':', '').replace('-', '')}-{uuid.uuid4().hex[:6]}"
 
 
 def owner() -> str:
@@ -98,12 +91,6 @@ def busy(owned_by: str) -> bool:
         return f"{psutil.Process(int(pid)).create_time():.2f}" == created
     except (psutil.Error, ValueError):
         return False
-
-
-def processes_before(store: Store, machine: Machine) -> list[Process]:
-    """What was measured on this machine before, oldest first: it tells what is usual there."""
-    query = Query({"machine": store.name_of(machine)}, heads=False, provenances=("measured",))
-    return telling(reversed(store.history(query, NEWEST)))
 
 
 class Runner:
@@ -427,11 +414,11 @@ class Runner:
         """What became of a case; nothing is measured now, so that vendors may be asked what its devices are."""
         machine = replace(self.machine, devices=self.vendors.describe(remote.devices))
         try:
-            record = record_of(remote, machine, remote.wall_time, status, reason, warnings)
-            processes = processes_of(record)
-            if processes:
-                record = with_facts(record, usual_for(processes[-1], [*self.before, *processes[:-1]]).facts)
-                self.before += processes
+            draft = draft_of(remote, machine, remote.wall_time, status, reason, warnings)
+            processes = processes_of(draft)
+            usual = usual_for(processes[-1], [*self.before, *processes[:-1]]).facts if processes else {}
+            record = finished(draft, usual)
+            self.before += processes
             return record
         except ABSURD as error:
             said = f"the worker's answers make no record: {type(error).__name__}: {error}"

@@ -22,6 +22,8 @@ MIN_INDEPENDENT = 30.0  # values that a series should be worth, before its batch
 EARLIER = 2 / 3  # the part of the series that must have agreed already
 GROWTH = 1.5  # how much more is measured before the rule is looked at again
 FIRST_LOOK = 0.25  # s
+WARMUP_SHARE, SHORTEST_WARMUP_S = 0.25, 1.0  # of a process's budget, that its warm-up may take; and at least
+SUSTAINED_S = 5.0  # under load, after which power and heat of an accelerator have mostly settled
 
 
 def relative_half_width(values: Sequence[float]) -> float | None:

@@ -11,7 +11,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,10 @@ from mldyno import machine as machines
 from mldyno.analysis.processes import processes_of
 from mldyno.analysis.usual import usual_for
 from mldyno.axes import TRACKED, unstated
-from mldyno.client.remote_case import Observed
 from mldyno.errors import MldynoError, StoreLocked
+from mldyno.recording import Observed, draft_of, finished, new_run_id, processes_before
 from mldyno.records import Fact, Record, Run, Series
 from mldyno.runner.events import Interrupts
-from mldyno.runner.recording import record_of, with_facts
-from mldyno.runner.run import new_run_id, processes_before
 from mldyno.store import Store
 from mldyno.store.rescue import rescue
 from mldyno.timing.loops import LoopTimes, Stretch
@@ -55,8 +53,8 @@ def finish(loop: Loop, interrupts: Interrupts) -> Record | None:
     if ranks is not None and ranks.rank > 0:
         ranks.tell(loop.name, json.dumps(_for_first_rank(loop)))
         return None
-    record = made(loop, {} if ranks is None else ranks.hear(loop.name))
-    if record is None:
+    draft = draft_of_loop(loop, {} if ranks is None else ranks.hear(loop.name))
+    if draft is None:
         say(line_so_far(loop))
         return None
     path, failure = None, ""
@@ -64,8 +62,9 @@ def finish(loop: Loop, interrupts: Interrupts) -> Record | None:
         named = loop.store.path if isinstance(loop.store, Store) else loop.store
         store = Store(named, patience=WAIT_S)
         path = store.path
-        record = _stored(record, store, loop.name, interrupts)
+        record = _stored(draft, store, loop.name, interrupts)
     except (MldynoError, OSError) as error:
+        record = finished(draft)
         failure = f"not stored: {str(error).rstrip('.')}. {rescue([record], path)}"
     say(loop_line(record))
     if times.fault:
@@ -75,15 +74,15 @@ def finish(loop: Loop, interrupts: Interrupts) -> Record | None:
     return record
 
 
-def _stored(record: Record, store: Store, name: str, interrupts: Interrupts) -> Record:
-    """Store a record, with what is usual on its machine; wait a while for another process that holds the store."""
+def _stored(draft: Record, store: Store, name: str, interrupts: Interrupts) -> Record:
+    """Finish and store a record; wait a while for another process that holds the store."""
     ends = math.inf
     with closing(store):
         while True:
             try:
-                whole = _with_usual(record, store)
-                store.append([whole])
-                return whole
+                record = finished(draft, _usual_facts(draft, store))
+                store.append([record])
+                return record
             except StoreLocked:
                 if time.monotonic() > ends:
                     raise
@@ -96,27 +95,29 @@ def _stored(record: Record, store: Store, name: str, interrupts: Interrupts) -> 
 
 
 def line_so_far(loop: Loop) -> str:
-    """What is known of a loop by now, in a line."""
-    record = loop.record or made(loop, {})
-    if record is not None:
-        return loop_line(record)
+    """Return what is known of a loop by now, in a line."""
+    if loop.record is not None:
+        return loop_line(loop.record)
+    draft = draft_of_loop(loop, {})
+    if draft is not None:
+        return loop_line(finished(draft))
     return f"{loop.name}: {count(loop.times.steps, 'step')} so far: too few for a number"
 
 
-def _with_usual(record: Record, store: Store) -> Record:
-    """The record with what is usual on its machine, for what it says of the next process."""
+def _usual_facts(draft: Record, store: Store) -> Mapping[str, Fact]:
+    """Return what is usual on the machine of a record, for what it says about the next process."""
     try:
-        for own in processes_of(record):
-            return with_facts(record, usual_for(own, processes_before(store, record.machine)).facts)
+        for own in processes_of(draft):
+            return usual_for(own, processes_before(store, draft.machine)).facts
     except StoreLocked:
         raise
     except MldynoError:
-        pass  # what can't be read may still be added to
-    return record
+        pass  # a store that can't be read may still be added to
+    return {}
 
 
-def made(loop: Loop, others: dict[int, str]) -> Record | None:
-    """The record of what is known of a loop; None where that is too little. `others` are texts of other ranks."""
+def draft_of_loop(loop: Loop, others: dict[int, str]) -> Record | None:
+    """Return the draft of a loop's record; None where too little is known. `others` are texts of other ranks."""
     times, ranks = loop.times, loop.ranks
     times.catch_up()
     smaller = list(times.smaller)
@@ -145,7 +146,7 @@ def made(loop: Loop, others: dict[int, str]) -> Record | None:
     observed.software = process.software()
     devices = process.devices(case.device)
     machine = machines.describe(machines.Vendors().describe(devices) if devices else ())
-    return record_of(observed, machine, _whole(times), "ok", "")
+    return draft_of(observed, machine, _whole(times), "ok", "")
 
 
 def _seconds(values: Sequence[float], size: int = 1) -> tuple[float, ...]:

@@ -17,13 +17,11 @@ from typing import Any
 
 from mldyno.axes import AXIS, DEVICE_KINDS, TRACKED
 from mldyno.frameworks._torch_devices import list_devices
-from mldyno.messages import WorkerSoftware
 from mldyno.printable import name_from, printable
-from mldyno.records import Device
+from mldyno.records import Device, Software, recorded_environment
 
 PACKAGES = ("torch", "tensorflow", "jax", "mlx", "keras", "numpy", "lightning", "pytorch_lightning", "transformers",
             "accelerate")  # fmt: skip
-SETTINGS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_VISIBLE_DEVICES", "PYTORCH_ENABLE_MPS_FALLBACK")
 LONGEST_WAIT_S = 20.0  # for what other ranks have measured
 
 Wait = Callable[[], object]
@@ -102,7 +100,7 @@ def devices(name: str) -> list[Device]:
     return [Device(name, TRACKED)]
 
 
-def software() -> WorkerSoftware:
+def software() -> Software:
     """The interpreter, what it has loaded in which version, and settings that matter."""
     loaded = {name: str(getattr(sys.modules[name], "__version__", "")) for name in PACKAGES if name in sys.modules}
     core = sys.modules.get("mlx.core")
@@ -111,9 +109,14 @@ def software() -> WorkerSoftware:
     threads = None
     with suppress(Exception):
         threads = int(sys.modules["torch"].get_num_threads()) if "torch" in loaded else None
-    env = {name: printable(os.environ[name]) for name in SETTINGS if name in os.environ}
     versions = {name: printable(version) for name, version in loaded.items() if version}
-    return WorkerSoftware(platform.python_version(), TRACKED, versions, threads, env)
+    return Software(
+        python=platform.python_version(),
+        framework=TRACKED,
+        versions=versions,
+        threads=threads,
+        env=recorded_environment(),
+    )
 
 
 def script_name() -> str:

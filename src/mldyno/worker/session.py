@@ -19,7 +19,7 @@ from mldyno.datasets import open_set
 from mldyno.frameworks import Framework, Program, Team, Unsupported
 from mldyno.messages import DataSource, TrainEndToEnd
 from mldyno.meters import Windows
-from mldyno.records import Case, Device, Series
+from mldyno.records import Case, Device, Series, Software, recorded_environment
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, settle, stretch, time_phases
@@ -40,17 +40,6 @@ LARGEST_KERNEL_SHARE = 0.2  # of the time of the steps
 SETTLE_SHARE, SHORTEST_SETTLE_S = 0.2, 0.1  # of a turn, for steps before it that do not count
 FEWEST_ROUNDS = 4  # of steps and those beside them, however long they take
 STEPS_FIRST_NS = 20_000_000  # that steps run for before anything else is done: other code makes theirs cold
-ENV_THAT_MATTERS = (
-    "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "KMP_BLOCKTIME", "GOMP_SPINCOUNT",
-    "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "PYTORCH_ENABLE_MPS_FALLBACK",
-    "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "LD_PRELOAD", "MALLOC_CONF",
-    "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_ARENA_MAX",
-    "GLIBC_TUNABLES", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "VECLIB_MAXIMUM_THREADS",
-    "CUDA_DEVICE_ORDER", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG",
-    "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HSA_OVERRIDE_GFX_VERSION", "ZE_AFFINITY_MASK",
-    "ONEAPI_DEVICE_SELECTOR", "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_MPS_LOW_WATERMARK_RATIO",
-    "PYTORCH_MPS_FAST_MATH", "PYTORCH_MPS_PREFER_METAL",
-)  # fmt: skip
 Tell = Callable[[float], None]
 
 
@@ -183,13 +172,13 @@ class CaseSession:
         unsteady = warm.reason if warm.steady is False else ""
         return messages.CaseOpened(self.facts, self._software(), tuple(devices), series, unsteady)
 
-    def _software(self) -> messages.WorkerSoftware:
-        return messages.WorkerSoftware(
+    def _software(self) -> Software:
+        return Software(
             python=platform.python_version(),
             framework=self.framework.name,
             versions=self.framework.versions(),
             threads=self.framework.threads(),
-            env={name: os.environ[name] for name in ENV_THAT_MATTERS if name in os.environ},
+            env=recorded_environment(),
         )
 
     def _note_loss(self) -> None:

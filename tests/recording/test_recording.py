@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mldyno import api
+from mldyno import api, recording
 from mldyno import machine as machines
-from mldyno.client.remote_case import Observed
-from mldyno.messages import WorkerSoftware
 from mldyno.plan import Plan, for_command
-from mldyno.records import Case, Device, Fact, Machine, Record, Run, Series, Warning_
-from mldyno.runner.recording import record_of
+from mldyno.recording import Observed, record_of
+from mldyno.records import Case, Device, Fact, Machine, Record, Run, Series, Software, Warning_
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord, decode
 from mldyno.timing.stopping import Stopping
@@ -24,7 +22,7 @@ LONG = "echo " + "x" * 400
 def recorded(*series: Series, machine: Machine | None = None, **facts: Fact) -> Record:
     """The record of a case that a worker has said this of."""
     observed = Observed(Case("mlp", batch=8), Run("r"), Stopping(target=0.02, budget=1.0), facts=dict(facts))
-    observed.software = WorkerSoftware("3.11", "fake", {}, None, {})
+    observed.software = Software(python="3.11", framework="fake")
     observed.take_turn([Series("step_time", "s", (0.01,) * 20)])
     observed.series += series
     return record_of(observed, machine or Machine("m"), 1.0, "ok", "")
@@ -57,13 +55,34 @@ def test_a_reason_of_any_length_and_characters_is_kept_as_far_as_it_can_be_read(
 
 def test_no_secret_stands_in_a_reason_a_warning_or_a_setting() -> None:
     observed = Observed(Case("mlp", framework="fake"), Run("r"), Stopping())
-    observed.software = WorkerSoftware("3.11", "fake", {}, 1, {"WANDB_API_KEY": "https://me:hunter2x@host"})
+    observed.software = Software(threads=1, env={"WANDB_API_KEY": "https://me:hunter2x@host"})
     said = "ConnectionError: https://hunter2x@host/model refused; the password is hunter2x"
     noted = [Warning_("energy-lost", said, "look")]
     record = record_of(observed, Machine("m"), 1.0, "failed", said, noted)
     assert "hunter2x" not in record.text
     assert record.reason == "ConnectionError: https://MASKED@host/model refused; the password is MASKED"
     assert record.warnings[0].message == record.reason
+
+
+def test_a_record_is_decoded_once_before_it_is_stored(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+
+    def counted(text: str) -> Record:
+        decoded.append(text)
+        return decode(text)
+
+    monkeypatch.setattr(recording, "decode", counted)
+    (record,) = api.run_plan(api.command_plan(["true"], {"steps": 2}), store).records
+    assert record.fact("process_spread") is not None, "which is known only when the rest of the record is"
+    assert decoded == [record.text]
+
+
+def test_a_function_that_is_timed_here_keeps_the_same_settings_as_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KMP_BLOCKTIME", "0")
+    monkeypatch.setenv("NOT_RECORDED", "0")
+    env = api.measure(lambda: None, budget=0.01).record.software.env
+    assert env["KMP_BLOCKTIME"] == "0"
+    assert "NOT_RECORDED" not in env
 
 
 def test_a_record_that_can_not_be_read_is_not_written() -> None:

@@ -17,9 +17,9 @@ from mldyno.analysis.bounds import CLEAR_SHARE
 from mldyno.analysis.conditions import CONDITIONS, STOLEN_LIMIT, WAITING_LIMIT, Judged, State
 from mldyno.analysis.outcomes import TARGET_NOT_REACHED
 from mldyno.records import Case, Machine, Series, Warning_
-from mldyno.runner.pairing import SUSTAINED_S, WARMUP_SHARE
 from mldyno.stats import shapes
 from mldyno.stats.intervals import median
+from mldyno.timing.stopping import SUSTAINED_S, WARMUP_SHARE
 from mldyno.units import show_bytes, show_percent, show_seconds
 
 DRAIN_STEPS, SHORTEST_QUEUE = 16, 512  # steps that are drained; kernels that find room in any queue

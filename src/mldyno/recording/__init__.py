@@ -1,0 +1,255 @@
+"""What was observed of a case, and the record made of it: its steady part, its status, its warnings.
+
+Rule: what is written passes the check of what is read. A fact or a series that would not pass is left out, with a
+warning.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+
+from mldyno import __version__
+from mldyno.analysis.processes import Process, telling
+from mldyno.facts import DEVICE_FACTS, FACTS, flaws
+from mldyno.masking import masked
+from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable, shortened
+from mldyno.recording.warnings import LEFT_OUT, Evidence, of_measurement
+from mldyno.records import SCHEMA, Case, Checks, Device, Fact, Machine, Record, Run, Series, Software, Warning_, seal
+from mldyno.stats.intervals import median
+from mldyno.stats.shapes import drift
+from mldyno.store import Query, Store
+from mldyno.store.codec import decode, flaw_of_series
+from mldyno.timing.stopping import MIN_BLOCKS, Stopping, relative_half_width, settled_from
+
+EARLY = 0.5  # share of the series in which a slow start may end
+PER_BLOCK = ("step_time", "data_wait")  # metrics with a value for each block
+PAIRED_FACTS = ("block_steps", "fake_time", "steps", "wall_time", "target")
+SHORTEST_STEP_S, LONGEST_STEP_S = 1e-12, 1e9  # a time beyond these is no time of a step
+NEWEST_RECORDS = 300  # of a machine, that show what is usual there
+
+
+def now() -> str:
+    """Return the time now in UTC, to the millisecond."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def new_run_id() -> str:
+    """Return a new run's id: when it began, and random digits."""
+    return f"{now()[:19].replace(':', '').replace('-', '')}-{uuid.uuid4().hex[:6]}"
+
+
+def processes_before(store: Store, machine: Machine) -> list[Process]:
+    """Return what was measured on this machine before, oldest first: it shows what is usual there."""
+    query = Query({"machine": store.name_of(machine)}, heads=False, provenances=("measured",))
+    return telling(reversed(store.history(query, NEWEST_RECORDS)))
+
+
+class NoStepTime(Exception):
+    """A series of step times with a value that no step can take."""
+
+
+@dataclass
+class Observed:
+    """What is known of a case so far: all that its record is made of."""
+
+    case: Case
+    run: Run
+    stopping: Stopping
+    series: list[Series] = field(default_factory=list)
+    facts: dict[str, Fact] = field(default_factory=dict)
+    software: Software | None = None
+    devices: tuple[Device, ...] = ()
+    checks: Checks = field(default_factory=Checks)
+    values: list[float] = field(default_factory=list)
+    """Times of a step in s, one for each measured block."""
+    half_width: float | None = None
+    """Relative half-width of the mean's confidence interval; None while there are too few blocks."""
+    elapsed: float = 0.0
+    """Time in s of the measured steps."""
+    steps: int = 0
+    turns: int = 0
+    longest_block: float = 0.0
+    """Time in s of the longest measured block."""
+    unsteady: str = ""
+    """Why the warm-up did not find it steady; empty where it did, or could not tell."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether the case was measured without another one."""
+        return self.run.pairing == "alone"
+
+    @property
+    def settled(self) -> bool:
+        """Whether the target is met, or the budget is spent."""
+        return self.stopping.enough(self.half_width, self.elapsed, self.steps)
+
+    def take_turn(self, turn: Sequence[Series]) -> None:
+        """Add the series of a turn."""
+        for series in turn:
+            if series.stage == "steady":
+                self.take(replace(series, turn=self.turns, stage="steady" if self.alone else "paired"))
+            else:  # the same blocks as one rank timed them
+                self.series.append(replace(series, turn=self.turns))
+        self.turns += 1
+        self.half_width = relative_half_width(self.values)
+
+    def take(self, series: Series) -> None:
+        """Add a series; one of step times counts as measuring time. Raises NoStepTime."""
+        if series.metric in ("step_time", "reference_time"):
+            times = series.values
+            if not (times and SHORTEST_STEP_S <= min(times) <= max(times) <= LONGEST_STEP_S and series.block >= 1):
+                raise NoStepTime(f"{series.metric} is no time of a step")
+        if series.metric == "step_time":
+            self.values += series.values
+            self.steps += series.block * len(series.values)
+            self.elapsed += series.block * sum(series.values)
+            self.longest_block = max(self.longest_block, series.block * max(series.values))
+        self.series.append(series)
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+def record_of(
+    observed: Observed, machine: Machine, wall_time: float, status: str, reason: str, warnings: Sequence[Warning_] = ()
+) -> Record:
+    """Return the record of what is known now; see `draft_of`."""
+    return finished(draft_of(observed, machine, wall_time, status, reason, warnings))
+
+
+def finished(draft: Record, facts: Mapping[str, Fact] | None = None) -> Record:
+    """Return a draft as it will be read, with an id, and with these facts added.
+
+    It is decoded from its text, so that nothing is written that can't be read. Raises BadRecord.
+    """
+    return decode(seal(replace(draft, facts={**draft.facts, **(facts or {})})).text)
+
+
+def draft_of(
+    observed: Observed, machine: Machine, wall_time: float, status: str, reason: str, warnings: Sequence[Warning_] = ()
+) -> Record:
+    """Return the record of what is known now, without an id.
+
+    `machine` has the devices that the worker reported, with what vendors say about them. `warnings` are those that the
+    measurement itself does not show; each replaces one with its code.
+    """
+    target = observed.stopping.target if observed.stopping.steps is None else None
+    facts = observed.facts | {"steps": observed.steps, "wall_time": wall_time, "target": target}
+    series, facts, machine, left_out = _fitting(observed.series, facts, machine)
+    noted = [*warnings, *left_out]
+    series = [part for part in series if observed.alone == (part.stage != "paired")]  # of these times for ratios only
+    if not observed.alone:
+        facts = {name: facts[name] for name in PAIRED_FACTS if name in facts}
+    elif status == "ok":
+        facts |= ratio_to_reference(series)
+        start = _steady_from(observed)
+        if start is None:
+            status, reason = "unsteady", f"{observed.unsteady}; there is a series, but no one number for it"
+        else:
+            series = _cut(series, start)
+            threads, env = (observed.software.threads, observed.software.env) if observed.software else (None, {})
+            shown = Evidence(observed.case, series, facts, machine, threads, env)
+            known = {warning.code for warning in warnings}
+            noted += [warning for warning in of_measurement(shown) if warning.code not in known]
+    software = observed.software or Software()
+    return Record(
+        schema=SCHEMA,
+        id="",
+        created=now(),
+        provenance="measured",
+        run=observed.run,
+        case=observed.case,
+        status=status,  # type: ignore[arg-type]
+        reason=shortened(masked(printable(reason)), LONGEST_TEXT),
+        machine=machine,
+        software=replace(
+            software, mldyno=__version__, env={name: masked(value) for name, value in software.env.items()}
+        ),
+        series=tuple(series),
+        facts=facts,
+        checks=observed.checks,
+        warnings=tuple(replace(warning, message=masked(warning.message)) for warning in noted),
+    )
+
+
+def _fitting(
+    series: Sequence[Series], facts: Mapping[str, Fact], machine: Machine
+) -> tuple[list[Series], dict[str, Fact], Machine, list[Warning_]]:
+    """What of these may stand in a record, and a warning that names the rest."""
+    judged = [(part, flaw_of_series(part)) for part in series]
+    strange = [flaw for _, flaw in judged if flaw]
+    devices = []
+    for device in machine.devices:
+        wrong = flaws(DEVICE_FACTS, device.facts)
+        devices.append(replace(device, facts=_without(device.facts, wrong)))
+        strange += [f"fact {name} of {device.name} {words}" for name, words in wrong.items()]
+    wrong = flaws(FACTS, facts)
+    strange += [f"fact {name} {words}" for name, words in wrong.items()]
+    left_out = Warning_(LEFT_OUT, shortened("; ".join(strange), LONGEST_NAME), "report it where the framework is from")
+    return (
+        [part for part, flaw in judged if not flaw],
+        _without(facts, wrong),
+        replace(machine, devices=tuple(devices)),
+        [left_out] if strange else [],
+    )
+
+
+def _without(facts: Mapping[str, Fact], names: Mapping[str, str]) -> dict[str, Fact]:
+    return {name: value for name, value in facts.items() if name not in names}
+
+
+def _steady_from(observed: Observed) -> int | None:
+    """From which measured block on the case is steady; None where it never was.
+
+    The warm-up has judged that; what it could not settle, or a slow start that outlasted it, is judged here. A case
+    that only moved with its machine, as the reference kernel shows, is steady.
+    """
+    values = observed.values
+    if not observed.unsteady:
+        return (settled_from(values) or 0) if slow_start(values) else 0
+    if len(values) < MIN_BLOCKS:
+        return None
+    start = settled_from(values)
+    if start is not None:
+        return start
+    scaled = in_references(observed.series)
+    return settled_from(scaled) if len(scaled) == len(values) else None
+
+
+def slow_start(values: list[float]) -> bool:
+    """Whether the first part was slower, up to one jump: a plateau that outlasted the looks of the warm-up."""
+    change = drift(values)
+    return change is not None and change.change < 0 and change.change_point is not None and change.change_point < EARLY
+
+
+def ratio_to_reference(series: Sequence[Series]) -> dict[str, float]:
+    """How many reference kernels a step takes: what slows both down falls out."""
+    ratios = in_references(series)
+    return {"step_per_reference": float(f"{median(ratios):.6g}")} if ratios else {}
+
+
+def in_references(series: Sequence[Series]) -> list[float]:
+    """The steady blocks, each over the reference kernel that ran next to it; without those of turns that had none."""
+    kernels = {part.turn: part.values for part in series if (part.metric, part.stage) == ("reference_time", "steady")}
+    ratios = []
+    for part in series:
+        if (part.metric, part.stage) == ("step_time", "steady") and kernels.get(part.turn):
+            near, count = kernels[part.turn], len(part.values)
+            ratios += [value / near[place * len(near) // count] for place, value in enumerate(part.values)]
+    return ratios
+
+
+def _cut(series: Sequence[Series], start: int) -> list[Series]:
+    """The series with its first `start` steady blocks moved to the warm-up."""
+    parts, left = [], dict.fromkeys(PER_BLOCK, start)
+    for part in series:
+        if part.stage != "steady" or not left.get(part.metric):
+            parts.append(part)
+            continue
+        early, late = part.values[: left[part.metric]], part.values[left[part.metric] :]
+        left[part.metric] -= len(early)
+        parts += [replace(part, values=early, stage="warmup")] + ([replace(part, values=late)] if late else [])
+    return parts
