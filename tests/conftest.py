@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from tests.warm_workers import WarmWorkers
 
 from mldyno import api, keys, sources
+from mldyno.client import worker_process
+from mldyno.client.worker_process import WorkerProcess
 from mldyno.plan import Plan
 from mldyno.records import Record
 from mldyno.runner.events import Listener
@@ -45,12 +48,33 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def warm_workers() -> Iterator[WarmWorkers]:
+    """Fork workers from processes that have imported their modules; tests of real starts use `real_workers`."""
+    warm, start = WarmWorkers(worker_process.SCRIPT), WorkerProcess.start
+
+    def start_warm(worker: WorkerProcess) -> None:
+        warm.framework = None if worker._case is None else worker._case.framework
+        start(worker)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_process, "subprocess", warm.as_subprocess)
+        patch.setattr(WorkerProcess, "start", start_warm)
+        yield warm
+    warm.close()
+
+
 @pytest.fixture
-def left_behind() -> Callable[[], set[psutil.Process]]:
+def left_behind(warm_workers: WarmWorkers) -> Callable[[], set[psutil.Process]]:
     """The processes that this test has started and that still live; a browser of other tests does not count."""
     process = psutil.Process()
     before = set(process.children(recursive=True))
-    return lambda: set(process.children(recursive=True)) - before
+
+    def left() -> set[psutil.Process]:
+        after = set(process.children(recursive=True)) - before
+        return {each for each in after if each.pid not in warm_workers.processes}
+
+    return left
 
 
 @pytest.fixture(autouse=True)

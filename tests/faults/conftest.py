@@ -25,6 +25,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.warm_workers import without_warm_workers
 
 from mldyno import cli
 from mldyno.records import Record
@@ -35,6 +36,7 @@ GONE_DEADLINE_S = 60.0  # until what should be gone must be gone, on however bus
 COMMAND_DEADLINE_S = 120.0  # that any command here may take
 STANDSTILL_S, LOOKS = 0.4, 4  # without work, seen so many times: then a process is held to be waiting
 
+real_workers = pytest.fixture(autouse=True, scope="module")(without_warm_workers)
 Rule = dict[str, Any]
 Process = subprocess.Popen[str]
 

@@ -1,0 +1,64 @@
+"""A worker that tests fork behaves as one that is started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+import pytest
+from tests.warm_workers import Forked, WarmWorkers
+
+from mldyno import api
+from mldyno.axes import Case
+from mldyno.client import worker_process
+from mldyno.client.worker_process import Ended, WorkerProcess
+from mldyno.messages import ProbeFrameworks
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+FAKE = Case("mlp", framework="fake")
+
+
+@pytest.mark.parametrize("framework", ["fake", "torch"])
+def test_it_answers_as_one_that_is_started(framework: str, warm_workers: WarmWorkers) -> None:
+    answers = []
+    for warm_workers.on in (False, True):
+        with WorkerProcess(case=Case("mlp", framework=framework)) as worker:
+            assert isinstance(worker._process, Forked) == warm_workers.on
+            answers.append(worker.ask(ProbeFrameworks((framework,)), 120))
+    assert answers[0] == answers[1]
+
+
+def test_it_measures_as_one_that_is_started(fake_run: Callable[..., api.Results], warm_workers: WarmWorkers) -> None:
+    taken = []
+    for warm_workers.on in (False, True):
+        (record,) = fake_run("mlp", mode="infer", device="gpu", steps=40).records
+        taken.append([(each.metric, each.stage, each.values) for each in record.series if each.metric == "step_time"])
+    assert taken[0] == taken[1]
+
+
+def test_it_has_a_session_and_its_end_is_seen_by_its_signal() -> None:
+    with WorkerProcess(case=FAKE) as worker:
+        assert worker._process is not None
+        pid = worker._process.pid
+        assert os.getsid(pid) == pid != os.getsid(0)
+        assert worker._process.poll() is None
+        os.kill(pid, signal.SIGTERM)
+        with pytest.raises(Ended, match="ended by SIGTERM"):
+            worker.ask(ProbeFrameworks(("fake",)), 120)
+        assert worker._process.poll() == -signal.SIGTERM
+
+
+def test_settings_that_matter_before_anything_is_imported_need_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, forked in (("MLDYNO_FAKE", True), ("OMP_NUM_THREADS", False), ("LD_PRELOAD", False)):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, os.environ.get(name, "") + " ")
+            with WorkerProcess(case=FAKE) as worker:
+                assert isinstance(worker._process, Forked) == forked
+
+
+def test_another_interpreter_and_another_script_need_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_process, "SCRIPT", os.devnull)
+    with WorkerProcess(case=FAKE) as worker:
+        assert not isinstance(worker._process, Forked)

@@ -1,0 +1,245 @@
+"""Workers forked from a process that has imported their modules already, which is most of what starting one costs.
+
+They are processes like any other: a session, pipes, an exit code, and signals that end them. Only the interpreter's
+start and the imports are shared. A worker whose environment must be in place before those is started as usual, and so
+are ranks, other interpreters, and all workers on systems other than Linux.
+
+Run as a script, this file is the process that forks; it uses the standard library only.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import gc
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+MODULES = {  # that each kind of process imports before it forks
+    "plain": ("mldyno.worker.listen", "mldyno.frameworks.fake"),
+    "torch": ("torch", "mldyno.worker.listen", "mldyno.frameworks.torch"),
+}
+KINDS = {"torch": "torch", "onnxruntime": "torch", "openvino": "torch", None: "torch"}  # by a case's framework
+READ_WHEN_USED = ("MLDYNO_", "PYTEST_", "FAKE_", "HF_", "TMPDIR", "HOME", "COLUMNS", "LINES", "NO_COLOR", "TERM")
+MESSAGE_LENGTH = 8  # B in front of each message
+
+
+# -- the process that forks --------------------------------------------------------------------------------
+
+
+def serve(script: str, connection: socket.socket, modules: Sequence[str]) -> int | None:
+    """Fork a worker for each request; return None in the worker, and 0 when nobody asks any more."""
+    with open(script, encoding="utf-8") as file:
+        code = compile(file.read(), script, "exec")
+    sys.argv[:], sys.path[0] = [script], os.path.dirname(script)
+    names: dict[str, Any] = {"__name__": "start", "__file__": script}
+    exec(code, names)
+    names["_own_package"]()
+    for module in modules:
+        import_module(module)
+    gc.collect()
+    gc.freeze()
+    while request := _receive(connection):
+        if "reap" in request:
+            _, status, usage = os.wait4(request["reap"], 0)
+            _send(connection, {"code": os.waitstatus_to_exitcode(status), "cpu": usage.ru_utime + usage.ru_stime})
+            continue
+        leads, now_leads = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: those of OpenBLAS, which is prepared
+            child = os.fork()
+        if child == 0:
+            os.setsid()
+            os.close(leads)
+            os.close(now_leads)
+            connection.close()
+            _become_worker(script, code, request)
+            return None
+        for pipe in (now_leads, *request["pipes"]):
+            os.close(pipe)
+        os.read(leads, 1)  # to its end: then the worker leads a session, as one does that Popen has started
+        os.close(leads)
+        _send(connection, {"pid": child})
+    return 0
+
+
+def _become_worker(script: str, code: Any, request: dict[str, Any]) -> None:
+    """Be the worker from here on, as if the script had just been started."""
+    for target, pipe in enumerate(request["pipes"]):
+        os.dup2(pipe, target)
+        os.close(pipe)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    main.__dict__["__file__"] = script
+    exec(code, main.__dict__)
+
+
+def _send(connection: socket.socket, message: dict[str, Any], pipes: Sequence[int] = ()) -> None:
+    data = json.dumps(message).encode()
+    head = len(data).to_bytes(MESSAGE_LENGTH, "big")
+    connection.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", pipes))] if pipes else [])
+    connection.sendall(data)
+
+
+def _receive(connection: socket.socket) -> dict[str, Any]:
+    """Return the next message, with the pipes that came with it; nothing where the other side has gone."""
+    head, pipes, _, _ = socket.recv_fds(connection, MESSAGE_LENGTH, 3)
+    if not head:
+        return {}
+    length, data = int.from_bytes(head, "big"), b""
+    while len(data) < length:
+        data += connection.recv(length - len(data))
+    message: dict[str, Any] = json.loads(data)
+    return {**message, "pipes": pipes} if pipes else message
+
+
+# -- the side of the tests ---------------------------------------------------------------------------------
+
+
+class Forked:
+    """A forked worker, by the part of Popen's interface that the client of a worker uses."""
+
+    def __init__(self, server: Server, pid: int, pipes: Sequence[int]) -> None:
+        self.pid, self._server = pid, server
+        self._ended = os.pidfd_open(pid)
+        self.stdin, self.stdout, self.stderr = (
+            os.fdopen(pipe, mode) for pipe, mode in zip(pipes, ("wb", "rb", "rb"), strict=True)
+        )
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; return its exit code, which is negative where a signal ended it."""
+        with self._server.lock:
+            if self.returncode is not None:
+                return self.returncode
+        wait = select.poll()
+        wait.register(self._ended, select.POLLIN)
+        if not wait.poll(None if timeout is None else 1000 * timeout):
+            raise subprocess.TimeoutExpired("worker", timeout or 0)
+        with self._server.lock:
+            if self.returncode is None:
+                self.returncode = self._server.reap(self.pid)
+                os.close(self._ended)
+            return self.returncode
+
+
+class Server:
+    """A process that forks workers; it ends with this one."""
+
+    def __init__(self, script: str, kind: str) -> None:
+        self.lock = threading.RLock()
+        self.environment = dict(os.environ)
+        self.cpu = 0.0
+        """CPU time in s of the workers that have ended."""
+        self._connection, other = socket.socketpair()
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, script, str(other.fileno()), *MODULES[kind]],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[other.fileno()], start_new_session=True,
+        )  # fmt: skip
+        other.close()
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def fork(self, environment: Mapping[str, str]) -> Forked:
+        """Start a worker with these settings in its environment."""
+        (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = os.pipe(), os.pipe(), os.pipe()
+        with self.lock:
+            request = {"environment": dict(environment), "folder": os.getcwd()}
+            _send(self._connection, request, (stdin, stdout, stderr))
+            pid = _receive(self._connection)["pid"]
+        for pipe in (stdin, stdout, stderr):
+            os.close(pipe)
+        return Forked(self, pid, (to_stdin, from_stdout, from_stderr))
+
+    def reap(self, pid: int) -> int:
+        """Return the exit code of a worker that has ended."""
+        _send(self._connection, {"reap": pid})
+        answer = _receive(self._connection)
+        self.cpu += answer["cpu"]
+        return int(answer["code"])
+
+    def serves(self, environment: Mapping[str, str]) -> bool:
+        """Return whether all that differs in this environment is read only when it is used."""
+        differing = {name for name, value in environment.items() ^ self.environment.items()}
+        return all(name.startswith(READ_WHEN_USED) for name in differing)
+
+    def close(self) -> None:
+        """End the process."""
+        self._connection.close()
+        self._process.wait()
+
+
+class WarmWorkers:
+    """Starts workers by forking where that makes no difference."""
+
+    def __init__(self, script: str) -> None:
+        self._script = script
+        self._servers: dict[str, Server] = {}
+        self.framework: str | None = None
+        """The framework of the next worker; None where it is not known."""
+        self.on = True
+        """Whether workers are forked now."""
+        self.as_subprocess = SimpleNamespace(Popen=self.popen, PIPE=subprocess.PIPE)
+        """What stands in for the module `subprocess` where workers are started."""
+
+    def popen(self, words: Sequence[str], **options: Any) -> Any:
+        """Fork a worker, or start whatever else is asked for."""
+        if self.on and sys.platform == "linux" and list(words) == [sys.executable, self._script]:
+            server = self.server(KINDS.get(self.framework, "plain"))
+            if server.serves(options["env"]):
+                return server.fork(options["env"])
+        return subprocess.Popen(words, **options)
+
+    def server(self, kind: str) -> Server:
+        """Return the process of this kind, started when it is first needed."""
+        if kind not in self._servers:
+            self._servers[kind] = Server(self._script, kind)
+        return self._servers[kind]
+
+    @property
+    def processes(self) -> set[int]:
+        """The numbers of the processes that fork."""
+        return {server.pid for server in self._servers.values()}
+
+    @property
+    def cpu(self) -> float:
+        """CPU time in s of the workers that have ended."""
+        return sum(server.cpu for server in self._servers.values())
+
+    def close(self) -> None:
+        """End the processes that fork."""
+        for server in self._servers.values():
+            server.close()
+
+
+def without_warm_workers(warm_workers: WarmWorkers) -> Iterator[None]:
+    """Start workers for real within a file; a folder's conftest makes a fixture of it."""
+    warm_workers.on = False
+    yield
+    warm_workers.on = True
+
+
+if __name__ == "__main__":
+    ended = serve(sys.argv[1], socket.socket(fileno=int(sys.argv[2])), sys.argv[3:])
+    sys.exit(ended)
