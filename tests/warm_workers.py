@@ -30,7 +30,10 @@ MODULES = {  # that each kind of process imports before it forks
     "torch": ("torch", "mldyno.worker.listen", "mldyno.frameworks.torch"),
 }
 KINDS = {"torch": "torch", "onnxruntime": "torch", "openvino": "torch", None: "torch"}  # by a case's framework
-READ_WHEN_USED = ("MLDYNO_", "PYTEST_", "FAKE_", "HF_", "TMPDIR", "HOME", "COLUMNS", "LINES", "NO_COLOR", "TERM")
+READ_WHEN_USED = (
+    "MLDYNO_", "PYTEST_", "FAKE_", "HF_", "XDG_", "GIT_", "TORCHINDUCTOR_", "TMPDIR", "HOME", "PATH",
+    "COLUMNS", "LINES", "NO_COLOR", "TERM",
+)  # fmt: skip
 MESSAGE_LENGTH = 8  # B in front of each message
 
 
