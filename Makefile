@@ -14,7 +14,7 @@ bench: setup  ## what this machine is and how fast it trains and runs models
 
 # Three processes on two cores: some of the tests only wait.
 test: setup all-frameworks test-tools check  ## linters, types, the layer contract, all tests
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
 
 fuzz: setup  ## strange records for ten minutes: what `import` takes, every command shows; SEED=1 for the same ones again
 	$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from tests import separate_process
 from tests.warm_workers import WarmWorkers
+from xdist.scheduler import LoadFileScheduling
 
 from mldyno import api, keys, sources
 from mldyno.client import worker_process
@@ -33,14 +36,40 @@ SLOWEST_FIRST = (
 )  # fmt: skip
 
 
+BY_FRAMEWORK = ("test_portable.py", "test_own_callables.py", "test_own_foreign_models.py")
+OWN_PROCESSES = ("jax", "mlx", "tensorflow", "onnxruntime", "openvino")
+
+
+def _own_process(nodeid: str) -> str:
+    """The framework that a test asks in a process of its own; empty for tests that ask none, or several."""
+    file, _, test = nodeid.partition("::")
+    values = test.partition("[")[2].rstrip("]").split("-")
+    return next((name for name in OWN_PROCESSES if name in values), "") if file.endswith(BY_FRAMEWORK) else ""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take longest come first: the short ones then fill up both processes to the end."""
+    """Files that take longest come first: the short ones then fill up all processes to the end."""
     places = {name: place for place, name in enumerate(SLOWEST_FIRST)}
 
     def place(item: pytest.Item) -> int:
-        return next((places[name] for name in SLOWEST_FIRST if name in item.nodeid.partition("::")[0]), len(places))
+        file = item.nodeid.partition("::")[0]
+        if file.endswith(BY_FRAMEWORK) and not _own_process(item.nodeid):
+            return len(places)  # when what they compare is known
+        return next((places[name] for name in SLOWEST_FIRST if name in file), len(places))
 
     items.sort(key=place)
+
+
+class ByFileAndFramework(LoadFileScheduling):  # type: ignore[misc]
+    """Gives each file to one process; of files in which each framework has a process of its own, each framework."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return f"{nodeid.partition('::')[0]} {_own_process(nodeid)}"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that share what takes long run in one process, with `--dist loadfile`."""
+    return ByFileAndFramework(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:
@@ -62,6 +91,13 @@ def warm_workers() -> Iterator[WarmWorkers]:
         patch.setattr(WorkerProcess, "start", start_warm)
         yield warm
     warm.close()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def facts_are_shared(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Processes of one run of the tests share what separate processes have told them."""
+    own = tmp_path_factory.getbasetemp()
+    separate_process.shared[:] = [own.parent if "PYTEST_XDIST_WORKER" in os.environ else own]
 
 
 @pytest.fixture

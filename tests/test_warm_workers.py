@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.warm_workers import Forked, WarmWorkers
@@ -50,12 +51,19 @@ def test_it_has_a_session_and_its_end_is_seen_by_its_signal() -> None:
         assert worker._process.poll() == -signal.SIGTERM
 
 
-def test_settings_that_matter_before_anything_is_imported_need_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, forked in (("MLDYNO_FAKE", True), ("OMP_NUM_THREADS", False), ("LD_PRELOAD", False)):
+def test_settings_that_matter_while_modules_are_imported_get_another_process_that_forks(
+    monkeypatch: pytest.MonkeyPatch, warm_workers: WarmWorkers
+) -> None:
+    warm_workers.framework = "fake"
+    usual = warm_workers.server(os.environ)
+    for name, same in (("MLDYNO_FAKE", True), ("OMP_NUM_THREADS", False), ("PYTHONPATH", False), ("MLDYNO_SIM", False)):
         with monkeypatch.context() as patch:
-            patch.setenv(name, os.environ.get(name, "") + " ")
-            with WorkerProcess(case=FAKE) as worker:
-                assert isinstance(worker._process, Forked) == forked
+            patch.setenv(name, "1")
+            server = warm_workers.server(os.environ)
+            assert (server is usual) == same
+            assert server is warm_workers.server(os.environ)
+            environment = Path(f"/proc/{server.pid}/environ").read_bytes().split(b"\0")
+            assert same or f"{name}=1".encode() in environment
 
 
 def test_another_interpreter_and_another_script_need_a_start(monkeypatch: pytest.MonkeyPatch) -> None:

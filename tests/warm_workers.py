@@ -1,8 +1,8 @@
 """Workers forked from a process that has imported their modules already, which is most of what starting one costs.
 
 They are processes like any other: a session, pipes, an exit code, and signals that end them. Only the interpreter's
-start and the imports are shared. A worker whose environment must be in place before those is started as usual, and so
-are ranks, other interpreters, and all workers on systems other than Linux.
+start and the imports are shared, by workers with the same settings of what is imported. Ranks and other interpreters
+are started as usual, and so are all workers on systems other than Linux.
 
 Run as a script, this file is the process that forks; it uses the standard library only.
 """
@@ -34,7 +34,10 @@ READ_WHEN_USED = (
     "MLDYNO_", "PYTEST_", "FAKE_", "HF_", "XDG_", "GIT_", "TORCHINDUCTOR_", "TMPDIR", "HOME", "PATH",
     "COLUMNS", "LINES", "NO_COLOR", "TERM",
 )  # fmt: skip
+READ_AT_START = ("MLDYNO_SIM",)  # of these
+MOST_RARE = 3  # processes that are kept for settings that few workers have
 MESSAGE_LENGTH = 8  # B in front of each message
+Settings = frozenset[tuple[str, str]]
 
 
 # -- the process that forks --------------------------------------------------------------------------------
@@ -147,15 +150,17 @@ class Forked:
 class Server:
     """A process that forks workers; it ends with this one."""
 
-    def __init__(self, script: str, kind: str) -> None:
+    def __init__(self, script: str, kind: str, environment: Mapping[str, str]) -> None:
         self.lock = threading.RLock()
-        self.environment = dict(os.environ)
+        self.forked = 0
+        """Workers that have not ended yet."""
         self.cpu = 0.0
         """CPU time in s of the workers that have ended."""
         self._connection, other = socket.socketpair()
         self._process = subprocess.Popen(
             [sys.executable, __file__, script, str(other.fileno()), *MODULES[kind]],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[other.fileno()], start_new_session=True,
+            env=dict(environment), start_new_session=True, pass_fds=[other.fileno()],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         other.close()
 
@@ -171,6 +176,7 @@ class Server:
             request = {"environment": dict(environment), "folder": os.getcwd()}
             _send(self._connection, request, (stdin, stdout, stderr))
             pid = _receive(self._connection)["pid"]
+            self.forked += 1
         for pipe in (stdin, stdout, stderr):
             os.close(pipe)
         return Forked(self, pid, (to_stdin, from_stdout, from_stderr))
@@ -180,12 +186,8 @@ class Server:
         _send(self._connection, {"reap": pid})
         answer = _receive(self._connection)
         self.cpu += answer["cpu"]
+        self.forked -= 1
         return int(answer["code"])
-
-    def serves(self, environment: Mapping[str, str]) -> bool:
-        """Return whether all that differs in this environment is read only when it is used."""
-        differing = {name for name, value in environment.items() ^ self.environment.items()}
-        return all(name.startswith(READ_WHEN_USED) for name in differing)
 
     def close(self) -> None:
         """End the process."""
@@ -194,11 +196,15 @@ class Server:
 
 
 class WarmWorkers:
-    """Starts workers by forking where that makes no difference."""
+    """Starts workers by forking where that makes no difference.
+
+    There is a process that forks for each kind and for each set of settings that are read while modules are imported.
+    """
 
     def __init__(self, script: str) -> None:
         self._script = script
-        self._servers: dict[str, Server] = {}
+        self._environment = dict(os.environ)
+        self._servers: dict[tuple[str, Settings], Server] = {}
         self.framework: str | None = None
         """The framework of the next worker; None where it is not known."""
         self.on = True
@@ -209,31 +215,42 @@ class WarmWorkers:
     def popen(self, words: Sequence[str], **options: Any) -> Any:
         """Fork a worker, or start whatever else is asked for."""
         if self.on and sys.platform == "linux" and list(words) == [sys.executable, self._script]:
-            server = self.server(KINDS.get(self.framework, "plain"))
-            if server.serves(options["env"]):
-                return server.fork(options["env"])
+            return self.server(options["env"]).fork(options["env"])
         return subprocess.Popen(words, **options)
 
-    def server(self, kind: str) -> Server:
-        """Return the process of this kind, started when it is first needed."""
-        if kind not in self._servers:
-            self._servers[kind] = Server(self._script, kind)
-        return self._servers[kind]
+    def server(self, environment: Mapping[str, str]) -> Server:
+        """Return a process that forks workers with this environment, started when it is first needed."""
+        settings = frozenset(
+            each for each in environment.items() ^ self._environment.items() if not _read_when_used(each[0])
+        )
+        kind = KINDS.get(self.framework, "plain")
+        if self.framework is None and settings and ("torch", settings) not in self._servers:
+            kind = "plain"
+        if (kind, settings) not in self._servers:
+            self._end_unused()
+            self._servers[kind, settings] = Server(self._script, kind, environment)
+        return self._servers[kind, settings]
+
+    def _end_unused(self) -> None:
+        """End processes that fork for rare settings, oldest first, until only some are left."""
+        rare = [key for key, server in self._servers.items() if key[1] and not server.forked]
+        for key in rare[: max(0, len(rare) - MOST_RARE)]:
+            self._servers.pop(key).close()
 
     @property
     def processes(self) -> set[int]:
         """The numbers of the processes that fork."""
         return {server.pid for server in self._servers.values()}
 
-    @property
-    def cpu(self) -> float:
-        """CPU time in s of the workers that have ended."""
-        return sum(server.cpu for server in self._servers.values())
-
     def close(self) -> None:
         """End the processes that fork."""
         for server in self._servers.values():
             server.close()
+
+
+def _read_when_used(name: str) -> bool:
+    """Return whether a setting is read only when it is used, by whatever modules were imported before."""
+    return name.startswith(READ_WHEN_USED) and name not in READ_AT_START
 
 
 def without_warm_workers(warm_workers: WarmWorkers) -> Iterator[None]:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tests.frameworks.in_own_process import EXPORTED, LEARNING, QUICK
+from tests.separate_process import facts_of
 
 from mldyno import plugins
-from mldyno.client.worker_process import settings_of
 from mldyno.frameworks import TOLERANCE, relative_error
 from mldyno.frameworks._layers import Layers
 from mldyno.records import Case
@@ -26,22 +21,16 @@ SCRIPT = Path(__file__).with_name("in_own_process.py")
 pytestmark = pytest.mark.timeout(1200)  # the first test of a framework waits for all that its process does
 
 
-@functools.cache
 def facts(framework: str) -> dict[str, Any]:
     """What a process of its own says of a framework."""
-    settings = settings_of(Case("mlp", framework=framework))
-    run = subprocess.run([sys.executable, SCRIPT, framework], env=os.environ | settings, capture_output=True, text=True,
-                         check=False)  # fmt: skip
-    assert run.returncode == 0, run.stderr[-3000:]
-    said: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return said
+    return facts_of(SCRIPT, framework)
 
 
 @pytest.mark.parametrize("mode", ["infer", "train"])
 @pytest.mark.parametrize("workload", QUICK)
 @pytest.mark.parametrize("framework", ARRAYS)
 def test_it_computes_what_pytorch_computes(framework: str, workload: str, mode: str) -> None:
-    expected, actual = (facts(name)["proofs"][f"{workload} {mode}"] for name in ("torch", framework))
+    actual, expected = (facts(name)["proofs"][f"{workload} {mode}"] for name in (framework, "torch"))
     assert relative_error(actual, expected) < TOLERANCE["fp32"] / 5
     assert len({*actual}) == len(actual), "each update changed the loss, each output is another"
 

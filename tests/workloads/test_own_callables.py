@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import math
-import os
 import re
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.separate_process import facts_of
 from tests.workloads.own_models import MODELS
 
 from mldyno import api, sources
-from mldyno.client.worker_process import settings_of
-from mldyno.records import Case
 from mldyno.runner.describing import describe
 from mldyno.workloads._own import Parts
 from mldyno.workloads._own_arrays import resized
@@ -44,16 +37,9 @@ class FewItems:
 FewItems.__module__, FewItems.__name__ = "numpy", "ndarray"
 
 
-@functools.cache
 def facts(framework: str) -> dict[str, Any]:
     """What a process of its own says of the models of a framework."""
-    settings = settings_of(Case("mlp", framework=framework))
-    with tempfile.TemporaryDirectory() as folder:
-        run = subprocess.run([sys.executable, SCRIPT, framework, folder], env=os.environ | settings,
-                             capture_output=True, text=True, check=False)  # fmt: skip
-    assert run.returncode == 0, run.stderr[-3000:]
-    said: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return said
+    return facts_of(SCRIPT, framework)
 
 
 def model(framework: str, name: str) -> dict[str, Any]:

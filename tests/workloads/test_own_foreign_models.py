@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import json
-import os
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.separate_process import facts_of
 from tests.workloads.foreign_models import CAST, HEADS, MODELS
 
 from mldyno import cli
-from mldyno.client.worker_process import settings_of
-from mldyno.records import Case
 
 SCRIPT = Path(__file__).with_name("foreign_models.py")
 pytestmark = pytest.mark.timeout(900)  # the first test of a framework waits for all that its process does
@@ -27,16 +20,9 @@ TOKENS = ("nanogpt", "nanogpt_targets_apart", "nanogpt_own_loss", "mingpt", "gpt
 IMAGES = ("resnet", "keras_convnet", "linen")
 
 
-@functools.cache
 def facts(framework: str) -> dict[str, Any]:
     """What a process of its own says of the models of a framework."""
-    settings = settings_of(Case("mlp", framework=framework))
-    with tempfile.TemporaryDirectory() as folder:
-        run = subprocess.run([sys.executable, SCRIPT, framework, folder], env=os.environ | settings,
-                             capture_output=True, text=True, check=False)  # fmt: skip
-    assert run.returncode == 0, run.stderr[-3000:]
-    said: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return said
+    return facts_of(SCRIPT, framework)
 
 
 def case(framework: str, name: str, words: str) -> dict[str, Any]:
