@@ -13,7 +13,7 @@ import psutil
 import pytest
 from tests import separate_process
 from tests.warm_workers import WarmWorkers
-from xdist.scheduler import LoadFileScheduling
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from mldyno import api, keys, sources
 from mldyno.client import worker_process

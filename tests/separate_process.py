@@ -37,7 +37,7 @@ def facts_of(script: Path, framework: str) -> dict[str, Any]:
 def _run(script: Path, framework: str) -> str:
     environment = os.environ | settings_of(Case("mlp", framework=framework))
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, script, framework, folder]
+        command = [sys.executable, str(script), framework, folder]
         run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
     return run.stdout.splitlines()[-1]

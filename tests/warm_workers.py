@@ -228,7 +228,9 @@ class WarmWorkers:
             kind = "plain"
         if (kind, settings) not in self._servers:
             self._end_unused()
-            self._servers[kind, settings] = Server(self._script, kind, environment)
+            own = {name: value for name, value in self._environment.items() if _read_when_used(name)}
+            read_at_start = {name: value for name, value in environment.items() if not _read_when_used(name)}
+            self._servers[kind, settings] = Server(self._script, kind, own | read_at_start)
         return self._servers[kind, settings]
 
     def _end_unused(self) -> None:
