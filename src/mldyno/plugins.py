@@ -174,19 +174,23 @@ def workload(name: str) -> Workload:
     """Return the workload of that name; one of the user's own by the word for it, too."""
     source = sources.known(name)
     if source is not None:
-        return _load_own().workload_of(source)  # type: ignore[no-any-return]
+        from mldyno.workloads.user_models import workload_of
+
+        return workload_of(source)
     member: Workload = _member("workloads", name)
     return member
-
-
-def _load_own() -> Any:
-    return import_module("mldyno.workloads._own")
 
 
 def framework(name: str) -> Framework:
     """Return the framework of that name; its own package is imported only by `start`."""
     member: Framework = _member("frameworks", name)
     return member
+
+
+def start_framework(name: str) -> ModuleType:
+    """Import the package of a framework, and return it."""
+    framework(name).start()
+    return sys.modules[name]
 
 
 def meters() -> list[Meter]:

@@ -19,8 +19,25 @@ SETTINGS = (type(None), bool, int, float, complex, str, bytes)
 
 
 def is_sparse(leaf: Any) -> bool:
-    """Whether it is an array that can't be divided into items, by its type's name."""
+    """Return whether a leaf is an array that can't be divided into items, by the name of its type."""
     return type(leaf).__name__ in SPARSE
+
+
+def is_array(leaf: Any) -> bool:
+    """Return whether a leaf is an array of any framework, except a sparse one."""
+    return hasattr(leaf, "dtype") and hasattr(leaf, "shape") and not is_sparse(leaf)
+
+
+def is_floating(array: Any) -> bool:
+    """Return whether an array has floating-point numbers; all frameworks name these types alike."""
+    return "float" in str(array.dtype)
+
+
+def each_array(change: Callable[[Any], Any], tree: Any) -> Any:
+    """Return a tree with every array in it replaced."""
+    if is_array(tree):  # as most are
+        return change(tree)
+    return mapped(lambda leaf: change(leaf) if is_array(leaf) else leaf, tree)
 
 
 def _branches(tree: Any) -> list[tuple[Any, Any]] | None:

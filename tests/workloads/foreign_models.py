@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from mldyno import plugins, sources
+from mldyno.plugins import start_framework
 from mldyno.records import Case
 from mldyno.worker import checks, peaks
-from mldyno.worker.describe import describe
 from mldyno.worker.session import open_case
+from mldyno.workloads.user_models import describe
 
 HEADS = {
     "torch": "import torch\nfrom dataclasses import dataclass\nfrom torch import nn\n"
@@ -414,7 +415,7 @@ def measured(framework: str, folder: Path, name: str) -> dict[str, Any]:
     """What a model is, and what becomes of its cases."""
     path = folder / f"{name}.py"
     path.write_text(HEADS[framework] + MODELS[framework][name])
-    source = describe(sources.read(str(path))).source
+    source = describe(sources.read(str(path)), start_framework)
     sources.register(source)
     assert plugins.workload(source.name).modes == source.modes
     plain = Case(source.name, framework=framework, batch=source.batch, seq=source.seq)

@@ -13,9 +13,10 @@ from typing import Any
 
 from mldyno import plugins, sources
 from mldyno.frameworks import Unsupported
+from mldyno.plugins import start_framework
 from mldyno.records import Case
-from mldyno.worker.describe import describe
-from mldyno.workloads._own_code import NotUnderstood
+from mldyno.workloads.user_models import describe
+from mldyno.workloads.user_models.recipes import NotUnderstood
 
 KERAS = """
 import keras
@@ -123,7 +124,7 @@ def described(framework: str, folder: Path, name: str, text: str) -> sources.Sou
     path = folder / name / f"{name}.py"
     path.parent.mkdir(parents=True)
     path.write_text(HEADS[framework] + text)
-    source = describe(sources.read(str(path))).source
+    source = describe(sources.read(str(path)), start_framework)
     sources.register(source)
     return source
 

@@ -14,10 +14,10 @@ import torch
 from mldyno import plugins, sources
 from mldyno.axes import Case
 from mldyno.frameworks._torch_program import TorchProgram
+from mldyno.plugins import start_framework
 from mldyno.sources import Source
-from mldyno.worker.describe import describe
-from mldyno.workloads import _own, _own_code
-from mldyno.workloads._own_code import NotUnderstood
+from mldyno.workloads.user_models import code, describe
+from mldyno.workloads.user_models.recipes import NotUnderstood
 
 FIVE_LINES = """
 import torch
@@ -77,10 +77,7 @@ UNDERSTOOD = {
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test loads code as a fresh process does."""
     modules, path = dict(sys.modules), list(sys.path)
-    for name, empty in (("_FUNCTIONS", {}), ("_IMPORTS", {}), ("_IN_USE", [])):
-        monkeypatch.setattr(_own_code, name, empty)
-    monkeypatch.setattr(_own_code, "_UNCHANGED", set())
-    monkeypatch.setattr(_own, "_GIVEN", {})
+    monkeypatch.setattr(code, "_LOADED", {})
     yield
     for name in {*sys.modules} - {*modules}:
         if name in ("model", "other", "layers"):
@@ -96,7 +93,7 @@ def written(folder: Path, text: str, name: str = "model.py") -> str:
 
 def known(path: str) -> Source:
     """The source as a run knows it."""
-    source = describe(sources.read(path)).source
+    source = describe(sources.read(path), start_framework)
     sources.register(source)
     return source
 
@@ -224,16 +221,16 @@ def test_a_version_is_the_file_and_what_it_imports_from_its_folder(tmp_path: Pat
     path = written(tmp_path, "import layers\n" + FIVE_LINES)
     written(tmp_path, "A = 1", "layers.py")
     written(tmp_path, "B = 1", "other.py")
-    first = _own_code.digest_of(_loaded(path))
+    first = code.digest_of(_loaded(path))
     written(tmp_path, "B = 2", "other.py")
-    assert _own_code.digest_of(sources.read(path)) == first
+    assert code.digest_of(sources.read(path)) == first
     written(tmp_path, "A = 2", "layers.py")
-    assert _own_code.digest_of(sources.read(path)) != first
+    assert code.digest_of(sources.read(path)) != first
 
 
 def _loaded(path: str) -> Source:
     source = sources.read(path)
-    _own_code.function_of(source)
+    code.function_of(source)
     return source
 
 
@@ -285,5 +282,5 @@ NOT_UNDERSTOOD = {
 def test_what_is_not_understood_gets_one_line(what: str, tmp_path: Path) -> None:
     text, said = NOT_UNDERSTOOD[what]
     with pytest.raises(NotUnderstood, match=said) as error:
-        describe(sources.read(written(tmp_path, text)))
+        describe(sources.read(written(tmp_path, text)), start_framework)
     assert "\n" not in str(error.value)

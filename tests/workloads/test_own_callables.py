@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,9 +14,8 @@ from tests.workloads.own_models import MODELS
 
 from mldyno import api, sources
 from mldyno.runner.describing import describe
-from mldyno.workloads._own import Parts
-from mldyno.workloads._own_arrays import resized
-from mldyno.workloads._own_calls import EXAMPLES, is_model, takes, taking_tree
+from mldyno.workloads.user_models.frameworks import Jax
+from mldyno.workloads.user_models.recipes import Parts, call_with_tree, example, is_model, takes
 
 FRAMEWORKS = ("tensorflow", "jax", "mlx")
 SCRIPT = Path(__file__).with_name("own_models.py")
@@ -27,6 +27,8 @@ every = [(framework, name) for framework in FRAMEWORKS for name in MODELS[framew
 class FewItems:
     """An array of three items, of no framework."""
 
+    dtype = "int32"
+
     def __init__(self, items: list[int]) -> None:
         self.items, self.shape = items, (len(items),)
 
@@ -34,7 +36,11 @@ class FewItems:
         return self.items[place]
 
 
-FewItems.__module__, FewItems.__name__ = "numpy", "ndarray"
+class OfLists(Jax):
+    """Takes items out of anything that has some."""
+
+    def take(self, array: Any, places: list[int]) -> Any:
+        return [array[place] for place in places]
 
 
 def facts(framework: str) -> dict[str, Any]:
@@ -134,7 +140,7 @@ def test_what_a_framework_can_not_cast_is_refused_with_a_reason() -> None:
 def test_what_is_not_understood_gets_one_line_with_an_example(framework: str, name: str, words: str) -> None:
     line = facts(framework)["refused"][name]
     assert words in line
-    assert EXAMPLES[framework] in line
+    assert example(framework) in line
     assert "\n" not in line
 
 
@@ -175,16 +181,16 @@ def test_inputs_go_one_by_one_or_by_their_names_where_the_function_takes_them_so
     def of_one(batch: Any) -> Any:
         return batch
 
-    assert taking_tree(of_two, (1, 2))((3, 4)) == (3, 4)
-    assert taking_tree(of_two, {"b": 1, "a": 2})({"b": 3, "a": 4}) == (4, 3)
-    assert taking_tree(of_one, (1, 2))((3, 4)) == (3, 4)
-    assert taking_tree(of_one, {"x": 1})({"x": 3}) == {"x": 3}
+    assert call_with_tree(of_two, (1, 2))((3, 4)) == (3, 4)
+    assert call_with_tree(of_two, {"b": 1, "a": 2})({"b": 3, "a": 4}) == (4, 3)
+    assert call_with_tree(of_one, (1, 2))((3, 4)) == (3, 4)
+    assert call_with_tree(of_one, {"x": 1})({"x": 3}) == {"x": 3}
 
 
 def test_a_batch_of_another_size_repeats_its_items() -> None:
     array = FewItems([1, 2, 3])
     parts = Parts(len, {"x": array, "whole": 7}, array)
-    _, inputs, targets = resized(parts, 3, 5, lambda items, places: [items[place] for place in places])
+    _, inputs, targets = OfLists(ModuleType("jax")).resized(parts, 3, 5)
     assert (inputs, targets) == ({"x": [1, 2, 3, 1, 2], "whole": 7}, [1, 2, 3, 1, 2])
 
 

@@ -16,11 +16,11 @@ import torch
 from mldyno import api, cli, plugins, sources
 from mldyno.errors import UsageError
 from mldyno.frameworks import Program
+from mldyno.plugins import start_framework
 from mldyno.records import Case
 from mldyno.sources import Source
-from mldyno.worker.describe import describe
-from mldyno.workloads import _own_code, _own_hf, _own_hf_inputs
-from mldyno.workloads._own_code import NotUnderstood
+from mldyno.workloads.user_models import code, describe, hf, hf_inputs
+from mldyno.workloads.user_models.recipes import NotUnderstood
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 TEXTS = {**SIZES, "vocab_size": 100, "max_position_embeddings": 64}
@@ -37,8 +37,8 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sources, "_KNOWN", {})
-    _own_code._UNCHANGED.clear()
-    _own_hf_inputs._tokenizer.cache_clear()
+    monkeypatch.setattr(code, "_LOADED", {})
+    hf_inputs._tokenizer.cache_clear()
 
 
 @pytest.fixture
@@ -78,13 +78,13 @@ def add_tokenizer(folder: Path) -> None:
 
 def described(word: str, weights: bool = False) -> Source:
     """What is known of a model, in this process."""
-    return describe(sources.read(word, weights)).source
+    return describe(sources.read(word, weights), start_framework)
 
 
 def recipe_of(source: Source, mode: str = "infer", batch: int = 4, seq: int | None = None) -> Any:
     """Its recipe."""
     case = Case(source.name, mode=mode, framework="torch", batch=batch, seq=seq or source.seq)  # type: ignore[arg-type]
-    return _own_hf.build(source, torch, case)
+    return hf.build(source, torch, case)
 
 
 def program_of(source: Source, **axes: Any) -> Program:
@@ -167,7 +167,7 @@ def test_texts_are_as_the_tokenizer_makes_them(saved: Saved, tmp_path: Path) -> 
     plain, _ = recipe_of(described(word)).draw()
     assert list(plain) == ["input_ids", "attention_mask", "token_type_ids"]
     add_tokenizer(tmp_path / "tiny")
-    _own_hf_inputs._tokenizer.cache_clear()
+    hf_inputs._tokenizer.cache_clear()
     inputs, targets = recipe_of(described(word), batch=3, seq=12).draw()
     ids = inputs["input_ids"]
     assert list(inputs) == ["input_ids", "attention_mask"]  # what this tokenizer gives
@@ -332,7 +332,7 @@ def test_without_transformers_the_extra_is_named(saved: Saved, monkeypatch: pyte
 
     monkeypatch.setattr("importlib.import_module", absent)
     with pytest.raises(NotUnderstood, match=r"transformers is not installed for this Python; pip install 'mldyno\[hf"):
-        _own_hf.describe(torch, sources.read(word))
+        hf.describe(torch, sources.read(word))
 
 
 def test_the_title_of_a_folder_has_no_path(saved: Saved, tmp_path: Path) -> None:

@@ -17,11 +17,12 @@ from onnx import TensorProto, helper, numpy_helper
 from mldyno import api, cli, plugins, sources
 from mldyno.errors import MldynoError, UsageError
 from mldyno.frameworks import Program, _onnx_file
+from mldyno.plugins import start_framework
 from mldyno.records import Case
 from mldyno.sources import Source
-from mldyno.worker.describe import describe
-from mldyno.workloads import _onnx_graph, _own_code, _own_onnx
-from mldyno.workloads._own_code import NotUnderstood
+from mldyno.workloads.user_models import code, describe
+from mldyno.workloads.user_models import onnx as onnx_files
+from mldyno.workloads.user_models.recipes import NotUnderstood
 
 FLOAT, WHOLE = TensorProto.FLOAT, TensorProto.INT64
 MEASURED = {"ok", "unsteady"}  # what step times do on a busy machine is not asked here
@@ -32,7 +33,7 @@ Save = Callable[..., Path]
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """No source of another test is known."""
     monkeypatch.setattr(sources, "_KNOWN", {})
-    _own_code._UNCHANGED.clear()
+    monkeypatch.setattr(code, "_LOADED", {})
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def text(save: Save) -> Path:
 
 def described(path: Path) -> Source:
     """What is known of a file."""
-    return describe(sources.read(str(path))).source
+    return describe(sources.read(str(path)), start_framework)
 
 
 def program_of(path: Path, framework: str = "onnxruntime", **axes: Any) -> Program:
@@ -104,7 +105,7 @@ def program_of(path: Path, framework: str = "onnxruntime", **axes: Any) -> Progr
 
 
 def test_a_file_is_read_as_onnx_reads_it(text: Path) -> None:
-    graph, model = _onnx_graph.read(str(text)), onnx.load(text).graph
+    graph, model = onnx_files.read_graph(str(text)), onnx.load(text).graph
     assert [each.name for each in graph.inputs] == [each.name for each in model.input]
     assert [each.shape for each in graph.inputs] == [("batch", "sequence")] * 2
     assert [operator for operator, _, _ in graph.nodes] == [node.op_type for node in model.node]
@@ -148,7 +149,7 @@ def test_a_file_that_was_changed_since_the_run_began_is_not_measured(linear: Pat
     source = described(linear)
     linear.write_bytes(linear.read_bytes() + helper.make_opsetid("", 20).SerializeToString())
     with pytest.raises(NotUnderstood, match=r"model\.onnx was changed since the run began; run it again"):
-        _own_onnx.build(source, None, Case(source.name, mode="infer", batch=8))
+        onnx_files.build(source, None, Case(source.name, mode="infer", batch=8))
 
 
 # -- what it is fed with ---------------------------------------------------------------------------
@@ -157,7 +158,7 @@ def test_a_file_that_was_changed_since_the_run_began_is_not_measured(linear: Pat
 def fed(path: Path, batch: int | None = None, seq: int | None = None) -> dict[str, Any]:
     """The arrays of a batch."""
     source = sources.read(str(path))
-    return _onnx_file.arrays(_own_onnx.feeds(_onnx_graph.read(str(path)), source, batch, seq), seed=1)
+    return _onnx_file.arrays(onnx_files.feeds(onnx_files.read_graph(str(path)), source, batch, seq), seed=1)
 
 
 def test_ids_lie_below_the_rows_of_their_table_and_masks_are_ones(text: Path) -> None:
@@ -243,7 +244,7 @@ def test_without_onnxruntime_openvino_says_that_it_was_not_checked(
 def test_weights_of_few_digits_may_differ_more(linear: Path) -> None:
     program: Any = program_of(linear)
     for weights_in, tolerance in ((("fp16",), 2e-2), (("fp32", "int8"), 1e-1), ((), 1e-3)):
-        program.file = _own_onnx.OnnxFile("", 1, weights_in)
+        program.file = onnx_files.OnnxFile("", 1, weights_in)
         assert program._tolerance() == tolerance
 
 
@@ -286,18 +287,18 @@ def test_a_file_that_was_cut_anywhere_is_a_line(text: Path) -> None:
 def test_a_large_file_of_nothing_is_given_up_early(
     pattern: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_onnx_graph, "MOST_FIELDS", 1000)
+    monkeypatch.setattr(onnx_files, "MOST_FIELDS", 1000)
     (tmp_path / "model.onnx").write_bytes(pattern * (5_000_000 // len(pattern)))
     looks = Counter[str]()
-    read_number = _onnx_graph._varint
+    read_number = onnx_files._varint
 
     def counted(content: object, start: int, end: int) -> tuple[int, int]:
         looks["numbers"] += 1
         return read_number(content, start, end)
 
-    monkeypatch.setattr(_onnx_graph, "_varint", counted)
-    with pytest.raises(_onnx_graph.Damaged, match=r"it is no ONNX file|over 1,000 fields"):
-        _onnx_graph.read(str(tmp_path / "model.onnx"))
+    monkeypatch.setattr(onnx_files, "_varint", counted)
+    with pytest.raises(onnx_files.Damaged, match=r"it is no ONNX file|over 1,000 fields"):
+        onnx_files.read_graph(str(tmp_path / "model.onnx"))
     assert looks["numbers"] <= 2001
 
 

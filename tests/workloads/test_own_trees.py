@@ -17,12 +17,12 @@ import torch
 from mldyno import plugins, sources
 from mldyno.axes import Case
 from mldyno.frameworks._torch_program import TorchProgram
+from mldyno.plugins import start_framework
 from mldyno.runner.describing import beside, earlier
 from mldyno.sources import Source
 from mldyno.worker import checks
-from mldyno.worker.describe import describe
-from mldyno.workloads import _own, _own_code, _own_trees
-from mldyno.workloads._own_code import NotUnderstood
+from mldyno.workloads.user_models import code, describe, version_trees
+from mldyno.workloads.user_models.recipes import NotUnderstood
 
 GIT = ("git", "-c", "user.name=A", "-c", "user.email=a@example.org")
 BENCH = "import torch\nfrom own_gpt.model import WIDTH, net\ndef build(): return net(), torch.randn(2, 4)\n"
@@ -71,12 +71,9 @@ if not {regular}:
 def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test imports as a fresh process does."""
     modules, path, finders, hooks = {*sys.modules}, list(sys.path), list(sys.meta_path), list(sys.path_hooks)
-    for module, name, empty in (
-        (_own_code, "_FUNCTIONS", {}), (_own_code, "_IMPORTS", {}), (_own_code, "_IN_USE", []),
-        (_own_code, "_UNCHANGED", set()), (_own, "_GIVEN", {}), (_own_trees, "FINDER", _own_trees.Finder()),
-        (sources, "_KNOWN", {}),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, empty)
+    monkeypatch.setattr(code, "_LOADED", {})
+    monkeypatch.setattr(version_trees, "FINDER", version_trees.Finder())
+    monkeypatch.setattr(sources, "_KNOWN", {})
     monkeypatch.setenv("PYTHONPATH", "")
     yield
     for name in {*sys.modules} - modules:
@@ -84,7 +81,7 @@ def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             del sys.modules[name]
     sys.path[:], sys.meta_path[:], sys.path_hooks[:] = path, finders, hooks
     sys.path_importer_cache.clear()
-    os.environ.pop(_own_trees.ENVIRONMENT, None)
+    os.environ.pop(version_trees.ENVIRONMENT, None)
 
 
 @pytest.fixture
@@ -116,8 +113,8 @@ def changed(top: Path, package: str = "own_gpt") -> None:
 
 def both(path: Path | str) -> tuple[Source, Source]:
     """The source as it was at HEAD, and as it is now, as a run with --against knows them."""
-    now = describe(sources.read(str(path))).source
-    old = describe(replace(earlier(now, "HEAD"), version="HEAD")).source
+    now = describe(sources.read(str(path)), start_framework)
+    old = describe(replace(earlier(now, "HEAD"), version="HEAD"), start_framework)
     now = replace(now, other=old.root, version=sources.NOW)
     for source in (old, now):
         sources.register(source)
@@ -234,7 +231,7 @@ def test_a_module_that_is_named_is_of_its_own_tree_wherever_the_user_stands(
     assert now.root == str(repository)
     assert widths(old, now) == [3, 5]
     monkeypatch.chdir(repository)
-    assert describe(sources.read("bench.gpt:build")).source.name == now.name
+    assert describe(sources.read("bench.gpt:build"), start_framework).name == now.name
 
 
 def test_a_module_that_only_the_older_version_has_is_found(repository: Path) -> None:
@@ -262,7 +259,7 @@ def test_what_is_imported_while_a_step_runs_is_of_its_own_tree_in_turns_too(impo
     programs = [program_of(source) for source in versions]
     for _ in range(2):
         for source, program, width in zip(versions, programs, (2, 4), strict=True):
-            _own_code.put_in_use(source)
+            code.activate(source)
             program.network.weight.data.fill_(1.0)
             assert program.network(torch.ones(1, 4)).item() == 4 * width
 
@@ -275,7 +272,7 @@ def test_two_copies_of_a_folder_without_git_each_import_their_own(tmp_path: Path
         (tmp_path / name / "own_gpt" / "model.py").write_text(MODEL.replace("3", str(width)))
     sys.path.append(str(tmp_path / "newer"))
     pair = beside(*(sources.read(str(tmp_path / name / "bench" / "gpt.py")) for name in ("newer", "older")))
-    now, old = (describe(source).source for source in pair)
+    now, old = (describe(source, start_framework) for source in pair)
     for source in (now, old):
         sources.register(source)
     assert widths(old, now) == [3, 5]
@@ -344,10 +341,10 @@ def test_a_compiled_module_of_the_repository_is_refused_by_name(repository: Path
     sys.path.insert(0, str(repository))
     known = sys.modules.pop("_bisect", None)
     try:
-        source = describe(sources.read(str(repository / "bench" / "gpt.py"))).source
+        source = describe(sources.read(str(repository / "bench" / "gpt.py")), start_framework)
         other = str(repository.parent / "other")
         said = rf"gpt\.py \(now\): _bisect \(_bisect{suffix}\) is compiled, for one version only; measure each version "
-        assert _own_code.tree_fault(replace(source, other=other, version="now"))
+        assert code.tree_fault(replace(source, other=other, version="now"))
         with pytest.raises(NotUnderstood, match=said.replace("now", "HEAD")):
             both(repository / "bench" / "gpt.py")
     finally:
@@ -375,7 +372,7 @@ def test_a_module_of_the_other_tree_that_is_loaded_in_a_step_makes_the_case_wron
     sys.path.append(str(repository))
     old, _ = both(repository / "bench" / "gpt.py")
     program_of(old)
-    _own_code.put_in_use(old)
+    code.activate(old)
     stray: Any = type(sys)("own_gpt.stray")
     stray.__file__ = str(repository / "own_gpt" / "model.py")
     sys.modules["own_gpt.stray"] = stray
@@ -398,7 +395,7 @@ def test_an_environment_within_the_repository_is_not_its_code(repository: Path) 
     old, now = both(repository / "bench" / "gpt.py")
     assert widths(old, now) == [3, 5]
     (packages / "own_compiled" / "__init__.py").write_text("A = 2")
-    assert _own_code.digest_of(now) == now.built
+    assert code.digest_of(now) == now.built
 
 
 def test_what_another_package_generates_in_the_repository_is_not_its_code(repository: Path) -> None:
@@ -406,7 +403,7 @@ def test_what_another_package_generates_in_the_repository_is_not_its_code(reposi
     generated.__file__ = str(repository / "bench" / "gpt.py")
     sys.modules["torch.generated"] = generated
     try:
-        assert _own_trees.file_in("torch.generated", str(repository)) == ""
+        assert version_trees.file_in("torch.generated", str(repository)) == ""
     finally:
         del sys.modules["torch.generated"]
 
@@ -416,11 +413,11 @@ def test_what_another_package_generates_in_the_repository_is_not_its_code(reposi
 
 def name_of(path: Path) -> str:
     """What a fresh process would call the workload."""
-    for imports in _own_code._IN_USE:
-        imports.leave()
-    for known in (_own_code._FUNCTIONS, _own_code._IMPORTS, _own_code._IN_USE, _own_code._UNCHANGED):
-        known.clear()
-    return describe(sources.read(str(path))).source.name
+    for loaded in code._LOADED.values():
+        if loaded.active:
+            loaded.deactivate()
+    code._LOADED.clear()
+    return describe(sources.read(str(path)), start_framework).name
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -462,10 +459,10 @@ def test_processes_that_code_starts_import_from_the_same_tree(repository: Path) 
     changed(repository)
     old, now = both(repository / "bench" / "gpt.py")
     for source, width in ((old, 3), (now, 5)):
-        _own_code.put_in_use(source)
+        code.activate(source)
         words = [sys.executable, "-c", "import own_gpt.model; print(own_gpt.model.WIDTH)"]
         out = subprocess.run(words, capture_output=True, text=True, check=True, cwd="/").stdout
         assert int(out) == width
-        started = "from mldyno.workloads._own_trees import *; use_as_parent(); print(FINDER.own)"
+        started = "from mldyno.workloads.user_models.version_trees import *; use_as_parent(); print(FINDER.own)"
         out = subprocess.run([sys.executable, "-c", started], capture_output=True, text=True, check=True).stdout
         assert out.strip() == source.root

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mldyno import trees
 from mldyno.frameworks import COMPARED_UPDATES, OTHER_DRAWS, TOLERANCE, Unsupported, relative_error, without_chance
 from mldyno.frameworks._arrays import BATCH_POOL, ArrayProgram, Model
+from mldyno.trees import each_array, is_array
 
 if TYPE_CHECKING:
     from mldyno.records import Case
@@ -31,23 +32,6 @@ def seed_generators(seed: int = SEED) -> None:
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed)
-
-
-def is_array(leaf: Any) -> bool:
-    """Whether it is an array of any framework that can be divided into items."""
-    return hasattr(leaf, "dtype") and hasattr(leaf, "shape") and not trees.is_sparse(leaf)
-
-
-def is_floating(array: Any) -> bool:
-    """Whether an array has floating-point numbers; all frameworks name these types alike."""
-    return "float" in str(array.dtype)
-
-
-def each_array(change: Callable[[Any], Any], tree: Any) -> Any:
-    """A tree with every array in it changed."""
-    if is_array(tree):  # as most are
-        return change(tree)
-    return trees.mapped(lambda leaf: change(leaf) if is_array(leaf) else leaf, tree)
 
 
 def first_items(tree: Any, most: int) -> Any:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
     from mldyno.workloads import Build, Recipe, Workload
-    from mldyno.workloads._own_onnx import OnnxFile
     from mldyno.workloads._portable import Portable
+    from mldyno.workloads.user_models.onnx import OnnxFile
 
 
 class ExportedProgram(EngineProgram):

@@ -9,8 +9,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks._arrays import multiplied_type, stored_type
-from mldyno.frameworks._callables import CallableModel, is_array, is_floating
+from mldyno.frameworks._callables import CallableModel
 from mldyno.frameworks._jax_model import JaxSteps, device_name
+from mldyno.trees import is_array, is_floating
 
 if TYPE_CHECKING:
     from collections.abc import Callable

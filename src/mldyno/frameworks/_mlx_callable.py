@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mldyno import trees
 from mldyno.frameworks import Unsupported
 from mldyno.frameworks._arrays import stored_type
-from mldyno.frameworks._callables import CallableModel, each_array, is_array, is_floating
+from mldyno.frameworks._callables import CallableModel
+from mldyno.trees import each_array, is_array, is_floating
 
 if TYPE_CHECKING:
     from mldyno.records import Case

@@ -13,7 +13,7 @@ from mldyno.frameworks._torch_program import BATCH_POOL, SEED
 if TYPE_CHECKING:
     from mldyno.records import Case
     from mldyno.workloads import Build
-    from mldyno.workloads._own_onnx import Feed, OnnxFile
+    from mldyno.workloads.user_models.onnx import Feed, OnnxFile
 
 NAMES = {"fp16": "float16", "fp32": "float32", "fp64": "float64"}
 """NumPy's names for types, where they are not ours."""

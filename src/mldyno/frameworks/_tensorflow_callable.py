@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from mldyno import trees
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._callables import CallableModel, each_array, is_array
+from mldyno.frameworks._callables import CallableModel
 from mldyno.frameworks._keras_model import PRODUCTS, TensorflowSteps
+from mldyno.trees import each_array, is_array
 
 if TYPE_CHECKING:
     from mldyno.records import Case

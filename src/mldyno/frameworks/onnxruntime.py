@@ -12,7 +12,7 @@ from mldyno.records import Device
 
 if TYPE_CHECKING:
     from mldyno.records import Case
-    from mldyno.workloads._own_onnx import OnnxFile
+    from mldyno.workloads.user_models.onnx import OnnxFile
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 ERRORS_ONLY = 3  # of its levels of what it logs

@@ -14,7 +14,7 @@ from mldyno.records import Device
 if TYPE_CHECKING:
     from mldyno.frameworks._engine import Engine
     from mldyno.records import Case
-    from mldyno.workloads._own_onnx import OnnxFile
+    from mldyno.workloads.user_models.onnx import OnnxFile
 
 NAMES = {"CPU": "cpu", "GPU": "xpu"}
 """Our names for its devices."""

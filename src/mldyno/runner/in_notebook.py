@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mldyno import machine as machines
-from mldyno import plugins, sources
+from mldyno import plugins, sources, trees
 from mldyno.axes import Case
 from mldyno.client.process_tree import reserve
 from mldyno.client.worker_process import Ended, WorkerProcess
@@ -30,9 +30,10 @@ from mldyno.runner.events import Listener
 from mldyno.runner.run import Runner
 from mldyno.sources import Source
 from mldyno.store import Store
-from mldyno.worker.describe import described
 from mldyno.worker.listen import Worker
-from mldyno.workloads import _own, _own_code
+from mldyno.workloads import user_models
+from mldyno.workloads.user_models import code, recipes
+from mldyno.workloads.user_models.frameworks import adapter_for
 
 PRECISIONS = {"cpu": ("fp32", "bf16", "amp-bf16")}  # by a device's kind
 GPU_PRECISIONS = ("fp32", "fp16", "bf16", "amp-fp16", "amp-bf16")
@@ -40,7 +41,7 @@ LARGEST_BATCH = 1 << 20  # that is looked for
 MEASURED_S = 2.0  # of each way, over all
 
 
-class HereInstead(WorkerProcess):
+class InProcessWorker(WorkerProcess):
     """A worker's code in this process, by the interface of a worker."""
 
     def __init__(self) -> None:
@@ -80,7 +81,7 @@ class RunnerHere(Runner):
 
     def _worker(self, case: Case) -> WorkerProcess:
         self.processes += 1
-        return HereInstead()
+        return InProcessWorker()
 
 
 @dataclass(frozen=True)
@@ -98,16 +99,18 @@ def source_of(model: Any, batch: Any, targets: Any, loss: Any, optimiser: Any) -
     computes = model[0] if isinstance(model, tuple) else model  # a function with its parameters, in JAX
     title = str(getattr(computes, "__name__", type(computes).__name__))
     try:
-        parts = _own.parts_of(
+        parts = recipes.parts_of(
             tuple(part for part in (model, batch, targets, loss, optimiser) if part is not None), title
         )
-        source = described(Source("object", title, title), copy.deepcopy(parts))
-    except _own_code.NotUnderstood as error:
+        source = user_models.describe_parts(
+            Source("object", title, title), copy.deepcopy(parts), plugins.start_framework
+        )
+    except recipes.NotUnderstood as error:
         raise MldynoError(f"{error}.") from None
-    items = len(_own.arrays_in(parts.inputs)[0])
+    items = len(next(filter(trees.is_array, trees.leaves(parts.inputs))))
     known = replace(source, name=title, batch=items)
-    resized = _own.adapter_for(known.framework).resized
-    _own_code.register_function(known, lambda batch_size=items: resized(copy.deepcopy(parts), items, batch_size))
+    resized = adapter_for(known.framework).resized
+    code.register_function(known, lambda batch_size=items: resized(copy.deepcopy(parts), items, batch_size))
     sources.register(known)
     return known
 

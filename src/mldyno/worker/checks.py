@@ -16,8 +16,9 @@ from mldyno.stats.intervals import median
 from mldyno.timing.blocks import Blocks
 from mldyno.timing.clock import Clock
 from mldyno.worker import peaks
-from mldyno.workloads._own_code import NotUnderstood, tree_fault
-from mldyno.workloads._own_trees import WrongTree
+from mldyno.workloads.user_models.code import tree_fault
+from mldyno.workloads.user_models.recipes import NotUnderstood
+from mldyno.workloads.user_models.version_trees import WrongTree
 
 MOST_CHECK_STEPS = 12  # extra training steps on the fixed batch, until its loss has fallen
 DRAINS = 3

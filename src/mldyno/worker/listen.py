@@ -16,11 +16,12 @@ from mldyno import messages, plugins, rendezvous, sources
 from mldyno.datasets import prepare
 from mldyno.messages import Answer, Command, OpenCase, TrainEndToEnd
 from mldyno.sources import Source
-from mldyno.worker import describe, examine, session
+from mldyno.worker import examine, session
 from mldyno.worker.checks import check_ranks, check_tree, failure
 from mldyno.worker.launch import adopt_orphans, die_with_parent
 from mldyno.worker.ranks import obey
 from mldyno.worker.session import open_case
+from mldyno.workloads import user_models
 
 LONGEST_COMMAND = 1 << 20  # B
 Tell = Callable[[Answer], None]
@@ -90,7 +91,7 @@ class Worker:
         return case.close(command.prove, command.unchecked)
 
     def _describe_source(self, command: messages.DescribeSource) -> Answer:
-        return describe.describe(command.source)
+        return messages.SourceDescribed(user_models.describe(command.source, plugins.start_framework))
 
     def _run_task(self, command: messages.RunTask) -> Answer:
         """Pass on what a task finds, row by row; its module may say whether the process is fit for others after it."""

@@ -28,8 +28,8 @@ from mldyno.worker import checks, peaks, ranks, start
 from mldyno.worker.checks import Wrong
 from mldyno.worker.energy import EnergyMeter, rounded
 from mldyno.workloads import Workload
-from mldyno.workloads._own_code import put_in_use
 from mldyno.workloads._portable import Portable
+from mldyno.workloads.user_models.code import activate
 
 LONG_STEP_S = 5.0  # a step of this length is not run once more just to count its kernels
 REPORT_EVERY_NS = 500_000_000
@@ -117,7 +117,7 @@ class CaseSession:
     def enter(self) -> None:
         """Let its code import, if it is the user's own: that of another case may have done so before."""
         if (source := sources.known(self.case.workload)) is not None:
-            put_in_use(source)
+            activate(source)
 
     def warm_up(self, budget: float, progress: Tell, load: float = 0.0) -> messages.CaseOpened:
         """First step, warm-up and drain test; gives facts, software and the series so far.

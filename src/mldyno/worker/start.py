@@ -51,7 +51,7 @@ def launch_words(ranks: int, nodes: int) -> list[str]:
 
 if __name__ == "__mp_main__":  # a process of a loader, where these are not forked: it needs this very mldyno too
     _own_package()
-    from mldyno.workloads._own_trees import use_as_parent
+    from mldyno.workloads.user_models.version_trees import use_as_parent
 
     use_as_parent()
 if __name__ == "__main__":

@@ -1,29 +1,29 @@
-"""Which tree code of the user's is imported from. In the worker only.
+"""Import each version of the user's code from its own tree of files. In the worker only.
 
-Two versions of one repository may be measured beside each other, each in a tree of files. Python finds a package where
-`sys.path`, PYTHONPATH, a .pth file or the finder of an editable install says, and that is one tree for both versions.
-`use` says which tree is meant: every module that lies in the other one is then taken from the same place in this one.
-What is not there is refused by name, and is never taken from the other tree.
+Two versions of a repository can be measured side by side, each in its own tree. Python finds a package by `sys.path`,
+PYTHONPATH, a .pth file or the finder of an editable install, which name one tree for both versions. `use` chooses the
+tree: a module that the other finders locate in the other tree is imported from the same place in this one. A module
+that is missing there is refused by name, and never imported from the other tree.
 """
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
-from importlib.util import spec_from_file_location
 from types import ModuleType
 from typing import Any
 
-ENVIRONMENT = "MLDYNO_TREES"  # by which processes that this one starts know both trees
+ENVIRONMENT = "MLDYNO_TREES"  # names both trees to processes that this one starts
 PACKAGES = ("site-packages", "dist-packages")
 LIBRARY = tuple(os.path.realpath(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib"))
 OUR_OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 MAPS = "/proc/self/maps"  # of Linux: the files that are mapped into this process
-
 
 EACH_ALONE = "measure each version alone, in a checkout of its own"
 COMPILED = f"is compiled, for one version only; {EACH_ALONE}"
@@ -31,22 +31,22 @@ MISSING = "is in the other version's tree only; put it into a second checkout, a
 
 
 class WrongTree(Exception):
-    """A module is only in the tree of the other version. No ImportError, which code may take for a missing package."""
+    """A module is only in the other version's tree. Not an ImportError: code may take that for a missing package."""
 
 
 @cache
 def real(path: str) -> str:
-    """A path without links."""
+    """Return a path without links."""
     return os.path.realpath(path)
 
 
 def inside(path: str, root: str) -> bool:
-    """Whether a path without links is a folder, or lies in it."""
+    """Return whether a path without links is a folder, or lies in it."""
     return path == root or path.startswith(os.path.join(root, ""))
 
 
 def root_of(folder: str) -> str:
-    """The work tree of git that a folder lies in; empty where there is none."""
+    """Return the git work tree that a folder lies in; empty where there is none."""
     folder = real(folder)
     while not os.path.exists(os.path.join(folder, ".git")):
         if folder == (folder := os.path.dirname(folder)):
@@ -56,7 +56,7 @@ def root_of(folder: str) -> str:
 
 @cache
 def installed(path: str, root: str) -> bool:
-    """Whether a file is no code of the user's: of Python, of a package, or in the environment within a tree."""
+    """Return whether a file belongs to Python, to a package, or to an environment within the tree."""
     environments = [real(prefix) for prefix in (sys.prefix, sys.base_prefix)]
     within = [prefix for prefix in environments if inside(prefix, root) and prefix != root]
     return any(part in PACKAGES for part in path.split(os.sep)) or any(
@@ -65,7 +65,7 @@ def installed(path: str, root: str) -> bool:
 
 
 def file_of(module: Any) -> str:
-    """The file that a module was loaded from, such as an archive; empty where there is none."""
+    """Return the file or archive that a module was loaded from; empty where there is none."""
     file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
     return _existing(file) if isinstance(file, str) and os.path.isabs(file) else ""
 
@@ -80,13 +80,13 @@ def _existing(path: str) -> str:
 
 @cache
 def own_file(path: str, root: str) -> str:
-    """A file, if it is code of the user's in that tree: without links, where what they lead to is in it too."""
+    """Return a path if it is the user's code in that tree, without links that stay within it; else an empty text."""
     there = next((each for each in (real(path), path) if path and root and inside(each, root)), "")
     return "" if not there or installed(there, root) else there
 
 
 def file_in(name: str, root: str) -> str:
-    """The file of a loaded module, if it is code of the user's in that tree.
+    """Return the file of a loaded module, if it is the user's code in that tree; else an empty text.
 
     What another package generates, such as a compiler's cache, belongs to that package, wherever it lies.
     """
@@ -96,7 +96,7 @@ def file_in(name: str, root: str) -> str:
 
 
 def modules_in(*roots: str) -> dict[str, ModuleType]:
-    """The loaded modules of the user's in these trees: those of Python code, and namespaces, which have no file."""
+    """Return the user's loaded modules in these trees: Python code, and namespaces, which have no file."""
 
     def is_there(name: str, module: Any) -> bool:
         if file := file_of(module):
@@ -108,7 +108,7 @@ def modules_in(*roots: str) -> dict[str, ModuleType]:
 
 
 def compiled(path: str) -> bool:
-    """Whether a file is a compiled module."""
+    """Return whether a file is a compiled module."""
     return path.endswith(tuple(EXTENSION_SUFFIXES))
 
 
@@ -116,16 +116,16 @@ def compiled(path: str) -> bool:
 
 
 class Finder:
-    """Finds modules as all other finders do, but those of the other tree in this one."""
+    """Finds modules as the other finders do, but those of the other tree in this one."""
 
     def __init__(self) -> None:
         self.own = self.other = ""
         self.refused: dict[str, str] = {}
-        """Why modules were refused, by tree: code may have taken the error for a missing package."""
+        """Why modules were refused, by tree: code may have swallowed the error."""
         self.searching: set[str] = set()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Where a module is."""
+        """Return where a module is; None leaves it to the other finders."""
         try:
             return self.search(name, path, target) if self.other else None
         except WrongTree as error:
@@ -133,8 +133,8 @@ class Finder:
             raise
 
     def search(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The same; what is refused is not noted."""
-        if name in self.searching:  # another finder asks all others, as this one does
+        """Return the same, without noting what is refused."""
+        if name in self.searching:  # another finder that asks all finders, as this one does
             return None
         if path is None:
             sys.path[:] = self.own_first(sys.path)
@@ -153,14 +153,14 @@ class Finder:
         return None
 
     def only_in_other(self, name: str, path: Iterable[str]) -> ModuleSpec | None:
-        """A module that a package of this tree lacks, where that of the other tree has it."""
+        """Return a module that a package has in the other tree, and lacks in this one."""
         places = [own_file(os.path.abspath(folder), self.own) for folder in path if self.other]
         folders = [os.path.join(self.other, os.path.relpath(place, self.own)) for place in places if place]
         spec = PathFinder.find_spec(name, folders) if folders else None
         return spec if spec is not None and spec.has_location else None
 
     def own_first(self, path: Iterable[str]) -> list[str]:
-        """Folders to search; before each of the other tree, the same of this one."""
+        """Return the folders to search, with the counterpart in this tree before each folder of the other tree."""
         folders: list[str] = []
         for folder in path:
             same = self.counterpart(folder)
@@ -169,12 +169,12 @@ class Finder:
         return folders
 
     def counterpart(self, path: str) -> str:
-        """The same place in this tree; empty for what is not in the other one, or no code of the user's."""
+        """Return the same place in this tree; empty where the path is not the user's code in the other one."""
         place = own_file(os.path.abspath(path), self.other)
         return os.path.normpath(os.path.join(self.own, os.path.relpath(place, self.other))) if place else ""
 
     def moved(self, spec: ModuleSpec) -> ModuleSpec:
-        """The module as it is in this tree; raises where it is not."""
+        """Return the module as it is in this tree; raise WrongTree where it is not there."""
         locations = spec.submodule_search_locations
         if not spec.has_location or spec.origin is None:
             if locations is not None:
@@ -191,12 +191,12 @@ class Finder:
         if type(spec.loader) not in (SourceFileLoader, SourcelessFileLoader):
             raise WrongTree(f"{shown} is loaded by a {type(spec.loader).__name__}; {EACH_ALONE}")
         folders = None if locations is None else [os.path.dirname(same)]
-        there = spec_from_file_location(spec.name, same, submodule_search_locations=folders)
+        there = importlib.util.spec_from_file_location(spec.name, same, submodule_search_locations=folders)
         assert there is not None
         return there
 
     def own_locations(self, name: str, locations: Iterable[str]) -> list[str]:
-        """The folders of a namespace package, those of the other tree as they are in this one."""
+        """Return the folders of a namespace package, with the counterpart in this tree for each of the other tree."""
         folders = []
         for folder in locations:
             same = self.counterpart(folder) if os.path.exists(folder) else ""
@@ -210,7 +210,7 @@ FINDER = Finder()
 
 
 def use(tree: str, other: str) -> None:
-    """Take code from one tree, and never from the other; where there is no other, from wherever it lies."""
+    """Import code from one tree, and never from the other; where there is no other, from anywhere."""
     FINDER.own, FINDER.other = tree, other
     if not other:
         os.environ.pop(ENVIRONMENT, None)
@@ -224,13 +224,13 @@ def use(tree: str, other: str) -> None:
 
 
 def use_as_parent() -> None:
-    """In a process that a worker has started: take code from the tree that is in use there."""
+    """In a process that a worker has started: import code from the tree that the worker uses."""
     if trees := os.environ.get(ENVIRONMENT):
         use(*trees.split(os.pathsep))
 
 
 def fault(tree: str, other: str) -> str:
-    """What is loaded from the other tree, or was refused, in words; empty where all is right."""
+    """Return what was loaded from the other tree, or refused, in words; empty where nothing was."""
     if not other:
         return ""
     if tree in FINDER.refused:
@@ -246,11 +246,83 @@ def fault(tree: str, other: str) -> str:
 
 
 def libraries_in(root: str) -> list[str]:
-    """The files with machine code in a tree that this process has mapped (Linux)."""
+    """Return the files with machine code in a tree that this process has mapped (Linux)."""
     try:
         with open(MAPS, encoding="utf-8", errors="replace") as lines:
             parts = [line.rstrip("\n").split(maxsplit=5) for line in lines]
     except OSError:
         return []
-    files = dict.fromkeys(each[5] for each in parts if len(each) == 6 and "x" in each[1])
+    files = dict.fromkeys(part[5] for part in parts if len(part) == 6 and "x" in part[1])
     return [path for path in files if os.path.isabs(path) and own_file(path, root)]
+
+
+# -- what code imports -----------------------------------------------------------------------------
+
+
+def import_closure(files: dict[str, str], root: str) -> dict[str, str]:
+    """Add the modules of a tree that some modules import, also within functions and through others; nothing is run.
+
+    Both `files` and the result are names of modules by their files.
+    """
+    known, waiting = dict(files), list(files.items())
+    while waiting:
+        path, name = waiting.pop()
+        for imported in _names_in(path, name):
+            spec = _spec_of(imported, root)
+            file = "" if spec is None or not spec.has_location else own_file(str(spec.origin), root)
+            if file and file not in known:
+                known[file] = imported
+                waiting.append((file, imported))
+    return known
+
+
+def _names_in(path: str, name: str) -> Iterator[str]:
+    """Yield the names of modules, and of what is in them, that a Python file imports."""
+    if not path.endswith(".py"):
+        return
+    try:
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return
+    package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            try:
+                module = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            except ImportError:  # beyond the top-level package, which fails at run time too
+                continue
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def _spec_of(name: str, root: str) -> ModuleSpec | None:
+    """Return where a module is, if it and its packages are in the tree and can be found without running any."""
+    path: Any = None
+    spec = None
+    parts = name.split(".")
+    for place in range(1, len(parts) + 1):
+        spec = _find(".".join(parts[:place]), path)
+        path = None if spec is None else spec.submodule_search_locations
+        if spec is None or (path is None and place < len(parts)) or not _in_tree(spec, root):
+            return None
+    return spec
+
+
+def _in_tree(spec: ModuleSpec, root: str) -> bool:
+    """Return whether a module lies in a tree, or is a namespace, which may have a part there."""
+    if spec.has_location and spec.origin:
+        return bool(own_file(spec.origin, root))
+    return spec.submodule_search_locations is not None
+
+
+def _find(name: str, path: Any) -> ModuleSpec | None:
+    """Ask the finders of this process for a module, loaded or not."""
+    if (loaded := getattr(sys.modules.get(name), "__spec__", None)) is not None:
+        return loaded  # type: ignore[no-any-return]
+    try:
+        return FINDER.search(name, path)
+    except Exception:  # a refusal matters only when the import runs
+        return None

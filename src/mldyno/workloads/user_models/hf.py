@@ -1,11 +1,11 @@
-"""Models of Hugging Face: the architecture from its configuration, weights random or trained. In the worker only.
+"""Hugging Face models: the architecture from its configuration, with random or trained weights. In the worker only.
 
-A model lies in a folder, or in the local cache by its name. It is fetched only where the source allows it, and only
-when it is described: whatever is measured later is taken from what is here. Code that lies beside a model is never run,
-and weights are read from safetensors only, since other files may hold code too.
+A model lies in a folder, or in the local cache by its name. It is downloaded only where the source allows it, and only
+when it is described: a measurement uses local files. Code that comes with a model is never run, and weights are read
+from safetensors only, since other files may hold code too.
 
-In inference a model that generates text takes a prompt into its cache of keys and values (`prefill`), and then decodes
-tokens after it, one by one and each the likeliest (`decode`).
+In inference, a model that generates text processes a prompt into its key-value cache (`prefill`), and then decodes
+tokens one by one, greedily (`decode`).
 """
 
 from __future__ import annotations
@@ -25,31 +25,33 @@ from typing import Any
 from mldyno import trees
 from mldyno.records import Case
 from mldyno.sources import Source
-from mldyno.workloads import Phase, Recipe, _own_hf_inputs, _own_torch
-from mldyno.workloads._own import Parts
-from mldyno.workloads._own_code import NotUnderstood, check_unchanged
+from mldyno.workloads import Phase, Recipe
+from mldyno.workloads.user_models import hf_inputs
+from mldyno.workloads.user_models.code import check_unchanged
+from mldyno.workloads.user_models.frameworks import adapter_for
+from mldyno.workloads.user_models.recipes import NotUnderstood, Parts, is_loss
 
 STARTS = "torch"
 FRAMEWORKS = ("torch",)
-BATCH, SEQ = 8, 128  # if nothing is said
+BATCH, SEQ = 8, 128  # defaults
 DECODED = 32  # tokens after a prompt, as in the workload gpt2
-TRIED_BATCH, TRIED_SEQ = 2, 8  # of the pass that shows what a model gives
+TRIED_BATCH, TRIED_SEQ = 2, 8  # of the forward pass that shows what a model returns
 CONFIGURATION = "config.json"
-SMALL_FILES = ("*.json", "*.txt", "*.model")  # configuration, tokenizer and processor
+SMALL_FILES = ("*.json", "*.txt", "*.model")  # of configuration, tokenizer and processor
 WEIGHTS = ".safetensors"
 UNSAFE_WEIGHTS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack")
-CONTENT_HASH = re.compile(r"[0-9a-f]{64}")  # what the cache calls a large file
+CONTENT_HASH = re.compile(r"[0-9a-f]{64}")  # the name of a large file in the cache
 OFFLINE = "HF_HUB_OFFLINE"
 FALLBACKS = ("AutoModelForSeq2SeqLM", "AutoModelForMaskedLM", "AutoModelForCausalLM", "AutoModelForImageClassification",
              "AutoModelForAudioClassification", "AutoModel")  # fmt: skip
-"""Where a configuration names no architecture: the first of these that has one for it."""
+"""Tried in this order where a configuration names no architecture."""
 
 
-# -- where it lies ---------------------------------------------------------------------------------
+# -- files ----------------------------------------------------------------------------------------
 
 
 def folder_of(source: Source, download: bool = False) -> str:
-    """The folder with the model's files; `download`: after what is missing was fetched."""
+    """Return the folder with the model's files; with `download`, fetch what is missing first."""
     if os.path.isabs(source.place):
         if not os.path.isfile(os.path.join(source.place, CONFIGURATION)):
             raise NotUnderstood(
@@ -66,7 +68,7 @@ def folder_of(source: Source, download: bool = False) -> str:
 
 @contextmanager
 def _reasons_of_hub(source: Source, download: bool) -> Iterator[None]:
-    """Why a model can't be had, and what to do."""
+    """Turn errors of the hub into one line: why the model is not available, and what to do."""
     errors: Any = _package("huggingface_hub.errors", download)
     name = source.place
     try:
@@ -86,7 +88,7 @@ def _reasons_of_hub(source: Source, download: bool) -> Iterator[None]:
         if os.environ.get(OFFLINE):
             raise NotUnderstood(f"{source.title} can't be fetched, since {OFFLINE} is set; unset it") from None
         reason = str(error).strip().partition("\n")[0]
-        if isinstance(error, errors.LocalEntryNotFoundError):  # nor anywhere else, then
+        if isinstance(error, errors.LocalEntryNotFoundError):  # not online either
             reason = f"huggingface.co can't be reached ({reason.rpartition(': ')[2].rpartition('] ')[2]})"
         without = f"without a network, put it into a folder and name that: hf:./{name.rpartition('/')[2]}"
         raise NotUnderstood(f"{source.title} can't be fetched: {reason}; {without}") from None
@@ -98,7 +100,7 @@ def _missing(source: Source, verb: str) -> str:
 
 
 def _package(name: str, download: bool = False) -> ModuleType:
-    """One of Hugging Face's packages; told before it is imported that it has no network, unless it may fetch."""
+    """Import a package of Hugging Face; set it offline before that, unless it may download."""
     if not download:
         os.environ[OFFLINE] = "1"
     try:
@@ -108,7 +110,7 @@ def _package(name: str, download: bool = False) -> ModuleType:
 
 
 def digest_of(source: Source, folder: str) -> str:
-    """SHA-256 of the configuration, and of the files of its weights where it has them."""
+    """Return the SHA-256 of the configuration, and of the weights where they are used."""
     sha = hashlib.sha256()
     with open(os.path.join(folder, CONFIGURATION), "rb") as file:
         sha.update(file.read())
@@ -118,7 +120,7 @@ def digest_of(source: Source, folder: str) -> str:
 
 
 def _content_hash(path: str) -> str:
-    """SHA-256 of a file; in the cache, where files are links, it is the name of what they point to."""
+    """Return the SHA-256 of a file; in the cache, where files are links, it is the name of the target."""
     name = os.path.basename(os.path.realpath(path))
     if CONTENT_HASH.fullmatch(name):
         return name
@@ -130,7 +132,7 @@ def _content_hash(path: str) -> str:
 
 
 def _weights_in(source: Source, folder: str) -> list[str]:
-    """The files of its weights; raises where there are none that are safe to read."""
+    """Return the names of its weight files; raise where none are safe to read."""
     names = sorted(os.listdir(folder))
     safe = [name for name in names if name.endswith(WEIGHTS)]
     if safe:
@@ -145,19 +147,19 @@ def _weights_in(source: Source, folder: str) -> list[str]:
     raise NotUnderstood(_missing(source, "are"))
 
 
-# -- what it is ------------------------------------------------------------------------------------
+# -- the architecture ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A model's class and configuration, from its folder."""
+    """The class and configuration of a model, from its folder."""
 
     source: Source
     folder: str
 
     @cached_property
     def transformers(self) -> Any:
-        """The package, which keeps its advice to itself."""
+        """Return the package, with its messages switched off."""
         package: Any = _package("transformers")
         package.logging.set_verbosity_error()
         package.logging.disable_progress_bar()
@@ -165,7 +167,7 @@ class Architecture:
 
     @cached_property
     def config(self) -> Any:
-        """The configuration, by a class of transformers' own."""
+        """Return the configuration, by a class of transformers itself."""
         try:
             with open(os.path.join(self.folder, CONFIGURATION), encoding="utf-8") as file:
                 content = json.load(file)
@@ -174,21 +176,21 @@ class Architecture:
             raise NotUnderstood(f"{CONFIGURATION} of {self.source.title} is no configuration in JSON") from None
         if kind not in self.transformers.CONFIG_MAPPING:
             raise self._strange(f"model type '{kind}'", own_code)
-        with self.told_in_a_line("its configuration can't be read"):
+        with self.reporting_errors("its configuration can't be read"):
             config = self.transformers.AutoConfig.from_pretrained(
                 self.folder, trust_remote_code=False, local_files_only=True
             )
         for part in {id(part): part for part in (config, config.get_text_config())}.values():
-            part.use_cache = False  # but where it is asked for: training has no use for keys and values
+            part.use_cache = False  # unless asked for: training needs no key-value cache
         if getattr(config, "pad_token_id", None) is None:
-            config.pad_token_id = 0  # without one, some classify a single text only
+            config.pad_token_id = 0  # without one, some models classify a single text only
         if getattr(config, "decoder_start_token_id", None) is None:
             config.decoder_start_token_id = config.pad_token_id
         return config
 
     @cached_property
     def kind(self) -> Any:
-        """The class that the configuration names, or the usual one for it."""
+        """Return the class that the configuration names, or the default class for it."""
         names = getattr(self.config, "architectures", None) or ()
         if not names:
             mappings = (getattr(self.transformers, name)._model_mapping for name in FALLBACKS)
@@ -209,9 +211,9 @@ class Architecture:
         )
 
     def model(self, torch: ModuleType) -> Any:
-        """The model on the CPU, in fp32; where only memory is estimated, no weights are read."""
+        """Return the model on the CPU, in fp32; read no weights where only memory is estimated."""
         config = self.config
-        with self.told_in_a_line(f"{self.kind.__name__} can't be built"):
+        with self.reporting_errors(f"{self.kind.__name__} can't be built"):
             if not self.source.weights or torch.get_default_device().type == "meta":
                 return self.kind(config)
             _weights_in(self.source, self.folder)
@@ -221,49 +223,49 @@ class Architecture:
 
     @property
     def generates(self) -> bool:
-        """Whether it may go on with a text."""
+        """Return whether it generates text from text."""
         text_in = self.kind.main_input_name == "input_ids"
-        return bool(text_in and self.kind.can_generate() and not self.decodes_apart)
+        return bool(text_in and self.kind.can_generate() and not self.has_decoder)
 
     @property
-    def decodes_apart(self) -> bool:
-        """Whether it has an encoder, and a decoder beside it."""
+    def has_decoder(self) -> bool:
+        """Return whether it has an encoder and a decoder."""
         return bool(getattr(self.config, "is_encoder_decoder", False))
 
     @property
     def positions(self) -> int | None:
-        """Tokens of the longest text that it takes; None where it takes any."""
+        """Return the tokens of the longest text that it takes; None where there is no limit."""
         text = self.config.get_text_config()
         counts = (getattr(text, name, None) for name in ("max_position_embeddings", "max_target_positions"))
         return next((count for count in counts if isinstance(count, int) and count > 0), None)
 
     @contextmanager
-    def told_in_a_line(self, what: str) -> Iterator[None]:
-        """What goes wrong in transformers, in a line."""
+    def reporting_errors(self, what: str) -> Iterator[None]:
+        """Turn an error in transformers into one line."""
         try:
             yield
         except (NotUnderstood, MemoryError):
             raise
         except Exception as error:
             first = str(error).strip().partition("\n")[0]
-            if "memory" in first.lower():  # which is told apart elsewhere
+            if "memory" in first.lower():  # reported as out of memory elsewhere
                 raise
             raise NotUnderstood(f"{self.source.title}: {what}: {type(error).__name__}: {first}") from error
 
 
 def describe(torch: ModuleType, source: Source) -> dict[str, Any]:
-    """What a plan must know of a model, from a short pass on the CPU."""
+    """Return what a plan must know of a model, from a short forward pass on the CPU."""
     folder = folder_of(source, source.download)
     digest, architecture = digest_of(source, folder), Architecture(source, folder)
     limit = architecture.positions or SEQ + DECODED
     decoded = min(DECODED, limit // 2) if architecture.generates else 0
     model = architecture.model(torch).eval()
-    with architecture.told_in_a_line(f"{architecture.kind.__name__} can't be run"), torch.no_grad():
-        inputs = _own_hf_inputs.draw(torch, architecture, TRIED_BATCH, min(TRIED_SEQ, limit), labelled=True)
-        trains = _own_torch.is_loss(torch, trees.at(model(**inputs), ("loss",)))
-        plain = _own_hf_inputs.draw(torch, architecture, TRIED_BATCH, min(TRIED_SEQ, limit), labelled=False)
+    with architecture.reporting_errors(f"{architecture.kind.__name__} can't be run"), torch.no_grad():
+        inputs = hf_inputs.draw(torch, architecture, TRIED_BATCH, min(TRIED_SEQ, limit), labelled=True)
+        trains = is_loss(trees.at(model(**inputs), ("loss",)))
+        plain = hf_inputs.draw(torch, architecture, TRIED_BATCH, min(TRIED_SEQ, limit), labelled=False)
         output = model(**plain, **({"use_cache": True} if decoded else {}))
-    if getattr(output, "past_key_values", None) is None:  # it remembers in a way of its own, or not at all
+    if getattr(output, "past_key_values", None) is None:  # it has another kind of cache, or none
         decoded = 0
     seq = max(1, min(SEQ, limit - decoded)) if "input_ids" in plain or "decoder_input_ids" in plain else None
     item = "token" if "input_ids" in plain and "pixel_values" not in plain else "sample"
@@ -279,7 +281,7 @@ def describe(torch: ModuleType, source: Source) -> dict[str, Any]:
 
 
 def build(source: Source, torch: ModuleType, case: Case) -> Recipe:
-    """What a step is made of, from the files as they were when the run began."""
+    """Return the recipe of a case; raise where the files have changed since the run began."""
     folder = folder_of(source)
     check_unchanged(source, lambda: digest_of(source, folder))
     architecture = Architecture(source, folder)
@@ -288,26 +290,23 @@ def build(source: Source, torch: ModuleType, case: Case) -> Recipe:
     limit = architecture.positions
     if source.seq and limit is not None and seq + decoded > limit:
         raise NotUnderstood(f"{source.title} knows {limit} positions; a sequence needs {seq + decoded}")
-    inputs = _own_hf_inputs.draw(torch, architecture, batch, seq, labelled=case.mode == "train")
-    recipe = _own_torch.recipe(torch, Parts(architecture.model(torch), inputs), source, case, [])
+    inputs = hf_inputs.draw(torch, architecture, batch, seq, labelled=case.mode == "train")
+    recipe = adapter_for("torch", torch).recipe(Parts(architecture.model(torch), inputs), source, case, [])
     notes = {"architecture": architecture.kind.__name__, "transformers": architecture.transformers.__version__,
              "weights": "trained" if source.weights else "random"}  # fmt: skip
     return replace(recipe, phases=_generation(torch, batch, seq, decoded) if decoded else {}, notes=notes)
 
 
 def _generation(torch: ModuleType, batch: int, seq: int, decoded: int) -> dict[str, Phase]:
-    """The phases in which a text is generated, with the model's own cache."""
+    """Return the phases of generation, with the model's own cache."""
 
     def prefill(network: Any, inputs: Any, _: Any) -> tuple[Any, Any]:
-        """The token after the prompt, (batch, 1), and the prompt's keys and values."""
-        given = network.model(**inputs, use_cache=True, **_last_only(network.model))
-        return given.logits[:, -1:].argmax(-1), given.past_key_values
+        """Return the token after the prompt, (batch, 1), and the prompt's keys and values."""
+        output = network.model(**inputs, use_cache=True, **_last_only(network.model))
+        return output.logits[:, -1:].argmax(-1), output.past_key_values
 
     def decode(network: Any, _: Any, given: tuple[Any, Any]) -> Any:
-        """The tokens that follow, (batch, decoded); they stay on the device.
-
-        No text is padded, so that there is nothing to mask.
-        """
+        """Return the tokens that follow, (batch, decoded), on the device; no text is padded, so nothing is masked."""
         token, cache = given
         tokens = []
         for _ in range(decoded):
@@ -320,5 +319,5 @@ def _generation(torch: ModuleType, batch: int, seq: int, decoded: int) -> dict[s
 
 
 def _last_only(model: Any) -> dict[str, int]:
-    """What makes a model give the last token's logits only, as its own `generate` does, where it can."""
-    return {"logits_to_keep": 1} if "logits_to_keep" in _own_hf_inputs.parameters_of(model) else {}
+    """Return the argument that limits logits to the last token, as `generate` does, where the model has one."""
+    return {"logits_to_keep": 1} if "logits_to_keep" in hf_inputs.parameters_of(model) else {}
