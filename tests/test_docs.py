@@ -17,7 +17,7 @@ from mldyno.analysis.outcomes import VALUES
 from mldyno.axes import AXES
 from mldyno.cli import COMMANDS
 from mldyno.meters import Meter
-from mldyno.recording.warnings import CODES
+from mldyno.recording.warnings import WARNING_CODES
 from mldyno.records import Case, Device, Status
 from mldyno.store import Query, Store
 
@@ -75,7 +75,7 @@ def started_meters() -> list[Meter]:
 
 def test_every_warning_and_metric_is_in_the_reference() -> None:
     text, code = REFERENCE.read_text(), sources()
-    words = {*CODES, *METRIC.findall(code), "superseded", "suspect", "note"}
+    words = {*WARNING_CODES, *METRIC.findall(code), "superseded", "suspect", "note"}
     words |= {series.metric for meter in started_meters() for series in meter.stop()}
     assert len(words) >= 6
     assert sorted(word for word in words if f"`{word}`" not in text) == []

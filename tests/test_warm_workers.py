@@ -27,7 +27,7 @@ def test_it_answers_as_one_that_is_started(framework: str, warm_workers: WarmWor
     for warm_workers.on in (False, True):
         with WorkerProcess(case=Case("mlp", framework=framework)) as worker:
             assert isinstance(worker._process, Forked) == warm_workers.on
-            answers.append(worker.ask(ProbeFrameworks((framework,)), 120))
+            answers.append(worker.request(ProbeFrameworks((framework,)), 120))
     assert answers[0] == answers[1]
 
 
@@ -47,7 +47,7 @@ def test_it_has_a_session_and_its_end_is_seen_by_its_signal() -> None:
         assert worker._process.poll() is None
         os.kill(pid, signal.SIGTERM)
         with pytest.raises(Ended, match="ended by SIGTERM"):
-            worker.ask(ProbeFrameworks(("fake",)), 120)
+            worker.request(ProbeFrameworks(("fake",)), 120)
         assert worker._process.poll() == -signal.SIGTERM
 
 

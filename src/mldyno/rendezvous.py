@@ -26,13 +26,13 @@ JOB = "MLDYNO_JOB"  # by which all processes of a job are found
 NODE, STORE = "MLDYNO_NODE", "MLDYNO_RANK_STORE"  # a node's number; the address of the store of its ranks
 STORE_SOCKET = "MLDYNO_RANK_STORE_SOCKET"  # the descriptor of its listening socket, where the first rank has it
 # On standard error: a rank that fails says why, the launcher says how one has ended.
-FAILED, ENDED, DONE = "mldyno-rank-failed ", "mldyno-rank-ended ", "mldyno-rank-done"
+FAILED, ENDED, RANK_DONE = "mldyno-rank-failed ", "mldyno-rank-ended ", "mldyno-rank-done"
 ADDRESS, TOKEN, HOSTS = "MLDYNO_RENDEZVOUS", "MLDYNO_RENDEZVOUS_TOKEN", "MLDYNO_RENDEZVOUS_HOSTS"
 INTERFACE = "GLOO_SOCKET_IFNAME"  # gloo's own
 USUAL = "127.0.0.1:29400"  # the loopback: nobody else can reach it unless an address is named
 _WRITTEN = re.compile(r"(?P<host>[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 _TOKEN = re.compile(r"[0-9a-f]{8,64}")
-LOOPBACK = "127.0.0.1"
+LOOPBACK_ADDRESS = "127.0.0.1"
 HELLO_S = 10.0  # that a guest may take to prove itself
 LOOK_EVERY_S = 0.2
 LONGEST_LINE = 512  # B that are read of what another says

@@ -206,7 +206,7 @@ def test_a_worker_that_is_gone_is_no_error_of_ours(scripted: Scripted) -> None:
     with WorkerProcess() as worker:
         worker.kill()
         with pytest.raises(Ended, match="not there any more"):
-            worker.ask(ProbeFrameworks(("fake",)), 1.0)
+            worker.request(ProbeFrameworks(("fake",)), 1.0)
 
 
 # -- time ------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_what_was_measured_before_a_timeout_counts_where_the_worker_was_still_at
 def test_a_worker_that_was_silent_for_far_longer_than_a_block_hung(
     scripted: Scripted, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mldyno.client.remote_case.HUNG_S", 0.3)
+    monkeypatch.setattr("mldyno.client.remote_case.SHORTEST_SILENCE_S", 0.3)
     scripted(measure_turn=[[json.dumps(MEASURED)], [30.0]])
     (record,) = api.run_plan(plan(8, timeout=3.0, target=1e-9), store).records
     assert record.status == "timeout"
@@ -266,7 +266,7 @@ def test_memory_of_what_a_worker_started_counts(
     monkeypatch.setenv("MLDYNO_MEMORY_LIMIT", "150MiB")
     hungry(tmp_path, monkeypatch, 200 << 20)
     with WorkerProcess() as worker, pytest.raises(Ended) as ended:
-        worker.ask(ProbeFrameworks(("fake",)), 30.0)
+        worker.request(ProbeFrameworks(("fake",)), 30.0)
     assert ended.value.status == "oom"
     assert "over MLDYNO_MEMORY_LIMIT" in ended.value.reason
     assert left_behind() == set()
@@ -278,7 +278,7 @@ def test_all_that_a_worker_started_is_ended_with_it_in_whatever_session(
     hungry(tmp_path, monkeypatch, 1)
     with WorkerProcess() as worker:
         with pytest.raises(Ended, match="no end after"):
-            worker.ask(ProbeFrameworks(("fake",)), 1.5)
+            worker.request(ProbeFrameworks(("fake",)), 1.5)
         assert left_behind() == set()
 
 
@@ -288,7 +288,7 @@ def test_a_task_may_talk_for_as_long_as_it_likes_but_not_be_silent(scripted: Scr
     scripted(run_task=[[row, 0.8, row, 0.8, row, 0.8, row, done], [row, 30.0]])
     task = messages.RunTask("module", "task", "fake")
     with WorkerProcess() as worker:
-        assert worker.ask(task, 2.0, rows.append, anew=True) == TaskDone()
+        assert worker.request(task, 2.0, rows.append, reset_timeout=True) == TaskDone()
         assert rows == [{"a": 1}] * 4
         with pytest.raises(Ended, match=r"no end after 2.00 s"):
-            worker.ask(task, 2.0, rows.append, anew=True)
+            worker.request(task, 2.0, rows.append, reset_timeout=True)

@@ -40,7 +40,7 @@ def test_a_signal_that_outlasts_the_wait_for_an_answer_is_heard(
         with WorkerProcess(check) as worker:
             later.start()
             with pytest.raises(Interrupted):
-                worker.ask(ProbeFrameworks(("fake",)), 3600.0)
+                worker.request(ProbeFrameworks(("fake",)), 3600.0)
     finally:
         later.join()
         signal.signal(signal.SIGUSR1, before)
@@ -68,7 +68,7 @@ def test_work_that_metal_dropped_is_known_by_what_it_says_on_standard_error(
 
     def ask_on(worker: WorkerProcess) -> None:
         for _ in range(200):  # its words and its answers take different ways
-            worker.ask(ProbeFrameworks(()), 60.0)
+            worker.request(ProbeFrameworks(()), 60.0)
             time.sleep(0.02)
 
     with WorkerProcess() as worker, pytest.raises(Ended, match="Metal dropped work") as ended:

@@ -27,7 +27,9 @@ def test_a_worker_is_started_with_the_settings_and_its_record_has_them(fake_run:
     (record,) = fake_run(mode="infer", allocator="steady", repeats=1).records
     assert record.status == "ok"
     assert record.case.id.endswith("/steady")
-    assert {name: record.software.env[name] for name in worker_process.KEEP} == worker_process.KEEP
+    assert {
+        name: record.software.env[name] for name in worker_process.KEEP_FREED_MEMORY
+    } == worker_process.KEEP_FREED_MEMORY
 
 
 def test_an_allocator_that_is_not_installed_is_said_to_be_missing(

@@ -54,8 +54,9 @@ def test_the_allocators_that_can_be_had_are_tried(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("mldyno.client.worker_process.platform.libc_ver", lambda: ("glibc", "2.36"))
     monkeypatch.setattr("mldyno.client.worker_process.ctypes.util.find_library", {"jemalloc": "libjemalloc.so.2"}.get)
     assert of_allocators() == {
-        "--allocator steady": worker_process.KEEP, "--allocator jemalloc": {"LD_PRELOAD": "libjemalloc.so.2"}
-    }  # fmt: skip
+        "--allocator steady": worker_process.KEEP_FREED_MEMORY,
+        "--allocator jemalloc": {"LD_PRELOAD": "libjemalloc.so.2"},
+    }
 
 
 def test_a_setting_that_doubles_the_speed_is_measured_as_that(monkeypatch: pytest.MonkeyPatch) -> None:

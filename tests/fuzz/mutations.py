@@ -17,7 +17,7 @@ from typing import Any, get_args
 from mldyno.axes import AXES
 from mldyno.facts import DEVICE_FACTS, FACTS, Entry
 from mldyno.metrics import METRICS
-from mldyno.recording.warnings import CODES
+from mldyno.recording.warnings import WARNING_CODES
 from mldyno.records import SCHEMA, Pairing, Provenance, Status, Unit, canonical, content_id, seal
 from mldyno.store.codec import decode
 
@@ -263,7 +263,7 @@ def the_software(source: random.Random, content: Content) -> None:
 
 def the_warnings(source: random.Random, content: Content) -> None:
     """Other warnings and checks."""
-    codes = [*CODES, "superseded", "suspect", "note", text(source)]
+    codes = [*WARNING_CODES, "superseded", "suspect", "note", text(source)]
     content["warnings"] = [
         {"code": source.choice(codes), "message": text(source), "hint": text(source)}
         for _ in range(source.randrange(3))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mldyno.analysis.outcomes import TARGET_NOT_REACHED
-from mldyno.recording.warnings import CODES, ENERGY_LOST, INTERRUPTED, LEFT_OUT, Evidence, of_measurement
+from mldyno.recording.warnings import ENERGY_LOST, INTERRUPTED, LEFT_OUT_CODE, WARNING_CODES, Evidence, of_measurement
 from mldyno.records import Case, Machine, Series
 from mldyno.stats.intervals import median
 
@@ -76,7 +76,7 @@ def test_a_quiet_case_has_no_warning() -> None:
 
 
 def test_every_warning_of_the_list_is_tried_here() -> None:
-    assert {*CAUSES, INTERRUPTED.code, LEFT_OUT, ENERGY_LOST, TARGET_NOT_REACHED} == set(CODES)
+    assert {*CAUSES, INTERRUPTED.code, LEFT_OUT_CODE, ENERGY_LOST, TARGET_NOT_REACHED} == set(WARNING_CODES)
 
 
 @pytest.mark.parametrize("code", CAUSES)

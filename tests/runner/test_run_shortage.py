@@ -96,7 +96,7 @@ def test_where_it_does_not_come_back_the_case_failed_and_nothing_else_is_blocked
     assert not results.all_ok
     assert no_oom(results.everything)
     assert len(heard.lines) == 1, "it is waited for once"
-    assert others.naps * process_tree.LOOK_EVERY_S == 5.0
+    assert others.naps * process_tree.MEMORY_LOOK_EVERY_S == 5.0
     assert not results.left_out
 
 

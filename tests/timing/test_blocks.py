@@ -20,7 +20,7 @@ from mldyno.timing.blocks import (
     BlocksOfOneThread,
     rounds,
     settle,
-    stretch,
+    time_blocks,
     time_phases,
 )
 from mldyno.timing.clock import run_delay
@@ -168,10 +168,10 @@ def test_rounds_go_on_for_the_time_that_is_given() -> None:
 
 
 def test_a_stretch_ends_with_its_time_or_its_steps() -> None:
-    values, left = stretch(program(1e-3), 0.4, None, lambda values, now: now + 10_000_000)
+    values, left = time_blocks(program(1e-3), 0.4, None, lambda values, now: now + 10_000_000)
     assert len(values) == pytest.approx(100, abs=1)
     assert left == 0
-    values, left = stretch(program(1e-3), 0.4, 50, lambda values, now: now)
+    values, left = time_blocks(program(1e-3), 0.4, 50, lambda values, now: now)
     assert (len(values), left) == (12, 2)
 
 
@@ -182,7 +182,7 @@ def test_most_blocks_of_a_stretch_follow_each_other_at_once() -> None:
         calls.append(len(values))
         return now + 40_000_000
 
-    stretch(program(1e-3), 0.4, None, between)
+    time_blocks(program(1e-3), 0.4, None, between)
     assert len(calls) == pytest.approx(10, abs=2)
 
 
@@ -191,7 +191,7 @@ def test_what_is_done_between_blocks_is_in_no_block() -> None:
         CLOCK.now += 50_000_000
         return now
 
-    values, _ = stretch(program(1e-3), 0.4, None, between)
+    values, _ = time_blocks(program(1e-3), 0.4, None, between)
     assert values == pytest.approx([1e-3] * len(values), rel=1e-3)
 
 
@@ -238,7 +238,7 @@ def test_a_block_holds_a_turn_of_each_worker_so_that_all_blocks_are_alike(worker
     assert blocks.size == workers
     blocks.fit(1e6)
     assert blocks.size == workers
-    values, _ = stretch(blocks, 0.2, None, lambda values, now: sys.maxsize)
+    values, _ = time_blocks(blocks, 0.2, None, lambda values, now: sys.maxsize)
     assert values == pytest.approx([sum(bunches) / workers] * len(values), rel=0.01)
     blocks.fit(0.1e6)
     assert blocks.size % workers == 0

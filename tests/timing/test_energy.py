@@ -11,7 +11,7 @@ from tests.sensors.simulated import Counter, QuarterSensor, Time, watched
 
 from mldyno.stats.intervals import half_width, mean, spread
 from mldyno.timing import energy
-from mldyno.timing.energy import Lost, Stretch, Tick, Ticks, Watch, Watched, Window, per_step
+from mldyno.timing.energy import Lost, StepLog, Tick, Ticks, Watch, Watched, Window, per_step
 
 
 @pytest.mark.parametrize("period", [1e-3, 0.02, 0.1])
@@ -94,16 +94,16 @@ def test_a_look_that_fails_is_no_wrap() -> None:
 
 
 def test_steps_are_counted_between_ticks() -> None:
-    stretch = Stretch([0, 10**9, 2 * 10**9], [0, 100, 200])
+    log = StepLog([0, 10**9, 2 * 10**9], [0, 100, 200])
     seen = Watched(Counter(Time()), [Window(50.0, 5 * 10**8, 15 * 10**8), Window(50.0, 15 * 10**8, 25 * 10**8)])
-    ((window, steps),) = per_step(seen, [stretch], 0.5)
+    ((window, steps),) = per_step(seen, [log], 0.5)
     assert (window.joules, steps) == pytest.approx((50.0, 100.0))
 
 
 def test_a_window_that_holds_a_pause_is_left_out() -> None:
-    stretches = [Stretch([0, 10**9], [0, 100]), Stretch([12 * 10**8, 3 * 10**9], [100, 300])]
+    logs = [StepLog([0, 10**9], [0, 100]), StepLog([12 * 10**8, 3 * 10**9], [100, 300])]
     seen = Watched(Counter(Time()), [Window(50.0, 5 * 10**8, 15 * 10**8), Window(50.0, 15 * 10**8, 25 * 10**8)])
-    assert [window.began for window, _ in per_step(seen, stretches, 0.5)] == [15 * 10**8]
+    assert [window.began for window, _ in per_step(seen, logs, 0.5)] == [15 * 10**8]
 
 
 def test_a_reading_that_fails_costs_its_window_only() -> None:
@@ -125,7 +125,7 @@ def test_an_error_that_nobody_knows_costs_its_sensor_only() -> None:
 
 
 def test_a_sensor_that_hangs_is_named_and_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(energy, "HUNG_S", 0.05)
+    monkeypatch.setattr(energy, "HUNG_SENSOR_S", 0.05)
     answers = threading.Event()
 
     class Hanging(Counter):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.timing.virtual_loop import MS, Loader, VirtualClock, run
 
-from mldyno.timing.loops import MOST_BLOCKS, LoopTimes, Stretch
+from mldyno.timing.loops import MOST_BLOCKS, LoopBlocks, LoopTimes
 
 
 def timed(clock: VirtualClock, wait: Callable[[], object] | None = None) -> LoopTimes:
@@ -30,7 +30,7 @@ def test_short_steps_are_gathered_into_blocks() -> None:
     times = timed(clock)
     run(times.batches(iter(Loader(clock, 1000, 2_000))), clock, 8_000)
     assert times.blocks.size == 95
-    assert times.smaller == [Stretch(1, [10_000] * 3, [2_000] * 3)]
+    assert times.smaller == [LoopBlocks(1, [10_000] * 3, [2_000] * 3)]
     assert times.blocks.times == [950_000] * 10
     assert times.blocks.waits == [190_000] * 10
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from mldyno.tracking.process import ENOUGH, ItemCount, items_of
+from mldyno.tracking.process import MOST_BATCHES_COUNTED, ItemCount, items_of
 
 T = torch.ones
 
@@ -56,8 +56,8 @@ def test_the_last_batch_may_be_short() -> None:
 
 def test_no_more_batches_are_looked_at_than_it_takes() -> None:
     count = ItemCount(None)
-    looks = [count.look_at(T(32)) for _ in range(ENOUGH)]
-    assert looks == [True] * (ENOUGH - 1) + [False]
+    looks = [count.look_at(T(32)) for _ in range(MOST_BATCHES_COUNTED)]
+    assert looks == [True] * (MOST_BATCHES_COUNTED - 1) + [False]
     assert not ItemCount(None).look_at("no tensor")
 
 

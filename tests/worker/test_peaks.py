@@ -69,7 +69,7 @@ def test_threads_that_get_in_each_others_way_do_not_lower_the_peak() -> None:
             return made
 
     framework = Spinning()
-    alone = 2 * peaks.LARGEST_ON_CPU**3 / 2e-5
+    alone = 2 * peaks.LARGEST_MATMUL_ON_CPU**3 / 2e-5
     assert peaks.of(framework, CASE, CLOCK, 0.1) == pytest.approx(2 * alone, rel=0.01)
     assert framework.used == 2
 

@@ -16,6 +16,7 @@ from mldyno import plan as plans
 from mldyno.analysis.crossover import Crossover
 from mldyno.axes import Case, axis_named
 from mldyno.client import joining
+from mldyno.client.remote_case import SHORTEST_TIMEOUT_S
 from mldyno.errors import MldynoError, UsageError
 from mldyno.messages import FrameworksProbed
 from mldyno.plan import Plan
@@ -23,7 +24,7 @@ from mldyno.results import Results
 from mldyno.runner.describing import beside, describe, earlier
 from mldyno.runner.events import Listener
 from mldyno.runner.forecast import Forecast, forecast
-from mldyno.runner.probing import SHORTEST_TIMEOUT_S, Attempt, Search, frameworks_seen, largest, look, with_vendors
+from mldyno.runner.probing import Attempt, Search, frameworks_seen, largest, look, with_vendors
 from mldyno.runner.quick import Chosen, choose
 from mldyno.selection import opened
 from mldyno.sources import Source

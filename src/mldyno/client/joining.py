@@ -14,10 +14,10 @@ from mldyno.client.process_tree import ProcessTree, new_mark
 from mldyno.client.worker_process import SCRIPT
 from mldyno.errors import MldynoError
 from mldyno.rendezvous import (
-    DONE,
     INTERFACE,
     JOB,
     LOOK_EVERY_S,
+    RANK_DONE,
     RANKED,
     Rendezvous,
     enter,
@@ -65,7 +65,11 @@ def join(meeting: Rendezvous, case: Case, wait: float, python: str, tell: Tell) 
         jobs, until = jobs + 1, time.monotonic() + wait
         failure = failure_in(said.splitlines())
         words = (
-            "done" if DONE in said else "ended early" if failure is None else f"rank {failure.rank}: {failure.reason}"
+            "done"
+            if RANK_DONE in said
+            else "ended early"
+            if failure is None
+            else f"rank {failure.rank}: {failure.reason}"
         )
         tell(f"job {jobs}: {words}")
     if not jobs:

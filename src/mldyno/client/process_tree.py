@@ -130,7 +130,10 @@ def marked() -> Iterator[tuple[int, str]]:
 
 RESERVE_SHARE, SMALLEST_RESERVE = 0.05, 512 << 20  # memory that a worker must leave free
 FILLING_SHARE = 0.1  # of all memory: a case that held less is not what filled the machine
-PATIENCE_S, LOOK_EVERY_S = 60.0, 0.5  # for how long a run waits in all until other programs have given memory back
+PATIENCE_S, MEMORY_LOOK_EVERY_S = (
+    60.0,
+    0.5,
+)  # for how long a run waits in all until other programs have given memory back
 
 
 @cache
@@ -174,5 +177,5 @@ class Patience:
                 return True
             if self.left <= 0:
                 return False
-            self.left -= LOOK_EVERY_S
-            time.sleep(LOOK_EVERY_S)
+            self.left -= MEMORY_LOOK_EVERY_S
+            time.sleep(MEMORY_LOOK_EVERY_S)

@@ -17,11 +17,12 @@ from mldyno.units import show_seconds
 
 PHASES_SHARE = 0.25  # of the budget
 REST_S = 2.0  # before and after energy is measured
-CHECKS_S, CHECKS_SHARE = 3.0, 0.2  # that closing a case takes beside its steps; no more than that share of its timeout
+CLOSING_S, CLOSING_SHARE = 3.0, 0.2  # kept free for closing a case, beside its steps; at most that share of the timeout
+SHORTEST_TIMEOUT_S = 900.0  # of a case, where the user names none
 CHECK_STEPS = {"train": 4.0, "infer": 1.5}  # steps that the checks take
 ONE_MORE = 1.2  # times a block's own time, that must be left for one more
-HUNG_BLOCKS, HUNG_S = 5.0, 5.0  # a worker that was silent for longer than so many blocks, and s, hangs
-Hear = Callable[[Case, float, float | None, float], None]
+SILENT_BLOCKS, SHORTEST_SILENCE_S = 5.0, 5.0  # a worker that was silent for longer than so many blocks, and s, hangs
+OnProgress = Callable[[Case, float, float | None, float], None]
 CaseAnswer = TypeVar("CaseAnswer", CaseOpened, TurnMeasured, PhasesTimed, EnergyMeasured, CaseClosed)
 
 
@@ -32,7 +33,7 @@ class RemoteCase(Observed):
     worker: WorkerProcess
     timeout: float
     """Time in s that may be spent waiting for the worker, in all."""
-    hear: Hear
+    on_progress: OnProgress
     key: int = 0
     """Under which its worker keeps the case, where it keeps several."""
     sharing: int = 1
@@ -49,12 +50,12 @@ class RemoteCase(Observed):
 
     def tell(self, step: float) -> None:
         """Pass on what a step takes at present, in s."""
-        self.hear(self.case, step, self.half_width, self.elapsed)
+        self.on_progress(self.case, step, self.half_width, self.elapsed)
 
-    def ask(self, command: Command[A]) -> A:
+    def request(self, command: Command[A]) -> A:
         """The worker's answer, within what is left of the case's time."""
         try:
-            return self.worker.ask(command, self.timeout - self.worker.spent, self.tell)
+            return self.worker.request(command, self.timeout - self.worker.spent, self.tell)
         except Ended as end:
             if end.status == "timeout":
                 end.reason = f"no end after {show_seconds(self.timeout)}; give it more with --timeout"
@@ -81,7 +82,7 @@ class RemoteCase(Observed):
             self.key, self.case, stopping.warm_up, self.data, self.command, stopping.load,
             source=sources.known(self.case.workload),
         )  # fmt: skip
-        opened = self._take(self.ask(command))
+        opened = self._take(self.request(command))
         self.software, self.devices, self.unsteady = opened.software, opened.devices, opened.unsteady
 
     def measure(self, seconds: float) -> None:
@@ -90,7 +91,7 @@ class RemoteCase(Observed):
         if left is not None:
             due = round(seconds * self.steps / self.elapsed) if self.steps else 1
             left = min(left, max(due, self._block))
-        answer = self._take(self.ask(messages.MeasureTurn(self.key, seconds, left)))
+        answer = self._take(self.request(messages.MeasureTurn(self.key, seconds, left)))
         if not any(series.metric == "step_time" and series.values for series in answer.series):
             raise Ended("failed", "the worker's answer can't be used: a turn without a step")
         self.take_turn(answer.series)
@@ -105,7 +106,7 @@ class RemoteCase(Observed):
     def time_phases(self) -> None:
         """Time what can be timed apart from the step, for a share of the budget."""
         if self.facts.get("phases") or self.facts.get("beside"):
-            self._take(self.ask(messages.TimePhases(self.key, PHASES_SHARE * self.stopping.budget)))
+            self._take(self.request(messages.TimePhases(self.key, PHASES_SHARE * self.stopping.budget)))
 
     def measure_energy(self, seconds: float) -> None:
         """What a step takes of energy, as well as its time is wanted or for so many s; and what the machine at rest."""
@@ -113,7 +114,7 @@ class RemoteCase(Observed):
 
     def _ask_energy(self, command: messages.MeasureEnergy) -> EnergyMeasured:
         self.at_energy = True  # and stays so where the worker does not survive it
-        answer = self.ask(command)
+        answer = self.request(command)
         self.at_energy = False
         return answer
 
@@ -127,7 +128,7 @@ class RemoteCase(Observed):
 
     def close(self) -> None:
         """Check that the work was done, and read the meters."""
-        self.checks = self._take(self.ask(messages.CloseCase(self.key, self.prove, self.unchecked))).checks
+        self.checks = self._take(self.request(messages.CloseCase(self.key, self.prove, self.unchecked))).checks
 
     @property
     def wall_time(self) -> float:
@@ -155,7 +156,7 @@ class RemoteCase(Observed):
         if self.facts.get("fake_time") or not self.values:
             return math.inf
         steps = 0.0 if self.facts.get("end_to_end") else CHECK_STEPS.get(str(self.case.mode), 0.0)
-        closing = min(CHECKS_S, CHECKS_SHARE * self.timeout) + steps * self.elapsed / self.steps
+        closing = min(CLOSING_S, CLOSING_SHARE * self.timeout) + steps * self.elapsed / self.steps
         return self.timeout - self.worker.spent - closing
 
     def counts_after(self, end: Ended) -> bool:
@@ -165,12 +166,12 @@ class RemoteCase(Observed):
         """
         if end.status != "timeout" or not self.values or self.facts.get("fake_time"):
             return False
-        return end.silence <= max(HUNG_S, HUNG_BLOCKS * self.longest_block)
+        return end.silence <= max(SHORTEST_SILENCE_S, SILENT_BLOCKS * self.longest_block)
 
 
 def measure_rounds(cases: Sequence[RemoteCase], seconds: float, fewest: int, seed: float) -> None:
     """Rounds of a block of each case, in the one worker that they share."""
-    answer = cases[0].ask(messages.MeasureRounds(tuple(case.key for case in cases), seconds, fewest, seed))
+    answer = cases[0].request(messages.MeasureRounds(tuple(case.key for case in cases), seconds, fewest, seed))
     metrics = [series.metric for series in answer.series]
     times, delays = (len(cases) * [metric] for metric in ("step_time", "run_delay"))
     lengths = {len(series.values) for series in answer.series}

@@ -28,8 +28,8 @@ from mldyno.worker import start as worker_start
 
 SCRIPT = worker_start.__file__
 WATCH_EVERY_S = 0.2
-LONGEST_ANSWER = 64 << 20  # B
-STDERR_TAIL = 64 << 10  # B of a worker's last words that are looked at
+LONGEST_ANSWER_LINE = 64 << 20  # B
+LONGEST_STDERR_TAIL = 64 << 10  # B of a worker's last words that are looked at
 RANK_ENDS_S = 15.0  # within which a launcher has ended all ranks, and told which one failed
 IDLE_LOOK_S, IDLE_CPU_S = 0.03, 0.01  # a process that used less than a tick of CPU time between two looks sleeps
 LONGEST_SPIN_S = 1.0  # that is waited for: OpenBLAS's threads spin for 0.1 s
@@ -40,7 +40,7 @@ DROPPED = {
     b"command buffer exited with error status": ("wrong", "Metal dropped work that it could not do"),
 }
 LONGEST_SIGN = max(map(len, DROPPED))
-Hear = Callable[[Any], None]
+OnProgress = Callable[[Any], None]
 
 
 class Ended(Exception):
@@ -161,7 +161,7 @@ class WorkerProcess:
     def _read_answers(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
         with contextlib.suppress(OSError, ValueError):  # the pipe is closed when the worker is ended
-            while line := process.stdout.readline(LONGEST_ANSWER):
+            while line := process.stdout.readline(LONGEST_ANSWER_LINE):
                 self._lines.put(line)
         self._lines.put(None)
 
@@ -171,11 +171,17 @@ class WorkerProcess:
         with contextlib.suppress(OSError, ValueError):
             tail = b""
             while words := os.read(process.stderr.fileno(), 65536):
-                self._last_words = (self._last_words + words)[-STDERR_TAIL:]
+                self._last_words = (self._last_words + words)[-LONGEST_STDERR_TAIL:]
                 said, tail = tail + words, words[-LONGEST_SIGN:]
                 self._dropped = self._dropped or next((end for sign, end in DROPPED.items() if sign in said), None)
 
-    def ask(self, command: Command[A], timeout: float, hear: Hear = lambda word: None, anew: bool = False) -> A:
+    def request(
+        self,
+        command: Command[A],
+        timeout: float,
+        on_progress: OnProgress = lambda word: None,
+        reset_timeout: bool = False,
+    ) -> A:
         """Send a command and wait for its answer, for at most `timeout` s; with `anew`, so long after each word.
 
         `hear` gets a step's time in s now and then, or the rows that a task finds. Raises Ended where the worker fails
@@ -190,11 +196,11 @@ class WorkerProcess:
                 self._process.stdin.write(messages.encode(command, self._number))
                 self._process.stdin.flush()
             while True:
-                answer = self._next_answer((lambda: self._heard if anew else began), timeout)
+                answer = self._next_answer((lambda: self._heard if reset_timeout else began), timeout)
                 if isinstance(answer, Progress):
-                    hear(answer.step)
+                    on_progress(answer.step)
                 elif isinstance(answer, TaskRow):
-                    hear(answer.row)
+                    on_progress(answer.row)
                 elif isinstance(answer, Failed):
                     other = self._failed_rank() if answer.status == "failed" else self._short(answer.status)
                     raise other or Ended(answer.status, answer.reason, fit=answer.fit)
@@ -383,9 +389,9 @@ def _kernel_kills() -> int:
 
 
 # glibc gives large blocks back to the system when they are freed, and the next step touches their pages anew.
-KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
-LIBRARIES = {"jemalloc": "jemalloc", "tcmalloc": "tcmalloc_minimal"}
-PACKAGES = {"jemalloc": "libjemalloc2", "tcmalloc": "libtcmalloc-minimal4"}
+KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
+ALLOCATOR_LIBRARIES = {"jemalloc": "jemalloc", "tcmalloc": "tcmalloc_minimal"}
+ALLOCATOR_PACKAGES = {"jemalloc": "libjemalloc2", "tcmalloc": "libtcmalloc-minimal4"}
 
 
 class NotHere(Exception):
@@ -401,8 +407,10 @@ def settings_for(allocator: str | None) -> dict[str, str]:
     if allocator == "steady":
         if platform.libc_ver()[0] != "glibc":
             raise NotHere("allocator steady is glibc's, and this Python uses another C library")
-        return dict(KEEP)
-    library = ctypes.util.find_library(LIBRARIES[allocator])
+        return dict(KEEP_FREED_MEMORY)
+    library = ctypes.util.find_library(ALLOCATOR_LIBRARIES[allocator])
     if library is None:
-        raise NotHere(f"{allocator} is not installed; on Debian and Ubuntu: apt install {PACKAGES[allocator]}")
+        raise NotHere(
+            f"{allocator} is not installed; on Debian and Ubuntu: apt install {ALLOCATOR_PACKAGES[allocator]}"
+        )
     return {"LD_PRELOAD": library}

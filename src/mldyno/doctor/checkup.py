@@ -10,6 +10,7 @@ from mldyno import machine as machines
 from mldyno import plugins
 from mldyno.analysis.symptoms import Checkup, Installed, Kept, Trial, Tried
 from mldyno.axes import COMMAND
+from mldyno.client.remote_case import REST_S
 from mldyno.doctor import energy, facts, features, noise, settings
 from mldyno.errors import MldynoError
 from mldyno.meters import throttling
@@ -71,7 +72,7 @@ class Parts:
             "facts": 1.0 + start * len(wanted.frameworks),
             "features": self.devices * (start + (0.0 if wanted.quick else COMPILE_S)),
             "cores": clock.SPIN_S,
-            "energy": energy.REST_S + energy.WORK_S,
+            "energy": REST_S + energy.WORK_S,
         }
         if not wanted.quick:
             per_process = start + settings.WARM_UP_S + settings.TURNS * settings.TURN_S

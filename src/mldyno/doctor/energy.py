@@ -8,14 +8,15 @@ from collections.abc import Callable, Sequence
 
 from mldyno import plugins
 from mldyno.analysis.symptoms import SensorSeen
+from mldyno.client.remote_case import REST_S
 from mldyno.records import Device
 from mldyno.sensors import Surroundings
 from mldyno.stats.intervals import mean
 from mldyno.timing import clock
 from mldyno.timing.energy import Ticks, Watch, Watched
+from mldyno.worker.energy import WINDOW_S
 
-REST_S, WORK_S = 2.0, 2.0  # that sensors are watched for; where there is none, nothing is
-WINDOW_S = 0.5
+WORK_S = 2.0  # that sensors are watched for at work; where there is none, nothing is
 
 
 def look(devices: Sequence[Device], cores: int | None, tell: Callable[[], None]) -> tuple[SensorSeen, ...]:

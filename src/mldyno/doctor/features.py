@@ -77,7 +77,7 @@ class Examiner:
             if self._worker is None:
                 self._worker = WorkerProcess(self._check, settings)
                 self._worker.start()
-            tried = self._worker.ask(TryFeature(self._name, self._device, feature), limit)
+            tried = self._worker.request(TryFeature(self._name, self._device, feature), limit)
         except Ended as end:
             self._end()
             outcome = OUTCOME_OF_END.get(end.status, "crashed")

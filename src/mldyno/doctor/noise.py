@@ -17,7 +17,7 @@ from mldyno.meters import Windows
 from mldyno.meters.contention import Contention
 from mldyno.records import Device
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks, Steps, stretch
+from mldyno.timing.blocks import Blocks, Steps, time_blocks
 
 CHUNK = bytes(range(256)) * 256  # 64 KiB: less than 1 ms on any machine, and it stays in the core's own cache
 LOOK_EVERY_NS = 20_000_000  # at anything but the work
@@ -53,9 +53,9 @@ def listen(
         return take_time() + LOOK_EVERY_NS
 
     windows.begin()
-    values, _ = stretch(blocks, seconds, None, between)
+    values, _ = time_blocks(blocks, seconds, None, between)
     if len(values) < FEWEST_BLOCKS:
-        values += stretch(blocks, 0.0, FEWEST_BLOCKS * blocks.size, between)[0]
+        values += time_blocks(blocks, 0.0, FEWEST_BLOCKS * blocks.size, between)[0]
     windows.end()
     gained = {series.metric: sum(series.values) for series in meter.stop()}
     return judge(values, seconds, _waiting(gained), _stolen(gained))

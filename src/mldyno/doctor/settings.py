@@ -112,7 +112,7 @@ def _remote(check: Check, case: Case, env: Env) -> RemoteCase:
     """Return the step for a worker with this environment; it is not started yet."""
     run, stopping = Run("", pairing="live-processes"), Stopping(budget=math.inf, warm_up=WARM_UP_S)
     worker = WorkerProcess(check, env)
-    return RemoteCase(case, run, stopping, worker=worker, timeout=TIMEOUT_S, hear=lambda *progress: None)
+    return RemoteCase(case, run, stopping, worker=worker, timeout=TIMEOUT_S, on_progress=lambda *progress: None)
 
 
 def _compared(word: str, env: Env, times: Sequence[float], base: Sequence[float]) -> Setting:

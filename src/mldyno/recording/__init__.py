@@ -16,7 +16,7 @@ from mldyno.analysis.processes import Process, telling
 from mldyno.facts import DEVICE_FACTS, FACTS, flaws
 from mldyno.masking import masked
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable, shortened
-from mldyno.recording.warnings import LEFT_OUT, Evidence, of_measurement
+from mldyno.recording.warnings import LEFT_OUT_CODE, Evidence, of_measurement
 from mldyno.records import SCHEMA, Case, Checks, Device, Fact, Machine, Record, Run, Series, Software, Warning_, seal
 from mldyno.stats.intervals import median
 from mldyno.stats.shapes import drift
@@ -188,7 +188,9 @@ def _fitting(
         strange += [f"fact {name} of {device.name} {words}" for name, words in wrong.items()]
     wrong = flaws(FACTS, facts)
     strange += [f"fact {name} {words}" for name, words in wrong.items()]
-    left_out = Warning_(LEFT_OUT, shortened("; ".join(strange), LONGEST_NAME), "report it where the framework is from")
+    left_out = Warning_(
+        LEFT_OUT_CODE, shortened("; ".join(strange), LONGEST_NAME), "report it where the framework is from"
+    )
     return (
         [part for part, flaw in judged if not flaw],
         _without(facts, wrong),

@@ -19,10 +19,11 @@ from mldyno.analysis.outcomes import TARGET_NOT_REACHED
 from mldyno.records import Case, Machine, Series, Warning_
 from mldyno.stats import shapes
 from mldyno.stats.intervals import median
+from mldyno.timing.blocks import DRAIN_STEPS
 from mldyno.timing.stopping import SUSTAINED_S, WARMUP_SHARE
 from mldyno.units import show_bytes, show_percent, show_seconds
 
-DRAIN_STEPS, SHORTEST_QUEUE = 16, 512  # steps that are drained; kernels that find room in any queue
+SHORTEST_QUEUE = 512  # kernels that find room in the queue of any device
 DRAINED_SHARE = 0.9  # a device that is done when the loop returns has waited for the loop, or the loop for it
 EVENTS_TOLERANCE = 0.1  # how far host and device may disagree on the time of a block
 LEAK_SHARE, LEAK_BYTES = 0.05, 16 << 20  # growth of resident memory: relative, and in B
@@ -36,7 +37,7 @@ QUIET_WAITING = ("passive", "PASSIVE")
 INTERRUPTED = Warning_("interrupted", "the run was ended within this case", "mldyno run --resume repeats it")
 ENERGY_LOST = "energy-lost"
 MEMORY_TAKEN = "memory-taken"
-LEFT_OUT = "left-out"  # of the record, since it can't be what it must be
+LEFT_OUT_CODE = "left-out"  # of the record, since it can't be what it must be
 
 
 def memory_taken(held: int) -> Warning_:
@@ -310,7 +311,7 @@ _REAL: dict[str, Rule] = {
     "shared-power": _shared_power,
     "low-power": _of_state("low-power"), "virtualised": _virtualised, "rosetta": _of_state("rosetta"),
 }  # fmt: skip
-CODES = (*_ALWAYS, *_REAL, INTERRUPTED.code, LEFT_OUT, ENERGY_LOST, TARGET_NOT_REACHED)
+WARNING_CODES = (*_ALWAYS, *_REAL, INTERRUPTED.code, LEFT_OUT_CODE, ENERGY_LOST, TARGET_NOT_REACHED)
 
 
 def of_measurement(evidence: Evidence) -> list[Warning_]:

@@ -31,7 +31,7 @@ def describe(source: Source, python: str | None = None, timeout: float | None = 
     longest = timeout or (LONGEST_FETCH_S if source.download else LONGEST_LOOK_S)
     try:
         with WorkerProcess(python=python and interpreters.path_of(python)) as worker:
-            described = worker.ask(DescribeSource(source), longest).source
+            described = worker.request(DescribeSource(source), longest).source
     except Ended as end:
         if end.status == "timeout":
             late = f"{source.title} gave nothing within {show_seconds(longest)}"

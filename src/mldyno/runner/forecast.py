@@ -20,13 +20,14 @@ from mldyno import datasets, plugins, sources
 from mldyno import machine as machines
 from mldyno.analysis.grouping import grouped
 from mldyno.client.process_tree import reserve
+from mldyno.client.remote_case import CHECK_STEPS
 from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import CaseForecasted, ForecastCase
 from mldyno.plan import Plan
 from mldyno.records import Case, Record
 from mldyno.runner.pairing import (
     FEWEST_ROUNDS,
-    TURN_S,
+    LIVE_TURN_S,
     groups,
     load_before,
     longest_warm_up,
@@ -42,8 +43,7 @@ from mldyno.store import Query, Store
 
 GUESSED_START_S = 2.0  # until a framework is imported, where nothing is known
 LOADED = 2.0  # times that, for all that is loaded until the last check: optimisers and counters come later
-CHECKS_S = 2.0  # for peaks and checks
-CHECK_STEPS = {"train": 4.0, "infer": 1.5}  # steps that checks take
+EXPECTED_CHECKS_S = 2.0  # for peaks and checks, beside their steps
 WORKER_S = 0.15  # to start and to end a worker that imports no framework
 MEASURING_SHARE = 0.9  # of what a case or a paired comparison may take, where nothing is known
 UNMEASURED_STEPS = 2.0  # that a case takes at least: the first and the second
@@ -82,7 +82,7 @@ class Forecast:
         return (self.seconds - self.pairing) / self.processes + self.pairing / self.repeats
 
 
-NOTHING = CaseForecasted(None, None, None)
+UNKNOWN = CaseForecasted(None, None, None)
 
 
 @dataclass
@@ -136,7 +136,7 @@ def forecast(plan: Plan, store: Store, tell: Tell | None = None, rates: Rates | 
             for case in part:
                 together[case].append(part)
     return [
-        _of_case(plan, case, past.get(case.id), looks.get(case, NOTHING), start, together[case]) for case in plan.cases
+        _of_case(plan, case, past.get(case.id), looks.get(case, UNKNOWN), start, together[case]) for case in plan.cases
     ]
 
 
@@ -198,7 +198,7 @@ def _guess(plan: Plan, case: Case, step: float, start: float) -> tuple[float, fl
         measuring = plan.steps * step
     starting = _loading(case, start) + max(min(warm, SHORT_WARMUP_S), UNMEASURED_STEPS * step)
     if case.framework != "command":
-        starting += CHECKS_S + _check_steps(case) * step
+        starting += EXPECTED_CHECKS_S + _check_steps(case) * step
     if plan.energy:
         starting += min(ENERGY_S, plan.budget / plan.fewest)
     return starting + load_before(plan, case), measuring
@@ -216,7 +216,7 @@ def _pairing(plan: Plan, case: Case, past: Past | None, step: float, start: floa
     if case.framework == "fake":
         return pairs * loading
     if way == "live-processes":
-        longest = min(longest, FEWEST_ROUNDS * max(TURN_S, step))
+        longest = min(longest, FEWEST_ROUNDS * max(LIVE_TURN_S, step))
     warm = min(longest_warm_up(plan), SHORT_WARMUP_S)
     return pairs * (loading + max(MEASURING_SHARE * (warm + longest), FEWEST_PAIRED_STEPS * step))
 
@@ -261,7 +261,7 @@ def _look_into(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecaste
                 if worker is None:
                     worker = WorkerProcess(case=replace(case, ranks=1, parallel=None, nodes=1))  # one can tell of all
                     worker.start()
-                looks[case] = worker.ask(ForecastCase(case, sources.known(case.workload)), FORECAST_TIMEOUT_S)
+                looks[case] = worker.request(ForecastCase(case, sources.known(case.workload)), FORECAST_TIMEOUT_S)
             except Ended:
                 if worker is not None:
                     worker.kill()

@@ -56,9 +56,9 @@ class InProcessWorker(WorkerProcess):
     def start(self) -> None:
         """Nothing to start."""
 
-    def ask(self, command: Command[A], timeout: float, hear: Any = None, anew: bool = False) -> A:
+    def request(self, command: Command[A], timeout: float, on_progress: Any = None, reset_timeout: bool = False) -> A:
         """Carry out the command here; nobody can end it but the user."""
-        began, self._heard_by = time.monotonic(), hear
+        began, self._heard_by = time.monotonic(), on_progress
         answer: Any = self._worker.answer(command)
         self.spent += time.monotonic() - began
         if isinstance(answer, Failed):

@@ -18,7 +18,7 @@ from mldyno.printable import name_from
 from mldyno.recording import Observed, new_run_id, record_of
 from mldyno.records import Record, Run, Series, Software, recorded_environment
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks, stretch
+from mldyno.timing.blocks import Blocks, time_blocks
 from mldyno.timing.stopping import SHORTEST_WARMUP_S, WARMUP_SHARE, Stopping, warm_up
 
 
@@ -54,7 +54,7 @@ def timed(step: Callable[[], Any], sync: Callable[[], Any] | None, name: str, ta
     ]
     observed.facts |= {"first_step": warm.first_step / 1e9, "warmup_steady": warm.steady, "block_steps": blocks.size}
     while not observed.settled:
-        values, _ = stretch(blocks, rule.next_turn(observed.elapsed), None, lambda values, now: sys.maxsize)
+        values, _ = time_blocks(blocks, rule.next_turn(observed.elapsed), None, lambda values, now: sys.maxsize)
         observed.take_turn([Series("step_time", "s", tuple(values), block=blocks.size)])
     observed.software = Software(python=platform.python_version(), framework=THIS_PROCESS, env=recorded_environment())
     return record_of(observed, machines.describe(), time.monotonic() - began, "ok", "")

@@ -29,7 +29,7 @@ from mldyno.timing.stopping import FIRST_LOOK, GROWTH, SHORTEST_WARMUP_S, SUSTAI
 MOST_TOGETHER = 8  # cases
 FRESH_PAIRS = 5  # of processes, over all repeats of a run, where cases can't share one
 ROOM_SHARE = 0.9  # of a device's memory, that cases may fill together
-TURN_S = 0.05  # that a live process works before it hands over
+LIVE_TURN_S = 0.05  # that a live process works before it hands over
 FEWEST_ROUNDS = 12  # as many pairs as an interval has batches
 PAIRED_SHARE = 0.5  # of a case's budget, that its paired comparisons may take in all; where the ratio is asked for, 1
 ENERGY_TURNS, ENERGY_TURN_S = 3, 2.0  # of each case; counters need windows of half a second
@@ -177,7 +177,7 @@ def by_turns(
 
     attempt(RemoteCase.open)
     while running:
-        attempt(lambda case: case.measure(TURN_S))
+        attempt(lambda case: case.measure(LIVE_TURN_S))
         if time_left() <= 0 or any(case.out_of_time for case in running) or _enough_turns(running):
             break
     return running, failures
@@ -212,7 +212,7 @@ def ratios_known(cases: Sequence[Sequence[Series]], target: float) -> bool:
 
 
 def live_processes(
-    cases: Sequence[RemoteCase], chance: random.Random, rounds: int = FEWEST_ROUNDS, turn_s: float = TURN_S
+    cases: Sequence[RemoteCase], chance: random.Random, rounds: int = FEWEST_ROUNDS, turn_s: float = LIVE_TURN_S
 ) -> None:
     """Start a process for each case, and let the processes take turns in random order, one at a time.
 
@@ -241,7 +241,7 @@ def alternating_processes(cases: Sequence[RemoteCase], chance: random.Random, en
     for case in chance.sample(cases, len(cases)):
         try:
             case.open()
-            case.measure(max(case.stopping.budget, TURN_S))
+            case.measure(max(case.stopping.budget, LIVE_TURN_S))
             if energy:
                 case.take_energy_turn(0, ENERGY_TURN_S)
         finally:

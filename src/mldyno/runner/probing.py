@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mldyno import interpreters, machine, sources
+from mldyno.analysis.precisions import PLAIN
 from mldyno.axes import LARGEST_WHOLE
 from mldyno.client.process_tree import Patience, reserve
 from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
@@ -28,7 +29,7 @@ def frameworks_seen(
     for name in frameworks:
         try:
             with WorkerProcess(check_interrupt, python=python and interpreters.path_of(python)) as worker:
-                probed = worker.ask(ProbeFrameworks((name,)), PROBE_TIMEOUT_S)
+                probed = worker.request(ProbeFrameworks((name,)), PROBE_TIMEOUT_S)
             version, facts[name] = probed.python, probed.frameworks[name]
         except Ended as end:
             facts[name] = FrameworkFacts(end.reason)
@@ -45,7 +46,6 @@ def with_vendors(probed: FrameworksProbed, vendors: Vendors) -> FrameworksProbed
 
 
 RATE_TIMEOUT_S = 30.0  # for one device in one precision
-PLAIN = "fp32"
 HALVES = ("amp-fp16", "amp-bf16")  # by autocast: what is safe in training too
 GOOD_GAIN = 1.0  # times the rate in fp32: with this much the other half precision is not tried
 
@@ -86,7 +86,7 @@ def look(framework: str) -> Rates:
     """The devices that a framework finds here, and their rates in fp32 and in half precision."""
     try:
         with WorkerProcess() as worker:
-            facts = worker.ask(ProbeFrameworks((framework,)), RATE_TIMEOUT_S).frameworks[framework]
+            facts = worker.request(ProbeFrameworks((framework,)), RATE_TIMEOUT_S).frameworks[framework]
             if facts.error:
                 raise MldynoError(f"{framework}: {facts.error}.")
             names = tuple(device.name for device in facts.devices)
@@ -107,7 +107,7 @@ def _ask(worker: WorkerProcess, rates: Rates, framework: str, device: str, preci
     """One rate, or why there is none; a worker that has died takes the rest of the answers with it."""
     case = Case("matmul", framework=framework, device=device, mode="infer", precision=precision)  # type: ignore[arg-type]
     try:
-        rate = worker.ask(ForecastCase(case), RATE_TIMEOUT_S).rate
+        rate = worker.request(ForecastCase(case), RATE_TIMEOUT_S).rate
     except Ended as end:
         rates.refused[device, precision] = end.reason
         return
@@ -118,7 +118,6 @@ def _ask(worker: WorkerProcess, rates: Rates, framework: str, device: str, preci
 # -- max batch -------------------------------------------------------------------------------------
 
 
-SHORTEST_TIMEOUT_S = 900.0  # of an attempt, where the user names none
 STEPS_TRIED = 2  # the second one finds the optimiser's state in place
 LEAST_SHARE = 0.5  # of the memory that could be spared at first, without which other programs are in the way
 EXACT_BATCH = 64  # the answer is exact up to this batch, and to one part in so many beyond
@@ -197,7 +196,7 @@ def _attempt(case: Case, timeout: float, smaller_fits: bool, patience: Patience,
     try:
         with WorkerProcess(case=case) as worker:
             command = TrySteps(case, STEPS_TRIED, _spare(), sources.known(case.workload))
-            return Attempt(batch, True, worker.ask(command, timeout).peak)
+            return Attempt(batch, True, worker.request(command, timeout).peak)
     except Ended as end:
         reason = f"{end.status}: {end.reason}"
         if end.status == "timeout":

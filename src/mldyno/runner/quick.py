@@ -22,7 +22,7 @@ from mldyno.units import count, digits
 
 LONGEST_CASE_S = 35.0  # that a case may be estimated to take
 LONGEST_BESIDE_S = 15.0  # and on a CPU that has an accelerator beside it
-MOST_NAMED = 2  # cases that are left out, before the others are only counted
+MOST_CASES_NAMED = 2  # cases that are left out, before the others are only counted
 LEAST_GAIN = 0.5  # times the rate in fp32: with less than this a half precision is no use
 
 
@@ -97,6 +97,6 @@ def _of_halves(
 def _of_time(left_out: Sequence[Case]) -> list[str]:
     if not left_out:
         return []
-    named = ", ".join(case.id for case in left_out[:MOST_NAMED])
-    more = f" and {count(len(left_out) - MOST_NAMED, 'other case')}" if len(left_out) > MOST_NAMED else ""
+    named = ", ".join(case.id for case in left_out[:MOST_CASES_NAMED])
+    more = f" and {count(len(left_out) - MOST_CASES_NAMED, 'other case')}" if len(left_out) > MOST_CASES_NAMED else ""
     return [f"left out, since it would take too long here: {named}{more}"]

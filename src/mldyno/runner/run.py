@@ -18,7 +18,7 @@ from mldyno import machine as machines
 from mldyno.analysis.processes import Process, processes_of
 from mldyno.analysis.usual import usual_for
 from mldyno.client.process_tree import Patience, end_leftovers
-from mldyno.client.remote_case import RemoteCase
+from mldyno.client.remote_case import SHORTEST_TIMEOUT_S, RemoteCase
 from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.errors import StoreError
 from mldyno.files import expanded
@@ -53,7 +53,6 @@ from mldyno.timing.stopping import Stopping
 from mldyno.units import show_seconds
 
 GRACE_S = 10.0  # beyond the limit of a run, for what had begun before it
-SHORTEST_TIMEOUT_S = 900.0  # of a case, where the user names none
 ABSURD = (BadRecord, ArithmeticError, LookupError, TypeError, ValueError)  # what answers of the right types may cause
 PLAN = "plan"  # what a code that authenticates one begins with
 TIMEOUT_FACTOR = 5.0  # times what a case is estimated to take, if that is longer
@@ -256,7 +255,7 @@ class Runner:
             Run(self.run, self.plan.suite, repeat, self.processes, self.groups, pairing),
             Stopping(self.plan.target, budget, self.plan.steps if alone else None, warm_up,
                      load_before(self.plan, case) if alone else 0.0),
-            worker=worker, timeout=self._timeout([case]), hear=self.listener.progress, key=key,
+            worker=worker, timeout=self._timeout([case]), on_progress=self.listener.progress, key=key,
             data=None if name is None else self.sources[name], command=words,
             facts={"command": masked_line(words)} if words else {},
             prove=alone and repeat == 0 and len({case.framework for case in self.plan.cases}) > 1,

@@ -64,7 +64,7 @@ class Contract:
                 self._worker = WorkerProcess()
                 self._worker.start()
             command = RunTask(MODULE, name, self._framework, arguments)
-            fit = self._worker.ask(command, SILENCE_TIMEOUT_S, hear, anew=True).fit
+            fit = self._worker.request(command, SILENCE_TIMEOUT_S, hear, reset_timeout=True).fit
         except Ended as end:
             fit, heard.trouble = end.fit, f"{end.status}: {end.reason}"
             if end.status == "timeout":

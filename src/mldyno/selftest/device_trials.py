@@ -81,7 +81,7 @@ def latency(wish: Wish, detail: str) -> Iterator[Row]:
 def peak(wish: Wish, detail: str) -> Iterator[Row]:
     """The rate of matmuls by their size, in floating-point operations a second."""
     size = SMALLEST_SIZE
-    while size <= peaks.LARGEST_SIZE:
+    while size <= peaks.LARGEST_MATMUL:
         try:
             trial = peaks.Trial(wish.framework.matmul(wish.case, size), clock.now)
         except Exception as error:

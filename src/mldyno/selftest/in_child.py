@@ -19,7 +19,7 @@ from mldyno.frameworks import Framework, Kernel
 from mldyno.records import Case
 from mldyno.stats.intervals import batches, median, paired
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, stretch
+from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, time_blocks
 from mldyno.worker.session import STEPS_FIRST_NS, ReferenceKernel, Reporter, open_case
 
 Row = dict[str, Any]
@@ -67,7 +67,7 @@ def overhead(framework: Framework, pairs: int) -> Iterator[Row]:
         return now + STEPS_FIRST_NS
 
     def ours() -> None:
-        stretch(blocks, 0.0, steps, between)
+        time_blocks(blocks, 0.0, steps, between)
 
     report = Reporter(clock.now, lambda step: None)
     for number in range(pairs):
@@ -105,7 +105,7 @@ def estimate(framework: Framework, seconds: float) -> Iterator[Row]:
     def between(values: list[float], now: int) -> int:
         return kernel.run() + STEPS_FIRST_NS
 
-    values, _ = stretch(blocks, seconds, None, between)
+    values, _ = time_blocks(blocks, seconds, None, between)
     around = batches(values, len(kernel.times))
     ratios = [median(near) / reference for near, reference in zip(around, kernel.times, strict=True)]
     yield {"median": median(values), "uncontended": uncontended(sorted(values)), "per_reference": median(ratios),

@@ -36,7 +36,7 @@ def child(task: str, framework: str, tick: Tick, **arguments: Any) -> list[dict[
 
     try:
         with WorkerProcess() as worker:
-            worker.ask(RunTask(MODULE, task, framework, arguments), SILENCE_TIMEOUT_S, hear, anew=True)
+            worker.request(RunTask(MODULE, task, framework, arguments), SILENCE_TIMEOUT_S, hear, reset_timeout=True)
     except Ended as end:
         raise MldynoError(f"the self-test's process failed: {end.reason}") from None
     return rows

@@ -12,13 +12,13 @@ from typing import Any
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.processes import Process, undisturbed
 from mldyno.analysis.usual import headline, usual_for
+from mldyno.recording import NEWEST_RECORDS
 from mldyno.selftest.measures import Measure, SeriesKind, lower_bound, meets, together, upper_bound
 from mldyno.stats.intervals import OTHERS, half_width, mean, median
 
 SIZES = (1, 2, 3, 5)  # processes that an interval comes from
 FEW, MANY = 3, 10  # processes of 20 s, and those of 2 s that start and run in the same time
 LEAST, MOST = 0.93, 0.97  # of the intervals, that are to hold
-NEWEST = 300  # processes before them that the intervals know of, as a run does
 NAME = "intervals of a time that hold the mean of 30 other processes"
 Row = dict[str, Any]
 
@@ -31,7 +31,7 @@ def judged(processes: Sequence[Process], sizes: Sequence[int] = (*SIZES, MANY), 
         for size in sizes:
             for start in range(0, len(group) - size + 1, size):
                 run = [replace(process, run="this") for process in group[start : start + size]]
-                before = [process for process in in_order if process.when < run[0].when][-NEWEST:]
+                before = [process for process in in_order if process.when < run[0].when][-NEWEST_RECORDS:]
                 beside = [
                     replace(process, run="this")
                     for process in in_order

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 PAIRED_BATCHES = 12  # of the rounds of a comparison
-SEGMENTS = 240  # a longer series is judged by so many means: neighbours far apart tell more about slow changes
+MOST_SEGMENTS = 240  # a longer series is judged by so many means: neighbours far apart tell more about slow changes
 MIN_CORRELATED = 16  # values; fewer say nothing about how neighbours are correlated
-CLIP = 2.5  # normal deviations beyond which a value counts as one that far off
+CLIP_DEVIATIONS = 2.5  # normal deviations beyond which a value counts as one that far off
 
 
 def quantile(ordered: Sequence[float], p: float) -> float:
@@ -122,7 +122,7 @@ class Autocorrelation:
 
 def coarse(values: Sequence[float]) -> Sequence[float]:
     """The series itself, or the means of 240 segments of it where it is at least twice as long."""
-    return values if len(values) < 2 * SEGMENTS else [mean(segment) for segment in batches(values, SEGMENTS)]
+    return values if len(values) < 2 * MOST_SEGMENTS else [mean(segment) for segment in batches(values, MOST_SEGMENTS)]
 
 
 def autocorrelation(values: Sequence[float]) -> Autocorrelation:
@@ -135,7 +135,7 @@ def autocorrelation(values: Sequence[float]) -> Autocorrelation:
     segments = coarse(values)
     count = len(segments)
     centre = median(segments)
-    far = CLIP * 1.4826 * median([abs(v - centre) for v in segments]) or math.inf
+    far = CLIP_DEVIATIONS * 1.4826 * median([abs(v - centre) for v in segments]) or math.inf
     off = [max(-far, min(far, v - centre)) for v in segments]
     power = sum(v * v for v in off)
     if power == 0:

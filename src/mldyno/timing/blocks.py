@@ -17,7 +17,8 @@ LATENCY_PROBES = 7  # blocks of one step, and of two, that show the latency
 LONGER_PROBES = 3  # and of each longer kind
 LONGEST_PROBE = 20_000_000  # ns: some devices start only after many operations were issued
 LONGEST_BLOCK = 500_000_000  # ns that hiding a latency is worth
-WAITED = 3.0  # times what a wait for nothing takes: then something was waited for
+WAITED_FACTOR = 3.0  # times what a wait for nothing takes: then something was waited for
+DRAIN_STEPS = 16  # of short steps, that are issued at once to see whether the host waits for the device
 MIN_PHASE_ROUNDS = 3  # where they fit into the time
 MIN_BLOCK = 950_000  # ns: a short block stays under 1 ms, and hides that clock and loop are cold after a step
 
@@ -95,7 +96,7 @@ class Blocks:
         if not self.asynchronous or step >= LONG_STEP:
             return 0.0, step
         drained = [self.drain(1) for _ in range(LATENCY_PROBES)]
-        if median([total - issued for issued, total in drained]) <= WAITED * self.overhead():
+        if median([total - issued for issued, total in drained]) <= WAITED_FACTOR * self.overhead():
             return 0.0, step
         shorter, longer = [total for _, total in drained], [self.time(2) for _ in range(LATENCY_PROBES)]
         latency, uncertainty = _excess(shorter, longer)
@@ -149,7 +150,7 @@ def settle(blocks: Blocks, steps: int, seconds: float) -> None:
             return
 
 
-def stretch(blocks: Blocks, seconds: float, steps: int | None, between: Between) -> tuple[list[float], int]:
+def time_blocks(blocks: Blocks, seconds: float, steps: int | None, between: Between) -> tuple[list[float], int]:
     """Times of a step in s, one for each block, for so many s or steps; and the steps left, fewer than a block.
 
     `between` sees the values so far and the clock, and says at what time it wants to be called again:

@@ -25,7 +25,7 @@ def run_delay() -> int | None:
 
 
 SPIN_S = 0.5  # that all cores are tried for
-CHUNK = bytes(range(256)) * (8 << 12)  # 8 MiB: some 10 ms of work, beside which taking the lock is nothing
+HASHED_CHUNK = bytes(range(256)) * (8 << 12)  # 8 MiB: some 10 ms of work, beside which taking the lock is nothing
 
 
 def free_cores(cores: int) -> float:
@@ -42,7 +42,7 @@ def shares(threads: int, seconds: float) -> list[float]:
         together.wait()
         began, worked = now(), time.thread_time_ns()
         while (passed := now() - began) < seconds * 1e9:
-            hashlib.sha256(CHUNK)
+            hashlib.sha256(HASHED_CHUNK)
         gained.append(min(1.0, (time.thread_time_ns() - worked) / max(1, passed)))
 
     workers = [threading.Thread(target=work, daemon=True) for _ in range(threads)]

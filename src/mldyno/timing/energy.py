@@ -1,4 +1,4 @@
-"""Energy by counters and by readings of power, for stretches of steps.
+"""Energy by counters and by readings of power, for logs of steps.
 
 A counter is renewed now and then: every ms by RAPL, every 20 to 100 ms by a graphics card. Read at any time, a window
 is off by up to a whole period at each end; the difference of two such errors has a standard deviation of 0.41 periods.
@@ -24,12 +24,12 @@ from mldyno.timing.clock import Clock
 
 TICKS = 9  # by which a counter's period is known
 LOOKS_A_PERIOD = 50  # while a tick is waited for
-SHORTEST_LOOK_S, LONGEST_LOOK_S = 20e-6, 2e-3
+SHORTEST_TICK_LOOK_S, LONGEST_TICK_LOOK_S = 20e-6, 2e-3
 FROZEN_S = 3.0  # without a tick: no counter is slower
 LARGEST_POWER = 20_000.0  # W that no machine with one plug takes: a counter that gained more was set anew
 WRAPPED_FACTOR = 3.0  # times the power before, at which a counter that is smaller than before was set back, not full
 NAP_S = 0.1  # while nothing is due, and after a window that was lost
-HUNG_S = 2 * FROZEN_S  # after which a look that has not come back never does
+HUNG_SENSOR_S = 2 * FROZEN_S  # after which a look that has not come back never does
 
 Sleep = Callable[[float], None]
 
@@ -57,7 +57,7 @@ class Ticks:
     sensor: Sensor
     clock: Clock
     sleep: Sleep
-    look_s: float = SHORTEST_LOOK_S
+    look_s: float = SHORTEST_TICK_LOOK_S
     power: float | None = None
     """In W, as it was last seen: what a wrap is judged by."""
     period: float | None = None
@@ -96,7 +96,7 @@ class Ticks:
                 ticks.append(self.next())
             gaps = [(after.at - before.at) / 1e9 for before, after in pairwise(ticks)]
             self.period, self.jitter = median(gaps), round(1e9 * spread(gaps) / math.sqrt(2))
-            self.look_s = min(LONGEST_LOOK_S, max(SHORTEST_LOOK_S, self.period / LOOKS_A_PERIOD))
+            self.look_s = min(LONGEST_TICK_LOOK_S, max(SHORTEST_TICK_LOOK_S, self.period / LOOKS_A_PERIOD))
         return self.period
 
     def between(self, first: Tick, last: Tick) -> float:
@@ -248,7 +248,7 @@ class Watch:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.going, patience_s = False, HUNG_S
+        self.going, patience_s = False, HUNG_SENSOR_S
         for ticks, watched, thread in self.threads:
             thread.join(timeout=patience_s)
             if thread.is_alive():
@@ -260,7 +260,7 @@ class Watch:
 
 
 @dataclass
-class Stretch:
+class StepLog:
     """Steps one after the other without a pause: how many were done at what time in ns."""
 
     times: list[int] = field(default_factory=list)
@@ -279,13 +279,13 @@ class Stretch:
         return self.steps[before] + share * (self.steps[after] - self.steps[before])
 
 
-def per_step(watched: Watched, stretches: Sequence[Stretch], length_s: float) -> list[tuple[Window, float]]:
+def per_step(watched: Watched, logs: Sequence[StepLog], length_s: float) -> list[tuple[Window, float]]:
     """The windows that steps filled from edge to edge, each with how many steps that were."""
     filled = []
-    for stretch in stretches:
-        if len(stretch.times) > 1:
-            for window in watched.windows(stretch.times[0], stretch.times[-1], length_s):
-                steps = stretch.at(window.ended) - stretch.at(window.began)
+    for log in logs:
+        if len(log.times) > 1:
+            for window in watched.windows(log.times[0], log.times[-1], length_s):
+                steps = log.at(window.ended) - log.at(window.began)
                 if steps > 0:
                     filled.append((window, steps))
     return filled

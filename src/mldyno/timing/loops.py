@@ -40,7 +40,7 @@ def nothing_to_see(batch: Any) -> None:
 
 
 @dataclass
-class Stretch:
+class LoopBlocks:
     """Blocks in a row: their times in ns, and how much of each was spent within the loader."""
 
     size: int = 1
@@ -48,15 +48,15 @@ class Stretch:
     times: list[int] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)
 
-    def without_long(self) -> tuple[Stretch, Stretch]:
+    def without_long(self) -> tuple[LoopBlocks, LoopBlocks]:
         """Those blocks that are as usual, and the few that are long by themselves: neither neighbour is."""
         own = [time - wait for time, wait in zip(self.times, self.waits, strict=True)]
         most = LONG * median(own) if own else 0.0
         over = [False, *(time > most for time in own), False]
         alone = [over[i] and not over[i - 1] and not over[i + 1] for i in range(1, len(own) + 1)]
         if sum(alone) > MOST_LONG * len(own):
-            return self, Stretch(self.size)
-        parts = Stretch(self.size), Stretch(self.size)
+            return self, LoopBlocks(self.size)
+        parts = LoopBlocks(self.size), LoopBlocks(self.size)
         for time, wait, apart in zip(self.times, self.waits, alone, strict=True):
             parts[apart].times.append(time)
             parts[apart].waits.append(wait)
@@ -74,10 +74,10 @@ class LoopTimes:
         self.wait: Wait | None = None
         self.epochs = 0
         self.first: int | None = None
-        self.blocks = Stretch()
-        self.smaller: list[Stretch] = []
+        self.blocks = LoopBlocks()
+        self.smaller: list[LoopBlocks] = []
         """Blocks of fewer steps, before it was known how many they should have."""
-        self.long: list[Stretch] = []
+        self.long: list[LoopBlocks] = []
         self.fetches: list[int] = []
         """Within the loader, for the first batch of each epoch."""
         self.between: list[int] = []
@@ -230,7 +230,7 @@ class LoopTimes:
         size = self._fitting(median(blocks.times) / blocks.size)
         if size >= FASTER * blocks.size:
             self.smaller.append(blocks)
-            self.blocks, self._left, self._look = Stretch(size), size, LOOKS[1]
+            self.blocks, self._left, self._look = LoopBlocks(size), size, LOOKS[1]
 
     def _fitting(self, step: float) -> int:
         """How many steps of so many ns hide what clock and wait cost."""
@@ -249,7 +249,7 @@ class LoopTimes:
         if long.times:
             self.long.append(long)
         pairs = len(usual.times) // 2
-        self.blocks = Stretch(
+        self.blocks = LoopBlocks(
             2 * usual.size,
             [sum(usual.times[2 * i : 2 * i + 2]) for i in range(pairs)],
             [sum(usual.waits[2 * i : 2 * i + 2]) for i in range(pairs)],

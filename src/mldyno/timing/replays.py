@@ -19,10 +19,10 @@ from mldyno.timing.clock import Clock
 from mldyno.timing.loops import END, MOST_MARKS, Advance, LoopTimes, Wait
 
 WARM_BLOCKS = 20  # before batches are held
-FEWEST_ROUNDS, MOST_ROUNDS = 24, 120  # of real and held batches
+FEWEST_REPLAY_ROUNDS, MOST_REPLAY_ROUNDS = 24, 120  # of real and held batches
 MOST_STEPS_BETWEEN = 3  # two rounds
 FETCHES = 2  # of each worker of the loader in half a round: what they have ready together comes in bursts
-WAITED = 0.05  # of a step: then a batch was not there
+WAITED_SHARE = 0.05  # of a step: then a batch was not there
 LONGEST_LEAD = 16  # steps for each batch that is fetched ahead: a loader 7 % slower than the loop is found out
 TARGET = 0.02  # to which the ratio of real and held batches is to be known
 
@@ -45,7 +45,7 @@ class ReplayTimes(LoopTimes):
         super().__init__(clock, find_wait)
         self.ahead = ahead
         self._chance = random.Random(0)  # of its own: the user's numbers stay what they are
-        self._wanted = FEWEST_ROUNDS
+        self._wanted = FEWEST_REPLAY_ROUNDS
 
     def _until_work(self) -> int:
         return super()._until_work() if len(self.rounds) >= self._wanted else min(self._left, MOST_MARKS)
@@ -81,9 +81,9 @@ class ReplayTimes(LoopTimes):
             return END
         if not self.fault:
             self.rounds.append((real, held))
-            if len(self.rounds) == FEWEST_ROUNDS:
+            if len(self.rounds) == FEWEST_REPLAY_ROUNDS:
                 width = paired([math.log(mine / yours) for mine, yours in self.rounds])[1]
-                self._wanted = round(min(MOST_ROUNDS, FEWEST_ROUNDS * max(1.0, width / TARGET) ** 2))
+                self._wanted = round(min(MOST_REPLAY_ROUNDS, FEWEST_REPLAY_ROUNDS * max(1.0, width / TARGET) ** 2))
         self._begin_anew()
         return batch
 
@@ -98,7 +98,7 @@ class ReplayTimes(LoopTimes):
             yield batch
         self._settle()
         held = max(1, self.clock() - began) / steps
-        batch = yield from self._use_up(batch, advance, WAITED * held)
+        batch = yield from self._use_up(batch, advance, WAITED_SHARE * held)
         return held, batch
 
     def _real_half(self, batch: Any, advance: Advance, count: int) -> Half:

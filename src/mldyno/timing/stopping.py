@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mldyno.stats.intervals import autocorrelation, batch_half_width, batches, coarse, mean, median, spread, student_t
-from mldyno.stats.shapes import line
+from mldyno.stats.shapes import SEGMENTS, line
 from mldyno.timing.blocks import LONG_STEP, Blocks
 
 BATCH_COUNTS = (8, 16)
@@ -78,9 +78,8 @@ class Stopping:
 # -- warmup ----------------------------------------------------------------------------------------
 
 
-SEGMENTS = 20
-TOLERANCE = 0.01  # segments that lie within this are alike, however quiet the series is
-TOLERANCE_DEVIATIONS = 3.0  # of a segment's median that the tolerance stands for
+SEGMENT_TOLERANCE = 0.01  # segments that lie within this are alike, however quiet the series is
+SEGMENT_TOLERANCE_DEVIATIONS = 3.0  # of a segment's median that the tolerance stands for
 MAX_CHANGE = 0.02  # a change over the steady part that moves its median by 1 % at most
 SEGMENT_PRICE = 5.0  # in squared deviations of a segment's median: what leaving out a segment must gain
 SLOPE_PRICE = 6.0  # and what a slope must gain: a steady series pays it in 1 to 2 % of cases
@@ -126,7 +125,7 @@ def _variance(segments: Sequence[Sequence[float]], medians: Sequence[float], lev
     alike = min(1.0, len(segments) / autocorrelation(noise).independent)
     among = sloped.left / max(1, len(medians) - 2)
     within = min(1.571 * spread * spread * alike, 4 * among)  # a correlation seen by chance must not excuse a slope
-    return max((TOLERANCE / TOLERANCE_DEVIATIONS * level) ** 2, within, among, 1e-300)
+    return max((SEGMENT_TOLERANCE / SEGMENT_TOLERANCE_DEVIATIONS * level) ** 2, within, among, 1e-300)
 
 
 def warm_from(values: Sequence[float]) -> tuple[int, str]:

@@ -26,7 +26,7 @@ from mldyno.records import Fact, Record, Run, Series
 from mldyno.runner.events import Interrupts
 from mldyno.store import Store
 from mldyno.store.rescue import rescue
-from mldyno.timing.loops import LoopTimes, Stretch
+from mldyno.timing.loops import LoopBlocks, LoopTimes
 from mldyno.timing.stopping import Stopping, warm_from
 from mldyno.tracking import process
 from mldyno.units import count
@@ -35,7 +35,7 @@ from mldyno.views.loops import loop_line
 if TYPE_CHECKING:
     from mldyno.tracking.tracker import Loop
 
-WAIT_S, LONGEST_WAIT_S = 0.5, 5.0  # for another process that holds the store: at once without a word, and in all
+WAIT_S, LONGEST_LOCK_WAIT_S = 0.5, 5.0  # for another process that holds the store: at once without a word, and in all
 
 
 def say(line: str) -> None:
@@ -87,10 +87,9 @@ def _stored(draft: Record, store: Store, name: str, interrupts: Interrupts) -> R
                 if time.monotonic() > ends:
                     raise
                 if ends == math.inf:
-                    say(
-                        f"{name}: another process holds store {store.path}; waiting up to {LONGEST_WAIT_S:.0f} s for it"
-                    )
-                    ends = time.monotonic() + LONGEST_WAIT_S
+                    wait = f"waiting up to {LONGEST_LOCK_WAIT_S:.0f} s for it"
+                    say(f"{name}: another process holds store {store.path}; {wait}")
+                    ends = time.monotonic() + LONGEST_LOCK_WAIT_S
             interrupts.check()
 
 
@@ -127,14 +126,14 @@ def draft_of_loop(loop: Loop, others: dict[int, str]) -> Record | None:
         return None
     start, unsteady = warm_from([time / usual.size for time in usual.times])
     size = usual.size
-    steady = Stretch(size, usual.times[start:], usual.waits[start:])
+    steady = LoopBlocks(size, usual.times[start:], usual.waits[start:])
     case = replace(unstated(loop.name, TRACKED), device=loop.place.device)
     if ranks is not None:
         case = replace(case, ranks=ranks.world)
     observed = Observed(case, Run(new_run_id()), Stopping(steps=times.steps))
     observed.unsteady = unsteady
     observed.series += _first_series(times)
-    for part in (*smaller, Stretch(size, usual.times[:start], usual.waits[:start])):
+    for part in (*smaller, LoopBlocks(size, usual.times[:start], usual.waits[:start])):
         observed.series += _series_of(part, "warmup")
     for series in _series_of(steady, "steady"):
         observed.take(series)
@@ -153,7 +152,7 @@ def _seconds(values: Sequence[float], size: int = 1) -> tuple[float, ...]:
     return tuple(float(f"{value / size / 1e9:.6g}") for value in values)
 
 
-def _series_of(part: Stretch, stage: str) -> Iterator[Series]:
+def _series_of(part: LoopBlocks, stage: str) -> Iterator[Series]:
     if part.times:
         yield Series("step_time", "s", _seconds(part.times, part.size), stage, part.size)
         yield Series("data_wait", "s", _seconds(part.waits, part.size), stage, part.size)
@@ -207,14 +206,14 @@ def _for_first_rank(loop: Loop) -> dict[str, Any]:
     return {"size": usual.size, "times": usual.times, "waits": usual.waits, "items": loop.count.per_step}
 
 
-def _of_ranks(loop: Loop, steady: Stretch, others: dict[int, str]) -> Iterator[Series]:
+def _of_ranks(loop: Loop, steady: LoopBlocks, others: dict[int, str]) -> Iterator[Series]:
     """The same steps, as each rank saw them."""
     if loop.ranks is None:
         return
     yield from _series_of(steady, "rank-0")
     for rank, text in others.items():
         content = json.loads(text)
-        yield from _series_of(Stretch(content["size"], content["times"], content["waits"]), f"rank-{rank}")
+        yield from _series_of(LoopBlocks(content["size"], content["times"], content["waits"]), f"rank-{rank}")
 
 
 def _whole(times: LoopTimes) -> float:

@@ -20,9 +20,11 @@ from mldyno.frameworks._torch_devices import list_devices
 from mldyno.printable import name_from, printable
 from mldyno.records import Device, Software, recorded_environment
 
-PACKAGES = ("torch", "tensorflow", "jax", "mlx", "keras", "numpy", "lightning", "pytorch_lightning", "transformers",
-            "accelerate")  # fmt: skip
-LONGEST_WAIT_S = 20.0  # for what other ranks have measured
+RECORDED_PACKAGES = (
+    "torch", "tensorflow", "jax", "mlx", "keras", "numpy", "lightning", "pytorch_lightning", "transformers",
+    "accelerate",
+)  # fmt: skip
+LONGEST_RANK_WAIT_S = 20.0  # for what other ranks have measured
 
 Wait = Callable[[], object]
 
@@ -102,7 +104,9 @@ def devices(name: str) -> list[Device]:
 
 def software() -> Software:
     """The interpreter, what it has loaded in which version, and settings that matter."""
-    loaded = {name: str(getattr(sys.modules[name], "__version__", "")) for name in PACKAGES if name in sys.modules}
+    loaded = {
+        name: str(getattr(sys.modules[name], "__version__", "")) for name in RECORDED_PACKAGES if name in sys.modules
+    }
     core = sys.modules.get("mlx.core")
     if core is not None:
         loaded["mlx"] = str(core.__version__)
@@ -156,7 +160,7 @@ class Ranks:
 
     def hear(self, key: str) -> dict[int, str]:
         """What the others have left, within a time; of those that have ended without a word, nothing."""
-        texts, ends = {}, time.monotonic() + LONGEST_WAIT_S
+        texts, ends = {}, time.monotonic() + LONGEST_RANK_WAIT_S
         for rank in range(1, self.world):
             name, left = f"mldyno/{key}/{rank}", max(0.1, ends - time.monotonic())
             with suppress(Exception):
@@ -180,7 +184,7 @@ def ranks() -> Ranks | None:
 # -- items -----------------------------------------------------------------------------------------
 
 
-ENOUGH = 64  # batches that show how many items one has
+MOST_BATCHES_COUNTED = 64  # batches that show how many items one has
 DEEPEST = 8  # levels of a nested batch that are looked into
 
 Items = int | Callable[[Any], float] | None
@@ -224,7 +228,7 @@ class ItemCount:
         if length is None:
             return False
         self.counts.append(length)
-        return self.items is None and len(self.counts) < ENOUGH
+        return self.items is None and len(self.counts) < MOST_BATCHES_COUNTED
 
     @property
     def per_step(self) -> int | None:

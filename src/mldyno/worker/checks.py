@@ -13,7 +13,7 @@ from mldyno import plugins, sources
 from mldyno.frameworks import Framework, Program, Unsupported
 from mldyno.records import Case, Checks
 from mldyno.stats.intervals import median
-from mldyno.timing.blocks import Blocks
+from mldyno.timing.blocks import DRAIN_STEPS, Blocks
 from mldyno.timing.clock import Clock
 from mldyno.worker import peaks
 from mldyno.workloads.user_models.code import tree_fault
@@ -22,7 +22,7 @@ from mldyno.workloads.user_models.version_trees import WrongTree
 
 MOST_CHECK_STEPS = 12  # extra training steps on the fixed batch, until its loss has fallen
 DRAINS = 3
-DRAIN_STEPS, DRAIN_NS = 16, 400_000_000  # so many steps, where they take no longer
+LONGEST_DRAIN_NS = 400_000_000  # of the steps of a drain
 EVENTS_OFF = 0.1  # by how much the device may seem to work longer than the host saw
 
 
@@ -100,7 +100,7 @@ def issued_shares(blocks: Blocks, steps_are_short: bool) -> tuple[float, float] 
     step = blocks.time(blocks.size) / blocks.size
     steps, times = blocks.size, 1
     if steps_are_short:
-        steps, times = max(blocks.size, min(DRAIN_STEPS, math.ceil(DRAIN_NS / max(1.0, step)))), DRAINS
+        steps, times = max(blocks.size, min(DRAIN_STEPS, math.ceil(LONGEST_DRAIN_NS / max(1.0, step)))), DRAINS
     one = median([blocks.drain(1)[0] for _ in range(times)]) / max(1.0, step)
     drains = [blocks.drain(steps) for _ in range(times)]
     return one, sum(issued for issued, _ in drains) / max(1, sum(total for _, total in drains))

@@ -23,14 +23,14 @@ from mldyno.records import Case, Device, Series
 from mldyno.sensors import Found, Scope, Sensor, Surroundings
 from mldyno.stats.intervals import half_width, mean
 from mldyno.timing.blocks import Blocks
-from mldyno.timing.energy import Stretch, Ticks, Watch, Watched, Window, per_step
+from mldyno.timing.energy import StepLog, Ticks, Watch, Watched, Window, per_step
 
 SETTLE_S = 0.5  # after which clocks and fans have followed
 WINDOW_S, READINGS_A_WINDOW = 0.5, 5  # at least
 STEPS_A_WINDOW, LONG_WINDOW_S = 4, 2.0  # so many steps, where they are not longer than that; else one
 LATEST = 3  # windows after its time, in which the first ones must have come
-WITH_INTERVAL, FEWEST = 2, 10  # windows: without which nothing is known of an error; and where the time allows
-PAUSE_S = 0.1  # at most, between two stretches that a sensor of moments looks at
+WITH_INTERVAL, FEWEST_WINDOWS = 2, 10  # windows: without which nothing is known of an error; and where the time allows
+PAUSE_S = 0.1  # at most, between two logs that a sensor of moments looks at
 ON_HOST: tuple[Scope, ...] = ("package", "system", "cores", "memory")
 ON_DEVICE: tuple[Scope, ...] = ("board", "package", "system")
 PLUG = "plug"
@@ -103,7 +103,7 @@ class EnergyMeter:
         if all(ticks.hung for ticks in self.ticks):
             return self._nothing(before)
         others = self._cpu_of_others()
-        began, during, stretches = self.clock(), *self._at_work(seconds, target, shortest, lengths[0], tell)
+        began, during, logs = self.clock(), *self._at_work(seconds, target, shortest, lengths[0], tell)
         busy = _rate(others, self._cpu_of_others(), (self.clock() - began) / 1e9)
         after = self._at_rest(rest_s, lengths[0])
         facts = self._nothing([*before, *during, *after]).facts
@@ -111,7 +111,7 @@ class EnergyMeter:
         place = 0
         for group, length in zip(self.groups, lengths, strict=True):
             mine = slice(place, place := place + len(group.sensors))
-            rows = _rows(during[mine], stretches, length)
+            rows = _rows(during[mine], logs, length)
             if not rows:
                 continue
             main = not series
@@ -146,31 +146,31 @@ class EnergyMeter:
 
     def _at_work(
         self, seconds: float, target: float, shortest: float, length: float, tell: Tell
-    ) -> tuple[list[Watched], list[Stretch]]:
+    ) -> tuple[list[Watched], list[StepLog]]:
         """Steps until enough is known; the first of them bring clocks and caches back, and do not count."""
         clock, blocks, main = self.clock, self.blocks, self.groups[0].sensors
         settled, pausing = clock() + round(SETTLE_S * 1e9), main[0].method == "sample"
         while clock() < settled:
             blocks.time(blocks.size)
-        ends, done, stretches = clock() + round(seconds * 1e9), 0, [Stretch()]
+        ends, done, logs = clock() + round(seconds * 1e9), 0, [StepLog()]
         with Watch(self.ticks, shortest) as watch:
-            stretches[0].note(clock(), 0)
+            logs[0].note(clock(), 0)
             look = clock() + round(length * 1e9)
             while True:
                 blocks.time(blocks.size)
                 done, now = done + blocks.size, clock()
-                stretches[-1].note(now, done)
+                logs[-1].note(now, done)
                 if now < look:
                     continue
-                rows = _rows(watch.results[: len(main)], stretches, length)
-                tell((stretches[-1].times[-1] - stretches[-1].times[0]) / 1e9 / (done - stretches[-1].steps[0]))
+                rows = _rows(watch.results[: len(main)], logs, length)
+                tell((logs[-1].times[-1] - logs[-1].times[0]) / 1e9 / (done - logs[-1].steps[0]))
                 late = now >= ends + round(LATEST * length * 1e9)
                 if late or (len(rows) >= WITH_INTERVAL and now >= ends) or _known(rows) <= target:
-                    return watch.results, stretches
+                    return watch.results, logs
                 if pausing:
                     time.sleep(self.chance.uniform(0.0, PAUSE_S))
-                    stretches.append(Stretch())
-                    stretches[-1].note(clock(), done)
+                    logs.append(StepLog())
+                    logs[-1].note(clock(), done)
                 look = clock() + round(length * 1e9)
 
 
@@ -184,9 +184,9 @@ Row = list[tuple[Window, float]]
 """A window of each sensor of a group, with its steps."""
 
 
-def _rows(watched: Sequence[Watched], stretches: Sequence[Stretch], length: float) -> list[Row]:
+def _rows(watched: Sequence[Watched], logs: Sequence[StepLog], length: float) -> list[Row]:
     """Window by window, what every sensor of a group told."""
-    return [list(row) for row in zip(*(per_step(each, stretches, length) for each in watched), strict=False)]
+    return [list(row) for row in zip(*(per_step(each, logs, length) for each in watched), strict=False)]
 
 
 def _energies(rows: Sequence[Row]) -> list[float]:
@@ -197,7 +197,7 @@ def _energies(rows: Sequence[Row]) -> list[float]:
 def _known(rows: Sequence[Row]) -> float:
     """How well the energy of a step is known, relative to it."""
     values = _energies(rows)
-    return half_width(values) / mean(values) if len(values) >= FEWEST and mean(values) > 0 else float("inf")
+    return half_width(values) / mean(values) if len(values) >= FEWEST_WINDOWS and mean(values) > 0 else float("inf")
 
 
 def _resting(watched: Sequence[Watched], length: float) -> list[float]:

@@ -74,7 +74,7 @@ def _try(framework: Framework, device: str, feature: str) -> FeatureTried:
 
 MATMULS_S = 0.2  # of matmuls that show the device's rate
 HEAP = 1.3  # a training's peak on the CPU over what its tensors take: measured 1.25 to 1.34, the allocator's holes
-KIND = Case("matmul")
+MATMUL = Case("matmul")
 
 
 def forecast_case(case: Case) -> CaseForecasted:
@@ -89,7 +89,7 @@ def forecast_case(case: Case) -> CaseForecasted:
         own = round(memory * (HEAP if case.mode == "train" else 1)) + (resident() or 0)  # the framework itself
         memory = ranks * own
     device = next((device for device in framework.devices() if device.name == case.device), None)
-    kind = replace(KIND, framework=case.framework, device=case.device, precision=case.precision)
+    kind = replace(MATMUL, framework=case.framework, device=case.device, precision=case.precision)
     return CaseForecasted(memory, None if device is None else _rate(kind), device.memory if device else None)
 
 

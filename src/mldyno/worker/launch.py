@@ -34,7 +34,7 @@ def _start(ranks: int, nodes: int, words: Sequence[str]) -> tuple[list[subproces
     if store is None:
         meeting = rendezvous.from_environment() if nodes > 1 else None
         shared = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        shared.bind((meeting.host if meeting else rendezvous.LOOPBACK, 0))
+        shared.bind((meeting.host if meeting else rendezvous.LOOPBACK_ADDRESS, 0))
         host, port = shared.getsockname()
         store = f"{host}:{port}"
         if meeting is not None:

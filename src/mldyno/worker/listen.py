@@ -159,7 +159,7 @@ def follow(framework_name: str) -> None:
             sources.register(command.source)
         obey(open_case(command.case, command.data, team=team).program, team)
         check_tree(command.case)
-        sys.stderr.write(f"\n{rendezvous.DONE}\n")
+        sys.stderr.write(f"\n{rendezvous.RANK_DONE}\n")
         _end_at_once(0)
     except BaseException as error:
         _end_with(framework_name, error)

@@ -15,17 +15,17 @@ from mldyno.records import Case
 from mldyno.timing.blocks import Blocks
 from mldyno.timing.clock import Clock
 
-SMALLEST_SIZE = 256  # of matrices
-LARGEST_ON_CPU, LARGEST_SIZE = 4096, 16384
+SMALLEST_MATMUL = 256  # of matrices
+LARGEST_MATMUL_ON_CPU, LARGEST_MATMUL = 4096, 16384
 LONG_NS = 5_000_000  # work of this length hides launch and wait, and no cache holds what was copied so long
 LAYOUT_NS = 200_000  # a matmul of this length shows which layout is fastest
 MOST_IN_BLOCK, MOST_IN_ALL = 32, 40  # so often it is repeated at most, in a block and in a short look
 MOST_IN_LONG_LOOK = 4000
-LOOK_S = 0.2
+PEAK_LOOK_S = 0.2
 SMALLEST_COPY = 4 << 20  # B
 LARGEST_COPY_ON_CPU, LARGEST_COPY = 256 << 20, 1 << 30
 SECOND_LOOK_S, LONG_LOOKS = 2.0, 3  # longer ones, before a case is called impossible: others may have the cores
-TOLERANCE = 1.05  # a rate may be so many times the peak: both are measured
+PEAK_TOLERANCE = 1.05  # a rate may be so many times the peak: both are measured
 
 
 def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
@@ -33,8 +33,8 @@ def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> f
 
     Matrices grow until one matmul is long enough, and are in every layout until the fastest can be told.
     """
-    best, layouts, size, last = 0.0, framework.layouts, SMALLEST_SIZE, None
-    while size <= (LARGEST_ON_CPU if case.device == "cpu" else LARGEST_SIZE):
+    best, layouts, size, last = 0.0, framework.layouts, SMALLEST_MATMUL, None
+    while size <= (LARGEST_MATMUL_ON_CPU if case.device == "cpu" else LARGEST_MATMUL):
         try:
             trials = [Trial(framework.matmul(case, size, layout), clock) for layout in layouts]
         except Unsupported:
@@ -77,7 +77,7 @@ class Trial:
     def best_rate(self, seconds: float, clock: Clock) -> float:
         """By the best of the blocks of so many s; a short look has few of them."""
         ends, best = clock() + round(seconds * 1e9), self.next_rate()
-        most = MOST_IN_ALL if seconds <= LOOK_S else MOST_IN_LONG_LOOK
+        most = MOST_IN_ALL if seconds <= PEAK_LOOK_S else MOST_IN_LONG_LOOK
         for _ in range(most // self._steps - 1):
             if clock() >= ends:
                 break
@@ -110,7 +110,7 @@ def exceeded(framework: Framework, case: Case, clock: Clock, rate: float) -> tup
     On a CPU that lacks a type, convolutions can be far faster in it than matmuls, but not faster than matmuls in
     fp32: the higher of both peaks is what can't be passed.
     """
-    peak = of(framework, case, clock, LOOK_S)
+    peak = of(framework, case, clock, PEAK_LOOK_S)
     if not above(rate, peak):
         return peak, False
     plain, highest = replace(case, precision="fp32"), peak
@@ -124,7 +124,7 @@ def exceeded(framework: Framework, case: Case, clock: Clock, rate: float) -> tup
 
 def above(rate: float, peak: float) -> bool:
     """Whether a rate is more than can be, where a peak is known."""
-    return 0 < TOLERANCE * peak < rate
+    return 0 < PEAK_TOLERANCE * peak < rate
 
 
 def moved(framework: Framework, case: Case, clock: Clock, from_host: bool) -> float | None:
@@ -142,7 +142,7 @@ def moved(framework: Framework, case: Case, clock: Clock, from_host: bool) -> fl
             if framework.explain(error)[0] != "oom":
                 raise
             return rate  # beside the case there is no room for more
-        rate = max(trial.rate, trial.best_rate(LOOK_S / 4, clock))
+        rate = max(trial.rate, trial.best_rate(PEAK_LOOK_S / 4, clock))
         if trial.shortest >= LONG_NS:
             break
         size *= 4

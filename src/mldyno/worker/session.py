@@ -22,7 +22,7 @@ from mldyno.meters import Windows
 from mldyno.records import Case, Device, Series, Software, recorded_environment
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, settle, stretch, time_phases
+from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, settle, time_blocks, time_phases
 from mldyno.timing.stopping import warm_up
 from mldyno.worker import checks, peaks, ranks, start
 from mldyno.worker.checks import Wrong
@@ -38,7 +38,7 @@ KERNEL_BLOCKS = 3  # one after the other; their median counts
 KERNELS_AFTER_STEP = 10  # of a long one: they take a few ms each
 LARGEST_KERNEL_SHARE = 0.2  # of the time of the steps
 SETTLE_SHARE, SHORTEST_SETTLE_S = 0.2, 0.1  # of a turn, for steps before it that do not count
-FEWEST_ROUNDS = 4  # of steps and those beside them, however long they take
+FEWEST_ABLATION_ROUNDS = 4  # of steps and those beside them, however long they take
 STEPS_FIRST_NS = 20_000_000  # that steps run for before anything else is done: other code makes theirs cold
 Tell = Callable[[float], None]
 
@@ -207,7 +207,7 @@ class CaseSession:
 
         self._settle(seconds)
         self.windows.begin()
-        values, left = stretch(self.blocks, seconds, steps, between)
+        values, left = time_blocks(self.blocks, seconds, steps, between)
         self.windows.end()
         if kernel is not None and not kernel.times:  # as between steps that take longer than a turn
             for _ in range(KERNELS_AFTER_STEP):
@@ -250,7 +250,7 @@ class CaseSession:
             blocks[name].time(1)
             blocks[name].fit(float(blocks[name].time(1)))
         self.program.rank_times()
-        times = rounds([*blocks.values()], seconds, FEWEST_ROUNDS, random.Random(len(blocks)), report)
+        times = rounds([*blocks.values()], seconds, FEWEST_ABLATION_ROUNDS, random.Random(len(blocks)), report)
         series = [
             Series(f"{name}_time", "s", rounded(values), stage="beside", block=blocks[name].size)
             for name, values in zip(blocks, times, strict=True)
