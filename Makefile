@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 export PYTHONDONTWRITEBYTECODE =  # compiled modules are kept: tests and benches start a thousand processes
 
-.PHONY: bench test docs fuzz fuzz-files test-tools check bench-self bench-peers selfcheck newcomer docs-outputs docs-measured docs-pictures schema setup all-frameworks clean
+.PHONY: bench test docs fuzz fuzz-files test-tools check bench-self bench-peers selfcheck newcomer flows docs-outputs docs-measured docs-pictures schema setup all-frameworks clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
@@ -50,6 +50,9 @@ selfcheck: setup  ## mldyno's own errors, idle and under load, into bench/SELFCH
 
 newcomer: setup test-tools  ## a fresh clone, make bench, and the page that it names; some minutes
 	$(BIN)/python bench/newcomer.py
+
+flows: setup  ## which files a newcomer opens to follow a run, by a trace, into bench/FLOWS.md; some minutes
+	$(BIN)/python bench/flows.py
 
 docs-outputs: setup  ## run the examples of the docs, and write down what they print
 	$(BIN)/python docs/make_outputs.py

@@ -108,6 +108,15 @@ def test_on_a_slow_machine_what_takes_too_long_is_left_out_and_named(store: Stor
     assert picked.notes[0] == "no half precision works on cpu: not here"
 
 
+def test_where_nothing_fits_the_shortest_case_is_measured_all_the_same(store: Store) -> None:
+    crawling = Rates(("cpu",), 60.0, {("cpu", "fp32"): 8e6}, {("cpu", "amp-bf16"): "not here"})
+    picked = chosen(crawling, store)
+    (case,) = picked.plan.cases
+    assert case.workload == "mnist-cnn"
+    assert case.id not in picked.notes[-1]
+    assert picked.notes[-1].startswith("left out, since it would take too long here: ")
+
+
 def test_devices_and_rates_come_from_one_process() -> None:
     rates_here = probing.look("fake")
     assert rates_here.devices == ("cpu", "gpu")

@@ -49,13 +49,17 @@ def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
     ]  # fmt: skip
 
     taken, left_out, left = [], [], math.inf if whole.limit is None else whole.limit
-    for expected in forecast(replace(whole, cases=tuple(worth)), store, rates=rates):
+    forecasts = forecast(replace(whole, cases=tuple(worth)), store, rates=rates)
+    for expected in forecasts:
         beside = expected.case.device == "cpu" and len(rates.devices) > 1
         if expected.least <= min(LONGEST_BESIDE_S if beside else LONGEST_CASE_S, left):
             taken.append(expected)
             left -= expected.least
         else:
             left_out.append(expected.case)
+    if not taken and forecasts:  # a number that takes long is better than none
+        taken = [min(forecasts, key=lambda expected: expected.least)]
+        left_out.remove(taken[0].case)
     notes = [*_of_halves(rates, halves, slow, smallest), *_of_time(left_out)]
     return Chosen(replace(whole, cases=tuple(expected.case for expected in taken)), tuple(taken), tuple(notes))
 
