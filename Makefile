@@ -7,19 +7,19 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 export PYTHONDONTWRITEBYTECODE =  # compiled modules are kept: tests and benches start a thousand processes
 
-.PHONY: bench test docs fuzz fuzz-files test-tools check bench-self bench-peers selfcheck newcomer flows docs-outputs docs-measured docs-pictures schema setup all-frameworks clean
+.PHONY: bench test docs fuzz fuzz-files test-tools check bench-self bench-peers selfcheck newcomer flows docs-outputs docs-measured docs-pictures schema setup dev clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
 
 # Three processes on two cores: some of the tests only wait.
-test: setup all-frameworks test-tools check  ## linters, types, the layer contract, all tests
+test: dev test-tools check  ## linters, types, the layer contract, all tests
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
 
-fuzz: setup  ## strange records for ten minutes: what `import` takes, every command shows; SEED=1 for the same ones again
+fuzz: dev  ## strange records for ten minutes: what `import` takes, every command shows; SEED=1 for the same ones again
 	$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))
 
-fuzz-files: setup  ## 10,000 strange files through every reading command: nothing starts, nothing fails inside, none takes 5 s
+fuzz-files: dev  ## 10,000 strange files through every reading command: nothing starts, nothing fails inside, none takes 5 s
 	$(BIN)/python -m tests.fuzz.files --known $(if $(FILES),--files $(FILES)) $(if $(SEED),--seed $(SEED)) --keep strange-files
 
 test-tools:  # what some tests need of the system; a test that misses it says so
@@ -33,35 +33,35 @@ test-tools:  # what some tests need of the system; a test that misses it says so
 	    apt-get install -yq --no-install-recommends $$missing; } || echo "For all tests install: $$missing"; \
 	fi
 
-check: setup
+check: dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache > $(VENV)/contracts.txt || (cat $(VENV)/contracts.txt; exit 1)
 
-bench-self: setup  ## the product's own speed, as ratios, into bench/RESULTS.md
+bench-self: dev  ## the product's own speed, as ratios, into bench/RESULTS.md
 	$(BIN)/python bench/bench_self.py
 
-bench-peers: setup  ## beside other tools, each in an environment of its own, into bench/PEERS.md; takes an hour
+bench-peers: dev  ## beside other tools, each in an environment of its own, into bench/PEERS.md; takes an hour
 	$(BIN)/python -m bench.peers
 
-selfcheck: setup  ## mldyno's own errors, idle and under load, into bench/SELFCHECK.md: the parts that are not in bench/selfcheck.json, or PART=idle anew
+selfcheck: dev  ## mldyno's own errors, idle and under load, into bench/SELFCHECK.md: the parts that are not in bench/selfcheck.json, or PART=idle anew
 	$(BIN)/python bench/selfcheck.py $(addprefix --part ,$(PART))
 
-newcomer: setup test-tools  ## a fresh clone, make bench, and the page that it names; some minutes
+newcomer: dev test-tools  ## a fresh clone, make bench, and the page that it names; some minutes
 	$(BIN)/python bench/newcomer.py
 
-flows: setup  ## which files a newcomer opens to follow a run, by a trace, into bench/FLOWS.md; some minutes
+flows: dev  ## which files a newcomer opens to follow a run, by a trace, into bench/FLOWS.md; some minutes
 	$(BIN)/python bench/flows.py
 
-docs-outputs: setup  ## run the examples of the docs, and write down what they print
+docs-outputs: dev  ## run the examples of the docs, and write down what they print
 	$(BIN)/python docs/make_outputs.py
 	$(BIN)/python docs/make_notebooks.py
 
-docs-measured: setup  ## the same for the examples that measure for real; a quarter of an hour, with nothing else running
+docs-measured: dev  ## the same for the examples that measure for real; a quarter of an hour, with nothing else running
 	$(BIN)/python docs/make_outputs.py measured
 
-docs-pictures: setup test-tools  ## measure a small set, and make the pictures of docs/ from it; some minutes
+docs-pictures: dev test-tools  ## measure a small set, and make the pictures of docs/ from it; some minutes
 	$(BIN)/python docs/make_pictures.py
 
 setup: $(READY)
@@ -73,12 +73,12 @@ $(READY): pyproject.toml constraints.txt
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -yq python3-venv; } || \
 	  (echo "Python's venv module is missing; on Debian and Ubuntu: sudo apt-get install python3-venv"; exit 1)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install -c constraints.txt -e '.[torch,test]'
+	$(PIP) install -c constraints.txt -e '.[torch]'
 	@touch $(READY)
 
-all-frameworks: $(VENV)/.all-frameworks  # which tests measure; `make bench` needs PyTorch only
+dev: $(VENV)/.dev  ## all frameworks, and what tests and benches need; `make bench` needs PyTorch only
 
-$(VENV)/.all-frameworks: $(READY)
+$(VENV)/.dev: $(READY)
 	$(PIP) install -c constraints.txt -e '.[torch,tensorflow,jax,mlx,onnxruntime,openvino,hf,docs,test]'
 	@touch $@
 
