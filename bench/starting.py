@@ -13,7 +13,7 @@ from bench.work import Work
 
 LIMIT = 5.0
 COMMANDS = {"--help": ["--help"], "list": ["list"]}
-HEAVY = ("numpy", "torch", "tensorflow", "jax", "mlx", "vl_convert", "rich")
+HEAVY = ("numpy", "torch", "tensorflow", "jax", "mlx", "resvg_py", "rich")
 _LOADED = """
 import json, sys
 from mldyno.cli import main

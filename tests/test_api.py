@@ -23,7 +23,7 @@ Script = Callable[..., None]
 def test_importing_mldyno_loads_nothing_heavy() -> None:
     code = (
         "import sys, mldyno; assert 'mldyno.api' not in sys.modules; mldyno.run;"
-        "print([name for name in ('numpy', 'torch', 'rich', 'pandas', 'vl_convert') if name in sys.modules])"
+        "print([name for name in ('numpy', 'torch', 'rich', 'pandas', 'resvg_py') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -12,6 +12,7 @@ from mldyno.analysis.scores import Score, reference
 from mldyno.units import digits
 from mldyno.views.charts import Row, Rows
 from mldyno.views.drawing import IN_PICTURE, LETTER, LIGHT, SIZE, Canvas, fitted, room_of
+from mldyno.views.report.pictures import png
 from mldyno.views.report.speeds import rated_cases, speed_rows
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import kinds_of_work, league_rows, sentences
@@ -29,11 +30,8 @@ SCORE_WIDTH = 330  # pixels
 
 
 def card(subject: Subject) -> bytes:
-    """The card as PNG."""
-    import vl_convert
-
-    picture: bytes = vl_convert.svg_to_png(card_svg(subject), scale=1.0)
-    return picture
+    """Return the card as PNG."""
+    return png(card_svg(subject))
 
 
 def card_svg(subject: Subject) -> str:

@@ -13,6 +13,7 @@ from mldyno.views.report.summary import league
 
 SCALE = 2.0  # pixels of a PNG for each of the chart
 AROUND = 20  # pixels
+FONT = "Source Sans Pro"
 HEAD = 52  # pixels, for the title and what is drawn
 
 
@@ -40,11 +41,18 @@ def picture_svg(chart: Chart) -> str:
 
 
 def drawn(chart: Chart, form: str) -> bytes:
-    """The picture of a chart."""
-    import vl_convert
-
+    """Return a chart as a picture."""
     svg = picture_svg(chart)
-    if form == "svg":
-        return svg.encode()
-    picture: bytes = vl_convert.svg_to_png(svg, scale=SCALE)
+    return svg.encode() if form == "svg" else png(svg, SCALE)
+
+
+def png(svg: str, scale: float = 1.0) -> bytes:
+    """Render an SVG with the same font everywhere; system fonts serve for letters that it lacks."""
+    import font_source_sans_pro as font
+    import resvg_py
+
+    picture: bytes = resvg_py.svg_to_bytes(
+        svg_string=svg, zoom=scale, font_files=[font.SourceSansPro, font.SourceSansProSemibold, font.SourceSansProBold],
+        font_family=FONT, sans_serif_family=FONT, monospace_family=FONT,
+    )  # fmt: skip
     return picture
