@@ -24,7 +24,8 @@ else:
             raise AttributeError(f"module 'mldyno' has no attribute {name!r}")
         from importlib import import_module  # by its name: whoever asks this package for its version needs no api
 
-        return getattr(import_module("mldyno.api"), name)
+        # What runs within a user's training loads nothing that only measures or compares.
+        return getattr(import_module("mldyno.tracking.tracker" if name == "track" else "mldyno.api"), name)
 
 
 def __dir__() -> list[str]:

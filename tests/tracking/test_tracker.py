@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.timing.virtual_loop import MS, Loader, VirtualClock, run
+from tests.tracking.programs import ran, written
 
 import mldyno
 from mldyno.errors import UsageError
@@ -213,7 +215,7 @@ def test_a_fault_of_ours_costs_the_record_and_nothing_else(
     def broken(*arguments: object) -> Any:
         raise ValueError("never thought of")
 
-    monkeypatch.setattr("mldyno.tracking.finishing.made", broken)
+    monkeypatch.setattr("mldyno.tracking.finishing.draft_of_loop", broken)
     clock = VirtualClock()
     loader = Loader(clock, 40)
     tracked = track(loader, name="train.py", clock=clock, store=store)
@@ -257,3 +259,39 @@ def nothing_lives_on() -> Iterator[None]:
     yield
     gc.collect()
     tracker.LIVE.clear()
+
+
+MODULES = "[name for name in sys.modules if name.partition('.')[0] == 'mldyno']"
+
+
+def test_a_training_loads_only_what_a_loop_needs(tmp_path: Path) -> None:
+    program = written(
+        tmp_path,
+        f"""
+        import sys
+        mldyno.track
+        print(len({MODULES}))
+        loop = mldyno.track([1] * 300)
+        for number in loop:
+            step()
+        loop.finish()
+        print(len({MODULES}))
+        print(*sorted({{name.split(".")[1] for name in {MODULES} if "." in name}}))
+        """,
+    )
+    imported, finished, parts = ran(str(program), MLDYNO_STORE=str(tmp_path / "s.db")).stdout.splitlines()
+    assert int(imported) <= 30
+    assert int(finished) <= 58
+    for unneeded in (
+        "api",
+        "cli",
+        "client",
+        "datasets",
+        "doctor",
+        "frameworks",
+        "messages",
+        "plan",
+        "worker",
+        "workloads",
+    ):
+        assert unneeded not in parts.split()

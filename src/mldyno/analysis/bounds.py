@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mldyno.analysis.conditions import CLEAR_SHARE
 from mldyno.analysis.estimates import step_time
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Record
 from mldyno.units import show_percent, show_seconds
 
-CLEAR_SHARE = 0.3  # of a peak, from which on it is said to limit a case
 WAITING_SHARE = 0.5  # of a step, from which on copies or data are what it consists of
 LOADING_SHARE = 0.9  # of what a loader's workers can load, from which on steps wait for them
 SHORT_KERNEL = 20e-6  # s: on average, below which issuing kernels is most of the work

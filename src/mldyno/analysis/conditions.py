@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from mldyno.units import show_bytes, show_percent
 
 WAITING_LIMIT = 0.10  # share of the time that threads may wait for a core
+CLEAR_SHARE = 0.3  # of a peak, from which on it is said to limit a case
 STOLEN_LIMIT = 0.05  # share of the machine's time that the host of a virtual machine may take
 SWAPPED_MEANWHILE = 1 << 20  # B
 SWAP_SHARE = 0.1  # swap in use, over the memory

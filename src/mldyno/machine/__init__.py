@@ -11,12 +11,12 @@ import os
 import platform
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from mldyno import system_queries
 from mldyno.keys import own_key
 from mldyno.machine import _linux
 from mldyno.machine._cgroup import cores as cores_allowed
-from mldyno.machine._devices import Vendors
 from mldyno.machine._linux import cards as cards_on_bus
 from mldyno.machine._memory import available_memory, resident_memory, total_memory
 from mldyno.printable import name_from, printable
@@ -25,6 +25,17 @@ from mldyno.units import count
 
 __all__ = ["Vendors", "available_memory", "cards_on_bus", "cores_allowed", "describe", "resident_memory",
            "total_memory"]  # fmt: skip
+
+if TYPE_CHECKING:
+    from mldyno.machine._devices import Vendors
+else:
+
+    def __getattr__(name: str) -> object:
+        if name != "Vendors":
+            raise AttributeError(f"module 'mldyno.machine' has no attribute {name!r}")
+        from mldyno.machine._devices import Vendors  # loaded only where there is a device to ask about
+
+        return Vendors
 
 
 def describe(devices: Iterable[Device] = ()) -> Machine:

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mldyno.analysis.bounds import CLEAR_SHARE
-from mldyno.analysis.conditions import CONDITIONS, STOLEN_LIMIT, WAITING_LIMIT, Judged, State
+from mldyno.analysis.conditions import CLEAR_SHARE, CONDITIONS, STOLEN_LIMIT, WAITING_LIMIT, Judged, State
 from mldyno.analysis.outcomes import TARGET_NOT_REACHED
 from mldyno.records import Case, Machine, Series, Warning_
 from mldyno.stats import shapes

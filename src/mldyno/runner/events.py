@@ -11,11 +11,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mldyno.errors import NOT_ALL_OK, MldynoError
-from mldyno.plan import Plan
-from mldyno.records import Case, Pairing, Record
+
+if TYPE_CHECKING:
+    from mldyno.plan import Plan
+    from mldyno.records import Case, Pairing, Record
 
 HANGUP = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()  # the terminal is gone, as where a connection is lost
 

@@ -22,7 +22,7 @@ from mldyno.errors import StoreError
 from mldyno.files import check_regular, expanded
 from mldyno.records import SCHEMA, Case, Machine, NewerSchema, Record, canonical, upgraded_case
 from mldyno.sources import as_typed
-from mldyno.store import layout, opening, reference
+from mldyno.store import layout, opening
 from mldyno.store.codec import came_from, decode_stored
 from mldyno.store.machine_names import SIGNED, Identity, shown, stored_key, told_apart, with_names
 from mldyno.store.query import COLUMNS, Query, latest
@@ -252,6 +252,8 @@ class Store:
         records = list(self.stream(query))
         if "published" in query.provenances:
             stored = {record.id for record in records}
+            from mldyno.store import reference  # read only where published figures are wanted
+
             shipped = reference.newest() if query.heads and not query.ids else reference.published()
             records += [record for record in shipped if record.id not in stored and query.fits(record)]
         records.sort(key=lambda record: record.created)
@@ -379,6 +381,8 @@ class Store:
     def workloads(self) -> list[str]:
         """Names of all workloads: those of the store, commands among them, and those of the published figures."""
         stored = sorted({case.workload for case in self.cases()})
+        from mldyno.store import reference  # read only where published figures are wanted
+
         return list(dict.fromkeys([*stored, *(record.case.workload for record in reference.published())]))
 
     def workloads_as_typed(self) -> list[str]:
@@ -397,6 +401,8 @@ class Store:
         """Names of all machines: those of the store and those of the published figures."""
         names = self._machine_names()
         stored = sorted({shown(machine, names) for machine in names})
+        from mldyno.store import reference  # read only where published figures are wanted
+
         return list(dict.fromkeys([*stored, *(record.machine.name for record in reference.published())]))
 
     def _machine_names(self) -> Names:

@@ -1,4 +1,4 @@
-"""The one clock: the host's monotonic high-resolution counter, in ns; and how long a thread had no core."""
+"""The one clock, in ns; how long a thread had no core; and how much of the machine's cores a process can have."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from collections.abc import Callable
 Clock = Callable[[], int]
 
 now: Clock = time.perf_counter_ns
+SPIN_S = 0.5  # for which `free_cores` tries all cores
+HASHED_BYTES = 8 << 20  # some 10 ms of work, beside which taking the interpreter's lock costs nothing
 
 
 def run_delay() -> int | None:
-    """Time in ns that this thread was ready to run but had no core, so far; None where that is not counted."""
+    """Return the time in ns that this thread was ready to run but had no core; None where that is not counted."""
     try:
         with open("/proc/thread-self/schedstat", "rb", 0) as counters:
             return int(counters.read(96).split()[1])
@@ -21,20 +23,17 @@ def run_delay() -> int | None:
         return None
 
 
-# -- spin ------------------------------------------------------------------------------------------
-
-
-SPIN_S = 0.5  # that all cores are tried for
-HASHED_CHUNK = bytes(range(256)) * (8 << 12)  # 8 MiB: some 10 ms of work, beside which taking the lock is nothing
-
-
 def free_cores(cores: int) -> float:
-    """How many of so many cores a process can have now."""
+    """Return how many of the machine's cores a process can have now."""
     return sum(shares(cores, SPIN_S))
 
 
 def shares(threads: int, seconds: float) -> list[float]:
-    """The share of a core that each of so many threads got, when all of them worked for so many s."""
+    """Let threads work side by side for that many s; return the share of a core that each of them had.
+
+    Hashing releases the interpreter's lock, so that threads of one process really run side by side.
+    """
+    chunk = bytes(HASHED_BYTES)
     together = threading.Barrier(threads)
     gained: list[float] = []
 
@@ -42,7 +41,7 @@ def shares(threads: int, seconds: float) -> list[float]:
         together.wait()
         began, worked = now(), time.thread_time_ns()
         while (passed := now() - began) < seconds * 1e9:
-            hashlib.sha256(HASHED_CHUNK)
+            hashlib.sha256(chunk)
         gained.append(min(1.0, (time.thread_time_ns() - worked) / max(1, passed)))
 
     workers = [threading.Thread(target=work, daemon=True) for _ in range(threads)]

@@ -16,7 +16,6 @@ from datetime import timedelta
 from typing import Any
 
 from mldyno.axes import AXIS, DEVICE_KINDS, TRACKED
-from mldyno.frameworks._torch_devices import list_devices
 from mldyno.printable import name_from, printable
 from mldyno.records import Device, Software, recorded_environment
 
@@ -98,6 +97,8 @@ def devices(name: str) -> list[Device]:
     if name == "cpu":
         return []
     with suppress(Exception):
+        from mldyno.frameworks._torch_devices import list_devices  # on a GPU only: it loads all that a framework needs
+
         return [device for device in list_devices(sys.modules["torch"]) if device.name == name]
     return [Device(name, TRACKED)]
 

@@ -11,9 +11,8 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mldyno import machine as machines
 from mldyno.axes import TRACKED, unstated
 from mldyno.errors import UsageError
 from mldyno.meters.contention import Contention
@@ -22,10 +21,11 @@ from mldyno.records import Device, Record
 from mldyno.runner.events import Interrupts
 from mldyno.timing import clock as clocks
 from mldyno.timing.loops import LoopTimes, nothing_to_see
-from mldyno.timing.replays import Ahead, ReplayTimes
 from mldyno.tracking import process
-from mldyno.tracking.finishing import finish, line_so_far, say
 from mldyno.tracking.process import ItemCount, Items
+
+if TYPE_CHECKING:
+    from mldyno.timing.replays import Ahead
 
 SHORT_WHILE_S = 0.05  # in which a finalizer returns
 
@@ -39,6 +39,9 @@ class Loop:
         self, title: str, number: int, items: Items, item: str, sync: Sync | None, store: Any,
         ahead: Ahead | None, clock: clocks.Clock | None = None,
     ) -> None:  # fmt: skip
+        from mldyno.tracking import finishing  # before the first batch, and before the program ends: see there
+
+        self._finishing = finishing
         self.title, self.item, self.store = title, item, store
         self.name = title if number == 1 else f"{title}#{number}"
         self.count = ItemCount(items)
@@ -52,9 +55,15 @@ class Loop:
         self.owner = os.getpid()
         self.contention = Contention()
         self.watched: bool | None = None
-        now = clock or clocks.now
-        self.times = LoopTimes(now, self._find_wait) if ahead is None else ReplayTimes(now, self._find_wait, ahead)
+        self.times = self._times(clock or clocks.now, ahead)
         self.times.look_at, self.times.every_batch = self._look_at, callable(items)
+
+    def _times(self, clock: clocks.Clock, ahead: Ahead | None) -> LoopTimes:
+        if ahead is None:
+            return LoopTimes(clock, self._find_wait)
+        from mldyno.timing.replays import ReplayTimes
+
+        return ReplayTimes(clock, self._find_wait, ahead)
 
     def _find_wait(self) -> Sync | None:
         """When the first step has ended: which device the loop uses, and which ranks there are."""
@@ -65,7 +74,9 @@ class Loop:
             self.watched = False
             self.watch(True)
         with suppress(Exception):
-            machines.describe()  # so that the end of the program has nothing to import: see `finishing`
+            from mldyno import machine as machines  # loaded by `finishing` already
+
+            machines.describe()  # so that the end of the program has nothing to import
         return self.sync or self.place.wait
 
     def watch(self, goes_on: bool) -> None:
@@ -96,10 +107,14 @@ class Loop:
         self.watch(False)
         with interrupts:
             try:
-                self.record = finish(self, interrupts)
+                self.record = self._finishing.finish(self, interrupts)
             except Exception as error:  # whatever it is, a training has ended well but for this
-                say(f"{self.name}: nothing was recorded: {type(error).__name__}: {error}")
+                self._finishing.say(f"{self.name}: nothing was recorded: {type(error).__name__}: {error}")
         return interrupts
+
+    def line_so_far(self) -> str:
+        """Return what is known by now, in a line."""
+        return self._finishing.line_so_far(self)
 
     def thrown_away(self) -> None:
         """Finish it in a finalizer, where an exception would be lost: a signal is passed on once that has returned.
@@ -208,7 +223,7 @@ class Tracker:
         return self._loop.record
 
     def __str__(self) -> str:
-        return line_so_far(self._loop)
+        return self._loop.line_so_far()
 
     __repr__ = __str__
 
@@ -259,6 +274,8 @@ def track(
 
 
 def _fetched_ahead(loader: Any) -> Ahead:
-    """What a loader of PyTorch has ready before it is asked; of others nothing is known."""
+    """Return what a loader of PyTorch has ready before it is asked; nothing is known about other loaders."""
+    from mldyno.timing.replays import Ahead
+
     workers, each = (getattr(loader, name, None) or 0 for name in ("num_workers", "prefetch_factor"))
     return Ahead(workers * each, workers)
