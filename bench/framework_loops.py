@@ -68,7 +68,8 @@ def main(framework: str, effort: Effort) -> None:
         opened.warm_up(effort.warmup, lambda step: None)
         assert definition.portable is not None
         program: Any = opened.program
-        pool = [[program.model.place(part) for part in definition.portable.batch(case, n)] for n in range(BATCHES)]
+        drawn = [definition.portable.batch(case, seed) for seed in range(BATCHES)]
+        pool = [[program.backend.place(program.framework.array(part, case)) for part in batch] for batch in drawn]
         step, wait = LOOPS[framework](workload, mode)
         batches = itertools.cycle(pool)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import array
 from dataclasses import dataclass
 
+SEED = 20240229  # of first weights, batches and whatever else is drawn
+
 
 @dataclass(frozen=True)
 class Values:

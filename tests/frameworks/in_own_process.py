@@ -83,8 +83,8 @@ def from_disk(framework: str) -> dict[str, Any]:
     inputs, targets = program.fixed
     return {
         "phases": dict(program.phases), "traces": [prepared, list(program.steady_counters())],
-        "labels": program.model.sample_values(targets, 16),
-        "pixels": program.model.sample_values(inputs, 16 * 784)[3 * 784],
+        "labels": program.backend.sample_values(targets, 16),
+        "pixels": program.backend.sample_values(inputs, 16 * 784)[3 * 784],
         "losses": [first["loss"], program.losses()["loss"]], "accuracy": program.facts["accuracy"],
     }  # fmt: skip
 
@@ -103,7 +103,8 @@ def traced(framework: str) -> list[list[int]]:
     program.synchronize()
     before = list(program.steady_counters())
     portable: Any = plugins.workload("mlp").portable
-    program.model.infer(program.model.place(portable.batch(replace(program.case, batch=3), 0)[0]))
+    larger = portable.batch(replace(program.case, batch=3), 0)[0]
+    program.backend.infer(program.backend.place(program.framework.array(larger, program.case)))
     return [before, list(program.steady_counters())]
 
 

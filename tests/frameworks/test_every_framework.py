@@ -16,8 +16,7 @@ from mldyno.frameworks import Framework, Unsupported
 from mldyno.frameworks.fake import CLOCK
 from mldyno.records import Case
 from mldyno.timing.blocks import Blocks
-from mldyno.workloads import Recipe, _portable
-from mldyno.workloads._portable import Optimiser, Portable
+from mldyno.workloads import Optimiser, Portable, Recipe, random_integers, random_values
 
 NAMES = plugins.names("frameworks")
 KNOWN = 0.02  # s that the known-long step takes
@@ -64,7 +63,7 @@ def known_long(sleep: Any) -> Portable:
         return lambda x: sleep(nn, layer(x))
 
     def examples(case: Case, chance: random.Random) -> Any:
-        return _portable.numbers(chance, (2, 2)), _portable.choices(chance, (2,), 0, 2)
+        return random_values(chance, (2, 2)), random_integers(chance, (2,), 0, 2)
 
     return Portable(network, examples, Optimiser("sgd", 0.1))
 

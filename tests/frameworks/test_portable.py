@@ -12,7 +12,7 @@ from tests.separate_process import facts_of
 
 from mldyno import plugins
 from mldyno.frameworks import TOLERANCE, relative_error
-from mldyno.frameworks._layers import Layers
+from mldyno.frameworks.layers import Layers
 from mldyno.records import Case
 
 ARRAYS = ("jax", "tensorflow", "mlx")

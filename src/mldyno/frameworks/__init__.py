@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case, Device, Fact
-    from mldyno.workloads import Build, Workload
-    from mldyno.workloads._portable import Portable
+    from mldyno.workloads import Build, Portable, Workload
 
 
 class Unsupported(Exception):

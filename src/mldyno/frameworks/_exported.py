@@ -11,16 +11,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import PROOF_NUMBERS, TOLERANCE, Framework, Unsupported, proof_case, relative_error
-from mldyno.frameworks._arrays import cores
 from mldyno.frameworks._engine import Engine, EngineProgram
 from mldyno.frameworks._onnx_file import FileProgram
-from mldyno.frameworks._torch_program import BATCH_POOL, SEED, tensor_of, with_first_values
+from mldyno.frameworks._torch_program import tensor_of, with_first_values
+from mldyno.frameworks.program import BATCH_POOL, cores
+from mldyno.values import SEED
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
-    from mldyno.workloads import Build, Recipe, Workload
-    from mldyno.workloads._portable import Portable
+    from mldyno.workloads import Build, Portable, Recipe, Workload
     from mldyno.workloads.user_models.onnx import OnnxFile
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import PROOF_NUMBERS, TOLERANCE, Unsupported, proof_case
 from mldyno.frameworks._engine import Engine, EngineProgram
-from mldyno.frameworks._torch_program import BATCH_POOL, SEED
+from mldyno.frameworks.program import BATCH_POOL
+from mldyno.values import SEED
 
 if TYPE_CHECKING:
     from mldyno.records import Case

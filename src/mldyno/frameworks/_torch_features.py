@@ -17,8 +17,8 @@ from typing import Any
 
 from mldyno.frameworks import Trial, Unsupported
 from mldyno.records import Fact
+from mldyno.values import SEED
 
-SEED = 20240229
 MATRIX_SIZE = 64  # rows and columns of a matrix: enough for kernels that want multiples of 8 and more than 16 rows
 FALLBACK = {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}
 FALLS_BACK = re.compile(r"fall(s|ing)? ?back.*CPU|fallback from \w+ to CPU", re.DOTALL)

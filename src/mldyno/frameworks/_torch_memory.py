@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from mldyno import trees
 from mldyno.frameworks._torch_operations import watch_operations
 from mldyno.frameworks._torch_precision import PrecisionPolicy
+from mldyno.frameworks.program import BATCH_POOL
 
 if TYPE_CHECKING:
     from mldyno.records import Case
     from mldyno.workloads import Build
 
 STEPS = 2  # the second one finds the optimiser's state in place
-BATCH_POOL = 4  # batches drawn ahead, as in a real run
 
 
 def peak(torch: ModuleType, case: Case, build: Build) -> int:

@@ -18,11 +18,11 @@ from typing import Any
 
 from mldyno.frameworks import Unsupported
 from mldyno.frameworks._torch_operations import watch_matmuls
+from mldyno.frameworks.layers import IMAGE_DIMENSIONS
 from mldyno.records import Case
 
 CAST = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 AUTOCAST = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
-IMAGE_DIMENSIONS = 4  # items, channels, rows, columns
 TF32_TRIAL_SIZE = 256  # of the matmul that shows whether a device has TF32
 
 

@@ -21,24 +21,22 @@ from mldyno.frameworks import (
     proof_case,
     without_chance,
 )
-from mldyno.frameworks._callables import seed_generators
 from mldyno.frameworks._loader import FETCHED_BATCHES
 from mldyno.frameworks._torch_devices import counted_memory
 from mldyno.frameworks._torch_features import every_warning, fallen_back
 from mldyno.frameworks._torch_loader import OwnLoader, TorchLoader
 from mldyno.frameworks._torch_operations import count_operations
-from mldyno.frameworks._torch_precision import IMAGE_DIMENSIONS, PrecisionPolicy, backward_and_step
+from mldyno.frameworks._torch_precision import PrecisionPolicy, backward_and_step
+from mldyno.frameworks.layers import IMAGE_DIMENSIONS
+from mldyno.frameworks.program import BATCH_POOL, COMPARED_ITEMS, seed_generators
+from mldyno.values import SEED
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
     from mldyno.values import Values
-    from mldyno.workloads import Batch, Build, Recipe
-    from mldyno.workloads._portable import Portable
+    from mldyno.workloads import Batch, Build, Portable, Recipe
 
-SEED = 20240229
-BATCH_POOL = 4  # batches drawn ahead and taken in turn, so that no cache or shortcut wins
-COMPARED_ITEMS = 8  # that results are compared on: in fp32 on the CPU a whole batch can take minutes
 MAX_COMPARED_STEPS = 24  # to get so many updates: a gradient scaler skips some
 
 

@@ -5,42 +5,56 @@ Requires: jax
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property, partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Framework, Unsupported
-from mldyno.frameworks._arrays import PRECISIONS, ArrayProgram, cores
-from mldyno.frameworks._callables import CallableProgram, seed_generators
-from mldyno.frameworks._jax_callable import JaxCallable
-from mldyno.frameworks._jax_model import JaxModel, Matmul, device_name
-from mldyno.frameworks._portable import PortableProgram
+from mldyno.frameworks import Unsupported
+from mldyno.frameworks.layers import NORM_EPSILON, Caches, Layers, in_numpy, with_channels_last
+from mldyno.frameworks.program import (
+    MATMUL_SIDE,
+    ArrayFramework,
+    Backend,
+    Repeated,
+    cores,
+    is_array,
+    is_floating,
+    multiplied_type,
+    seed_generators,
+    stored_type,
+)
 from mldyno.records import Device
+from mldyno.values import SEED
 
 if TYPE_CHECKING:
-    from mldyno.datasets import Opened
     from mldyno.records import Case
-    from mldyno.workloads import Build, Recipe
-    from mldyno.workloads._portable import Portable
+    from mldyno.values import Values
+    from mldyno.workloads import Build, Optimiser, Phase, Recipe
 
 COMPILING = "/jax/core/compile/"  # with which the names of these events begin
+PRODUCTS = ("dot_general", "conv_general_dilated")
+KINDS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "METAL": "mps", "mps": "mps", "xpu": "xpu"}
+"""Our names for JAX's platforms; AMD's cards are called cuda, as in PyTorch."""
 
 
-class Jax(Framework):
+class Jax(ArrayFramework):
     """JAX as mldyno uses it."""
 
-    portable = True
-    precisions = PRECISIONS
-    placements = ("device", "host", "roundtrip", "loader")
+    name = "jax"
     jax: Any = None
     compiled = 0.0
     """Time in s that was spent on tracing and compiling."""
 
     def environment(self, case: Case) -> dict[str, str]:
-        """XLA takes its number of threads when it starts."""
+        """Set the number of threads, which XLA takes when it starts."""
         return {"NPROC": str(case.threads)} if case.threads else {}
 
     def asynchronous(self, device: str) -> bool:
-        """Everywhere: a call returns before its result is there."""
+        """Return True: on any device a call returns before its result is there."""
         return True
 
     def start(self) -> None:
@@ -52,72 +66,82 @@ class Jax(Framework):
 
         jax.config.update("jax_default_matmul_precision", "highest")
         if self.jax is None:
-            jax.monitoring.register_event_duration_secs_listener(self._heard)
+            jax.monitoring.register_event_duration_secs_listener(self._add_event)
         self.jax, self.optax = jax, optax
 
-    def _heard(self, event: str, seconds: float, **_: Any) -> None:
-        """What JAX says of itself: tracing, lowering and compiling are events of their own."""
+    def _add_event(self, event: str, seconds: float, **_: Any) -> None:
+        """Add up the time of tracing, lowering and compiling, as JAX reports it."""
         if event.startswith(COMPILING):
             self.compiled += seconds
 
     def versions(self) -> dict[str, str]:
-        """Of jax, its compiled part and optax."""
+        """Return those of jax, its compiled part and optax."""
         return {"jax": self.jax.__version__, "jaxlib": self.jax.lib.__version__, "optax": self.optax.__version__}
 
     def threads(self) -> int | None:
-        """As many as XLA was started with."""
+        """Return as many as XLA was started with."""
         return int(os.environ.get("NPROC") or cores())
 
     def limit_threads(self, threads: int) -> None:
-        """Only what its environment says when it starts."""
+        """Refuse any number but the one that the environment gave at the start."""
         if threads != self.threads():
             raise Unsupported(f"jax takes its threads when it starts: NPROC={threads}")
 
     def devices(self) -> list[Device]:
-        """All that JAX finds, the CPU first."""
+        """Return all that JAX finds, the CPU first."""
         devices = [Device("cpu", "jax")]
         for device in self.jax.devices():
             if device.platform != "cpu":
-                devices.append(Device(device_name(device), "jax", str(device.device_kind), _memory(device)))
+                memory = (device.memory_stats() or {}).get("bytes_limit")
+                devices.append(Device(device_name(device), "jax", str(device.device_kind), memory))
         return devices
-
-    def build_program(self, case: Case, build: Portable | Build, data: Opened | None) -> ArrayProgram:
-        """The case, its step jitted."""
-        if callable(build):
-            return self._own_program(case, build)
-
-        def make(case: Case, portable: Portable, dropout: bool) -> JaxModel:
-            return JaxModel(self.jax, self.optax, self._device(case), case, portable, dropout, lambda: self.compiled)
-
-        return PortableProgram(case, build, make, data)
-
-    def _own_program(self, case: Case, build: Build) -> CallableProgram:
-        """Of a model of the user's own."""
-
-        def recipe_of(case: Case) -> Recipe:
-            seed_generators()
-            with self.jax.default_device(self._device(case)):
-                return build(self.jax, case)
-
-        def make(case: Case, recipe: Recipe, dropout: bool) -> JaxCallable:
-            return JaxCallable(self.jax, self.optax, self._device(case), case, recipe, lambda: self.compiled)
-
-        return CallableProgram(case, recipe_of, make)
 
     def _device(self, case: Case) -> Any:
         devices = [*self.jax.devices(), *self.jax.devices("cpu")]
         return next(device for device in devices if device_name(device) == case.device)
 
-    def matmul(self, case: Case, size: int, layout: str | None = None) -> Any:
-        """Two square matrices on the case's device."""
-        return Matmul(self.jax, self._device(case), case, size)
+    def layers(self, case: Case, dropout: bool) -> JaxLayers:
+        """Return layers on the arrays of jax.numpy."""
+        return JaxLayers(self.jax, self.optax, case, dropout)
+
+    def array(self, values: Values, case: Case) -> Any:
+        """Return an array of NumPy."""
+        return with_channels_last(in_numpy(values)).copy()
+
+    def user_recipe(self, case: Case, build: Build) -> Recipe:
+        """Call the user's code; what a network holds besides its parameters is cast within a step."""
+        seed_generators()
+        with self.jax.default_device(self._device(case)):
+            recipe = build(self.jax, case)
+        return replace(recipe, network=_with_rest(self.jax, recipe.network, multiplied_type(case)))
+
+    def backend(self, case: Case, recipe: Recipe, dropout: bool) -> JaxBackend:
+        """Put the parameters on the case's device, and jit the step."""
+        return JaxBackend(self.jax, self.optax, self._device(case), case, recipe, lambda: self.compiled)
+
+    def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
+        """Multiply two square matrices on the case's device."""
+        import numpy
+
+        jax, side = self.jax, min(size, MATMUL_SIDE)
+        chance, dtype = numpy.random.default_rng(SEED), getattr(jax.numpy, multiplied_type(case))
+        parts = [chance.standard_normal((side, side), numpy.float32) for _ in range(2)]
+        tiled = (numpy.tile(part, (size // side, size // side)) for part in parts)
+        a, b = (jax.device_put(matrix.astype(dtype), self._device(case)) for matrix in tiled)
+        multiply, results = jax.jit(jax.numpy.matmul), list[Any]()
+
+        def wait() -> None:
+            jax.block_until_ready(results)
+            results.clear()
+
+        return Repeated(lambda: results.append(multiply(a, b)), wait, 2.0 * size**3)
 
     def allocate(self, case: Case, size: int) -> Any:
-        """Zeros, which are written."""
+        """Return zeros, which are written."""
         return self.jax.block_until_ready(self.jax.numpy.zeros(size, self.jax.numpy.uint8))
 
     def explain(self, error: BaseException) -> tuple[str, str]:
-        """XLA's errors begin with their kind."""
+        """Read the kind with which XLA's errors begin."""
         status, reason = super().explain(error)
         if status == "failed":
             if isinstance(error, ModuleNotFoundError) and error.name in ("jax", "optax", "jaxlib"):
@@ -129,10 +153,353 @@ class Jax(Framework):
         return status, reason
 
 
-def _memory(device: Any) -> int | None:
-    """In B, as far as the device tells."""
-    stats = device.memory_stats() or {}
-    return stats.get("bytes_limit")
+def device_name(device: Any) -> str:
+    """Return our name of one of JAX's devices."""
+    kind = KINDS.get(device.platform, device.platform)
+    index = getattr(device, "local_hardware_id", None) or 0
+    return f"{kind}:{index}" if index or kind == "cuda" else kind
+
+
+def _cast(jax: Any, tree: Any, dtype: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if is_floating(leaf) else leaf, tree)
+
+
+def _with_rest(jax: Any, network: tuple[Any, ...], computed: str) -> tuple[Any, Any, Any]:
+    """Return a user's function with its parameters, and what else it holds, which keeps its types between steps."""
+    if len(network) == 3:
+        apply, params, held = network
+    else:
+        function, params = network
+        apply, held = (lambda parameters, rest, inputs: (function(parameters, inputs), rest)), ()
+
+    def applied(parameters: Any, rest: Any, inputs: Any) -> tuple[Any, Any]:
+        output, after = apply(parameters, _cast(jax, rest, computed), inputs)
+        return output, jax.tree.map(lambda new, old: new.astype(old.dtype) if is_floating(old) else new, after, rest)
+
+    return applied, params, held
+
+
+class JaxBackend(Backend):
+    """A function with its parameters, and what else it holds, on one of JAX's devices."""
+
+    def __init__(
+        self,
+        jax: ModuleType,
+        optax: ModuleType,
+        device: Any,
+        case: Case,
+        recipe: Recipe,
+        compile_time: Callable[[], float],
+    ) -> None:
+        self.compiled, self.compiled_before = compile_time, compile_time()
+        self.jax, self.optax, self.device, self.loss = jax, optax, device, recipe.loss
+        self.returns = case.placement == "roundtrip"
+        self.stored, self.computed = (getattr(jax.numpy, name(case)) for name in (stored_type, multiplied_type))
+        self.apply, params, self.rest = recipe.network
+        self.optimiser: Any = recipe.optimiser(params) if case.mode == "train" else None
+        self.start_from(params)
+        self.params = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(self.state[0])) or None
+        self.shapes: Any = None
+        self.pending: list[Any] = []
+        self._infer, self._phases = jax.jit(self._forward), dict[Any, Any]()
+        if self.optimiser is not None:
+            self._steps = {update: jax.jit(self._step(update), donate_argnums=0) for update in (True, False)}
+
+    def start_from(self, weights: Any) -> None:
+        """Copy the weights, since a step uses up those that it is given."""
+        jax = self.jax
+        parameters = jax.tree.map(lambda leaf: jax.device_put(self._stored(leaf).copy(), self.device), weights)
+        rest = jax.device_put(jax.tree.map(jax.numpy.copy, self.rest), self.device)
+        self.state: tuple[Any, ...] = (parameters, rest)
+        if self.optimiser is not None:
+            with jax.default_device(self.device):
+                self.state = (parameters, rest, self.optimiser.init(parameters))
+
+    def weights(self) -> Any:
+        """Return arrays of NumPy, since the next step uses up the state."""
+        return self.jax.tree.map(lambda leaf: self.jax.device_get(leaf).copy(), self.state[0])
+
+    def compile_time(self) -> float:
+        """Leave out what the user's code took to make the model."""
+        return self.compiled() - self.compiled_before
+
+    def _stored(self, leaf: Any) -> Any:
+        array = self.jax.device_get(self.jax.numpy.asarray(leaf) if not hasattr(leaf, "dtype") else leaf)
+        return array.astype(self.stored) if is_floating(array) else array
+
+    def on_host(self, tree: Any) -> Any:
+        """Return arrays of NumPy."""
+        return self.jax.tree.map(lambda leaf: self._stored(leaf) if is_array(leaf) else leaf, tree)
+
+    def copy_in(self, tree: Any) -> Any:
+        return self.jax.device_put(tree, self.device)
+
+    def copy_out(self, tree: Any) -> None:
+        self.jax.device_get(tree)
+
+    def flat(self, array: Any) -> Any:
+        return self.jax.device_get(array.astype(self.jax.numpy.float32)).reshape(-1)
+
+    def devices(self, *trees: Any) -> set[str]:
+        leaves = self.jax.tree.leaves((self.state, trees))
+        return {device_name(device) for leaf in leaves if hasattr(leaf, "devices") for device in leaf.devices()}
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _cast(self, tree: Any) -> Any:
+        """Cast to the type that is multiplied; parameters and inputs keep theirs outside of a step."""
+        return tree if self.computed == self.stored else _cast(self.jax, tree, self.computed)
+
+    def _applied(self, parameters: Any, rest: Any, inputs: Any) -> tuple[Any, Any]:
+        output: tuple[Any, Any] = self.apply(self._cast(parameters), rest, self._cast(inputs))
+        return output
+
+    def _traced(self, *arguments: Any) -> None:
+        self.traces += 1
+        struct = self.jax.ShapeDtypeStruct
+        self.shapes = self.jax.tree.map(lambda leaf: struct(leaf.shape, leaf.dtype), arguments)
+
+    def _forward(self, parameters: Any, rest: Any, inputs: Any) -> Any:
+        self._traced(parameters, rest, inputs)
+        return self._applied(parameters, rest, inputs)[0]
+
+    def _step(self, update: bool) -> Any:
+        jax, np = self.jax, self.jax.numpy
+
+        def loss_of(parameters: Any, rest: Any, inputs: Any, targets: Any) -> Any:
+            output, rest = self._applied(parameters, rest, inputs)
+            exact_output, exact_targets = (_cast(jax, tree, np.float32) for tree in (output, targets))
+            return np.mean(self.loss(exact_output, exact_targets)), (output, rest)
+
+        def step(state: Any, inputs: Any, targets: Any) -> Any:
+            parameters, rest, optimiser_state = state
+            self._traced(parameters, rest, inputs)
+            find = jax.value_and_grad(loss_of, has_aux=True)
+            (loss, (output, after)), gradients = find(parameters, rest, inputs, targets)
+            if not update:
+                return state, output, loss, gradients
+            changes, optimiser_state = self.optimiser.update(gradients, optimiser_state, parameters)
+            parameters = self.optax.apply_updates(parameters, changes)
+            return (parameters, after, optimiser_state), output if self.returns else None, loss, None
+
+        return step
+
+    def infer(self, inputs: Any) -> Any:
+        output = self._infer(*self.state[:2], inputs)
+        self.pending.append(output)
+        return output
+
+    def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
+        """Issue a training step, which uses up the state that it is given."""
+        self.state, output, loss, gradients = self._steps[update](self.state, inputs, targets)
+        self.pending = [self.state, loss, gradients]
+        return output, loss
+
+    def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
+        """Jit the phase, a function of what the network holds, and issue it."""
+        if phase not in self._phases:
+            self._phases[phase] = self.jax.jit(partial(self._phase, phase))
+        carried = self._phases[phase](*self.state[:2], inputs, carried)
+        self.pending.append(carried)
+        return carried
+
+    def _phase(self, phase: Phase, parameters: Any, rest: Any, inputs: Any, carried: Any) -> Any:
+        self._traced(parameters, rest, inputs)
+        return phase.run((self._cast(parameters), rest), inputs, carried)
+
+    def wait(self) -> None:
+        self.jax.block_until_ready(self.pending)
+        self.pending = []
+
+    def peak(self) -> int | None:
+        counted = (self.device.memory_stats() or {}).get("peak_bytes_in_use")
+        return None if counted is None else int(counted)
+
+    @property
+    def product_types(self) -> set[str]:
+        """Read the types from the operations that JAX has traced."""
+        return set() if self.shapes is None else self._product_types
+
+    @cached_property
+    def _product_types(self) -> set[str]:
+        traced = self.jax.make_jaxpr(self._applied)(*self.shapes)
+        products = [each for each in _equations(traced.jaxpr) if each.primitive.name in PRODUCTS]
+        return {str(variable.aval.dtype) for each in products for variable in each.invars}
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    """Give all operations of a function, with those of the functions within it."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in equation.params.values():
+            for part in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(part, "jaxpr", part)
+                if hasattr(inner, "eqns"):
+                    yield from _equations(inner)
+
+
+class JaxLayers(Layers):
+    """Layers on the arrays of jax.numpy; a network of them is a pure function of its parameters."""
+
+    name = "jax"
+
+    def __init__(self, jax: ModuleType, optax: ModuleType, case: Case, dropout: bool) -> None:
+        super().__init__()
+        self.jax, self.np, self.lax, self.optax = jax, jax.numpy, jax.lax, optax
+        self.training = case.mode == "train"
+        self.dropping = dropout and self.training
+        self.key: Any = None
+
+    def network(self, forward: Callable[..., Any], first_values: Callable[..., Values]) -> tuple[Any, Any, Any]:
+        parameters = {
+            name: parameter.arranged(in_numpy(first_values(name, parameter.shape)))
+            for name, parameter in self.parameters.items()
+        }
+        statistics = {name: [self.np.zeros(count), self.np.ones(count)] for name, count in self.normed.items()}
+
+        def apply(parameters: Any, rest: Any, inputs: Any) -> tuple[Any, Any]:
+            key = rest["key"]
+            key, self.key = self.jax.random.split(key) if self.training else (key, None)
+            output = self._applied(forward, parameters, rest, inputs)
+            return output, {"statistics": self.statistics, "key": key}
+
+        return apply, parameters, {"statistics": statistics, "key": self.jax.random.PRNGKey(SEED)}
+
+    def _applied(self, forward: Callable[..., Any], parameters: Any, rest: Any, *inputs: Any) -> Any:
+        self.values, self.statistics = parameters, dict(rest["statistics"])
+        return forward(*inputs)
+
+    def cross_entropy(self, output: Any, targets: Any) -> Any:
+        scores = self.jax.nn.log_softmax(output)
+        return -self.np.take_along_axis(scores, targets[..., None], axis=-1).mean()
+
+    def squared_error(self, output: Any, targets: Any) -> Any:
+        return self.np.square(output - targets).sum(-1).mean()
+
+    def optimiser(self, wanted: Optimiser) -> Any:
+        if wanted.kind == "sgd":
+            return self.optax.sgd(wanted.rate, wanted.momentum or None)
+        if wanted.kind == "adam":
+            return self.optax.adam(wanted.rate)
+        return self.optax.adamw(wanted.rate, weight_decay=wanted.decay)
+
+    def prefill(self, forward: Any, decoded: int, network: Any, ids: Any, _: Any) -> Any:
+        caches = Caches(lambda: Cache(self.jax, ids.shape[1] + decoded))
+        token = self._applied(forward, *network, ids, caches).argmax(-1)[:, None]
+        return token, [cache.stored for cache in caches.values()], self.np.int32(ids.shape[1])
+
+    def decode(self, forward: Any, decoded: int, network: Any, _: Any, carried: Any) -> Any:
+        def step(state: Any, _: Any) -> Any:
+            token, stored, length = state
+            caches = dict(enumerate(Cache(self.jax, 0, pair, length) for pair in stored))
+            token = self._applied(forward, *network, token, caches).argmax(-1)[:, None]
+            return (token, [cache.stored for cache in caches.values()], length + 1), token
+
+        return self.lax.scan(step, carried, None, decoded)[1]
+
+    # -- layers ------------------------------------------------------------------------------------
+
+    def _linear(self, x: Any, weight: Any, bias: Any) -> Any:
+        return x @ weight + bias
+
+    def _convolution(self, x: Any, kernel: Any, stride: int, padding: int) -> Any:
+        sides = [(padding, padding)] * 2
+        return self.lax.conv_general_dilated(
+            x, kernel, (stride, stride), sides, dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+
+    def _batch_norm(self, name: str, x: Any, scale: Any, offset: Any) -> Any:
+        mean, variance = self.statistics[name]
+        if self.training:
+            exact = x.astype(self.np.float32)
+            mean, variance = exact.mean((0, 1, 2)), exact.var((0, 1, 2))
+            self.follow(name, mean, variance)
+        factor = scale * self.lax.rsqrt(variance + NORM_EPSILON).astype(scale.dtype)
+        return x * factor + (offset - mean.astype(scale.dtype) * factor)
+
+    def _layer_norm(self, x: Any, scale: Any, offset: Any, epsilon: float) -> Any:
+        exact = x.astype(self.np.float32)
+        mean, variance = exact.mean(-1, keepdims=True), exact.var(-1, keepdims=True)
+        return ((exact - mean) * self.lax.rsqrt(variance + epsilon)).astype(x.dtype) * scale + offset
+
+    def _dropout(self, x: Any, rate: float) -> Any:
+        self.key, own = self.jax.random.split(self.key)
+        kept = self.jax.random.bernoulli(own, 1 - rate, x.shape)
+        return self.np.where(kept, x / (1 - rate), self.np.zeros((), x.dtype))
+
+    def _lstm(self, x: Any, inputs: Any, recurrent: Any, bias: Any, second_bias: Any) -> Any:
+        gates = x @ inputs + (bias + second_bias)
+        start = self.np.zeros((x.shape[1], recurrent.shape[0]), x.dtype)
+
+        def step(state: Any, given: Any) -> Any:
+            hidden, cell = state
+            into, forget, new, out = self.np.split(given + hidden @ recurrent, 4, axis=-1)
+            sigmoid = self.jax.nn.sigmoid
+            cell = sigmoid(forget) * cell + sigmoid(into) * self.np.tanh(new)
+            hidden = sigmoid(out) * self.np.tanh(cell)
+            return (hidden, cell), hidden
+
+        return self.lax.scan(step, (start, start), gates)[1]
+
+    def _attention(self, query: Any, key: Any, value: Any, dropout: float, causal: bool, before: Any) -> Any:
+        scores = self.np.einsum("bqhd,bkhd->bhqk", query, key).astype(self.np.float32) * query.shape[-1] ** -0.5
+        if causal:
+            last = before + self.np.arange(query.shape[1])[:, None]
+            scores = self.np.where(self.np.arange(key.shape[1]) <= last, scores, -self.np.inf)
+        weights = self.jax.nn.softmax(scores, axis=-1).astype(value.dtype)
+        weights = self._dropout(weights, dropout) if dropout else weights
+        return self.np.einsum("bhqk,bkhd->bqhd", weights, value)
+
+    def max_pool(self, size: int, stride: int = 0, padding: int = 0) -> Callable[[Any], Any]:
+        window, steps = (1, size, size, 1), (1, stride or size, stride or size, 1)
+        sides = ((0, 0), (padding, padding), (padding, padding), (0, 0))
+        return lambda x: self.lax.reduce_window(x, -self.np.inf, self.lax.max, window, steps, sides)
+
+    def constant(self, rows: list[list[float]]) -> Callable[[], Any]:
+        """Return a matrix in the type of the parameters."""
+        return lambda: self.np.asarray(rows, next(iter(self.values.values())).dtype)
+
+    def relu(self, x: Any) -> Any:
+        return self.jax.nn.relu(x)
+
+    def gelu(self, x: Any, by_tanh: bool = False) -> Any:
+        return self.jax.nn.gelu(x, approximate=by_tanh)
+
+    def tanh(self, x: Any) -> Any:
+        return self.np.tanh(x)
+
+    def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
+        return x.mean(axes)
+
+    def split(self, x: Any, parts: int) -> Any:
+        return self.np.split(x, parts, axis=-1)
+
+    def take(self, table: Any, ids: Any) -> Any:
+        return self.np.take(table, ids, axis=0)
+
+    def rows(self, table: Any, start: Any, count: int) -> Any:
+        return self.lax.dynamic_slice_in_dim(table, start, count)
+
+    def scores(self, x: Any, table: Any) -> Any:
+        return x @ table.T
+
+
+class Cache:
+    """Keys and values of one layer, with room for more tokens than there are yet."""
+
+    def __init__(self, jax: ModuleType, room: int, stored: Any = None, length: Any = 0) -> None:
+        self.jax, self.room, self.stored, self.length = jax, room, stored, length
+
+    def extend(self, key: Any, value: Any) -> tuple[Any, Any]:
+        """Store those of the next tokens; return all, with the room that is left, and a prompt's as they are."""
+        put, first = self.jax.lax.dynamic_update_slice_in_dim, self.stored is None
+        if first:
+            batch, _, heads, width = key.shape
+            self.stored = (self.jax.numpy.zeros((batch, self.room, heads, width), key.dtype),) * 2
+        keys, values = self.stored
+        self.stored = put(keys, key, self.length, 1), put(values, value, self.length, 1)
+        self.length = self.length + key.shape[1]
+        return (key, value) if first else self.stored
 
 
 FRAMEWORK = Jax()

@@ -8,21 +8,34 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Framework, Unsupported
-from mldyno.frameworks._arrays import PRECISIONS, ArrayProgram, cores
-from mldyno.frameworks._callables import SEED, CallableProgram, seed_generators
-from mldyno.frameworks._mlx_callable import MlxCallable
-from mldyno.frameworks._mlx_model import Matmul, MlxModel
-from mldyno.frameworks._portable import PortableProgram
+from mldyno import trees
+from mldyno.frameworks import Unsupported
+from mldyno.frameworks.layers import NORM_EPSILON, Caches, Layers, per_channel, with_channels_last
+from mldyno.frameworks.program import (
+    MATMUL_SIDE,
+    ArrayFramework,
+    Backend,
+    Repeated,
+    cores,
+    each_array,
+    is_array,
+    is_floating,
+    multiplied_type,
+    seed_generators,
+    stored_type,
+)
 from mldyno.records import Device
+from mldyno.values import SEED
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
-    from mldyno.workloads import Build, Recipe
-    from mldyno.workloads._portable import Portable
+    from mldyno.values import Values
+    from mldyno.workloads import Build, Optimiser, Recipe
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 """What the libraries that may multiply matrices on the CPU take their number of threads from."""
@@ -31,23 +44,21 @@ LIBRARIES = {"openblas": "OpenBLAS", "mkl_rt": "MKL", "blis": "BLIS", "libblas":
 """Parts of a library's file name, the one that wins first, and what it is."""
 
 
-class Mlx(Framework):
+class Mlx(ArrayFramework):
     """MLX as mldyno uses it."""
 
-    portable = True
-    precisions = PRECISIONS
-    placements = ("device", "host", "roundtrip", "loader")
+    name = "mlx"
     compiles = True
     mx: Any = None
 
     def environment(self, case: Case) -> dict[str, str]:
-        """The library for matmuls, where the user names one, and its threads, which it takes when it is loaded."""
+        """Set the library for matmuls, where the user names one, and its threads, which it takes when it is loaded."""
         threads = {name: str(case.threads) for name in THREADS} if case.threads else {}
         library = os.environ.get(PRELOADED)
         return {**threads, **({"LD_PRELOAD": library} if library else {})}
 
     def asynchronous(self, device: str) -> bool:
-        """Everywhere: arrays are computed when they are asked for, by another thread."""
+        """Return True: on any device another thread computes arrays when they are asked for."""
         return True
 
     def start(self) -> None:
@@ -59,37 +70,33 @@ class Mlx(Framework):
         self.mx, self.nn, self.optimizers = mlx.core, mlx.nn, mlx.optimizers
 
     def versions(self) -> dict[str, str]:
-        """Of mlx, and on a CPU what multiplies there."""
+        """Return that of mlx, and on a CPU the library that multiplies there."""
         return {"mlx": self.mx.__version__, "blas": blas()}
 
     def threads(self) -> int | None:
-        """Of the library for matmuls; all else on the CPU has one."""
+        """Return the threads of the library for matmuls; all else on the CPU has one."""
         return int(os.environ.get(THREADS[0]) or cores()) if blas() != LIBRARIES["libblas"] else 1
 
     def limit_threads(self, threads: int) -> None:
-        """Only what its environment says when it starts."""
+        """Refuse any number but the one that the environment gave at the start."""
         if threads != self.threads():
             raise Unsupported(f"mlx has {self.threads()} threads with {blas()}, and takes them when it starts")
 
     def devices(self) -> list[Device]:
-        """The CPU, and the GPU where there is one: Metal's is called mps."""
+        """Return the CPU, and the GPU where there is one: Metal's is called mps."""
         devices = [Device("cpu", "mlx")]
-        if self._gpu is not None:
+        cuda = getattr(self.mx, "cuda", None)
+        if self.mx.metal.is_available() or (cuda is not None and cuda.is_available()):
             info = self.mx.device_info(self.mx.gpu)
             memory = info.get("max_recommended_working_set_size") or info.get("total_memory")
-            devices.append(Device(self._gpu, "mlx", str(info.get("device_name") or Device.title), memory))
+            devices.append(Device(gpu_name(self.mx), "mlx", str(info.get("device_name") or Device.title), memory))
         return devices
 
-    @property
-    def _gpu(self) -> str | None:
-        """Our name for its GPU."""
-        if self.mx.metal.is_available():
-            return "mps"
-        cuda = getattr(self.mx, "cuda", None)
-        return "cuda:0" if cuda is not None and cuda.is_available() else None
+    def _device(self, case: Case) -> Any:
+        return self.mx.cpu if case.device == "cpu" else self.mx.gpu
 
     def check(self, case: Case, build: Any, data: Opened | None) -> None:
-        """On the CPU a matmul is always done in fp32, and a step is compiled by g++: without it nothing would be."""
+        """Refuse what would have no effect on the CPU: other precisions in matmuls, a compiler without g++."""
         super().check(case, build, data)
         if case.compile and case.device == "cpu" and shutil.which("g++") is None:
             raise Unsupported("mlx compiles for the CPU with a C++ compiler; install g++")
@@ -98,39 +105,41 @@ class Mlx(Framework):
                 f"mlx multiplies in fp32 on the CPU, whatever the precision; {case.precision} is for GPUs"
             )
 
-    def build_program(self, case: Case, build: Portable | Build, data: Opened | None) -> ArrayProgram:
-        """The case; with --compile its step is compiled as a whole."""
-        if callable(build):
-            return self._own_program(case, build)
+    def layers(self, case: Case, dropout: bool) -> MlxLayers:
+        """Return layers on the arrays of mlx.core."""
+        self.mx.set_default_device(self._device(case))
+        return MlxLayers(self.mx, self.nn, self.optimizers, case, dropout)
 
-        def make(case: Case, portable: Portable, dropout: bool) -> MlxModel:
-            return MlxModel(self.mx, self.nn, self.optimizers, self._device(case), case, portable, dropout)
+    def array(self, values: Values, case: Case) -> Any:
+        """Return an array, which MLX has in one memory for all devices."""
+        return self.mx.contiguous(with_channels_last(from_values(self.mx, values)))
 
-        return MlxProgram(case, build, make, data)
+    def user_recipe(self, case: Case, build: Build) -> Recipe:
+        """Call the user's code."""
+        if case.precision == "amp-bf16":
+            raise Unsupported("mlx has no autocast for a model of your own; take bf16")
+        seed_generators()
+        self.mx.random.seed(SEED)
+        self.mx.set_default_device(self._device(case))
+        return build(sys.modules["mlx"], case)
 
-    def _own_program(self, case: Case, build: Build) -> MlxCallableProgram:
-        """Of a model of the user's own."""
+    def backend(self, case: Case, recipe: Recipe, dropout: bool) -> MlxBackend:
+        """Put the case on its device; with --compile its step is compiled as a whole."""
+        return MlxBackend(self.mx, self.nn, self._device(case), case, recipe, dropout)
 
-        def recipe_of(case: Case) -> Recipe:
-            seed_generators()
-            self.mx.random.seed(SEED)
-            self.mx.set_default_device(self._device(case))
-            return build(sys.modules["mlx"], case)
-
-        def make(case: Case, recipe: Recipe, dropout: bool) -> MlxCallable:
-            return MlxCallable(self.mx, self.nn, self._device(case), case, recipe, dropout)
-
-        return MlxCallableProgram(case, recipe_of, make)
-
-    def _device(self, case: Case) -> Any:
-        return self.mx.cpu if case.device == "cpu" else self.mx.gpu
-
-    def matmul(self, case: Case, size: int, layout: str | None = None) -> Any:
-        """Two square matrices on the case's device."""
-        return Matmul(self.mx, self._device(case), case, size)
+    def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
+        """Multiply two square matrices on the case's device."""
+        mx, side = self.mx, min(size, MATMUL_SIDE)
+        stream, dtype = mx.default_stream(self._device(case)), getattr(mx, multiplied_type(case))
+        parts = [mx.random.normal((side, side), dtype, key=key) for key in mx.random.split(mx.random.key(SEED))]
+        factors = [mx.tile(part, (size // side, size // side)) for part in parts]
+        mx.eval(factors)
+        return Repeated(
+            lambda: mx.async_eval(mx.matmul(*factors, stream=stream)), lambda: mx.synchronize(stream), 2.0 * size**3
+        )
 
     def allocate(self, case: Case, size: int) -> Any:
-        """Zeros, which are written."""
+        """Return zeros, which are written."""
         if case.device == "cpu" and size > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
             raise MemoryError(f"the machine has no memory of {size:,} B, and mlx would crash")
         memory = self.mx.zeros((max(1, size >> 30), min(size, 1 << 30)), self.mx.uint8)
@@ -138,7 +147,7 @@ class Mlx(Framework):
         return memory
 
     def explain(self, error: BaseException) -> tuple[str, str]:
-        """MLX has no types for its errors."""
+        """Know errors by their words: MLX has no types for them."""
         status, reason = super().explain(error)
         if status == "failed":
             if isinstance(error, ModuleNotFoundError) and error.name and error.name.startswith("mlx"):
@@ -148,26 +157,13 @@ class Mlx(Framework):
         return status, reason
 
 
-class MlxProgram(PortableProgram):
-    """A case in MLX."""
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What multiplied on the CPU."""
-        return dict(super().facts) | ({"blas": blas()} if self.case.device == "cpu" else {})
-
-
-class MlxCallableProgram(CallableProgram):
-    """A user's own model in MLX."""
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What multiplied on the CPU; the types of all products are not known."""
-        return self.noted | ({"blas": blas()} if self.case.device == "cpu" else {})
+def gpu_name(mx: Any) -> str:
+    """Return our name for MLX's GPU."""
+    return "mps" if mx.metal.is_available() else "cuda:0"
 
 
 def blas() -> str:
-    """The library that multiplies matrices on the CPU: of those that this process has loaded, the one that wins."""
+    """Return the library that multiplies matrices on the CPU: of those that this process has loaded, the one used."""
     if sys.platform == "darwin":
         return "Accelerate"
     try:
@@ -176,6 +172,345 @@ def blas() -> str:
     except OSError:
         return "unknown"
     return next((title for part, title in LIBRARIES.items() if any(part in name for name in names)), "unknown")
+
+
+def from_values(mx: Any, values: Values) -> Any:
+    """Return numbers that are the same in every framework, as an array."""
+    whole = mx.array(values.whole).reshape(values.shape)
+    if values.scale is None:
+        return whole
+    scale, offset = (mx.array(each).reshape(per_channel(each)) for each in (values.scale, values.offset))
+    return whole.astype(mx.float32) * scale + offset
+
+
+class MlxBackend(Backend):
+    """A module, or a function, on one of MLX's devices; a module keeps all that training changes."""
+
+    def __init__(self, mx: Any, nn: ModuleType, device: Any, case: Case, recipe: Recipe, dropout: bool) -> None:
+        self.mx, self.network, self.loss, self.on_cpu = mx, recipe.network, recipe.loss, case.device == "cpu"
+        mx.set_default_device(device)
+        mx.random.seed(SEED)
+        self.stored = getattr(mx, stored_type(case))
+        self.is_module = isinstance(self.network, nn.Module)
+        self.output_types: set[str] = set()
+        if self.is_module:
+            self.network.set_dtype(self.stored)
+            self.network.train(case.mode == "train")
+            if not dropout:
+                self._switch_dropout_off(nn)
+            self.params = sum(int(leaf.size) for leaf in trees.leaves(self.network.trainable_parameters()))
+        self.state: list[Any] = [self.network.state] if self.is_module else []
+        compiled = self._compiled if case.compile else lambda function: function
+        if case.mode == "train":
+            self.optimiser = recipe.optimiser(self.network.trainable_parameters())
+            self.optimiser.init(self.network.trainable_parameters())
+            self.state += [self.optimiser.state, mx.random.state]
+            self._find = nn.value_and_grad(self.network, self._loss_of)
+            self._steps = {update: compiled(self._step(update)) for update in (True, False)}
+        self._infer = compiled(self._forward)
+        mx.eval(self.state)
+
+    def _switch_dropout_off(self, nn: ModuleType) -> None:
+        for module in self.network.modules():
+            if isinstance(module, nn.Dropout | nn.Dropout2d | nn.Dropout3d):
+                module.eval()
+
+    def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Compile a function as one graph, with all that it changes; MLX traces it for each graph."""
+
+        def counted(*arguments: Any) -> Any:
+            self.traces += 1
+            return function(*arguments)
+
+        graph: Callable[..., Any] = self.mx.compile(counted, inputs=self.state, outputs=self.state)
+        return graph
+
+    def weights(self) -> Any:
+        """Return the arrays of a module, which no step changes in place."""
+        return self.network.parameters() if self.is_module else {}
+
+    def start_from(self, weights: Any) -> None:
+        if self.is_module:
+            self.network.update(weights)
+            self.network.set_dtype(self.stored)
+
+    @property
+    def product_types(self) -> set[str]:
+        """Return what layers of ours have noted; what a module multiplies can't be watched, but its output shows it.
+
+        An output is wider where anything within was.
+        """
+        noted: set[str] | None = getattr(self.network, "multiplied", None)
+        return self.output_types if noted is None else noted
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return the library that multiplied on the CPU; and the types, where those of all products are known."""
+        products = super().facts if hasattr(self.network, "multiplied") else {}
+        return products | ({"blas": blas()} if self.on_cpu else {})
+
+    def _stored(self, leaf: Any) -> Any:
+        array = self.mx.array(leaf)
+        array = self.mx.contiguous(array.astype(self.stored) if is_floating(array) else array)
+        self.mx.eval(array)
+        return array
+
+    def place(self, tree: Any) -> Any:
+        """Return arrays, which MLX has in one memory for all devices."""
+        return each_array(self._stored, tree)
+
+    def on_host(self, tree: Any) -> Any:
+        """Return views of memory, which MLX copies."""
+        return each_array(lambda leaf: memoryview(self._stored(leaf)), tree)
+
+    def copy_in(self, tree: Any) -> Any:
+        return trees.mapped(lambda leaf: self.mx.array(leaf) if isinstance(leaf, memoryview) else leaf, tree)
+
+    def copy_out(self, tree: Any) -> None:
+        self.mx.eval(tree)
+        for leaf in trees.leaves(tree):
+            if is_array(leaf):
+                bytes(memoryview(leaf))
+
+    def flat(self, array: Any) -> Any:
+        return memoryview(array.astype(self.mx.float32).reshape(-1))
+
+    def devices(self, *trees: Any) -> set[str]:
+        """Return where all of it is computed: MLX's arrays have no place of their own."""
+        return {"cpu" if self.mx.default_device() == self.mx.Device(self.mx.cpu) else gpu_name(self.mx)}
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _forward(self, inputs: Any) -> Any:
+        output = self.network(inputs)
+        if not self.output_types:
+            floats = (leaf for leaf in trees.leaves(output) if is_array(leaf) and is_floating(leaf))
+            self.output_types |= {type_name(leaf) for leaf in floats}
+        return output
+
+    def _loss_of(self, inputs: Any, targets: Any) -> Any:
+        output = self._forward(inputs)
+        exact_output, exact_targets = (each_array(self._widened, tree) for tree in (output, targets))
+        return self.loss(exact_output, exact_targets).mean(), output
+
+    def _widened(self, array: Any) -> Any:
+        return array.astype(self.mx.float32) if is_floating(array) else array
+
+    def _step(self, update: bool) -> Any:
+        def step(inputs: Any, targets: Any) -> Any:
+            (loss, output), gradients = self._find(inputs, targets)
+            if not update:
+                return output, loss, gradients
+            self.optimiser.update(self.network, gradients)
+            return output, loss, {}
+
+        return step
+
+    def infer(self, inputs: Any) -> Any:
+        output = self._infer(inputs)
+        self.mx.async_eval(output)
+        return output
+
+    def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
+        output, loss, gradients = self._steps[update](inputs, targets)
+        self.mx.async_eval(self.state, loss, gradients)
+        return output, loss
+
+    def wait(self) -> None:
+        self.mx.synchronize()
+
+    def peak(self) -> int:
+        return int(self.mx.get_peak_memory())
+
+
+def type_name(array: Any) -> str:
+    """Return the name of an array's type, without that of its package."""
+    return str(array.dtype).rpartition(".")[2]
+
+
+class MlxLayers(Layers):
+    """Layers on the arrays of mlx.core; a network of them is a module that keeps their arrays."""
+
+    name = "mlx"
+    inputs_first = False
+    kernel_order = (0, 2, 3, 1)
+
+    def __init__(self, mx: Any, nn: Any, optimizers: ModuleType, case: Case, dropout: bool) -> None:
+        super().__init__()
+        self.mx, self.nn, self.optimizers, self.drops = mx, nn, optimizers, dropout
+        self.stored, self.computed = getattr(mx, stored_type(case)), getattr(mx, multiplied_type(case))
+        self.multiplied: set[str] = set()
+        """Types of what went into matmuls."""
+
+    def network(self, forward: Callable[..., Any], first_values: Callable[..., Values]) -> Any:
+        mx, layers = self.mx, self
+
+        class LayerNetwork(self.nn.Module):  # type: ignore[name-defined,misc]
+            """The arrays of all layers by their names; statistics of batch norms are not trained."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.arrays = {
+                    name: mx.contiguous(parameter.arranged(layers.first(first_values(name, parameter.shape))))
+                    for name, parameter in layers.parameters.items()
+                }
+                self.statistics = {name: [mx.zeros(count), mx.ones(count)] for name, count in layers.normed.items()}
+                self.multiplied = layers.multiplied
+                self.freeze(keys="statistics", recurse=False)
+
+            def set_dtype(self, *_: Any) -> None:
+                """Keep the types, which are those of the case already; statistics are in fp32."""
+
+            def __call__(self, inputs: Any, *caches: Any) -> Any:
+                layers.take_over(self.arrays, self.statistics, self.training)
+                if inputs.dtype == layers.stored:
+                    inputs = inputs.astype(layers.computed)
+                return forward(inputs, *caches)
+
+        return LayerNetwork()
+
+    def first(self, values: Values) -> Any:
+        """Return the first values of a parameter, in the case's type."""
+        return from_values(self.mx, values).astype(self.stored)
+
+    def take_over(self, values: dict[str, Any], statistics: dict[str, Any], training: bool) -> None:
+        """Run with these arrays; the statistics are replaced by new ones in training."""
+        self.values = values if self.computed == self.stored else {
+            name: value.astype(self.computed) for name, value in values.items()
+        }  # fmt: skip
+        self.statistics, self.training, self.dropping = statistics, training, training and self.drops
+
+    def cross_entropy(self, output: Any, targets: Any) -> Any:
+        return self.nn.losses.cross_entropy(output, targets, reduction="mean")
+
+    def squared_error(self, output: Any, targets: Any) -> Any:
+        return self.mx.square(output - targets).sum(-1).mean()
+
+    def optimiser(self, wanted: Optimiser) -> Any:
+        if wanted.kind == "sgd":
+            return self.optimizers.SGD(wanted.rate, wanted.momentum)
+        if wanted.kind == "adam":
+            return self.optimizers.Adam(wanted.rate, bias_correction=True)
+        return self.optimizers.AdamW(wanted.rate, weight_decay=wanted.decay, bias_correction=True)
+
+    def prefill(self, forward: Any, decoded: int, network: Any, ids: Any, _: Any) -> Any:
+        caches = Caches(lambda: Cache(self.mx, ids.shape[1] + decoded))
+        token = network(ids, caches).argmax(-1, keepdims=True)
+        self.mx.async_eval(token)
+        return token, caches
+
+    def decode(self, forward: Any, decoded: int, network: Any, _: Any, carried: Any) -> Any:
+        token, caches = carried
+        tokens = []
+        for _ in range(decoded):
+            token = network(token, caches).argmax(-1, keepdims=True)
+            self.mx.async_eval(token)
+            tokens.append(token)
+        return self.mx.concatenate(tokens, axis=1)
+
+    # -- layers ------------------------------------------------------------------------------------
+
+    def note(self, x: Any) -> Any:
+        """Note the type of what goes into a matmul."""
+        self.multiplied.add(type_name(x))
+        return x
+
+    def _linear(self, x: Any, weight: Any, bias: Any) -> Any:
+        return self.mx.addmm(bias, self.note(x), weight.T)
+
+    def _convolution(self, x: Any, kernel: Any, stride: int, padding: int) -> Any:
+        return self.mx.conv2d(self.note(x), kernel, stride, padding)
+
+    def _batch_norm(self, name: str, x: Any, scale: Any, offset: Any) -> Any:
+        mean, variance = self.statistics[name]
+        if self.training:
+            mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
+            self.follow(name, mean, variance)
+        factor = scale * self.mx.rsqrt(variance + NORM_EPSILON).astype(scale.dtype)
+        return x * factor + (offset - mean.astype(scale.dtype) * factor)
+
+    def _layer_norm(self, x: Any, scale: Any, offset: Any, epsilon: float) -> Any:
+        return self.mx.fast.layer_norm(x, scale, offset, epsilon)
+
+    def _dropout(self, x: Any, rate: float) -> Any:
+        return self.mx.random.bernoulli(1 - rate, x.shape) * x * (1 / (1 - rate))
+
+    def _lstm(self, x: Any, inputs: Any, recurrent: Any, bias: Any, second_bias: Any) -> Any:
+        gates = self.mx.addmm(bias + second_bias, self.note(x), inputs.T)
+        hidden = cell = self.mx.zeros((x.shape[1], recurrent.shape[1]), x.dtype)
+        outputs = []
+        for place in range(x.shape[0]):
+            into, forget, new, out = self.mx.split(self.mx.addmm(gates[place], hidden, recurrent.T), 4, axis=-1)
+            sigmoid = self.mx.sigmoid
+            cell = sigmoid(forget) * cell + sigmoid(into) * self.mx.tanh(new)
+            hidden = sigmoid(out) * self.mx.tanh(cell)
+            outputs.append(hidden)
+        return self.mx.stack(outputs)
+
+    def _attention(self, query: Any, key: Any, value: Any, dropout: float, causal: bool, before: Any) -> Any:
+        scale, causal = query.shape[-1] ** -0.5, causal and query.shape[1] > 1  # a single token sees all before it
+        query, key, value = (x.swapaxes(1, 2) for x in (self.note(query), key, value))
+        if not dropout:
+            mask = "causal" if causal else None
+            attended = self.mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask=mask)
+            return attended.swapaxes(1, 2)
+        scores = (query * scale) @ key.swapaxes(2, 3)
+        if causal:
+            places = self.mx.arange(query.shape[2])
+            scores = self.mx.where(places <= places[:, None], scores, -self.mx.inf)
+        weights = self._dropout(self.mx.softmax(scores, axis=-1, precise=True), dropout)
+        return (weights @ value).swapaxes(1, 2)
+
+    def max_pool(self, size: int, stride: int = 0, padding: int = 0) -> Callable[[Any], Any]:
+        pool: Callable[[Any], Any] = self.nn.MaxPool2d(size, stride or size, padding)
+        return pool
+
+    def constant(self, rows: list[list[float]]) -> Callable[[], Any]:
+        """Return a matrix in the type of the parameters."""
+        matrix = self.mx.array(rows)
+        return lambda: matrix.astype(next(iter(self.values.values())).dtype)
+
+    def relu(self, x: Any) -> Any:
+        return self.nn.relu(x)
+
+    def gelu(self, x: Any, by_tanh: bool = False) -> Any:
+        return self.nn.gelu_approx(x) if by_tanh else self.nn.gelu(x)
+
+    def tanh(self, x: Any) -> Any:
+        return self.mx.tanh(x)
+
+    def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
+        return x.mean(axes)
+
+    def split(self, x: Any, parts: int) -> Any:
+        return self.mx.split(x, parts, axis=-1)
+
+    def take(self, table: Any, ids: Any) -> Any:
+        return table[ids]
+
+    def rows(self, table: Any, start: Any, count: int) -> Any:
+        return table[start : start + count]
+
+    def scores(self, x: Any, table: Any) -> Any:
+        return self.note(x) @ table.T
+
+
+class Cache:
+    """Keys and values of one layer, with room for more tokens than there are yet."""
+
+    def __init__(self, mx: Any, room: int) -> None:
+        self.mx, self.room, self.length = mx, room, 0
+        self.keys: Any = None
+        self.values: Any = None
+
+    def extend(self, key: Any, value: Any) -> tuple[Any, Any]:
+        """Store those of the next tokens; return all that are there."""
+        if self.keys is None:
+            batch, _, heads, width = key.shape
+            self.keys, self.values = (self.mx.zeros((batch, self.room, heads, width), key.dtype) for _ in range(2))
+        start, self.length = self.length, self.length + key.shape[1]
+        self.keys[:, start : self.length], self.values[:, start : self.length] = key, value
+        return self.keys[:, : self.length], self.values[:, : self.length]
 
 
 FRAMEWORK = Mlx()

@@ -6,139 +6,26 @@ Requires: numpy
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Framework
-from mldyno.frameworks._layers import Layers
-from mldyno.frameworks._portable import PortableModel, PortableProgram, in_numpy
+from mldyno.frameworks.layers import Layers, in_numpy
+from mldyno.frameworks.program import ArrayFramework, Backend, Repeated
 from mldyno.records import Device
+from mldyno.values import SEED
 
 if TYPE_CHECKING:
-    from mldyno.datasets import Opened
     from mldyno.records import Case
     from mldyno.values import Values
-    from mldyno.workloads._portable import Portable
+    from mldyno.workloads import Optimiser, Recipe
 
 
-class NumpyLayers(Layers):
-    """Each layer notes its way back when it is run."""
-
-    name = "numpy"
-
-    def __init__(self, np: Any) -> None:
-        super().__init__()
-        self.np = np
-        self.way_back: list[Callable[[Any], Any]] = []
-        self.gradients: dict[str, Any] = {}
-
-    def linear(self, name: str | None, inputs: int, outputs: int, *_: Any, **__: Any) -> Callable[[Any], Any]:
-        """Times a matrix, plus a bias."""
-        weight, bias = (
-            self.add_linear(f"{name}.weight", inputs, outputs, None, False),
-            self.add(f"{name}.bias", outputs),
-        )
-
-        def forward(x: Any) -> Any:
-            is_first = not self.way_back  # nobody asks for the gradient of the inputs
-
-            def back(gradient: Any) -> Any:
-                self.gradients[weight], self.gradients[bias] = x.T @ gradient, gradient.sum(0)
-                return None if is_first else gradient @ self.values[weight].T
-
-            self.way_back.append(back)
-            return self.note(x) @ self.values[weight] + self.values[bias]
-
-        return forward
-
-    def relu(self, x: Any) -> Any:
-        """What is under 0 becomes 0, and so does its gradient."""
-        self.way_back.append(lambda gradient: gradient * (x > 0))
-        return self.np.maximum(x, 0)
-
-
-class NumpyModel(PortableModel):
-    """A network and its parameters; NumPy is done when its call returns."""
-
-    def __init__(self, np: Any, case: Case, portable: Portable) -> None:
-        self.np, self.rate, self.momentum = np, portable.optimiser.rate, portable.optimiser.momentum
-        self.layers: NumpyLayers = NumpyLayers(np)
-        self.network = portable.network(self.layers, case)
-        if portable.optimiser.kind != "sgd" or portable.loss != "cross-entropy" or self.momentum:
-            raise NotImplementedError("numpy has SGD without momentum and cross-entropy only")
-        self.layers.values = {
-            name: np.ascontiguousarray(parameter.arranged(self.on_host(portable.first_values(name, parameter.shape))))
-            for name, parameter in self.layers.parameters.items()
-        }
-
-    def on_host(self, values: Values) -> Any:
-        """As an array."""
-        return in_numpy(self.np, values)
-
-    place = on_host
-
-    def copy_in(self, array: Any) -> Any:
-        """There is no other device."""
-        return array
-
-    def copy_out(self, array: Any) -> None:
-        """There is no other device."""
-
-    def infer(self, inputs: Any) -> Any:
-        """A forward pass."""
-        self.layers.way_back.clear()
-        return self.network(inputs)
-
-    def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
-        """Forward, cross-entropy, backward, SGD."""
-        np, rows = self.np, self.np.arange(len(targets))
-        output = self.infer(inputs)
-        shares = np.exp(output - output.max(1, keepdims=True))
-        shares /= shares.sum(1, keepdims=True)
-        loss = -np.log(shares[rows, targets]).mean()
-        shares[rows, targets] -= 1
-        gradient = shares / np.float32(len(targets))
-        for back in reversed(self.layers.way_back):
-            gradient = back(gradient)
-        if update:
-            for name, change in self.layers.gradients.items():
-                self.layers.values[name] -= np.float32(self.rate) * change  # type: ignore[index]
-        return output, loss
-
-    def wait(self) -> None:
-        """Done already."""
-
-    def sample_values(self, array: Any, most: int) -> list[float]:
-        """So many values, evenly taken."""
-        flat = self.np.asarray(array).reshape(-1)
-        return [float(value) for value in flat[:: max(1, len(flat) // most)][:most]]
-
-    def devices(self, *arrays: Any) -> set[str]:
-        """There is no other."""
-        return {"cpu"}
-
-
-class Matmul:
-    """The product of two random square matrices, over and over."""
-
-    def __init__(self, np: Any, size: int) -> None:
-        chance = np.random.default_rng(1)
-        self.factors = [chance.standard_normal((size, size), np.float32) for _ in range(2)]
-        self.result, self.multiply = np.empty((size, size), np.float32), np.matmul
-        self.work = 2.0 * size**3
-
-    def run(self, steps: int) -> None:
-        """Matmuls."""
-        for _ in range(steps):
-            self.multiply(*self.factors, out=self.result)
-
-    def synchronize(self) -> None:
-        """Done already."""
-
-
-class Numpy(Framework):
+class Numpy(ArrayFramework):
     """NumPy as mldyno uses it."""
 
-    portable = example = True
+    name = "numpy"
+    example = True
+    precisions, placements = ("fp32",), ("device",)
     np: Any = None
 
     def start(self) -> None:
@@ -148,24 +35,149 @@ class Numpy(Framework):
         self.np = numpy
 
     def versions(self) -> dict[str, str]:
-        """Of numpy."""
+        """Return that of numpy."""
         return {"numpy": self.np.__version__}
 
     def devices(self) -> list[Device]:
-        """The CPU."""
+        """Return the CPU."""
         return [Device("cpu", "numpy")]
 
-    def build_program(self, case: Case, build: Portable, data: Opened | None) -> PortableProgram:
-        """The case."""
-        return PortableProgram(case, build, lambda case, portable, dropout: NumpyModel(self.np, case, portable))
+    def layers(self, case: Case, dropout: bool) -> NumpyLayers:
+        """Return layers on the arrays of NumPy."""
+        return NumpyLayers(self.np)
 
-    def matmul(self, case: Case, size: int, layout: str | None = None) -> Matmul:
-        """Two square matrices."""
-        return Matmul(self.np, size)
+    def array(self, values: Values, case: Case) -> Any:
+        """Return an array."""
+        return in_numpy(values)
+
+    def backend(self, case: Case, recipe: Recipe, dropout: bool) -> NumpyBackend:
+        """Take the network as it is: there is one device."""
+        return NumpyBackend(self.np, recipe)
+
+    def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
+        """Multiply two square matrices."""
+        chance = self.np.random.default_rng(SEED)
+        factors = [chance.standard_normal((size, size), self.np.float32) for _ in range(2)]
+        result = self.np.empty((size, size), self.np.float32)
+        return Repeated(partial(self.np.matmul, *factors, out=result), lambda: None, 2.0 * size**3)
 
     def allocate(self, case: Case, size: int) -> Any:
-        """Zeros that nothing is written to."""
+        """Return zeros that nothing is written to."""
         return self.np.zeros(size, self.np.uint8)
+
+
+class NumpyBackend(Backend):
+    """A network of layers; NumPy is done when its call returns."""
+
+    def __init__(self, np: Any, recipe: Recipe) -> None:
+        self.np, self.network, self.loss, self.update = np, recipe.network, recipe.loss, recipe.optimiser(None)
+        self.params = sum(value.size for value in self.network.values.values())
+
+    def on_host(self, tree: Any) -> Any:
+        return tree
+
+    def copy_in(self, tree: Any) -> Any:
+        return tree
+
+    def copy_out(self, tree: Any) -> None:
+        """Do nothing: there is no other device."""
+
+    def infer(self, inputs: Any) -> Any:
+        return self.network.forward(inputs)
+
+    def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
+        output = self.network.forward(inputs)
+        loss, gradient = self.loss(output, targets)
+        self.network.backward(gradient)
+        if update:
+            self.update()
+        return output, loss
+
+    def wait(self) -> None:
+        """Do nothing: the work is done."""
+
+    def flat(self, array: Any) -> Any:
+        return self.np.asarray(array).reshape(-1)
+
+    def devices(self, *trees: Any) -> set[str]:
+        return {"cpu"}
+
+    @property
+    def product_types(self) -> set[str]:
+        """Return the types of the weights."""
+        return {str(value.dtype) for value in self.network.values.values()}
+
+
+class NumpyLayers(Layers):
+    """Layers that note their way back when they are run; they are the network themselves."""
+
+    name = "numpy"
+
+    def __init__(self, np: Any) -> None:
+        super().__init__()
+        self.np = np
+        self.way_back: list[Callable[[Any], Any]] = []
+        self.gradients: dict[str, Any] = {}
+
+    def network(self, forward: Callable[..., Any], first_values: Callable[..., Values]) -> NumpyLayers:
+        self.values = {
+            name: self.np.ascontiguousarray(parameter.arranged(in_numpy(first_values(name, parameter.shape))))
+            for name, parameter in self.parameters.items()
+        }
+        self.function = forward
+        return self
+
+    def forward(self, inputs: Any) -> Any:
+        """Run the network."""
+        self.way_back.clear()
+        return self.function(inputs)
+
+    def backward(self, gradient: Any) -> None:
+        """Find the gradients of all parameters from that of the output."""
+        for back in reversed(self.way_back):
+            gradient = back(gradient)
+
+    def cross_entropy(self, output: Any, targets: Any) -> tuple[Any, Any]:
+        """Return the loss and its gradient."""
+        np, rows = self.np, self.np.arange(len(targets))
+        shares = np.exp(output - output.max(1, keepdims=True))
+        shares /= shares.sum(1, keepdims=True)
+        loss = -np.log(shares[rows, targets]).mean()
+        shares[rows, targets] -= 1
+        return loss, shares / np.float32(len(targets))
+
+    def optimiser(self, wanted: Optimiser) -> Callable[[], None]:
+        """Return what makes a step of SGD."""
+        if wanted.kind != "sgd" or wanted.momentum:
+            raise NotImplementedError("numpy has SGD without momentum only")
+
+        def update() -> None:
+            for name, change in self.gradients.items():
+                self.values[name] -= self.np.float32(wanted.rate) * change  # type: ignore[index]
+
+        return update
+
+    def linear(self, name: str | None, inputs: int, outputs: int, *_: Any, **__: Any) -> Callable[[Any], Any]:
+        """Multiply by a matrix, add a bias."""
+        weight = self.add_linear(f"{name}.weight", inputs, outputs, None, False)
+        bias = self.add(f"{name}.bias", outputs)
+
+        def forward(x: Any) -> Any:
+            is_first = not self.way_back  # whose inputs need no gradient
+
+            def back(gradient: Any) -> Any:
+                self.gradients[weight], self.gradients[bias] = x.T @ gradient, gradient.sum(0)
+                return None if is_first else gradient @ self.values[weight].T
+
+            self.way_back.append(back)
+            return x @ self.values[weight] + self.values[bias]
+
+        return forward
+
+    def relu(self, x: Any) -> Any:
+        """Set what is under 0 to 0, and its gradient too."""
+        self.way_back.append(lambda gradient: gradient * (x > 0))
+        return self.np.maximum(x, 0)
 
 
 FRAMEWORK = Numpy()

@@ -5,37 +5,50 @@ Requires: tensorflow
 
 from __future__ import annotations
 
+import inspect
+import math
 import os
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Framework, Unsupported
-from mldyno.frameworks._arrays import PRECISIONS, ArrayProgram, cores
-from mldyno.frameworks._callables import SEED, CallableProgram
-from mldyno.frameworks._keras_model import POLICIES, KerasModel, Matmul
-from mldyno.frameworks._portable import PortableProgram
-from mldyno.frameworks._tensorflow_callable import TensorflowCallable
+from mldyno import trees
+from mldyno.frameworks import Unsupported
+from mldyno.frameworks.layers import NORM_EPSILON, NORM_MOMENTUM, Caches, Layers, in_numpy, with_channels_last
+from mldyno.frameworks.program import (
+    MATMUL_SIDE,
+    ArrayFramework,
+    Backend,
+    Repeated,
+    cores,
+    each_array,
+    is_array,
+    multiplied_type,
+    stored_type,
+)
 from mldyno.records import Device
+from mldyno.values import SEED
 
 if TYPE_CHECKING:
-    from mldyno.datasets import Opened
     from mldyno.records import Case
-    from mldyno.workloads import Build, Recipe
-    from mldyno.workloads._portable import Portable
+    from mldyno.values import Values
+    from mldyno.workloads import Build, Optimiser, Recipe
 
 THREADS = "TF_NUM_INTRAOP_THREADS"
+ADAM_EPSILON = 1e-8  # PyTorch's
+POLICIES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "amp-bf16": "mixed_bfloat16"}
+PRODUCTS = ("MatMul", "BatchMatMulV2", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "Einsum")
 
 
-class Tensorflow(Framework):
+class Tensorflow(ArrayFramework):
     """TensorFlow as mldyno uses it."""
 
-    portable = True
-    precisions = PRECISIONS
-    placements = ("device", "host", "roundtrip", "loader")
+    name = "tensorflow"
     compiles = True
     tf: Any = None
 
     def environment(self, case: Case) -> dict[str, str]:
-        """Its pool of threads is made when it starts, and so is Keras's choice of what is below it."""
+        """Set what is read at the start: the threads of the pool, and Keras's backend."""
         quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "KERAS_BACKEND": "tensorflow"}
         return quiet | ({THREADS: str(case.threads)} if case.threads else {})
 
@@ -56,70 +69,60 @@ class Tensorflow(Framework):
         self.tf, self.keras = tf, keras
 
     def versions(self) -> dict[str, str]:
-        """Of tensorflow, keras and, where it was built with it, CUDA."""
+        """Return those of tensorflow, keras and, where it was built with it, CUDA."""
         built = self.tf.sysconfig.get_build_info()
         versions = {"tensorflow": self.tf.__version__, "keras": self.keras.__version__}
         names = {"cuda": "cuda_version", "cudnn": "cudnn_version"}
         return versions | {name: str(built[key]) for name, key in names.items() if built.get(key)}
 
     def threads(self) -> int | None:
-        """Of one operation."""
+        """Return the threads of one operation."""
         return int(os.environ.get(THREADS) or cores())
 
     def limit_threads(self, threads: int) -> None:
-        """Only what its environment says when it starts."""
+        """Refuse any number but the one that the environment gave at the start."""
         if threads != self.threads():
             raise Unsupported(f"tensorflow takes its threads when it starts: {THREADS}={threads}")
 
     def devices(self) -> list[Device]:
-        """The CPU, and its GPUs: those of tensorflow-metal are called mps."""
+        """Return the CPU, and its GPUs: those of tensorflow-metal are called mps."""
         devices = [Device("cpu", "tensorflow")]
+        kind = "cuda" if self.tf.test.is_built_with_cuda() or self.tf.test.is_built_with_rocm() else "mps"
         for number, gpu in enumerate(self.tf.config.list_physical_devices("GPU")):
             details = self.tf.config.experimental.get_device_details(gpu)
-            title = str(details.get("device_name") or Device.title)
-            devices.append(Device(self._name(number), "tensorflow", title))
+            name = f"{kind}:{number}" if number or kind == "cuda" else kind
+            devices.append(Device(name, "tensorflow", str(details.get("device_name") or Device.title)))
         return devices
 
-    def _name(self, number: int) -> str:
-        """Our name of a GPU."""
-        kind = "cuda" if self.tf.test.is_built_with_cuda() or self.tf.test.is_built_with_rocm() else "mps"
-        return f"{kind}:{number}" if number or kind == "cuda" else kind
-
     def _device(self, case: Case) -> str:
-        """Its own name of the case's device."""
+        """Return TensorFlow's name of the case's device."""
         return "/CPU:0" if case.device == "cpu" else f"/GPU:{case.device.partition(':')[2] or 0}"
 
-    def build_program(self, case: Case, build: Portable | Build, data: Opened | None) -> ArrayProgram:
-        """The case; with --compile its step goes through XLA."""
-        if callable(build):
-            return self._own_program(case, build)
+    def layers(self, case: Case, dropout: bool) -> KerasLayers:
+        """Return layers of Keras on the case's device."""
+        self.keras.utils.set_random_seed(SEED)
+        return KerasLayers(self.tf, self.keras, self._device(case), case, dropout)
 
-        def make(case: Case, portable: Portable, dropout: bool) -> KerasModel:
-            return KerasModel(self.tf, self.keras, self._device(case), case, portable, dropout)
+    def array(self, values: Values, case: Case) -> Any:
+        """Return a tensor of the host, in the case's type."""
+        with self.tf.device("/CPU:0"):
+            dtype = self.tf.int32 if values.scale is None else stored_type(case)
+            return self.tf.constant(with_channels_last(in_numpy(values)), dtype)
 
-        return PortableProgram(case, build, make, data)
-
-    def _own_program(self, case: Case, build: Build) -> CallableProgram:
-        """Of a model of the user's own: layers of Keras take their precision when they are made."""
-
-        def recipe_of(case: Case) -> Recipe:
-            self.keras.utils.set_random_seed(SEED)
-            config, wanted = self.keras.config, POLICIES[case.precision or "fp32"]
-            policy = config.dtype_policy()
-            config.set_dtype_policy(wanted)
-            try:
-                with self.tf.device(self._device(case)):
-                    recipe = build(self.tf, case)
-            finally:
-                config.set_dtype_policy(policy)
-            if case.precision != "fp32":
-                self._check_policy(getattr(recipe.network, "model", recipe.network), wanted, case)
-            return recipe
-
-        def make(case: Case, recipe: Recipe, dropout: bool) -> TensorflowCallable:
-            return TensorflowCallable(self.tf, self._device(case), case, recipe, dropout)
-
-        return CallableProgram(case, recipe_of, make)
+    def user_recipe(self, case: Case, build: Build) -> Recipe:
+        """Call the user's code under the policy of the precision, which layers of Keras take when they are made."""
+        self.keras.utils.set_random_seed(SEED)
+        config, wanted = self.keras.config, POLICIES[case.precision or "fp32"]
+        policy = config.dtype_policy()
+        config.set_dtype_policy(wanted)
+        try:
+            with self.tf.device(self._device(case)):
+                recipe = build(self.tf, case)
+        finally:
+            config.set_dtype_policy(policy)
+        if case.precision != "fp32":
+            self._check_policy(getattr(recipe.network, "model", recipe.network), wanted, case)
+        return recipe
 
     def _check_policy(self, model: Any, wanted: str, case: Case) -> None:
         if not isinstance(model, self.keras.Layer):
@@ -128,17 +131,26 @@ class Tensorflow(Framework):
             made = f"its layers were made for {model.dtype_policy.name} before the case began"
             raise Unsupported(f"{made}; make them within the function for {case.precision}")
 
-    def matmul(self, case: Case, size: int, layout: str | None = None) -> Any:
-        """Two square matrices on the case's device."""
-        return Matmul(self.tf, self._device(case), case, size)
+    def backend(self, case: Case, recipe: Recipe, dropout: bool) -> TensorflowBackend:
+        """Make graphs of the step; with --compile they go through XLA."""
+        return TensorflowBackend(self.tf, self._device(case), case, recipe, dropout)
+
+    def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
+        """Multiply two square matrices on the case's device."""
+        tf, side = self.tf, min(size, MATMUL_SIDE)
+        with tf.device(self._device(case)):
+            parts = [tf.random.stateless_normal((side, side), (1, place)) for place in range(2)]
+            drawn = [tf.tile(part, (size // side, size // side)) for part in parts]
+            factors = [tf.cast(matrix, multiplied_type(case)) for matrix in drawn]
+        return Repeated(partial(tf.linalg.matmul, *factors), waiting(tf, case), 2.0 * size**3)
 
     def allocate(self, case: Case, size: int) -> Any:
-        """Zeros, which are written."""
+        """Return zeros, which are written."""
         with self.tf.device(self._device(case)):
             return self.tf.zeros((size,), self.tf.uint8)
 
     def explain(self, error: BaseException) -> tuple[str, str]:
-        """TensorFlow has types for its errors, by whose names they are known."""
+        """Know errors by the names of their types."""
         status, reason = super().explain(error)
         if status == "failed":
             if isinstance(error, ModuleNotFoundError) and error.name in ("tensorflow", "keras"):
@@ -148,6 +160,434 @@ class Tensorflow(Framework):
             if type(error).__name__ == "UnimplementedError":
                 return "unsupported", reason
         return status, reason
+
+
+def waiting(tf: Any, case: Case) -> Callable[[], None]:
+    """Return what waits for the case's device; a CPU is done when its call returns."""
+    return (lambda: None) if case.device == "cpu" else tf.test.experimental.sync_devices
+
+
+def on_device(tf: Any, device: str, function: Callable[..., Any], **settings: Any) -> Any:
+    """Make a graph of a function on a device; said within it, since a scope around each call takes its time."""
+
+    def placed(*arguments: Any) -> Any:
+        with tf.device(device):
+            return function(*arguments)
+
+    return tf.function(placed, **settings)
+
+
+class TensorflowBackend(Backend):
+    """A callable with `trainable_variables`, on one of TensorFlow's devices."""
+
+    def __init__(self, tf: Any, device: str, case: Case, recipe: Recipe, dropout: bool) -> None:
+        self.tf, self.device, self.network, self.loss = tf, device, recipe.network, recipe.loss
+        self._wait = waiting(tf, case)
+        self.variables = list(self.network.trainable_variables)
+        if case.mode == "train" and not self.variables:
+            raise Unsupported("the network has no variables to train; build it before you give it")
+        self.params = sum(math.prod(variable.shape) for variable in self.variables) or None
+        self.types: set[str] = set()
+        self.own_traces = 0
+        callee = getattr(self.network, "call", self.network)
+        self.takes_training = "training" in inspect.signature(callee).parameters
+        if not dropout:
+            _switch_dropout_off(getattr(self.network, "model", self.network))
+        by_xla = case.compile or None
+        if case.mode == "train":
+            with tf.device(device):
+                self.optimiser = recipe.optimiser(self.variables)
+                self.optimiser.build(self.variables)
+            self._steps = {
+                update: on_device(tf, device, self._step(update), jit_compile=by_xla) for update in (True, False)
+            }
+        self._infer = on_device(tf, device, self._forward, jit_compile=by_xla)
+
+    @property
+    def traces(self) -> int:  # type: ignore[override]
+        """Count those of a network that makes graphs itself, too."""
+        return self.own_traces + int(getattr(self.network, "traces", 0))
+
+    @property
+    def _all_variables(self) -> list[Any]:
+        """Return the trained variables, and those that layers of Keras keep besides."""
+        model = getattr(self.network, "model", self.network)
+        return list(getattr(model, "weights", self.variables))
+
+    def weights(self) -> Any:
+        return [variable.numpy() for variable in self._all_variables]
+
+    def start_from(self, weights: Any) -> None:
+        for variable, array in zip(self._all_variables, weights, strict=True):
+            variable.assign(array.astype(_value(variable).dtype.as_numpy_dtype))
+
+    @property
+    def product_types(self) -> set[str]:
+        """Return the types of the products in all graphs."""
+        return self.types
+
+    def on_host(self, tree: Any) -> Any:
+        """Return tensors of the host; Keras casts what its layers take."""
+        with self.tf.device("/CPU:0"):
+            return each_array(self.tf.identity, tree)
+
+    def copy_in(self, tree: Any) -> Any:
+        with self.tf.device(self.device):
+            return each_array(self.tf.identity, tree)
+
+    def copy_out(self, tree: Any) -> None:
+        each_array(lambda tensor: tensor.numpy(), tree)
+
+    def flat(self, array: Any) -> Any:
+        return self.tf.cast(array, self.tf.float32).numpy().reshape(-1)
+
+    def correct(self, output: Any, targets: Any) -> int:
+        tf = self.tf
+        return int(tf.math.count_nonzero(tf.argmax(output, -1, targets.dtype) == targets))
+
+    def devices(self, *batch: Any) -> set[str]:
+        places = [_value(variable).device for variable in self.variables]
+        places += [leaf.device for leaf in trees.leaves(batch) if is_array(leaf)]
+        kinds = {place.rpartition("device:")[2] for place in places}
+        return {"cpu" if kind == "CPU:0" else kind.replace("GPU", "cuda") for kind in kinds}
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _applied(self, inputs: Any, training: bool) -> Any:
+        return self.network(inputs, training=training) if self.takes_training else self.network(inputs)
+
+    def _traced(self) -> None:
+        """Count the graph, and note the types of all products in it."""
+        self.own_traces += 1
+        for node in _nodes(self.tf.compat.v1.get_default_graph().as_graph_def()):
+            if node.op in PRODUCTS:
+                self.types.add(self.tf.as_dtype(node.attr["T"].type).name)
+
+    def _forward(self, inputs: Any) -> Any:
+        output = self._applied(inputs, False)
+        self._traced()
+        return output
+
+    def _widened(self, tensor: Any) -> Any:
+        return self.tf.cast(tensor, self.tf.float32) if tensor.dtype.is_floating else tensor
+
+    def _step(self, update: bool) -> Any:
+        tf, dense = self.tf, getattr(self.network, "dense_gradients", False)
+
+        def step(inputs: Any, targets: Any) -> Any:
+            with tf.GradientTape() as tape:
+                output = self._applied(inputs, True)
+                loss = tf.reduce_mean(self.loss(*(each_array(self._widened, tree) for tree in (output, targets))))
+                for added in getattr(self.network, "losses", []):
+                    loss += tf.cast(added, loss.dtype)
+                scaled = self.optimiser.scale_loss(loss)
+            gradients = tape.gradient(scaled, [_value(variable) for variable in self.variables])
+            if dense:
+                gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+            self._traced()
+            if not update:
+                return output, loss, [gradient for gradient in gradients if gradient is not None]
+            self.optimiser.apply(gradients, self.variables)
+            return output, loss, []
+
+        return step
+
+    def infer(self, inputs: Any) -> Any:
+        return self._infer(inputs)
+
+    def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
+        output, loss, _ = self._steps[update](inputs, targets)
+        return output, loss
+
+    def wait(self) -> None:
+        self._wait()
+
+    def peak(self) -> int:
+        return int(self.tf.config.experimental.get_memory_info(self.device.strip("/"))["peak"])
+
+
+def _value(variable: Any) -> Any:
+    """Return TensorFlow's own variable, within one of Keras."""
+    return variable if callable(variable.value) else variable.value
+
+
+def _nodes(definition: Any) -> Iterator[Any]:
+    """Give all operations of a graph, with those of the functions that it calls."""
+    yield from definition.node
+    for function in definition.library.function:
+        yield from function.node_def
+
+
+def _switch_dropout_off(model: Any) -> None:
+    for layer in model._flatten_layers() if hasattr(model, "_flatten_layers") else ():
+        if "Dropout" in type(layer).__name__ and hasattr(layer, "rate"):
+            layer.rate = 0.0
+
+
+class LayerNetwork:
+    """A network of layers, as a callable with variables."""
+
+    dense_gradients = True  # as in every other framework; those of an embedding would be sparse
+
+    def __init__(self, layers: KerasLayers, forward: Callable[..., Any]) -> None:
+        self.layers, self.forward = layers, forward
+        self.trainable_variables = list(layers.values.values())
+
+    @property
+    def traces(self) -> int:
+        """Return how many graphs its phases have."""
+        return self.layers.traces
+
+    def __call__(self, inputs: Any, training: bool = False) -> Any:
+        """Apply the network to inputs in the case's type."""
+        return self.layers.applied(self.forward, training, inputs)
+
+
+class KerasLayers(Layers):
+    """Layers of Keras; `values` are their variables, which they keep themselves."""
+
+    name = "tensorflow"
+
+    def __init__(self, tf: Any, keras: Any, device: str, case: Case, dropout: bool) -> None:
+        super().__init__()
+        self.tf, self.keras, self.device, self.drops = tf, keras, device, dropout
+        self.stored, self.compute_type = tf.as_dtype(stored_type(case)), multiplied_type(case)
+        self.policy = POLICIES[case.precision or "fp32"]
+        self.values: dict[str, Any] = {}
+        self.traces = 0
+        self._graphs: dict[str, Any] = {}
+        self.by_xla = case.compile or None
+
+    def network(self, forward: Callable[..., Any], first_values: Callable[..., Values]) -> LayerNetwork:
+        for name, parameter in self.parameters.items():
+            self.values[name].assign(parameter.arranged(in_numpy(first_values(name, parameter.shape))))
+        return LayerNetwork(self, forward)
+
+    def applied(self, forward: Callable[..., Any], training: bool, inputs: Any, *caches: Any) -> Any:
+        """Run a function of layers."""
+        self.training, self.dropping = training, training and self.drops
+        if inputs.dtype == self.stored:
+            inputs = self.tf.cast(inputs, self.compute_type)
+        return forward(inputs, *caches)
+
+    def cross_entropy(self, output: Any, targets: Any) -> Any:
+        return self.tf.reduce_mean(self.tf.nn.sparse_softmax_cross_entropy_with_logits(targets, output))
+
+    def squared_error(self, output: Any, targets: Any) -> Any:
+        return self.tf.reduce_mean(self.tf.reduce_sum(self.tf.square(output - targets), -1))
+
+    def optimiser(self, wanted: Optimiser) -> Any:
+        optimizers = self.keras.optimizers
+        if wanted.kind == "sgd":
+            return optimizers.SGD(wanted.rate, wanted.momentum)
+        if wanted.kind == "adam":
+            return optimizers.Adam(wanted.rate, epsilon=ADAM_EPSILON)
+        return optimizers.AdamW(wanted.rate, weight_decay=wanted.decay, epsilon=ADAM_EPSILON)
+
+    def prefill(self, forward: Any, decoded: int, network: Any, ids: Any, _: Any) -> Any:
+        if "prefill" not in self._graphs:
+            work = partial(self._token, forward, None)
+            self._graphs["prefill"] = on_device(self.tf, self.device, work, jit_compile=self.by_xla)
+        return self._graphs["prefill"](ids)
+
+    def decode(self, forward: Any, decoded: int, network: Any, _: Any, carried: Any) -> Any:
+        if "decode" not in self._graphs:
+            work = lambda token, stored: self._token(forward, stored, token)  # noqa: E731
+            self._graphs["decode"] = on_device(self.tf, self.device, work, reduce_retracing=True)
+        tokens = []
+        for _ in range(decoded):
+            carried = self._graphs["decode"](*carried)
+            tokens.append(carried[0])
+        with self.tf.device(self.device):
+            return self.tf.concat(tokens, 1)
+
+    def _token(self, forward: Any, stored: Any, ids: Any) -> Any:
+        """Return the next token, and all keys and values up to here."""
+        self.traces += 1
+        pairs = None if stored is None else dict(enumerate(Cache(self.tf, *pair) for pair in stored))
+        caches = Caches(lambda: Cache(self.tf)) if pairs is None else pairs
+        token = self.tf.argmax(self.applied(forward, False, ids, caches), -1, self.tf.int32)[:, None]
+        return token, [(cache.keys, cache.values) for cache in caches.values()]
+
+    # -- layers ------------------------------------------------------------------------------------
+
+    def _built(self, layer: Any, shape: tuple[int | None, ...]) -> Any:
+        with self.tf.device(self.device):
+            layer.build(shape)
+        return layer
+
+    def _linear_layer(self, kernel: str, offset: str, inputs: int, outputs: int) -> Callable[[Any], Any]:
+        """Dense; all tokens of a batch go into one product."""
+        layer = self._built(self.keras.layers.Dense(outputs, dtype=self.policy), (None, inputs))
+        self.values |= {kernel: layer.kernel, offset: layer.bias}
+
+        def applied(x: Any) -> Any:
+            if len(x.shape) == 2:
+                return layer(x)
+            return self.tf.reshape(layer(self.tf.reshape(x, (-1, inputs))), (*x.shape[:-1], outputs))
+
+        return applied
+
+    def convolution(
+        self, name: str, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0, bias: bool = True
+    ) -> Callable[[Any], Any]:
+        """Conv2D; what it pads unevenly by itself is padded before it."""
+        weight = self.add(f"{name}.weight", outputs, inputs, kernel, kernel, order=self.kernel_order)
+        keeps_size = bool(padding) and stride == 1 and 2 * padding + 1 == kernel
+        how = "same" if keeps_size else "valid"
+        layer = self.keras.layers.Conv2D(outputs, kernel, stride, how, use_bias=bias, dtype=self.policy)
+        self._built(layer, (None, None, None, inputs))
+        self.values[weight] = layer.kernel
+        if bias:
+            self.values[self.add(f"{name}.bias", outputs)] = layer.bias
+        sides = [[0, 0], [padding, padding], [padding, padding], [0, 0]]
+        padded = bool(padding) and not keeps_size
+        return lambda x: layer(self.tf.pad(x, sides) if padded else x)
+
+    def batch_norm(self, name: str, channels: int) -> Callable[[Any], Any]:
+        norm = self.keras.layers.BatchNormalization(momentum=1 - NORM_MOMENTUM, epsilon=NORM_EPSILON, dtype=self.policy)
+        self._built(norm, (None, None, None, channels))
+        self.values |= {
+            self.add(f"{name}.weight", channels): norm.gamma, self.add(f"{name}.bias", channels): norm.beta,
+        }  # fmt: skip
+        return lambda x: norm(x, training=self.training)
+
+    def layer_norm(self, name: str, width: int, epsilon: float) -> Callable[[Any], Any]:
+        norm = self.keras.layers.LayerNormalization(epsilon=epsilon, dtype=self.policy)
+        self._built(norm, (None, width))
+        self.values |= {self.add(f"{name}.weight", width): norm.gamma, self.add(f"{name}.bias", width): norm.beta}
+        return norm  # type: ignore[no-any-return]
+
+    def embedding(self, name: str, count: int, width: int) -> Any:
+        layer = self._built(self.keras.layers.Embedding(count, width, dtype=self.policy), (None,))
+        embedding = super().embedding(name, count, width)
+        self.values[embedding.weight] = layer.embeddings
+        return embedding
+
+    def dropout(self, rate: float) -> Callable[[Any], Any]:
+        layer = self.keras.layers.Dropout(rate, dtype=self.policy)
+        return lambda x: layer(x, training=True) if self.dropping and rate else x
+
+    def lstm(self, name: str, inputs: int, hidden: int) -> Callable[[Any], Any]:
+        """Loop over the sequence: Keras's own layer has one bias, PyTorch's two."""
+        layer = super().lstm(name, inputs, hidden)
+        stored = self.keras.DTypePolicy(self.policy).variable_dtype
+        for parameter in list(self.parameters.values()):
+            if parameter.name.endswith(f"_{name}"):
+                with self.tf.device(self.device):
+                    zeros = self.tf.zeros(parameter.shape[::-1])
+                    self.values[parameter.name] = self.keras.Variable(zeros, dtype=stored)
+        return layer
+
+    def computed(self, variable: Any) -> Any:
+        """Return a variable in the type that is multiplied."""
+        return self.tf.cast(variable.value, self.compute_type)
+
+    def _lstm(self, x: Any, *weights: Any) -> Any:
+        tf = self.tf
+        inputs, recurrent, bias, second_bias = map(self.computed, weights)
+        seq, batch, width = x.shape
+        gates = tf.reshape(tf.reshape(x, (-1, width)) @ inputs + (bias + second_bias), (seq, batch, -1))
+        start = tf.zeros((batch, recurrent.shape[0]), x.dtype)
+
+        def step(state: Any, given: Any) -> Any:
+            hidden, cell = state
+            into, forget, new, out = tf.split(given + hidden @ recurrent, 4, axis=-1)
+            cell = tf.sigmoid(forget) * cell + tf.sigmoid(into) * tf.tanh(new)
+            return tf.sigmoid(out) * tf.tanh(cell), cell
+
+        return tf.scan(step, gates, (start, start))[0]
+
+    def _attention(self, query: Any, key: Any, value: Any, dropout: float, causal: bool, before: Any) -> Any:
+        tf = self.tf
+        query, key, value = (tf.transpose(x, (0, 2, 1, 3)) for x in (query * query.shape[-1] ** -0.5, key, value))
+        scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
+        if causal and query.shape[2] != 1:  # a single token sees all before it
+            places = tf.range(query.shape[2])
+            scores = tf.where(places[None, :] <= places[:, None], scores, tf.constant(-float("inf")))
+        weights = tf.cast(tf.nn.softmax(scores), value.dtype)
+        weights = tf.nn.dropout(weights, dropout) if dropout else weights
+        return tf.transpose(tf.matmul(weights, value), (0, 2, 1, 3))
+
+    def attention(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        heads: int,
+        dropout: float = 0.0,
+        causal: bool = False,
+        cache: Any = None,
+    ) -> Any:
+        """Do as in any framework; a tensor has no method to change its shape."""
+        tf, (batch, seq, width) = self.tf, query.shape
+        query, key, value = (tf.reshape(x, (batch, seq, heads, width // heads)) for x in (query, key, value))
+        if cache is not None:
+            key, value = cache.extend(key, value)
+        attended = self._attention(query, key, value, dropout if self.dropping else 0.0, causal, 0)
+        return tf.reshape(attended, (batch, seq, width))
+
+    def max_pool(self, size: int, stride: int = 0, padding: int = 0) -> Callable[[Any], Any]:
+        sides = [[0, 0], [padding, padding], [padding, padding], [0, 0]]
+        layer = self.keras.layers.MaxPooling2D(size, stride or size, dtype=self.policy)
+
+        def pooled(x: Any) -> Any:
+            return layer(self.tf.pad(x, sides, constant_values=x.dtype.min) if padding else x)
+
+        return pooled
+
+    def constant(self, rows: list[list[float]]) -> Callable[[], Any]:
+        """Return a matrix in the type that is multiplied."""
+        return lambda: self.tf.constant(rows, self.compute_type)
+
+    def relu(self, x: Any) -> Any:
+        return self.tf.nn.relu(x)
+
+    def gelu(self, x: Any, by_tanh: bool = False) -> Any:
+        return self.tf.nn.gelu(x, approximate=by_tanh)
+
+    def tanh(self, x: Any) -> Any:
+        return self.tf.tanh(x)
+
+    def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
+        return self.tf.reduce_mean(x, axes)
+
+    def split(self, x: Any, parts: int) -> Any:
+        return self.tf.split(x, parts, axis=-1)
+
+    def flatten(self, x: Any) -> Any:
+        return self.tf.reshape(x, (x.shape[0], -1))
+
+    def take(self, table: Any, ids: Any) -> Any:
+        return self.tf.cast(self.tf.gather(table.value, ids), self.compute_type)
+
+    def rows(self, table: Any, start: Any, count: int) -> Any:
+        return self.tf.slice(self.computed(table), (start, 0), (count, table.shape[1]))
+
+    def scores(self, x: Any, table: Any) -> Any:
+        flat = self.tf.matmul(self.tf.reshape(x, (-1, x.shape[-1])), self.computed(table), transpose_b=True)
+        return self.tf.reshape(flat, (*x.shape[:-1], table.shape[0]))
+
+
+class Cache:
+    """Keys and values of one layer, as long as the tokens that there are."""
+
+    def __init__(self, tf: Any, keys: Any = None, values: Any = None) -> None:
+        self.tf, self.keys, self.values = tf, keys, values
+
+    @property
+    def length(self) -> Any:
+        """Return the tokens so far."""
+        return 0 if self.keys is None else self.tf.shape(self.keys)[1]
+
+    def extend(self, key: Any, value: Any) -> tuple[Any, Any]:
+        """Store those of the next tokens; return all that are there."""
+        if self.keys is None:
+            self.keys, self.values = key, value
+        else:
+            self.keys = self.tf.concat([self.keys, key], 1)
+            self.values = self.tf.concat([self.values, value], 1)
+        return self.keys, self.values
 
 
 FRAMEWORK = Tensorflow()

@@ -6,7 +6,7 @@ Requires: torch
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import (
@@ -19,10 +19,11 @@ from mldyno.frameworks import (
     _torch_memory,
     _torch_ranks,
 )
-from mldyno.frameworks._arrays import cores
 from mldyno.frameworks._torch_precision import AUTOCAST, PrecisionPolicy
-from mldyno.frameworks._torch_program import SEED, TorchProgram, waiting
+from mldyno.frameworks._torch_program import TorchProgram, waiting
 from mldyno.frameworks._torch_ranks import TorchTeam
+from mldyno.frameworks.program import MATMUL_SIDE, Repeated, cores
+from mldyno.values import SEED
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
@@ -50,53 +51,7 @@ UNPINNED = ("cpu", "mps")  # where a DataLoader that is to pin memory warns, and
 FIRST_TF32 = (8, 0)  # compute capability of the first GPUs that have it
 
 
-DRAWN_SIDE = 1024  # of a random matrix; larger ones repeat it, since to draw all takes longer than to multiply
-
-
-class Matmul:
-    """The product of two random square matrices in a case's precision, over and over."""
-
-    def __init__(self, torch: ModuleType, case: Case, size: int, layout: str) -> None:
-        self.torch = torch
-        device = torch.device(case.device)
-        self.synchronize = waiting(torch, device)
-        self.policy = PrecisionPolicy(torch, case, device)
-        generator = torch.Generator().manual_seed(SEED)
-        side = min(size, DRAWN_SIDE)
-        parts = [torch.randn(side, side, generator=generator).to(device, self.policy.compute_type) for _ in layout]
-        drawn = [part.repeat(size // side, size // side) for part in parts]
-        self.factors = [matrix.t() if turn == "t" else matrix for matrix, turn in zip(drawn, layout, strict=True)]
-        self.result = torch.empty_like(drawn[0])
-        self.work = 2.0 * size**3
-
-    def run(self, steps: int) -> None:
-        """Issue matmuls."""
-        (a, b), result, multiply = self.factors, self.result, self.torch.mm
-        with self.policy.steps():
-            for _ in range(steps):
-                multiply(a, b, out=result)
-
-
-DRAWN_BYTES = 4 << 20  # more than what any memory compresses at once
-
-
-class Copy:
-    """Random bytes copied into a buffer on a case's device, from there or from the host, over and over."""
-
-    def __init__(self, torch: ModuleType, case: Case, size: int, from_host: bool) -> None:
-        device = torch.device(case.device)
-        self.synchronize = waiting(torch, device)
-        drawn = torch.randint(-(2**62), 2**62, (min(size, DRAWN_BYTES) // 8,))  # repeated: to draw all takes longer
-        data = drawn.repeat(size // DRAWN_BYTES or 1)
-        self.source = data if from_host else data.to(device)
-        self.buffer = torch.empty_like(data, device=device)
-        self.work = float(size if from_host else 2 * size)  # on one device they are read and written
-
-    def run(self, steps: int) -> None:
-        """Issue copies."""
-        buffer, source = self.buffer, self.source
-        for _ in range(steps):
-            buffer.copy_(source)
+DRAWN_BYTES = 4 << 20  # of the random bytes that a larger copy repeats: more than any memory compresses at once
 
 
 class Torch(Framework):
@@ -218,15 +173,28 @@ class Torch(Framework):
         except (RuntimeError, NotImplementedError):
             return None
 
-    def matmul(self, case: Case, size: int, layout: str | None = None) -> Matmul:
-        """Two square matrices on the case's device."""
-        return Matmul(self.torch, case, size, layout or self.layouts[0])
+    def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
+        """Multiply two square matrices on the case's device, in its precision."""
+        torch, turns = self.torch, layout or self.layouts[0]
+        device = torch.device(case.device)
+        policy, generator, side = PrecisionPolicy(torch, case, device), torch.Generator(), min(size, MATMUL_SIDE)
+        generator.manual_seed(SEED)
+        parts = [torch.randn(side, side, generator=generator).to(device, policy.compute_type) for _ in turns]
+        drawn = [part.repeat(size // side, size // side) for part in parts]
+        factors = [matrix.t() if turn == "t" else matrix for matrix, turn in zip(drawn, turns, strict=True)]
+        multiply = partial(torch.mm, *factors, out=torch.empty_like(drawn[0]))
+        return Repeated(multiply, waiting(torch, device), 2.0 * size**3, policy.steps)
 
-    def copy(self, case: Case, size: int, from_host: bool) -> Copy:
-        """Bytes on the case's device, or on their way to it."""
+    def copy(self, case: Case, size: int, from_host: bool) -> Repeated:
+        """Copy random bytes on the case's device, or from the host to it."""
         if from_host and case.device == "cpu":
             raise Unsupported("nothing is copied between the host and its own CPU")
-        return Copy(self.torch, case, size, from_host)
+        torch, device = self.torch, self.torch.device(case.device)
+        drawn = torch.randint(-(2**62), 2**62, (min(size, DRAWN_BYTES) // 8,))  # repeated: to draw all takes longer
+        data = drawn.repeat(size // DRAWN_BYTES or 1)
+        copy = partial(torch.empty_like(data, device=device).copy_, data if from_host else data.to(device))
+        moved = size if from_host else 2 * size  # on one device they are read and written
+        return Repeated(copy, waiting(torch, device), float(moved))
 
     def allocate(self, case: Case, size: int) -> Any:
         """Bytes that nothing is written to."""

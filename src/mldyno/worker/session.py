@@ -27,8 +27,7 @@ from mldyno.timing.stopping import warm_up
 from mldyno.worker import checks, peaks, ranks, start
 from mldyno.worker.checks import Wrong
 from mldyno.worker.energy import EnergyMeter, rounded
-from mldyno.workloads import Workload
-from mldyno.workloads._portable import Portable
+from mldyno.workloads import Portable, Workload
 from mldyno.workloads.user_models.code import activate
 
 LONG_STEP_S = 5.0  # a step of this length is not run once more just to count its kernels

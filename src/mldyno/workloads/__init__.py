@@ -7,16 +7,32 @@ and the case, and gives back a `Recipe`, from which the framework makes the step
 nor forget a sync. What a network, a batch, an output or an optimiser is, is agreed between a framework and its build
 functions: in PyTorch a Module, tensors and an Optimizer; elsewhere it may be a Keras model, or parameters beside the
 function that applies them.
+
+A `Portable` workload is one that any framework can build: a network of layers that the framework gives, its batches,
+and its first weights. Parameters have the names and shapes of the workload's version in PyTorch, whatever a framework
+makes of them. Their first values and the batches are drawn as random bytes from a seed, and every framework makes the
+same arrays of them. So two frameworks start from the same weights, and what they compute can be compared: that is the
+proof that both do the same work.
 """
 
 from __future__ import annotations
 
+import array
+import itertools
+import math
+import random
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import ModuleType
+from typing import Any, Literal
 
 from mldyno.records import Case
-from mldyno.workloads._portable import Portable
+from mldyno.values import SEED, Values
+
+BIAS_DEVIATION, NORM_DEVIATION = 0.02, 0.1  # of first values: none is 0 or 1, so that one in the wrong place shows
+NORM = 0.5  # around which the first scales of norms lie: at 1 the shortcuts of a deep network make much of rounding
 
 Batch = tuple[Any, Any]
 """Inputs and targets: an array each, or a tree of them; targets may be None where the network gives its loss."""
@@ -65,6 +81,110 @@ class Recipe:
 
 Build = Callable[[Any, Case], Recipe]
 """A workload's build function for a framework: from the framework's module and the case."""
+
+
+# -- workloads that any framework can build --------------------------------------------------------
+
+
+def random_values(chance: random.Random, shape: tuple[int, ...], deviation: float = 1.0, centre: float = 0.0) -> Values:
+    """Draw numbers, evenly spread, of that standard deviation around the centre."""
+    whole = array.array("i")
+    whole.frombytes(chance.randbytes(whole.itemsize * math.prod(shape)))
+    if sys.byteorder == "big":
+        whole.byteswap()
+    return Values(shape, whole, math.sqrt(3) * deviation / 2**31, centre)
+
+
+def random_integers(chance: random.Random, shape: tuple[int, ...], low: int, high: int) -> Values:
+    """Draw whole numbers from `low` to below `high`."""
+    return Values(shape, array.array("i", [chance.randrange(low, high) for _ in range(math.prod(shape))]))
+
+
+def marked_words(chance: random.Random, batch: int, seq: int, vocabulary: int, labels: int) -> tuple[Values, Values]:
+    """Draw sequences of words from that part of the vocabulary which is their label; none is word 0."""
+    part = vocabulary // labels
+    marks = random_integers(chance, (batch,), 0, labels)
+    words = [chance.randrange(1, part) + part * label for label in marks.whole for _ in range(seq)]
+    return Values((batch, seq), array.array("i", words)), marks
+
+
+def first_values(name: str, shape: tuple[int, ...]) -> Values:
+    """Draw the first values of a parameter by its name; the more inputs it has, the narrower their spread."""
+    chance = random.Random(f"{SEED} {name}")
+    if len(shape) > 1:
+        return random_values(chance, shape, 1 / math.sqrt(math.prod(shape[1:])))
+    if name.endswith("weight"):  # of a norm
+        return random_values(chance, shape, NORM_DEVIATION, NORM)
+    return random_values(chance, shape, BIAS_DEVIATION)
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """How a training step changes the parameters; the other constants are PyTorch's."""
+
+    kind: Literal["sgd", "adam", "adamw"]
+    rate: float
+    momentum: float = 0.0
+    decay: float = 0.0
+
+    def in_torch(self, torch: ModuleType, parameters: Any) -> Any:
+        """Return PyTorch's optimiser."""
+        if self.kind == "sgd":
+            return torch.optim.SGD(parameters, lr=self.rate, momentum=self.momentum)
+        if self.kind == "adam":
+            return torch.optim.Adam(parameters, lr=self.rate)
+        return torch.optim.AdamW(parameters, lr=self.rate, weight_decay=self.decay)
+
+
+@dataclass(frozen=True)
+class Portable:
+    """A workload as any framework can build it."""
+
+    network: Callable[[Any, Case], Callable[..., Any]]
+    """From layers that the framework gives, the function from inputs to outputs."""
+    examples: Callable[[Case, random.Random], tuple[Values, Values]]
+    """Draws one learnable batch: inputs and targets, images with their channels first."""
+    optimiser: Optimiser
+    loss: Literal["cross-entropy", "squared-error"] = "cross-entropy"
+    """Of the last axis: its cross-entropy, or the sum of its squared errors; the mean over all others."""
+    updates: bool = True
+    """Whether a training step ends with the optimiser's; else it is forward and backward only."""
+    decoded: int = 0
+    """Tokens that inference decodes after its prompt, one by one: its phases are then prefill and decode."""
+    first_values: Callable[[str, tuple[int, ...]], Values] = first_values
+    """The first values of a parameter, from its name and its shape in PyTorch."""
+
+    def batch(self, case: Case, seed: int) -> tuple[Values, Values]:
+        """Draw the batch of a seed."""
+        return self.examples(case, random.Random(SEED + seed))
+
+    def recipe(self, layers: Any, case: Case, to_array: Callable[[Values], Any], rate: float = 1.0) -> Recipe:
+        """Build the recipe from a framework's layers, at `rate` times the usual learning rate."""
+        forward, seeds = self.network(layers, case), itertools.count()
+        optimiser = replace(self.optimiser, rate=rate * self.optimiser.rate)
+        phases = {}
+        if self.decoded and case.mode == "infer":
+            batch, seq = self.batch(case, 0)[0].shape
+            phases = {
+                "prefill": Phase(partial(layers.prefill, forward, self.decoded), batch * seq),
+                "decode": Phase(partial(layers.decode, forward, self.decoded), batch * self.decoded),
+            }
+
+        def draw() -> Batch:
+            inputs, targets = self.batch(case, next(seeds))
+            return to_array(inputs), to_array(targets)
+
+        return Recipe(
+            network=layers.network(forward, self.first_values),
+            draw=draw,
+            loss=layers.squared_error if self.loss == "squared-error" else layers.cross_entropy,
+            optimiser=lambda parameters: layers.optimiser(optimiser),
+            updates=self.updates,
+            phases=phases,
+        )
+
+
+# -- the catalogue's entries -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

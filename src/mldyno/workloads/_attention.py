@@ -14,11 +14,11 @@ from typing import Any
 
 from mldyno.records import Case
 from mldyno.values import Values
-from mldyno.workloads import Recipe, Workload, _portable
+from mldyno.workloads import Optimiser, Portable, Recipe, Workload, random_values
 
 WIDTH, BATCH, SEQ = 512, 32, 512
 TARGET_MEAN = 1.0  # targets are random but for that
-OPTIMISER = _portable.Optimiser("sgd", 1e-3)
+OPTIMISER = Optimiser("sgd", 1e-3)
 
 
 def self_attention(torch: ModuleType) -> Any:
@@ -79,12 +79,12 @@ def workload(name: str, title: str, heads: int, *, version: int) -> Workload:
 
     def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
         size = (case.batch or BATCH, case.seq or SEQ, WIDTH)
-        return _portable.numbers(chance, size), _portable.numbers(chance, size, centre=TARGET_MEAN)
+        return random_values(chance, size), random_values(chance, size, centre=TARGET_MEAN)
 
     def network(nn: Any, _: Case) -> Any:
         return layer(nn, "", WIDTH, heads)
 
-    portable = _portable.Portable(network, examples, OPTIMISER, "squared-error", updates=False)
+    portable = Portable(network, examples, OPTIMISER, "squared-error", updates=False)
     return Workload(
         name=name, title=title, version=version, item="token", batch=BATCH, seq=SEQ, params=1_050_624, flops=_flops,
         build={"torch": build}, portable=portable,

@@ -14,11 +14,11 @@ from typing import Any
 
 from mldyno.records import Case
 from mldyno.values import Values
-from mldyno.workloads import Recipe, Workload, _portable
+from mldyno.workloads import Optimiser, Portable, Recipe, Workload, marked_words
 
 POSITIONS, TOKEN_TYPES, LABELS = 512, 2, 2
 DROPOUT, EPSILON, INITIAL_STD = 0.1, 1e-12, 0.02  # INITIAL_STD: standard deviation of fresh weights
-OPTIMISER = _portable.Optimiser("adam", 1e-4)
+OPTIMISER = Optimiser("adam", 1e-4)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def workload(name: str, title: str, shape: Shape, *, version: int, batch: int, s
     """The workload of a shape, with its default batch and sequence length."""
 
     def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
-        return _portable.marked_words(chance, case.batch or batch, case.seq or seq, shape.vocabulary, LABELS)
+        return marked_words(chance, case.batch or batch, case.seq or seq, shape.vocabulary, LABELS)
 
     def network(nn: Any, case: Case) -> Any:
         _check_length(case, case.seq or seq)
@@ -47,7 +47,7 @@ def workload(name: str, title: str, shape: Shape, *, version: int, batch: int, s
         name=name, title=title, version=version, item="token", batch=batch, seq=seq, params=params,
         flops=lambda case: flops(shape, case.mode, case.batch or batch, case.seq or seq),
         build={"torch": lambda torch, case: _torch(torch, case, shape, case.batch or batch, case.seq or seq)},
-        portable=_portable.Portable(network, examples, OPTIMISER),
+        portable=Portable(network, examples, OPTIMISER),
     )  # fmt: skip
 
 

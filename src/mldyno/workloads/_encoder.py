@@ -16,11 +16,11 @@ from typing import Any
 
 from mldyno.records import Case
 from mldyno.values import Values
-from mldyno.workloads import Recipe, Workload, _attention, _portable
+from mldyno.workloads import Optimiser, Portable, Recipe, Workload, _attention, marked_words
 
 VOCABULARY, WIDTH, LAYERS, HEADS, INNER, LABELS = 10_000, 512, 6, 8, 2048, 10
 DROPOUT, EPSILON = 0.1, 1e-5
-OPTIMISER = _portable.Optimiser("adam", 1e-4)
+OPTIMISER = Optimiser("adam", 1e-4)
 PADDING, MIN_LENGTH = 0, 8  # MIN_LENGTH: words of a padded sequence, where the batch has room for so many
 BATCH, SEQ = 32, 50
 
@@ -50,9 +50,9 @@ def workload(name: str, title: str, *, version: int, ragged: bool) -> Workload:
         )
 
     def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
-        return _portable.marked_words(chance, case.batch or BATCH, case.seq or SEQ, VOCABULARY, LABELS)
+        return marked_words(chance, case.batch or BATCH, case.seq or SEQ, VOCABULARY, LABELS)
 
-    portable = None if ragged else _portable.Portable(layers, examples, OPTIMISER)
+    portable = None if ragged else Portable(layers, examples, OPTIMISER)
     return Workload(
         name=name, title=title, version=version, item="token", batch=BATCH, seq=SEQ, params=24_039_434, flops=_flops,
         build={"torch": build}, portable=portable,

@@ -13,7 +13,7 @@ from typing import Any
 
 from mldyno.records import Case
 from mldyno.values import Values
-from mldyno.workloads import EndToEnd, Recipe, Workload, _portable
+from mldyno.workloads import EndToEnd, Optimiser, Portable, Recipe, Workload, random_integers, random_values
 
 
 def workload(
@@ -27,7 +27,7 @@ def workload(
     params: int,
     operations: Mapping[str, int],
     network: Callable[[ModuleType], Any],
-    optimiser: _portable.Optimiser,
+    optimiser: Optimiser,
     data: str | None = None,
     layers: Callable[[Any], Any] | None = None,
 ) -> Workload:
@@ -47,9 +47,9 @@ def workload(
 
     def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
         count = case.batch or batch
-        return _portable.numbers(chance, (count, *image)), _portable.choices(chance, (count,), 0, classes)
+        return random_values(chance, (count, *image)), random_integers(chance, (count,), 0, classes)
 
-    portable = layers and _portable.Portable(lambda nn, case: layers(nn), examples, optimiser)
+    portable = layers and Portable(lambda nn, case: layers(nn), examples, optimiser)
     return Workload(
         name=name, title=title, version=version, item="image", batch=batch, params=params, data=data,
         flops=lambda case: float((case.batch or batch) * operations[case.mode or "train"]),
@@ -68,9 +68,7 @@ def sequence(*parts: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return forward
 
 
-def two_layers(
-    name: str, title: str, *, version: int, hidden: int, params: int, optimiser: _portable.Optimiser
-) -> Workload:
+def two_layers(name: str, title: str, *, version: int, hidden: int, params: int, optimiser: Optimiser) -> Workload:
     """The workload of an MLP with one hidden layer and ReLU on MNIST's digits, which are flattened first."""
     pixels, classes = 784, 10
     first, second = 2 * pixels * hidden, 2 * hidden * classes  # operations of the layers

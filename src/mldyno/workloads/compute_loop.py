@@ -11,8 +11,7 @@ import itertools
 from types import ModuleType
 from typing import Any
 
-from mldyno.workloads import _images
-from mldyno.workloads._portable import Optimiser
+from mldyno.workloads import Optimiser, _images
 
 CHANNELS = (3, 64, 128, 256, 256, 512)
 CLASSES = 10

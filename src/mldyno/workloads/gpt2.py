@@ -15,13 +15,13 @@ from typing import Any
 
 from mldyno.records import Case
 from mldyno.values import Values
-from mldyno.workloads import Phase, Recipe, Workload, _gpt2, _portable
+from mldyno.workloads import Optimiser, Phase, Portable, Recipe, Workload, _gpt2
 
 SHAPE = _gpt2.Shape(layers=12, width=768, heads=12, vocabulary=50_257, positions=1024)
 BATCH, SEQ = 4, 512
 DECODED = 32
 CYCLE, STRIDE = 97, 518  # words of the texts, and how far apart they lie in the vocabulary
-OPTIMISER = _portable.Optimiser("adamw", 1e-4, decay=0.01)
+OPTIMISER = Optimiser("adamw", 1e-4, decay=0.01)
 
 
 def torch(torch: ModuleType, case: Case) -> Recipe:
@@ -113,5 +113,5 @@ def _layers(tokens: int, context: int) -> int:
 
 WORKLOAD = Workload(
     name="gpt2", title="GPT-2", version=1, item="token", batch=BATCH, seq=SEQ, params=124_439_808, flops=flops,
-    count=count, build={"torch": torch}, portable=_portable.Portable(network, examples, OPTIMISER, decoded=DECODED),
+    count=count, build={"torch": torch}, portable=Portable(network, examples, OPTIMISER, decoded=DECODED),
 )  # fmt: skip

@@ -12,12 +12,12 @@ from typing import Any
 
 from mldyno.records import Case
 from mldyno.values import Values
-from mldyno.workloads import Recipe, Workload, _portable
+from mldyno.workloads import Optimiser, Portable, Recipe, Workload, random_integers, random_values
 
 LAYERS, FEATURES, HIDDEN = 4, 1024, 512
 GATES = 4 * HIDDEN
 BATCH, SEQ = 8, 128
-OPTIMISER = _portable.Optimiser("sgd", 0.1)
+OPTIMISER = Optimiser("sgd", 0.1)
 
 
 def torch(torch: ModuleType, case: Case) -> Recipe:
@@ -54,7 +54,7 @@ def network(nn: Any, _: Case) -> Any:
 def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
     """Random features and labels."""
     batch, seq = case.batch or BATCH, case.seq or SEQ
-    return _portable.numbers(chance, (seq, batch, FEATURES)), _portable.choices(chance, (batch,), 0, HIDDEN)
+    return random_values(chance, (seq, batch, FEATURES)), random_integers(chance, (batch,), 0, HIDDEN)
 
 
 def flops(case: Case) -> float:
@@ -68,5 +68,5 @@ def flops(case: Case) -> float:
 
 WORKLOAD = Workload(
     name="lstm", title="LSTM", version=1, item="token", batch=BATCH, seq=SEQ, params=9_453_568, flops=flops,
-    build={"torch": torch}, portable=_portable.Portable(network, examples, OPTIMISER),
+    build={"torch": torch}, portable=Portable(network, examples, OPTIMISER),
 )  # fmt: skip

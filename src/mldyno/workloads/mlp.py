@@ -12,10 +12,10 @@ from typing import Any
 
 from mldyno.records import Case
 from mldyno.values import Values
-from mldyno.workloads import Recipe, Workload, _portable
+from mldyno.workloads import Optimiser, Portable, Recipe, Workload, random_integers, random_values
 
 FEATURES, HIDDEN, CLASSES = 1024, 512, 2
-OPTIMISER = _portable.Optimiser("sgd", 0.01)
+OPTIMISER = Optimiser("sgd", 0.01)
 
 
 def torch(torch: ModuleType, case: Case) -> Recipe:
@@ -51,7 +51,7 @@ def network(nn: Any, _: Case) -> Any:
 def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
     """Random features and labels."""
     batch = case.batch or WORKLOAD.batch
-    return _portable.numbers(chance, (batch, FEATURES)), _portable.choices(chance, (batch,), 0, CLASSES)
+    return random_values(chance, (batch, FEATURES)), random_integers(chance, (batch,), 0, CLASSES)
 
 
 def flops(case: Case) -> float:
@@ -64,5 +64,5 @@ def flops(case: Case) -> float:
 
 WORKLOAD = Workload(
     name="mlp", title="MLP", version=1, item="sample", batch=128, params=1_051_138, flops=flops, build={"torch": torch},
-    portable=_portable.Portable(network, examples, OPTIMISER),
+    portable=Portable(network, examples, OPTIMISER),
 )  # fmt: skip

@@ -10,8 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from mldyno.workloads import _images
-from mldyno.workloads._portable import Optimiser
+from mldyno.workloads import Optimiser, _images
 
 
 def network(torch: ModuleType) -> Any:

@@ -6,8 +6,7 @@ cross-entropy. As example 4 of the published m2-vs-intel comparison, where 4 ran
 
 from __future__ import annotations
 
-from mldyno.workloads import _images
-from mldyno.workloads._portable import Optimiser
+from mldyno.workloads import Optimiser, _images
 
 WORKLOAD = _images.two_layers(
     "mnist-linear", "MNIST MLP, 256 wide", version=1, hidden=256, params=203_530,

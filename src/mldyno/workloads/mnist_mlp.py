@@ -6,8 +6,7 @@ of the published m2-vs-intel comparison, where 2 ranks share the training.
 
 from __future__ import annotations
 
-from mldyno.workloads import _images
-from mldyno.workloads._portable import Optimiser
+from mldyno.workloads import Optimiser, _images
 
 WORKLOAD = _images.two_layers(
     "mnist-mlp", "MNIST MLP, 512 wide", version=1, hidden=512, params=407_050,

@@ -6,8 +6,7 @@ with momentum 0.9, cross-entropy.
 
 from __future__ import annotations
 
-from mldyno.workloads import _images, _resnet
-from mldyno.workloads._portable import Optimiser
+from mldyno.workloads import Optimiser, _images, _resnet
 
 SHAPE = _resnet.Shape(block=_resnet.BASIC, counts=(2, 2, 2, 2), classes=1000, shrinks=True)
 WORKLOAD = _images.workload(

@@ -6,8 +6,7 @@ cross-entropy. As in the published m4-gpu comparison.
 
 from __future__ import annotations
 
-from mldyno.workloads import _images, _resnet
-from mldyno.workloads._portable import Optimiser
+from mldyno.workloads import Optimiser, _images, _resnet
 
 SHAPE = _resnet.Shape(block=_resnet.BASIC, counts=(2, 2, 2, 2), classes=10, shrinks=False)
 WORKLOAD = _images.workload(

@@ -7,8 +7,7 @@ cross-entropy. As in the published m1-chips comparison.
 
 from __future__ import annotations
 
-from mldyno.workloads import _images, _resnet
-from mldyno.workloads._portable import Optimiser
+from mldyno.workloads import Optimiser, _images, _resnet
 
 SHAPE = _resnet.Shape(block=_resnet.BOTTLENECK, counts=(3, 4, 6, 3), classes=1000, shrinks=True)
 WORKLOAD = _images.workload(

@@ -1,15 +1,42 @@
-"""Layers from which a portable workload makes its network: parameters by name, images with their channels last.
+"""Layers from which a catalogue workload makes its network: parameters by name, images with their channels last.
 
-What a framework has of its own, it puts in the place of what is missing here.
+A framework with arrays overrides what it has; a workload that needs more than that is unsupported there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import Unsupported
+
+if TYPE_CHECKING:
+    from mldyno.values import Values
+
+IMAGE_DIMENSIONS = 4  # items, channels, rows, columns
+NORM_MOMENTUM, NORM_EPSILON = 0.1, 1e-5  # of batch norms: how far running statistics follow, as in PyTorch
+
+
+def in_numpy(values: Values) -> Any:
+    """Return numbers that are the same in every framework, as an array of NumPy."""
+    import numpy
+
+    whole = numpy.frombuffer(values.whole, values.whole.typecode).reshape(values.shape)
+    if values.scale is None:
+        return whole
+    scale, offset = (numpy.float32(number).reshape(per_channel(number)) for number in (values.scale, values.offset))
+    return whole.astype(numpy.float32) * scale + offset
+
+
+def per_channel(numbers: float | tuple[float, ...]) -> tuple[int, ...]:
+    """Return the shape in which one number serves all, or one each channel of images that have these first."""
+    return (len(numbers), 1, 1) if isinstance(numbers, tuple) else ()
+
+
+def with_channels_last(array: Any) -> Any:
+    """Return a batch of images with their channels last; anything else as it is."""
+    return array.transpose(0, 2, 3, 1) if array.ndim == IMAGE_DIMENSIONS else array
 
 
 @dataclass(frozen=True)
@@ -23,7 +50,7 @@ class Parameter:
     joined: tuple[int, ...] = ()
 
     def arranged(self, values: Any) -> Any:
-        """An array of that shape, as the framework wants it."""
+        """Return an array of that shape, as the framework wants it."""
         values = values.reshape(self.split) if self.split else values
         values = values.transpose(*self.order) if self.order else values
         return values.reshape(self.joined) if self.joined else values
@@ -50,29 +77,22 @@ class Layers:
         self.training = False
         self.dropping = False
         """Whether dropout is on: in training, but for the steps that are compared."""
-        self.multiplied: set[str] = set()
-        """Types of what went into matmuls."""
 
     def add(self, name: str, *shape: int, **arrangement: tuple[int, ...]) -> str:
-        """A parameter; gives its name."""
+        """Add a parameter; return its name."""
         self.parameters[name] = Parameter(name, shape, **arrangement)
         return name
 
     def add_linear(
         self, weight: str, inputs: int, outputs: int, image: tuple[int, int, int] | None, inputs_first: bool
     ) -> str:
-        """The weight of a linear layer; behind images it is ordered by channels, rows and columns in PyTorch."""
+        """Add the weight of a linear layer; behind images PyTorch orders it by channels, rows and columns."""
         if inputs_first:
             return self.add(weight, inputs, outputs, order=() if self.inputs_first else (1, 0))
         if image is None:
             return self.add(weight, outputs, inputs, order=(1, 0) if self.inputs_first else ())
         order, joined = ((2, 3, 1, 0), (inputs, outputs)) if self.inputs_first else ((0, 2, 3, 1), (outputs, inputs))
         return self.add(weight, outputs, inputs, split=(outputs, *image), order=order, joined=joined)
-
-    def note(self, x: Any) -> Any:
-        """Remember the type of what goes into a matmul."""
-        self.multiplied.add(getattr(x.dtype, "name", None) or str(x.dtype).rpartition(".")[2])
-        return x
 
     # -- layers ------------------------------------------------------------------------------------
 
@@ -86,56 +106,62 @@ class Layers:
         bias: str = "",
         inputs_first: bool = False,
     ) -> Callable[[Any], Any]:
-        """Times a matrix, plus a bias; behind flattened images of that shape, where one is given."""
+        """Multiply by a matrix and add a bias; behind flattened images of that shape, where one is given."""
         kernel = self.add_linear(weight or f"{name}.weight", inputs, outputs, image, inputs_first)
         offset = self.add(bias or f"{name}.bias", outputs)
         return self._linear_layer(kernel, offset, inputs, outputs)
 
     def _linear_layer(self, kernel: str, offset: str, inputs: int, outputs: int) -> Callable[[Any], Any]:
-        """The layer of these two parameters."""
-        return lambda x: self._linear(self.note(x), self.values[kernel], self.values[offset])
+        return lambda x: self._linear(x, self.values[kernel], self.values[offset])
 
     def convolution(
         self, name: str, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0, bias: bool = True
     ) -> Callable[[Any], Any]:
-        """Images (batch, rows, columns, channels) to the same."""
+        """Convolve images (batch, rows, columns, channels)."""
         weight = self.add(f"{name}.weight", outputs, inputs, kernel, kernel, order=self.kernel_order)
         offset = self.add(f"{name}.bias", outputs) if bias else None
 
         def convolved(x: Any) -> Any:
-            x = self._convolution(self.note(x), self.values[weight], stride, padding)
+            x = self._convolution(x, self.values[weight], stride, padding)
             return x if offset is None else x + self.values[offset]
 
         return convolved
 
     def batch_norm(self, name: str, channels: int) -> Callable[[Any], Any]:
-        """By the means and variances of the batch in training, and else by running ones."""
+        """Normalise by the means and variances of the batch in training, and else by running ones."""
         scale, offset = self.add(f"{name}.weight", channels), self.add(f"{name}.bias", channels)
         self.normed[name] = channels
         return lambda x: self._batch_norm(name, x, self.values[scale], self.values[offset])
 
+    def follow(self, name: str, mean: Any, variance: Any) -> None:
+        """Move the running statistics of a batch norm towards those of a batch."""
+        self.statistics[name] = [
+            (1 - NORM_MOMENTUM) * before + NORM_MOMENTUM * now
+            for before, now in zip(self.statistics[name], (mean, variance), strict=True)
+        ]
+
     def layer_norm(self, name: str, width: int, epsilon: float) -> Callable[[Any], Any]:
-        """Of the last axis."""
+        """Normalise the last axis."""
         scale, offset = self.add(f"{name}.weight", width), self.add(f"{name}.bias", width)
         return lambda x: self._layer_norm(x, self.values[scale], self.values[offset], epsilon)
 
     def embedding(self, name: str, count: int, width: int) -> Embedding:
-        """A row for each of so many words."""
+        """Look up a row for each word of a vocabulary."""
         return Embedding(self, self.add(f"{name}.weight", count, width))
 
     def dropout(self, rate: float) -> Callable[[Any], Any]:
-        """Some values are 0 in training, by chance."""
+        """Set some values to 0 in training, by chance."""
         return lambda x: self._dropout(x, rate) if self.dropping and rate else x
 
     def lstm(self, name: str, inputs: int, hidden: int) -> Callable[[Any], Any]:
-        """(sequence, batch, inputs) to (sequence, batch, hidden), with the two biases of PyTorch."""
+        """Map (sequence, batch, inputs) to (sequence, batch, hidden), with the two biases of PyTorch."""
         order = (1, 0) if self.inputs_first else ()
         weights = [
             self.add(f"weight_ih_{name}", 4 * hidden, inputs, order=order),
             self.add(f"weight_hh_{name}", 4 * hidden, hidden, order=order),
             *(self.add(f"bias_{which}_{name}", 4 * hidden) for which in ("ih", "hh")),
         ]
-        return lambda x: self._lstm(self.note(x), *(self.values[weight] for weight in weights))
+        return lambda x: self._lstm(x, *(self.values[weight] for weight in weights))
 
     def attention(
         self,
@@ -147,17 +173,17 @@ class Layers:
         causal: bool = False,
         cache: Any = None,
     ) -> Any:
-        """Of (batch, sequence, width), in so many heads; `causal`: a token sees none after it."""
+        """Attend within (batch, sequence, width); `causal`: a token sees none after it."""
         batch, _, width = query.shape
         query, key, value = (x.reshape(batch, x.shape[1], heads, width // heads) for x in (query, key, value))
         before = 0
         if cache is not None:
             before = cache.length
             key, value = cache.extend(key, value)
-        attended = self._attention(self.note(query), key, value, dropout if self.dropping else 0.0, causal, before)
+        attended = self._attention(query, key, value, dropout if self.dropping else 0.0, causal, before)
         return attended.reshape(batch, -1, width)
 
-    # -- the framework's own; what it leaves out, it has not ------------------------------------------
+    # -- the framework's; what it leaves out is unsupported ------------------------------------------
 
     def _missing(self, *_: Any, **__: Any) -> Any:
         raise Unsupported(f"{self.name} has no layers of all the kinds that this workload needs")
@@ -188,16 +214,29 @@ class Layers:
     mean: Callable[..., Any] = _missing
     """Of x over these axes."""
     split: Callable[..., Any] = _missing
-    """The last axis of x in so many equal parts."""
+    """The last axis of x in equal parts."""
     take: Callable[..., Any] = _missing
     """Rows of a table by their numbers."""
     rows: Callable[..., Any] = _missing
-    """Of a table from that row on so many."""
+    """Of a table, from a row on, that many."""
     scores: Callable[..., Any] = _missing
     """The product of x with each row of a table."""
+    network: Callable[..., Any] = _missing
+    """What a recipe's network is here, from a function of layers and what gives the first values of a parameter."""
+    cross_entropy: Callable[..., Any] = _missing
+    """The mean over all items, from logits and labels."""
+    squared_error: Callable[..., Any] = _missing
+    """The sum over the last axis, its mean over all others; from an output and targets."""
+    optimiser: Callable[..., Any] = _missing
+    """The framework's optimiser, from an `Optimiser`."""
+    prefill: Callable[..., Any] = _missing
+    """Phase: the token after a prompt, and what decoding needs; from a function of layers, how many tokens will be
+    decoded, the network, the prompt and None."""
+    decode: Callable[..., Any] = _missing
+    """Phase: tokens after a prompt, one by one; the same, but from the prefill's result at the end."""
 
     def flatten(self, x: Any) -> Any:
-        """All but the first axis in one."""
+        """Join all axes but the first."""
         return x.reshape(x.shape[0], -1)
 
 
@@ -220,13 +259,13 @@ class Embedding:
         self.layers, self.weight = layers, weight
 
     def __call__(self, ids: Any) -> Any:
-        """The rows of these words."""
+        """Return the rows of these words."""
         return self.layers.take(self.layers.values[self.weight], ids)
 
     def rows(self, start: Any, count: int) -> Any:
-        """So many rows from that one on."""
+        """Return that many rows, from one on."""
         return self.layers.rows(self.layers.values[self.weight], start, count)
 
     def scores(self, x: Any) -> Any:
-        """How well each word fits."""
-        return self.layers.scores(self.layers.note(x), self.layers.values[self.weight])
+        """Return how well each word fits."""
+        return self.layers.scores(x, self.layers.values[self.weight])
