@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mldyno import api, cli, plugins, sources
 from mldyno.errors import MldynoError, UsageError
-from mldyno.frameworks import Program, _onnx_file
+from mldyno.frameworks import Program, runtimes
 from mldyno.plugins import start_framework
 from mldyno.records import Case
 from mldyno.sources import Source
@@ -158,7 +158,7 @@ def test_a_file_that_was_changed_since_the_run_began_is_not_measured(linear: Pat
 def fed(path: Path, batch: int | None = None, seq: int | None = None) -> dict[str, Any]:
     """The arrays of a batch."""
     source = sources.read(str(path))
-    return _onnx_file.arrays(onnx_files.feeds(onnx_files.read_graph(str(path)), source, batch, seq), seed=1)
+    return runtimes.arrays(onnx_files.feeds(onnx_files.read_graph(str(path)), source, batch, seq), seed=1)
 
 
 def test_ids_lie_below_the_rows_of_their_table_and_masks_are_ones(text: Path) -> None:
@@ -339,7 +339,7 @@ def test_inputs_that_can_not_be_made_are_a_line(save: Save) -> None:
 def test_a_model_with_several_inputs_can_not_be_exported_here() -> None:
     import torch
 
-    from mldyno.frameworks._exported import ExportedProgram
+    from mldyno.frameworks.runtimes import ExportedProgram
     from mldyno.workloads import Recipe
 
     def build(framework: Any, case: Case) -> Recipe:

@@ -1,0 +1,418 @@
+"""Inference runtimes: networks that PyTorch has exported with their weights, and ONNX files as they are.
+
+onnxruntime: ONNX Runtime: networks exported from PyTorch, and ONNX files, inference only. Requires: onnxruntime
+openvino: OpenVINO: the same, on Intel's devices and other CPUs, inference only. Requires: openvino
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mldyno.frameworks import PROOF_NUMBERS, TOLERANCE, Framework, Program, Unsupported, proof_case, relative_error
+from mldyno.frameworks._torch_program import tensor_of, with_first_values
+from mldyno.frameworks.program import BATCH_POOL, cores
+from mldyno.records import Device
+from mldyno.values import SEED
+
+if TYPE_CHECKING:
+    from mldyno.datasets import Opened
+    from mldyno.records import Case
+    from mldyno.workloads import Build, Portable, Recipe, Workload
+    from mldyno.workloads.user_models.onnx import Feed, OnnxFile
+
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # of ONNX Runtime
+ERRORS_ONLY = 3  # of its log levels
+OPENVINO_NAMES = {"CPU": "cpu", "GPU": "xpu"}
+"""Our names for OpenVINO's devices."""
+NUMPY_NAMES = {"fp16": "float16", "fp32": "float32", "fp64": "float64"}
+"""NumPy's names for types, where they are not ours."""
+
+Network = bytes | str
+"""An exported network, or the path of a file."""
+
+
+class Engine(ABC):
+    """A network in a runtime; a batch has an array for each input by its name."""
+
+    inputs: list[str]
+
+    def place(self, batch: Any) -> Any:
+        """Put a batch where the runtime takes it from, without a copy in each step."""
+        return batch
+
+    @abstractmethod
+    def run(self, batch: Any) -> Any:
+        """Issue a forward pass."""
+
+    @abstractmethod
+    def fetch(self, output: Any) -> list[Any]:
+        """Return all outputs of a pass as arrays of NumPy."""
+
+    def wait(self) -> None:  # noqa: B027 (most are done when their call returns)
+        """Wait until all that was issued is done."""
+
+
+class OnnxEngine(Engine):
+    """A session of ONNX Runtime, with inputs and outputs bound to its device."""
+
+    def __init__(self, runtime: Any, network: Network, device: str, threads: int, optimised: bool = True) -> None:
+        kind, _, number = device.partition(":")
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = threads, ERRORS_ONLY
+        if not optimised:
+            options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        providers = [PROVIDERS[kind]] if kind == "cpu" else [(PROVIDERS[kind], {"device_id": number or "0"})]
+        self.runtime, self.kind, self.number = runtime, kind, int(number or 0)
+        self.session = runtime.InferenceSession(network, options, providers)
+        self.binding = self.session.io_binding()
+        self.inputs = [each.name for each in self.session.get_inputs()]
+        self.outputs = [each.name for each in self.session.get_outputs()]
+
+    def place(self, batch: Any) -> Any:
+        put = self.runtime.OrtValue.ortvalue_from_numpy
+        return {name: put(array, self.kind, self.number) for name, array in batch.items()}
+
+    def run(self, batch: Any) -> Any:
+        binding = self.binding
+        for name, value in batch.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in self.outputs:
+            binding.bind_output(name, self.kind, self.number)
+        self.session.run_with_iobinding(binding)
+        return binding
+
+    def fetch(self, output: Any) -> list[Any]:
+        return list(output.copy_outputs_to_cpu())
+
+    def wait(self) -> None:
+        self.binding.synchronize_outputs()
+
+
+class OpenvinoEngine(Engine):
+    """A model that OpenVINO has compiled, and a request to it."""
+
+    def __init__(self, core: Any, network: Network, device: str, threads: int) -> None:
+        settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}  # fp32 must be fp32
+        if device == "CPU":
+            settings |= {"INFERENCE_NUM_THREADS": str(threads)}
+        model = core.read_model(network) if isinstance(network, str) else core.read_model(network, b"")
+        self.inputs = [each.any_name for each in model.inputs]
+        self.request = core.compile_model(model, device, settings).create_infer_request()
+
+    def run(self, batch: Any) -> Any:
+        """Issue a forward pass; the request takes the batch without a copy."""
+        return self.request.infer(batch, share_inputs=True, share_outputs=True)
+
+    def fetch(self, output: Any) -> list[Any]:
+        return [output[place].copy() for place in range(len(output))]
+
+
+# -- programs --------------------------------------------------------------------------------------
+
+
+class EngineProgram(Program):
+    """A case whose forward passes an engine makes; nothing is trained."""
+
+    case: Case
+    engine: Engine
+    batches: Iterator[Any]
+
+    def take(self, batches: Sequence[Any]) -> None:
+        """Take these batches in turn, from where the placement says."""
+        self.copies, self.returns = self.case.placement != "device", self.case.placement == "roundtrip"
+        self.batches = itertools.cycle(batches if self.copies else [self.engine.place(batch) for batch in batches])
+
+    def run(self, steps: int) -> None:
+        engine = self.engine
+        for batch in itertools.islice(self.batches, steps):
+            output = engine.run(engine.place(batch) if self.copies else batch)
+            if self.returns:
+                engine.fetch(output)
+
+    def synchronize(self) -> None:
+        self.engine.wait()
+
+    def losses(self) -> Mapping[str, float] | None:
+        return None
+
+    def actual_device(self) -> str:
+        """Return the case's device: the engine was made for it, and takes no other."""
+        return self.case.device
+
+    def precision_flaw(self) -> str:
+        """Find none: only fp32 can be asked for."""
+        return ""
+
+
+class ExportedProgram(EngineProgram):
+    """A case whose network was exported from PyTorch."""
+
+    def __init__(self, torch: Any, case: Case, build: Build, load: Callable[[Network, Case], Engine]) -> None:
+        self.torch, self.case, self.build, self.load = torch, case, build, load
+        recipe = self._fresh(case)
+        if recipe.phases:
+            raise Unsupported(f"a step of it is made of phases ({', '.join(recipe.phases)}), which no export holds")
+        self.params = sum(parameter.numel() for parameter in recipe.network.parameters())
+        pool = [recipe.draw()[0] for _ in range(BATCH_POOL)]
+        if not torch.is_tensor(pool[0]):
+            raise Unsupported("it takes several inputs; what is exported here takes one, and a file .onnx of yours any")
+        self.engine = self._loaded(recipe.network, pool[0], case)
+        self.take([{self.engine.inputs[0]: inputs.numpy()} for inputs in pool])
+
+    def _fresh(self, case: Case) -> Recipe:
+        self.torch.manual_seed(SEED)
+        return self.build(self.torch, case)
+
+    def _loaded(self, network: Any, inputs: Any, case: Case) -> Engine:
+        """Export a network for inputs of this shape, and load it."""
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it reports packages that are not there
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = self.torch.onnx.export(network.eval(), (inputs,), dynamo=True, verbose=False)
+        return self.load(program.model_proto.SerializeToString(), case)
+
+    def _results(self, network: Any, inputs: Any, case: Case) -> list[float]:
+        engine = self._loaded(network, inputs, case)
+        (output, *_) = engine.fetch(engine.run(engine.place({engine.inputs[0]: inputs.numpy()})))
+        return sample_values(output.reshape(-1).tolist())
+
+    def error_vs_reference(self) -> tuple[float, float]:
+        """Compare with PyTorch in fp32 on the CPU."""
+        small = proof_case(self.case)
+        recipe = self._fresh(small)
+        network, inputs = recipe.network.eval(), recipe.draw()[0]
+        with self.torch.inference_mode():
+            expected = sample_values(network(inputs).flatten().tolist())
+        return relative_error(self._results(network, inputs, small), expected), TOLERANCE["fp32"]
+
+    def proof(self, portable: Portable) -> list[float]:
+        small = proof_case(self.case)
+        network = with_first_values(self.torch, self._fresh(small).network, portable)
+        return self._results(network, tensor_of(self.torch, portable.batch(small, 0)[0]), small)
+
+
+def sample_values(flat: list[float]) -> list[float]:
+    """Return some of the values, evenly spaced."""
+    return flat[:: max(1, len(flat) // PROOF_NUMBERS)][:PROOF_NUMBERS]
+
+
+class FileProgram(EngineProgram):
+    """A case whose network is a file, fed with random numbers and compared with itself unoptimised."""
+
+    def __init__(self, case: Case, build: Build, runtime: Runtime) -> None:
+        self.case, self.build, self.runtime = case, build, runtime
+        recipe = build(None, case)
+        self.file: OnnxFile = recipe.network
+        self.params = self.file.params
+        self.noted = dict(recipe.notes)
+        self.engine = runtime.load(self.file.path, case)
+        feeds = recipe.draw()[0]
+        self.take([arrays(feeds, SEED + number) for number in range(BATCH_POOL)])
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Return the types of its weights; and that its results were not compared, where that is so."""
+        return self.noted
+
+    def error_vs_reference(self) -> tuple[float, float] | None:
+        """Compare with the same file on the CPU, by one thread of ONNX Runtime that optimises nothing."""
+        plain = self.runtime.load_plain(self.file.path)
+        if plain is None:
+            self.noted["not_checked"] = "agreement with the CPU"
+            return None
+        batch = arrays(self.build(None, proof_case(self.case)).draw()[0], SEED)
+        expected = plain.fetch(plain.run(plain.place(batch)))
+        actual = self.engine.fetch(self.engine.run(self.engine.place(batch)))
+        errors = [_error(*pair) for pair in zip(actual, expected, strict=True)]
+        known = [error for error in errors if error is not None]
+        if not known:
+            raise Unsupported("for random inputs it gives no finite numbers, so that nothing shows whether it is right")
+        self.noted["proof"] = " ".join(f"{number:.7g}" for number in _finite(actual))
+        return max(known), self._tolerance()
+
+    def _tolerance(self) -> float:
+        """Return that of bf16, whose numbers have as few digits, where weights are quantised: integers round more."""
+        if self.file.quantised:
+            return TOLERANCE["bf16"]
+        return max((TOLERANCE[kind] for kind in self.file.weights_in if kind in TOLERANCE), default=TOLERANCE["fp32"])
+
+
+def arrays(feeds: tuple[Feed, ...], seed: int) -> dict[str, Any]:
+    """Draw an array for each input by its name; the same ones for the same seed."""
+    import numpy
+
+    chance = numpy.random.default_rng(seed)
+    batch = {}
+    for feed in feeds:
+        kind = NUMPY_NAMES.get(feed.type, feed.type)
+        if feed.below is None:
+            batch[feed.name] = chance.standard_normal(feed.shape).astype(kind)
+        elif feed.below:
+            batch[feed.name] = chance.integers(0, feed.below, feed.shape).astype(kind)
+        else:
+            batch[feed.name] = numpy.ones(feed.shape, kind)
+    return batch
+
+
+def _finite(outputs: list[Any]) -> list[float]:
+    """Return some finite numbers of all outputs: two runtimes that do the same give the same."""
+    flat = [number for output in outputs if output.dtype.kind in "fiub" for number in output.reshape(-1).tolist()]
+    return sample_values([float(number) for number in flat if math.isfinite(number)])
+
+
+def _error(actual: Any, expected: Any) -> float | None:
+    """Return the relative error where a finite number is expected; None where there is none."""
+    import numpy
+
+    if expected.dtype.kind not in "fiub" or expected.shape != actual.shape:
+        return None if expected.dtype.kind not in "fiub" else float("inf")
+    wanted, given = expected.astype("float64"), actual.astype("float64")
+    finite = numpy.isfinite(wanted)
+    if not finite.any():
+        return None
+    error = numpy.abs(given[finite] - wanted[finite]).max() / max(1e-6, numpy.abs(wanted[finite]).max())
+    return float(error) if numpy.isfinite(error) else float("inf")
+
+
+# -- frameworks ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FileBuild:
+    """What builds a workload that is a file already, and needs no export."""
+
+    build: Build
+
+
+class Runtime(Framework):
+    """A runtime for networks that PyTorch has exported, and for files."""
+
+    builds_from = "torch"
+    placements = ("device", "host", "roundtrip")
+    runtime: Any = None
+    torch: Any = None
+    exporter: Any = None
+    _threads = 0
+
+    def versions(self) -> dict[str, str]:
+        """Return that of the runtime, and of what exported, where something did."""
+        versions = {self.name: str(self.runtime.__version__)}
+        if self.torch is not None:
+            versions |= {"torch": str(self.torch.__version__), "onnxscript": self.exporter.__version__}
+        return versions
+
+    @abstractmethod
+    def load(self, network: Network, case: Case) -> Engine:
+        """Return an engine for a network on the case's device."""
+
+    @abstractmethod
+    def load_plain(self, path: str) -> Engine | None:
+        """Return an engine for a file that optimises nothing, on the CPU; None where there is none."""
+
+    def version_of(self, workload: Workload) -> Any:
+        """Return a file, or what PyTorch has to export."""
+        file = workload.build.get(self.name)
+        return super().version_of(workload) if file is None else FileBuild(file)
+
+    def threads(self) -> int | None:
+        return self._threads or cores()
+
+    def limit_threads(self, threads: int) -> None:
+        """Give engines that are made from now on that many."""
+        self._threads = threads
+
+    def check(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> None:
+        """Refuse training."""
+        super().check(case, build, data)
+        if case.mode != "infer":
+            raise Unsupported(f"{self.name} runs networks, and does not train them; take --mode infer")
+
+    def build_program(self, case: Case, build: Build | FileBuild, data: Opened | None) -> EngineProgram:
+        """Load a file, or import PyTorch and what it exports with, and export the network."""
+        if isinstance(build, FileBuild):
+            return FileProgram(case, build.build, self)
+        import onnxscript
+        import torch
+
+        self.torch, self.exporter = torch, onnxscript
+        return ExportedProgram(torch, case, build, self.load)
+
+    def explain(self, error: BaseException) -> tuple[str, str]:
+        status, reason = super().explain(error)
+        if isinstance(error, ModuleNotFoundError):
+            return "failed", f"{error.name} is not installed for this Python; pip install 'mldyno[{self.name}]'"
+        if status == "failed" and any(words in str(error).lower() for words in ("out of memory", "allocate memory")):
+            return "oom", reason
+        return status, reason
+
+
+class Onnxruntime(Runtime):
+    """ONNX Runtime as mldyno uses it."""
+
+    name = "onnxruntime"
+
+    def start(self) -> None:
+        import onnxruntime
+
+        self.runtime = onnxruntime
+
+    def devices(self) -> list[Device]:
+        """Return those that have a provider here."""
+        available = self.runtime.get_available_providers()
+        names = {"cpu": "cpu", "cuda": "cuda:0"}
+        return [Device(names[kind], self.name) for kind, provider in PROVIDERS.items() if provider in available]
+
+    def load(self, network: Network, case: Case) -> OnnxEngine:
+        return OnnxEngine(self.runtime, network, case.device, self.threads() or 0)
+
+    def load_plain(self, path: str) -> OnnxEngine:
+        """Return a session of one thread, whose graph is as the file has it."""
+        return OnnxEngine(self.runtime, path, "cpu", threads=1, optimised=False)
+
+
+class Openvino(Runtime):
+    """OpenVINO as mldyno uses it."""
+
+    name = "openvino"
+    core: Any = None
+
+    def start(self) -> None:
+        import openvino
+
+        self.runtime, self.core = openvino, openvino.Core()
+
+    def devices(self) -> list[Device]:
+        """Return those that it finds: the CPU, and Intel's GPUs."""
+        known = [name for name in self.core.available_devices if name.partition(".")[0] in OPENVINO_NAMES]
+        titles = {name: str(self.core.get_property(name, "FULL_DEVICE_NAME")) for name in known}
+        return [Device(_openvino_name(name), self.name, title) for name, title in titles.items()]
+
+    def load(self, network: Network, case: Case) -> OpenvinoEngine:
+        device = next(name for name in self.core.available_devices if _openvino_name(name) == case.device)
+        return OpenvinoEngine(self.core, network, str(device), self.threads() or 0)
+
+    def load_plain(self, path: str) -> Engine | None:
+        """Return ONNX Runtime's, where that is installed: two runtimes rarely err alike."""
+        other = FRAMEWORKS["onnxruntime"]
+        try:
+            other.start()
+        except ModuleNotFoundError:
+            return None
+        return other.load_plain(path)
+
+
+def _openvino_name(name: str) -> str:
+    """Return our name of one of OpenVINO's devices."""
+    kind, _, number = name.partition(".")
+    ours = OPENVINO_NAMES.get(kind, kind)
+    return ours if number in ("", "0") else f"{ours}:{number}"
+
+
+FRAMEWORKS: dict[str, Runtime] = {"onnxruntime": Onnxruntime(), "openvino": Openvino()}
