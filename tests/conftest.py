@@ -26,7 +26,7 @@ from mldyno.store import Store
 OWN_SECRET = "0123456789abcdef" * 2
 OWN_KEY = keys.fingerprint(keys.of_seed(OWN_SECRET).public)
 SLOWEST_FIRST = (
-    "test_portable", "test_nodes", "test_own_how_to", "test_rank_faults", "test_run_command_energy",
+    "test_program", "test_nodes", "test_own_how_to", "test_rank_faults", "test_run_command_energy",
     "test_own_callables", "browser/test_report", "test_parent_faults", "test_docs", "test_bench_self",
     "test_simulated_device", "test_every_workload", "test_torch_ranks", "test_run_command_own", "browser/test_site",
     "test_own_hf", "test_bench", "callbacks", "tracking/test_process", "test_venv_ppo",
