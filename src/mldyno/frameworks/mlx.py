@@ -21,14 +21,12 @@ from mldyno.frameworks.program import (
     Backend,
     Repeated,
     cores,
-    each_array,
-    is_array,
-    is_floating,
     multiplied_type,
     seed_generators,
     stored_type,
 )
 from mldyno.records import Device
+from mldyno.trees import each_array, is_array, is_floating
 from mldyno.values import SEED
 
 if TYPE_CHECKING:

@@ -33,6 +33,7 @@ from mldyno.frameworks import (
 )
 from mldyno.frameworks._loader import FETCHED_BATCHES, TEST_BATCH, PlainLoader
 from mldyno.frameworks.layers import Layers
+from mldyno.trees import each_array, is_array
 from mldyno.values import SEED
 
 if TYPE_CHECKING:
@@ -70,23 +71,6 @@ def seed_generators(seed: int = SEED) -> None:
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed)
-
-
-def is_array(leaf: Any) -> bool:
-    """Return whether a leaf is an array of any framework that can be divided into items."""
-    return hasattr(leaf, "dtype") and hasattr(leaf, "shape") and not trees.is_sparse(leaf)
-
-
-def is_floating(array: Any) -> bool:
-    """Return whether an array has floating-point numbers; all frameworks name these types alike."""
-    return "float" in str(array.dtype)
-
-
-def each_array(change: Callable[[Any], Any], tree: Any) -> Any:
-    """Return a tree with every array in it changed."""
-    if is_array(tree):  # as most are
-        return change(tree)
-    return trees.mapped(lambda leaf: change(leaf) if is_array(leaf) else leaf, tree)
 
 
 def first_items(tree: Any, most: int) -> Any:

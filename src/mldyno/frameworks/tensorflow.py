@@ -21,12 +21,11 @@ from mldyno.frameworks.program import (
     Backend,
     Repeated,
     cores,
-    each_array,
-    is_array,
     multiplied_type,
     stored_type,
 )
 from mldyno.records import Device
+from mldyno.trees import each_array, is_array
 from mldyno.values import SEED
 
 if TYPE_CHECKING:
