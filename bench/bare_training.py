@@ -12,7 +12,7 @@ import sys
 import torch
 
 from mldyno import plugins
-from mldyno.meters.memory import peak_resident
+from mldyno.hardware.memory import peak_resident
 from mldyno.records import Case
 
 BATCHES = 4

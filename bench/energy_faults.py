@@ -12,9 +12,9 @@ import random
 import sys
 from collections.abc import Callable
 
-from tests.sensors.simulated import Counter, QuarterSensor, Time, watched
+from tests.hardware.simulated import Counter, QuarterSensor, Time, watched
 
-from mldyno.sensors import Unreadable
+from mldyno.hardware import Unreadable
 from mldyno.stats.intervals import half_width, mean
 
 SECONDS = 60.0

@@ -16,7 +16,7 @@ from mldyno.analysis.findings import CODES as FINDINGS
 from mldyno.analysis.outcomes import VALUES
 from mldyno.axes import AXES
 from mldyno.cli import COMMANDS
-from mldyno.meters import Meter
+from mldyno.hardware import Meter
 from mldyno.recording.warnings import WARNING_CODES
 from mldyno.records import Case, Device, Status
 from mldyno.store import Query, Store

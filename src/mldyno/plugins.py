@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from mldyno.frameworks import Framework
-    from mldyno.meters import Meter
-    from mldyno.sensors import Found, Surroundings
+    from mldyno.hardware import Found, Meter, Surroundings
     from mldyno.workloads import Workload
 
 
@@ -193,13 +192,19 @@ def start_framework(name: str) -> ModuleType:
     return sys.modules[name]
 
 
+def _hardware() -> list[ModuleType]:
+    """Import every file that may hold meters and sensors."""
+    return [_load("hardware", name) for name in names("hardware")]
+
+
 def meters() -> list[Meter]:
     """Return one fresh meter of every kind."""
-    return [_load("meters", name).METER() for name in names("meters")]
+    return [meter() for module in _hardware() for meter in getattr(module, "METERS", ())]
 
 
 def sensors(around: Surroundings) -> dict[str, Found]:
-    """Return the sensors of energy and power found here, by the name of the file that finds each."""
-    from mldyno.sensors import search
+    """Return the sensors of energy and power found here, by the name of what finds each."""
+    from mldyno.hardware import search
 
-    return {name: search(name, _load("sensors", name).find, around) for name in names("sensors")}
+    finders = {name: find for module in _hardware() for name, find in getattr(module, "SENSORS", {}).items()}
+    return {name: search(name, finders[name], around) for name in sorted(finders)}

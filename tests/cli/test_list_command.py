@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.machine.trees import recorded
+from tests.hardware.trees import recorded
 from tests.views.report.made_records import BENCH, record
 
-from mldyno.machine import _nvidia
-from mldyno.machine._facts import Description
+from mldyno.hardware import Description, nvidia
 from mldyno.messages import FrameworkFacts, FrameworksProbed
 from mldyno.records import Case, Device
 from mldyno.store import Store
@@ -31,11 +30,11 @@ def another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = FrameworkFacts(devices=(Device(**CPU), Device(**T4)))
     seen = FrameworksProbed("3.11", {"jax": FrameworkFacts("it is not installed"), "torch": torch})
     monkeypatch.setattr("mldyno.api.running.frameworks_seen", lambda *arguments: seen)
-    monkeypatch.setattr(_nvidia, "cards", lambda: _nvidia.from_smi(recorded("nvidia-smi.csv")))
+    monkeypatch.setattr(nvidia, "cards", lambda: nvidia.from_smi(recorded("nvidia-smi.csv")))
     monkeypatch.setattr(
-        "mldyno.machine._linux.cpu", lambda: Description("AMD EPYC", facts={"cores": 4, "clock": 3.5e9})
+        "mldyno.hardware.linux.cpu", lambda: Description("AMD EPYC", facts={"cores": 4, "clock": 3.5e9})
     )
-    monkeypatch.setattr("mldyno.machine._memory.total_memory", lambda: 32 << 30)
+    monkeypatch.setattr("mldyno.machine.total_memory", lambda: 32 << 30)
 
 
 def test_devices_are_listed_with_name_memory_and_facts(mldyno: Mldyno) -> None:

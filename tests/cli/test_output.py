@@ -295,7 +295,7 @@ def test_a_command_without_standard_streams_does_its_work(monkeypatch: pytest.Mo
 
 
 SRC = Path(str(package.__file__)).parent
-IN_CHILDREN = ("worker", "frameworks", "workloads", "meters", "datasets")
+IN_CHILDREN = ("worker", "frameworks", "workloads", "hardware", "datasets")
 """What runs in processes whose output the parent reads."""
 FILES = [path for path in sorted(SRC.rglob("*.py")) if path.relative_to(SRC).parts[0] not in IN_CHILDREN]
 

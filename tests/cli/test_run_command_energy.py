@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Mldyno, steady
-from tests.sensors.simulated import ONE_PACKAGE, PACKAGE, CountingFile, tree
+from tests.hardware.simulated import ONE_PACKAGE, PACKAGE, CountingFile, tree
 
-from mldyno.sensors import SYSFS
+from mldyno.hardware import SYSFS
 
 RUN = ("run", "mlp", "--framework", "numpy", "--mode", "infer", "--energy", "-q")
 WATTS = 40.0  # steps are small ones: on a busy machine the peak of matmuls, which they must not pass, is low

@@ -12,9 +12,9 @@ import pytest
 from mldyno import machine
 from mldyno.analysis.symptoms import Facts, Gpu
 from mldyno.doctor import facts
+from mldyno.hardware import Description
+from mldyno.hardware.nvidia import Driver
 from mldyno.machine import Vendors
-from mldyno.machine._facts import Description
-from mldyno.machine._nvidia import Driver
 from mldyno.records import Machine
 
 

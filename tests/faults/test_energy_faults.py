@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.faults.conftest import wait_for
-from tests.sensors.simulated import ONE_PACKAGE, PACKAGE, tree
+from tests.hardware.simulated import ONE_PACKAGE, PACKAGE, tree
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Dyno

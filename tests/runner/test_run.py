@@ -12,7 +12,7 @@ import pytest
 
 from mldyno import api
 from mldyno.analysis.outcomes import Outcome
-from mldyno.machine._facts import Description
+from mldyno.hardware import Description
 from mldyno.plan import Plan
 from mldyno.runner.events import Interrupts
 from mldyno.store import Query, Store
@@ -142,7 +142,7 @@ def test_vendors_are_asked_once_in_a_run_and_never_while_a_case_is_measured(
         alive.append(set(psutil.Process().children()) - before)
         return Description("a CPU by name", facts={"cores": 7})
 
-    monkeypatch.setattr("mldyno.machine._linux.cpu", looked)
+    monkeypatch.setattr("mldyno.hardware.linux.cpu", looked)
     plan = api.command_plan(["true"], {"steps": 2, "repeats": 3, "budget": 0.1})
     records = api.run_plan(plan, store).records
     assert len(records) == 3

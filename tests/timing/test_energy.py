@@ -7,7 +7,7 @@ import random
 import threading
 
 import pytest
-from tests.sensors.simulated import Counter, QuarterSensor, Time, watched
+from tests.hardware.simulated import Counter, QuarterSensor, Time, watched
 
 from mldyno.stats.intervals import half_width, mean, spread
 from mldyno.timing import energy

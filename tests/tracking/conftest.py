@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mldyno.meters import contention
+from mldyno.hardware import contention
 
 
 @pytest.fixture(autouse=True)

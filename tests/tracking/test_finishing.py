@@ -16,7 +16,7 @@ from tests.timing.virtual_loop import MS, Loader, VirtualClock, run
 from mldyno import api
 from mldyno.analysis.loops import loop_parts
 from mldyno.cli import cli
-from mldyno.meters import contention
+from mldyno.hardware import contention
 from mldyno.recording.warnings import Evidence, of_measurement
 from mldyno.records import Record
 from mldyno.store import Query, Store

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, SensorSeen, Setting, Trial, Tried
+from mldyno.hardware import linux
 from mldyno.records import Device, Machine
-from mldyno.sensors import powercap
 from mldyno.views.doctor import WIDTH, as_json, report, short
 
 LONG = (
@@ -42,8 +42,8 @@ WHOLE = Checkup(
     Trial("torch", "bert-tiny", 8, 0.07, (Setting("MALLOC_MMAP_MAX_=0", 0.06, 1.2, 1.1, 1.3, "--allocator steady"),)),
     Noise(60.0, "very noisy", 0.21, 0.12, 0.5, 0.15, 0.02, 0.004, 0.19),
     (SensorSeen("powercap", "package-0", "package", "counter", "cpu", 1e-3, 4.21, 17.3),
-     SensorSeen("powercap", "psys", "system", reason="only root may read it", cure=powercap.CURE,
-                price=powercap.PRICE)),
+     SensorSeen("powercap", "psys", "system", reason="only root may read it", cure=linux.RAPL_CURE,
+                price=linux.RAPL_PRICE)),
     Kept("records.sqlite", "store records.sqlite: file is not a database"),
 )  # fmt: skip
 

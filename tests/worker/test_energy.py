@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.sensors.simulated import ONE_PACKAGE, PACKAGE, RAPL, Counter, CountingFile, Time, tree
+from tests.hardware.simulated import ONE_PACKAGE, PACKAGE, RAPL, Counter, CountingFile, Time, tree
 
-from mldyno import plugins, sensors
+from mldyno import hardware, plugins
 from mldyno.axes import Case
-from mldyno.sensors import SYSFS, Closed, Found, Scope, Surroundings
+from mldyno.hardware import SYSFS, Closed, Found, Scope, Surroundings
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks
@@ -124,8 +124,8 @@ def test_a_slow_sensor_beside_a_counter_does_not_lengthen_its_windows(meter: Ene
 def test_a_search_for_sensors_that_fails_costs_its_own_only(
     find: Callable[[Surroundings], Found], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sensors, "SEARCH_S", 0.05)
-    (closed,) = sensors.search("nvml", find, Surroundings()).closed
+    monkeypatch.setattr(hardware, "SEARCH_S", 0.05)
+    (closed,) = hardware.search("nvml", find, Surroundings()).closed
     assert closed.name == "nvml"
     assert reason in closed.reason
 

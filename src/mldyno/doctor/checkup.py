@@ -13,7 +13,7 @@ from mldyno.axes import COMMAND
 from mldyno.client.remote_case import REST_S
 from mldyno.doctor import energy, facts, features, noise, settings
 from mldyno.errors import MldynoError
-from mldyno.meters import throttling
+from mldyno.hardware import throttling
 from mldyno.records import Case
 from mldyno.runner.events import Interrupts
 from mldyno.runner.probing import frameworks_seen, with_vendors

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from mldyno import plugins
 from mldyno.analysis.symptoms import SensorSeen
 from mldyno.client.remote_case import REST_S
+from mldyno.hardware import Surroundings
 from mldyno.records import Device
-from mldyno.sensors import Surroundings
 from mldyno.stats.intervals import mean
 from mldyno.timing import clock
 from mldyno.timing.energy import Ticks, Watch, Watched

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mldyno import machine as machines
 from mldyno.analysis.symptoms import Facts, Gpu
-from mldyno.meters import throttling
+from mldyno.hardware import throttling
 from mldyno.records import Machine, recorded_environment
 from mldyno.system_queries import ask, attempt, read
 from mldyno.worker.session import translated

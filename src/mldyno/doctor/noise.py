@@ -13,8 +13,8 @@ from collections.abc import Callable
 from mldyno.analysis.noise import judge
 from mldyno.analysis.symptoms import Noise
 from mldyno.axes import unstated
-from mldyno.meters import Windows
-from mldyno.meters.contention import Contention
+from mldyno.hardware import Windows
+from mldyno.hardware.contention import Contention
 from mldyno.records import Device
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, Steps, time_blocks

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from mldyno.sensors import Sensor, Unreadable
+from mldyno.hardware import Sensor, Unreadable
 from mldyno.stats.intervals import median, spread
 from mldyno.timing.clock import Clock
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mldyno.axes import TRACKED, unstated
 from mldyno.errors import UsageError
-from mldyno.meters.contention import Contention
+from mldyno.hardware.contention import Contention
 from mldyno.printable import name_from
 from mldyno.records import Device, Record
 from mldyno.runner.events import Interrupts

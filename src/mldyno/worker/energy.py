@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from mldyno import plugins
 from mldyno.frameworks import Framework
+from mldyno.hardware import Found, Scope, Sensor, Surroundings
+from mldyno.hardware.contention import cpu_of_others
 from mldyno.messages import EnergyMeasured
-from mldyno.meters.contention import cpu_of_others
 from mldyno.records import Case, Device, Series
-from mldyno.sensors import Found, Scope, Sensor, Surroundings
 from mldyno.stats.intervals import half_width, mean
 from mldyno.timing.blocks import Blocks
 from mldyno.timing.energy import StepLog, Ticks, Watch, Watched, Window, per_step

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from mldyno import plugins
 from mldyno.frameworks import Framework
+from mldyno.hardware.memory import peak_resident, resident
 from mldyno.messages import CaseForecasted, FeatureTried, FrameworkFacts, FrameworksProbed, StepsTried
-from mldyno.meters.memory import peak_resident, resident
 from mldyno.records import Case
 from mldyno.timing import clock
 from mldyno.worker import peaks

@@ -17,8 +17,8 @@ from typing import Any
 from mldyno import messages, plugins, sources, system_queries
 from mldyno.datasets import open_set
 from mldyno.frameworks import Framework, Program, Team, Unsupported
+from mldyno.hardware import Windows
 from mldyno.messages import DataSource, TrainEndToEnd
-from mldyno.meters import Windows
 from mldyno.records import Case, Device, Series, Software, recorded_environment
 from mldyno.stats.intervals import median
 from mldyno.timing import clock

@@ -1,0 +1,169 @@
+"""Apple's chips: facts from `sysctl`, `ioreg` and `system_profiler`, energy from IOReport or powermetrics.
+
+`ioreg` answers at once and is asked first; `system_profiler`, which takes a second or two, only where the other knows
+no GPU. Clocks and power limits of Apple's chips can't be read without being root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from typing import Any
+
+from mldyno import system_queries
+from mldyno.hardware import (
+    Closed,
+    Description,
+    Found,
+    Sensor,
+    Surroundings,
+    Unreadable,
+    count,
+    known,
+    quantity,
+    words,
+)  # fmt: skip
+
+LEVELS = ("performance", "efficiency")  # kinds of cores, where the system numbers them without a name
+SETTINGS = ("machdep.cpu.brand_string", "hw.physicalcpu", "hw.logicalcpu", "hw.cpufrequency_max",
+            *(f"hw.perflevel{level}.{what}" for level in range(len(LEVELS)) for what in ("name", "physicalcpu")),
+            "kern.osproductversion")  # fmt: skip
+PROFILER_TIMEOUT_S = 20.0  # of system_profiler
+_CORES = re.compile(r'"gpu-core-count"\s*=\s*(\d{1,5})\b')
+_MODEL = re.compile(r'"model"\s*=\s*<?"([^"\n]+)"')
+
+
+def settings() -> dict[str, str]:
+    """What this Mac's kernel says of the chip and the system; settings that it does not have are left out."""
+    return from_sysctl(system_queries.ask("sysctl", "-i", *SETTINGS))
+
+
+def from_sysctl(text: str) -> dict[str, str]:
+    """The settings that `sysctl NAME…` prints, a line each."""
+    pairs = (line.partition(": ") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs if value.strip()}
+
+
+def cpu(settings: dict[str, str]) -> Description:
+    """The CPU, from the settings: its name, cores, threads, kinds of cores, and the clock where it is reported."""
+    cores = count(settings.get("hw.physicalcpu"))
+    kinds: dict[str, int | None] = {}
+    for number, usual in enumerate(LEVELS):
+        name = settings.get(f"hw.perflevel{number}.name", usual).lower()
+        kinds[f"{name if name.isascii() and name.isalpha() else usual}_cores"] = count(
+            settings.get(f"hw.perflevel{number}.physicalcpu")
+        )
+    mixed = sum(1 for number in kinds.values() if number) > 1  # an Intel Mac has one kind
+    facts = known(cores=cores, threads=count(settings.get("hw.logicalcpu")), **(kinds if mixed else {}))
+    title = words(settings.get("machdep.cpu.brand_string"))
+    if title and title.startswith("Apple") and cores:
+        title = f"{title} {cores}-core CPU"
+    return Description(title, facts=facts | known(clock=quantity(settings.get("hw.cpufrequency_max"))))
+
+
+def gpu(settings: dict[str, str]) -> Description:
+    """The GPU that Metal offers; the settings name the version of the system, which brings its driver."""
+    description = from_ioreg(system_queries.ask("ioreg", "-r", "-d", "1", "-c", "AGXAccelerator"))
+    if description.title is None:
+        description = from_system_profiler(
+            system_queries.ask("system_profiler", "SPDisplaysDataType", "-json", timeout_s=PROFILER_TIMEOUT_S)
+        )
+    version = words(settings.get("kern.osproductversion"))
+    return Description(description.title, facts=known(driver=version and f"macOS {version}") | description.facts)
+
+
+def from_ioreg(text: str) -> Description:
+    """The GPU of Apple's own that `ioreg -c AGXAccelerator` prints; unknown where there is not exactly one."""
+    models, cores = _MODEL.findall(text), _CORES.findall(text)
+    return _named(models[0], cores[0] if cores else None) if len(models) == 1 else Description()
+
+
+def from_system_profiler(text: str) -> Description:
+    """The one GPU that `system_profiler SPDisplaysDataType -json` lists; of several nobody says which Metal takes."""
+    try:
+        (card,) = json.loads(text)["SPDisplaysDataType"]
+        return _named(card.get("sppci_model"), card.get("sppci_cores"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Description()
+
+
+def _named(model: object, cores: object) -> Description:
+    """A GPU as Apple calls it: with its cores, since the same chip is sold with several numbers of them."""
+    name, number = words(model), count(cores)
+    if name and name.startswith("Apple"):
+        name += f" {number}-core GPU" if number else " GPU"
+    return Description(name, facts=known(cores=number))
+
+
+# -- energy --------------------------------------------------------------------------------------
+
+MILLI = 1e-3
+PARTS = ("cpu_total_mj", "gpu_mj", "dram_mj", "ane_mj", "gpu_sram_mj")
+POWERMETRICS = "MLDYNO_POWERMETRICS"  # set to 1, it allows Apple's tool, which only root may run
+AVERAGED_MS = 200
+_POWER = re.compile(r"^Combined Power \(CPU \+ GPU \+ ANE\): (\d+) mW$", re.MULTILINE)
+
+
+class CountedChip(Sensor):
+    """All parts of the chip that IOReport counts, without root; they do not contain each other."""
+
+    name, scope, method, device = "IOReport", "package", "counter", ""
+
+    def __init__(self, monitor: Any) -> None:
+        self.monitor = monitor
+
+    def read(self) -> float:
+        try:
+            counted = self.monitor.get_cumulative_energy()
+        except RuntimeError as error:
+            raise Unreadable(str(error)) from None
+        parts = [getattr(counted, part, None) for part in PARTS]
+        present = [part for part in parts if part is not None]
+        if not present:
+            raise Unreadable("IOReport counts nothing here")
+        return float(sum(present)) * MILLI
+
+
+def find_counted_chip(around: Surroundings) -> Found:
+    """Find the chip, where the package that reads it is installed (the extra `apple`)."""
+    if sys.platform != "darwin":
+        return Found()
+    try:
+        from zeus_apple_silicon import AppleEnergyMonitor  # type: ignore[import-not-found]
+    except ImportError:
+        return Found()
+    chip = CountedChip(AppleEnergyMonitor())
+    try:
+        chip.read()
+    except Unreadable:
+        return Found()
+    return Found([chip])
+
+
+class MeteredChip(Sensor):
+    """Power of CPU, GPU and ANE together over the last moments, from powermetrics."""
+
+    name, scope, method = "powermetrics", "package", "average"
+
+    def read(self) -> float:
+        said = system_queries.ask(
+            "powermetrics", "--samplers", "cpu_power,gpu_power", "-i", str(AVERAGED_MS), "-n", "1"
+        )
+        power = _POWER.search(said or "")
+        if power is None:
+            raise Unreadable("powermetrics reports no power")
+        return int(power.group(1)) * MILLI
+
+
+def find_metered_chip(around: Surroundings) -> Found:
+    """Find the chip, where the user asks for powermetrics."""
+    if sys.platform != "darwin" or not os.environ.get(POWERMETRICS):
+        return Found()
+    if os.geteuid() != 0:
+        return Found(closed=[Closed("powermetrics", "package", "only root may run it", "pip install 'mldyno[apple]'")])
+    return Found([MeteredChip()])
+
+
+SENSORS = {"apple": find_counted_chip, "powermetrics": find_metered_chip}

@@ -1,0 +1,301 @@
+"""Linux: the CPU, GPUs and control groups in /proc and /sys, and the energy counters of processors and cards.
+
+Every file may be missing or not readable, as in containers and virtual machines: then it says nothing. `root` is the
+folder that holds /proc and /sys; tests make their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from mldyno.hardware import (
+    Closed,
+    Description,
+    Facts,
+    FileSensor,
+    Found,
+    Method,
+    Scope,
+    Surroundings,
+    Unreadable,
+    known,
+    number_in,
+    quantity,
+    text_in,
+    words,
+)  # fmt: skip
+from mldyno.system_queries import read
+
+ROOT = Path("/")
+INTEL = "0x8086"  # Intel's number among the makers of PCI devices
+Maker = Literal["nvidia", "amd", "intel"]
+MAKERS: dict[str, Maker] = {"0x10de": "nvidia", "0x1002": "amd", INTEL: "intel"}
+DISPLAY, PROCESSING = "0x03", "0x12"  # classes of PCI devices
+ARC = ("0x56", "0xe2", "0x0bd")  # Intel's cards; what is built into its older CPUs no framework can use
+HIGHEST_CPU_NUMBER = 1 << 16  # that is believed
+
+
+# -- the CPU -------------------------------------------------------------------------------------
+
+
+def cpu_name(cpuinfo: str) -> str | None:
+    """What its maker calls the CPU, from /proc/cpuinfo; None where that does not say."""
+    for line in cpuinfo.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Model") and value.strip():
+            return words(value)
+    return None
+
+
+def virtualised(cpuinfo: str) -> bool | None:
+    """Whether the CPU says that a hypervisor is below it, from /proc/cpuinfo; None where it has no flags."""
+    flags = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), "")
+    return "hypervisor" in flags.split() if flags else None
+
+
+def numbers(text: str) -> set[int]:
+    """The CPUs in a list of the kernel's, such as 0-3,8; empty where it is none."""
+    cpus: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        ends = (low, high if dash else low)
+        if not all(
+            end.isascii() and end.isdecimal() and len(end) < 6 and int(end) < HIGHEST_CPU_NUMBER for end in ends
+        ):
+            return set()
+        cpus |= set(range(int(ends[0]), int(ends[1]) + 1))
+    return cpus
+
+
+def cpu(root: Path = ROOT) -> Description:
+    """The CPU: its name, physical cores and threads, kinds of cores, highest clock, governor and power limit."""
+    places = _cpus(root)
+    cores = {number: _core(place) for number, place in places.items()}
+    governors = {words(read(place / "cpufreq/scaling_governor")) for place in places.values()} - {None}
+    clocks = [quantity(read(place / "cpufreq/cpuinfo_max_freq"), 1e3) for place in places.values()]
+    facts = known(
+        cores=_physical(cores.values()),
+        threads=len(places) or None,
+        clock=max((clock for clock in clocks if clock), default=None),
+        governor=", ".join(sorted(map(str, governors))) or None,
+        power_limit=_power_limit(root),
+    )
+    return Description(cpu_name(read(root / "proc/cpuinfo")), facts=facts | _kinds(root, cores))
+
+
+def _cpus(root: Path) -> dict[int, Path]:
+    """The folders of the CPUs that are switched on, by their numbers."""
+    folder = root / "sys/devices/system/cpu"
+    return {number: place for number in sorted(numbers(read(folder / "online")))
+            if (place := folder / f"cpu{number}").is_dir()}  # fmt: skip
+
+
+def _core(place: Path) -> str:
+    """The threads that share a core with a CPU, as the kernel lists them: the same for all of them."""
+    return read(place / "topology/core_cpus_list") or read(place / "topology/thread_siblings_list")
+
+
+def _physical(cores: Iterable[str]) -> int | None:
+    return len(set(cores) - {""}) or None
+
+
+def _kinds(root: Path, cores: dict[int, str]) -> Facts:
+    """How many cores are of which kind, on chips that have two."""
+    kinds = {"performance_cores": "cpu_core", "efficiency_cores": "cpu_atom"}
+    members = {kind: numbers(read(root / f"sys/devices/{place}/cpus")) for kind, place in kinds.items()}
+    return known(**{kind: _physical(cores.get(cpu, "") for cpu in cpus) for kind, cpus in members.items()})
+
+
+def _power_limit(root: Path) -> float | None:
+    """What all packages may draw for long, in W."""
+    limit = 0.0
+    for zone in sorted((root / "sys/class/powercap").glob("intel-rapl:*")):
+        package = zone.name.count(":") == 1 and read(zone / "name").startswith("package")
+        if package and read(zone / "constraint_0_name") == "long_term":
+            limit += quantity(read(zone / "constraint_0_power_limit_uw"), over=1e6) or 0.0
+    return limit or None
+
+
+# -- GPUs ----------------------------------------------------------------------------------------
+
+
+def cards(root: Path = ROOT) -> list[tuple[Maker, str]]:
+    """Makers and products of the cards on the PCI bus that could compute, whether they have a driver or not."""
+    present = []
+    for place in sorted((root / "sys/bus/pci/devices").glob("*")):
+        kind, maker, product = (read(place / name) for name in ("class", "vendor", "device"))
+        fits = maker in MAKERS and kind.startswith((DISPLAY, PROCESSING))
+        if fits and (maker != INTEL or product.startswith(ARC)):
+            present.append((MAKERS[maker], product))
+    return present
+
+
+def intel_gpus(root: Path = ROOT) -> list[Description]:
+    """Intel's GPUs, in the kernel's order: which product on which bus, its driver, highest clock and power limit."""
+    cards = sorted((root / "sys/class/drm").glob("card*"))
+    return [_gpu(card) for card in cards if card.name[4:].isdecimal() and read(card / "device/vendor") == INTEL]
+
+
+def _gpu(card: Path) -> Description:
+    clock = read(card / "gt_RP0_freq_mhz") or read(card / "device/tile0/gt0/freq0/rp0_freq")  # of i915, and of xe
+    limits = (read(place) for place in sorted((card / "device/hwmon").glob("hwmon*/power1_max")))
+    facts = known(
+        kernel_driver=_target(card / "device/driver"),
+        clock=quantity(clock, 1e6),
+        power_limit=next((limit for text in limits if (limit := quantity(text, over=1e6))), None),
+        pci_bus=_target(card / "device"),
+        pci_product=words(read(card / "device/device")),
+    )
+    return Description(facts=facts)
+
+
+def _target(link: Path) -> str | None:
+    """The last name of what a link leads to; None where it is no link."""
+    try:
+        return words(os.readlink(link).rpartition("/")[2])
+    except OSError:
+        return None
+
+
+# -- control groups: what this process may use, in a container -------------------------------------
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+OWN_CGROUP = Path("/proc/self/cgroup")
+
+
+@cache
+def _cgroup_folders(root: Path, own: Path) -> list[Path]:
+    """The folders of this group and of those that it lies in, the innermost first (version 2)."""
+    place = root / read(own).rpartition("::")[2].lstrip("/")
+    return [place, *(above for above in place.parents if above.is_relative_to(root))]
+
+
+def cgroup_number(name: str) -> int | None:
+    """A number in a file of this group, such as memory.max in B."""
+    with suppress(ValueError):
+        return int(read(_cgroup_folders(CGROUP_ROOT, OWN_CGROUP)[0] / name))
+    return None
+
+
+def cgroup_row(name: str, key: str) -> int | None:
+    """A number in a file of this group that has rows, such as inactive_file in memory.stat in B."""
+    with suppress(ValueError, StopIteration):
+        rows = (line.split() for line in read(_cgroup_folders(CGROUP_ROOT, OWN_CGROUP)[0] / name).splitlines())
+        return int(next(words[1] for words in rows if words[:1] == [key] and len(words) > 1))
+    return None
+
+
+def cores_allowed() -> float | None:
+    """Cores' worth of time that may be used: the tightest limit on the way to the root, of both versions."""
+    older = " ".join(read(CGROUP_ROOT / "cpu" / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
+    limits = [_ratio(read(folder / "cpu.max")) for folder in _cgroup_folders(CGROUP_ROOT, OWN_CGROUP)]
+    return min((limit for limit in [*limits, _ratio(older)] if limit is not None), default=None)
+
+
+def _ratio(text: str) -> float | None:
+    """Cores from a quota and its period, such as `150000 100000`; None for `max`, -1 and anything else."""
+    words = text.split()
+    if len(words) == 2 and all(word.isascii() and word.isdecimal() for word in words) and int(words[1]):
+        return int(words[0]) / int(words[1])
+    return None
+
+
+# -- energy --------------------------------------------------------------------------------------
+
+MICRO = 1e-6
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    try:
+        return [folder / name for name in sorted(os.listdir(folder))]
+    except OSError:
+        return []
+
+
+# RAPL, the counters of Intel's and AMD's processors (powercap). Domains nest: a package contains its cores and its
+# graphics, psys contains the packages; memory is beside them. They are never added up across levels. What
+# `intel-rapl-mmio` shows is a package of `intel-rapl` once more, and is left out.
+RAPL = "intel-rapl"  # of AMD's too
+RAPL_SCOPES: dict[str, Scope] = {"package": "package", "core": "cores", "dram": "memory", "psys": "system"}
+RAPL_RULE = (
+    'SUBSYSTEM=="powercap", ACTION=="add", RUN+="/bin/chgrp power %S%p/energy_uj", RUN+="/bin/chmod g+r %S%p/energy_uj"'
+)
+RAPL_CURE = (
+    "as root: groupadd -f power; usermod -aG power YOU; "
+    f"echo '{RAPL_RULE}' > /etc/udev/rules.d/70-rapl.rules; "
+    "udevadm trigger --action=add --subsystem-match=powercap; log in anew"
+)
+RAPL_PRICE = (
+    "programs of that group can watch what the processor does: such counters have given away keys (CVE-2020-8694)"
+)
+
+
+def find_rapl(around: Surroundings) -> Found:
+    """All domains that can be read, and those that root has closed."""
+    sensors, closed = [], []
+    for zone in _subfolders(around.sysfs / "class" / "powercap"):  # packages before what they contain
+        if not zone.name.startswith(f"{RAPL}:"):
+            continue
+        name = text_in(zone / "name")
+        scope = RAPL_SCOPES.get(name.partition("-")[0])
+        if scope is None:  # uncore: graphics, within the package
+            continue
+        counter = zone / "energy_uj"
+        if not counter.exists():
+            continue
+        if not os.access(counter, os.R_OK):
+            closed.append(Closed(name, scope, "only root may read it", RAPL_CURE, RAPL_PRICE))
+            continue
+        try:
+            largest: float | None = number_in(zone / "max_energy_range_uj") * MICRO
+        except Unreadable:
+            largest = None
+        sensors.append(FileSensor(counter, MICRO, name, scope, "counter", "cpu", largest))
+    return Found(sensors, closed)
+
+
+# Cards (hwmon): amdgpu has `power1_average`; i915 and xe have `energy1_input`. Which card it is follows from its bus.
+CARD_DRIVERS = ("amdgpu", "i915", "xe")
+CARD_PRICE = "programs of that group can watch what the card does"
+CARD_FILES: tuple[tuple[str, Method], ...] = (
+    ("energy1_input", "counter"), ("power1_average", "average"), ("power1_input", "sample"),
+)  # fmt: skip
+
+
+def card_cure(driver: str, name: str) -> str:
+    """What opens a card's file to a group, now and after each boot."""
+    opened = f'RUN+="/bin/chgrp power %S%p/{name}", RUN+="/bin/chmod g+r %S%p/{name}"'
+    rule = f'SUBSYSTEM=="hwmon", ACTION=="add", ATTR{{name}}=="{driver}", {opened}'
+    return (
+        "as root: groupadd -f power; usermod -aG power YOU; "
+        f"echo '{rule}' > /etc/udev/rules.d/70-{driver}-energy.rules; "
+        "udevadm trigger --action=add --subsystem-match=hwmon; log in anew"
+    )
+
+
+def find_cards(around: Surroundings) -> Found:
+    """One sensor for each card: the best that it has."""
+    sensors, closed = [], []
+    for folder in _subfolders(around.sysfs / "class" / "hwmon"):
+        driver = text_in(folder / "name")
+        if driver not in CARD_DRIVERS:
+            continue
+        bus = os.path.basename(os.path.realpath(folder / "device"))
+        device = next((each.name for each in around.devices if str(each.facts.get("pci_bus") or "-") in bus), "")
+        for name, method in CARD_FILES:
+            path = folder / name
+            if path.exists():
+                if os.access(path, os.R_OK):
+                    sensors.append(FileSensor(path, MICRO, driver, "board", method, device))
+                else:
+                    closed.append(Closed(driver, "board", "only root may read it", card_cure(driver, name), CARD_PRICE))
+                break
+    return Found(sensors, closed)
+
+
+SENSORS = {"powercap": find_rapl, "hwmon": find_cards}

@@ -1,0 +1,247 @@
+"""What this machine is, and what vendors say about its devices. Nothing here raises: what is unknown is None.
+
+The host's name is left out on purpose: records are made to be shared. `keys` distinguishes machines of one name.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mldyno import system_queries
+from mldyno.hardware import Description, Facts, agreed, linux
+from mldyno.hardware.linux import cards as cards_on_bus
+from mldyno.hardware.linux import cores_allowed
+from mldyno.keys import own_key
+from mldyno.printable import name_from, printable
+from mldyno.records import Device, Machine
+from mldyno.units import count
+
+if TYPE_CHECKING:
+    from mldyno.hardware.nvidia import Driver
+
+__all__ = ["Vendors", "available_memory", "cards_on_bus", "cores_allowed", "describe", "resident_memory",
+           "total_memory"]  # fmt: skip
+
+
+def describe(devices: Iterable[Device] = ()) -> Machine:
+    """The facts of this machine; MLDYNO_MACHINE gives it a name of the user's choice."""
+    cpu = printable(system_queries.attempt(_cpu_name, "unknown"))
+    cores = system_queries.attempt(_cores, None)
+    memory = system_queries.attempt(total_memory, None)
+    size = f", {round(memory / 2**30)} GB" if memory else ""
+    name = os.environ.get("MLDYNO_MACHINE") or f"{cpu}, {count(cores, 'core') if cores else '? cores'}{size}"
+    return Machine(
+        name=name_from(name),
+        system=system_queries.attempt(platform.system, "") or "unknown",
+        release=system_queries.attempt(platform.release, "") or "unknown",
+        arch=system_queries.attempt(platform.machine, "") or "unknown",
+        cpu=cpu,
+        cores=cores,
+        memory=memory,
+        devices=tuple(devices),
+        power=system_queries.attempt(_power, "unknown"),
+        virtualised=system_queries.attempt(_virtualised, None),
+        low_power=system_queries.attempt(_low_power, None),
+        key=own_key(),
+    )
+
+
+def _cpu_name() -> str:
+    name = None
+    if sys.platform == "darwin":
+        return system_queries.ask("sysctl", "-n", "machdep.cpu.brand_string") or "unknown"
+    if sys.platform == "linux":
+        name = linux.cpu_name(system_queries.read("/proc/cpuinfo"))
+    return name or platform.processor() or "unknown"
+
+
+def _cores() -> int | None:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
+def _power() -> str:
+    import psutil
+
+    battery = psutil.sensors_battery()
+    if battery is None:
+        return "mains"
+    return "mains" if battery.power_plugged else "battery"
+
+
+def _virtualised() -> bool | None:
+    if sys.platform == "darwin":
+        answer = system_queries.ask("sysctl", "-n", "kern.hv_vmm_present")
+        return answer == "1" if answer else None
+    if sys.platform == "linux":
+        return linux.virtualised(system_queries.read("/proc/cpuinfo"))
+    return None
+
+
+POWER_MODES = ("lowpowermode", "powermode")  # the second on Macs that have a high-power mode, too; 1 is low
+
+
+def _low_power() -> bool | None:
+    """Whether the user or the system has asked for less power."""
+    if sys.platform == "darwin":
+        lines = [line.split() for line in system_queries.ask("pmset", "-g").splitlines()]
+        modes = [line[1] for line in lines if len(line) > 1 and line[0] in POWER_MODES]
+        return "1" in modes if modes else None
+    if sys.platform == "linux":
+        profile = system_queries.read("/sys/firmware/acpi/platform_profile")
+        return profile == "low-power" if profile else None
+    return None
+
+
+# -- memory of this machine, or of the container that it looks like from inside ---------------------
+
+PRESSURE, CRITICAL = "kern.memorystatus_vm_pressure_level", 4  # of macOS: 1 normal, 2 warning
+
+
+def total_memory() -> int | None:
+    """Memory in B that there is: the machine's, or the container's limit; None where that can't be found out."""
+    try:
+        import psutil
+
+        total = int(psutil.virtual_memory().total)
+    except Exception:
+        return None
+    limit = linux.cgroup_number("memory.max")
+    return min(total, limit) if limit else total
+
+
+def available_memory() -> int | None:
+    """Memory in B that can still be taken before the machine, or its container, swaps or kills."""
+    try:
+        free = _free()
+    except Exception:
+        free = None
+    limit = linux.cgroup_number("memory.max")
+    if limit is not None and (used := linux.cgroup_number("memory.current")) is not None:
+        left = limit - used + (linux.cgroup_row("memory.stat", "inactive_file") or 0)
+        return left if free is None else min(free, left)
+    return free
+
+
+def resident_memory(pid: int) -> int | None:
+    """Resident memory in B of a process; None where it is gone or can't be seen."""
+    if sys.platform == "linux":
+        with suppress(OSError, ValueError, IndexError):
+            return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return None
+    charged = system_queries.footprint(pid)
+    if charged is not None:
+        return charged
+    import psutil
+
+    with suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_info().rss)
+    return None
+
+
+def _free() -> int | None:
+    if sys.platform == "linux":  # a plain read: the watchdog asks a few times a second
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    import psutil
+
+    if system_queries.kernel_number(PRESSURE) == CRITICAL:
+        return 0  # what is called available there is compressed or on the disk by then
+    return int(psutil.virtual_memory().available)
+
+
+# -- devices as their vendors know them ------------------------------------------------------------
+
+UNNAMED = Device.title  # of a device that its framework has no name for
+
+
+class Vendors:
+    """What the system and the vendors' tools say of the devices of this machine.
+
+    Each is asked at most once in the life of this object, and loaded and asked only where such a device was found.
+    Asking may take seconds: never while a case is measured.
+    """
+
+    def describe(self, devices: Iterable[Device]) -> tuple[Device, ...]:
+        """The devices with the best name, and all that is known of them; those of other kinds as they are."""
+        return tuple(self._described(device) for device in devices)
+
+    def _described(self, device: Device) -> Device:
+        try:
+            description = self._description(device)
+        except Exception:  # facts are never worth a run
+            return device
+        return replace(
+            device,
+            title=description.title or device.title,
+            memory=device.memory or description.memory,
+            facts={**device.facts, **description.facts},
+        )
+
+    def _description(self, device: Device) -> Description:
+        kind = device.name.partition(":")[0]
+        if kind == "cpu" and device.title == UNNAMED:  # one with a name is the fake framework's
+            return self._cpu
+        if kind == "mps":
+            return self.metal
+        if kind == "cuda":
+            from mldyno.hardware import nvidia
+
+            return nvidia.found_among(self.nvidia_cards, device.title, device.facts)
+        if kind == "xpu":
+            return Description(facts=self._of_product(device.facts))
+        return Description()
+
+    def _of_product(self, facts: Facts) -> Facts:
+        """What all of Intel's GPUs of one product have in common; of all, where the framework does not name it."""
+        product = facts.get("pci_product")
+        return agreed([card for card in self._intel if product in (None, card.facts.get("pci_product"))])
+
+    @cached_property
+    def _cpu(self) -> Description:
+        from mldyno.hardware import apple
+
+        description = apple.cpu(self._settings) if sys.platform == "darwin" else linux.cpu()
+        return replace(description, memory=total_memory())
+
+    @cached_property
+    def _settings(self) -> dict[str, str]:
+        from mldyno.hardware import apple
+
+        return apple.settings()
+
+    @cached_property
+    def metal(self) -> Description:
+        """The GPU of this Mac."""
+        from mldyno.hardware import apple
+
+        return apple.gpu(self._settings)
+
+    @cached_property
+    def nvidia_driver(self) -> Driver:
+        """NVIDIA's driver, and what is wrong with it."""
+        from mldyno.hardware import nvidia
+
+        return nvidia.driver()
+
+    @cached_property
+    def nvidia_cards(self) -> list[Description]:
+        """NVIDIA's cards, as their driver knows them."""
+        from mldyno.hardware import nvidia
+
+        return nvidia.cards()
+
+    @cached_property
+    def _intel(self) -> list[Description]:
+        return linux.intel_gpus()
