@@ -1,4 +1,4 @@
-"""What a process that was killed has left behind: known by the name of its owner, removed by the next one."""
+"""What a killed process has left behind: it is known by the name of its owner, and removed by the next one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OWNED = re.compile(rf"\.?mldyno-({_NAME.pattern})-[^.]+(\.part)?")
 
 
 def own_name() -> str:
-    """This process, in a name that no other process ever has: the host, its number, and when it was started."""
+    """Return a name that no other process ever has: the host, the process's number, and when it was started."""
     return _name_of(os.getpid())
 
 
@@ -29,7 +29,7 @@ def _host() -> str:
 
 
 def has_ended(name: str) -> bool:
-    """Whether the process of that name is known to have ended; one of another host is not."""
+    """Return whether the process with that name is known to have ended; one on another host is not."""
     import psutil
 
     match = _NAME.fullmatch(name)
@@ -44,7 +44,7 @@ def has_ended(name: str) -> bool:
 
 
 def remove_leftovers(folder: str) -> None:
-    """Remove temporary files and folders of processes that have ended, as far as they are this user's."""
+    """Remove temporary files and folders of this user's processes that have ended."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             match = _OWNED.fullmatch(entry.name)

@@ -1,9 +1,8 @@
-"""What a worker is asked and what it answers: one type for each command and each answer, shared by both sides.
+"""Commands to a worker and its answers: one type for each, shared by both sides.
 
 On the wire a message is one line of JSON: `do` or `is` and the type's name (`open_case`), `number`, and the type's
-fields. An answer carries the number of the command that it belongs to. Whatever a line holds, decoding it gives a
-message whose every field is of its type and finite, or raises Malformed; an answer's texts are printable. Standard
-library only.
+fields. An answer has the number of its command. Decoding any line gives a message whose every field has its type and is
+finite, or raises Malformed; an answer's texts are printable. Standard library only.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SHOWN = 60  # characters of a value that an error quotes
 
 
 class Malformed(Exception):
-    """A line that is no message: what is wrong with it, in words."""
+    """A line that is no message, and why."""
 
 
 # -- answers ---------------------------------------------------------------------------------------
@@ -41,21 +40,21 @@ class Answer:
 
 @dataclass(frozen=True)
 class Progress(Answer):
-    """A step takes so many s at present; more will follow."""
+    """The present time of a step in s; more will follow."""
 
     step: float
 
 
 @dataclass(frozen=True)
 class TaskRow(Answer):
-    """Something that a task has found out; more will follow."""
+    """A finding of a task; more will follow."""
 
     row: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Failed(Answer):
-    """The command could not be carried out: a status and a reason for the record."""
+    """The command failed: a status and a reason for the record."""
 
     status: FailedStatus
     reason: str
@@ -65,7 +64,7 @@ class Failed(Answer):
 
 @dataclass(frozen=True)
 class FrameworkFacts:
-    """A framework as its own process sees it; one that can't be started has an error and nothing else."""
+    """A framework as its process sees it; one that can't be started has an error and nothing else."""
 
     error: str = ""
     versions: dict[str, str] = field(default_factory=dict)
@@ -84,7 +83,7 @@ class FrameworksProbed(Answer):
 
 @dataclass(frozen=True)
 class FeatureTried(Answer):
-    """What came of a feature, how far off its numbers are, and whether the process is fit for more."""
+    """The outcome of a feature, the error of its numbers, and whether the process is fit for more."""
 
     result: FeatureResult
     reason: str
@@ -95,7 +94,7 @@ class FeatureTried(Answer):
 
 @dataclass(frozen=True)
 class CaseForecasted(Answer):
-    """Memory in B that a case needs, the device's rate in matmuls in 1/s, its memory in B; None if unknown."""
+    """Memory in B that a case needs, the device's matmul rate in 1/s, its memory in B; None if unknown."""
 
     memory: int | None
     rate: float | None
@@ -104,7 +103,7 @@ class CaseForecasted(Answer):
 
 @dataclass(frozen=True)
 class StepsTried(Answer):
-    """They fit: the peak in B."""
+    """The steps fit: the peak in B."""
 
     peak: int | None
 
@@ -145,7 +144,7 @@ class RoundsMeasured(Answer):
 
 @dataclass(frozen=True)
 class EnergyMeasured(Answer):
-    """Energy and power, window by window, and by what they were told; nothing where nothing can be read."""
+    """Energy and power, window by window, and their sensors; nothing where nothing can be read."""
 
     series: tuple[Series, ...]
     facts: dict[str, Fact]
@@ -153,7 +152,7 @@ class EnergyMeasured(Answer):
 
 @dataclass(frozen=True)
 class CaseClosed(Answer):
-    """The work was done: what the checks and the meters saw."""
+    """The work was done: what checks and meters found."""
 
     series: tuple[Series, ...]
     checks: Checks
@@ -162,14 +161,14 @@ class CaseClosed(Answer):
 
 @dataclass(frozen=True)
 class SourceDescribed(Answer):
-    """A workload of the user's own: where it comes from, and what it is."""
+    """A user's workload: where it comes from, and what it is."""
 
     source: Source
 
 
 @dataclass(frozen=True)
 class TaskDone(Answer):
-    """A task has come to its end, and whether the process is fit for more."""
+    """A task has ended, and whether the process is fit for more."""
 
     fit: bool = True
 
@@ -187,7 +186,7 @@ class Command(Generic[A]):
 
 @dataclass(frozen=True)
 class ProbeFrameworks(Command[FrameworksProbed]):
-    """Versions, threads, devices and support of each."""
+    """Report versions, threads, devices and support of each."""
 
     frameworks: tuple[str, ...]
 
@@ -203,7 +202,7 @@ class TryFeature(Command[FeatureTried]):
 
 @dataclass(frozen=True)
 class ForecastCase(Command[CaseForecasted]):
-    """What a case will need."""
+    """Estimate what a case needs."""
 
     case: Case
     source: Source | None = None
@@ -212,7 +211,7 @@ class ForecastCase(Command[CaseForecasted]):
 
 @dataclass(frozen=True)
 class TrySteps(Command[StepsTried]):
-    """Do so many steps of a case, on the CPU within `limit` B."""
+    """Run that many steps of a case, on the CPU within `limit` B."""
 
     case: Case
     steps: int
@@ -222,7 +221,7 @@ class TrySteps(Command[StepsTried]):
 
 @dataclass(frozen=True)
 class DataSource:
-    """Where the data set of a case lies."""
+    """Where the data set of a case is."""
 
     name: str
     source: str
@@ -233,7 +232,7 @@ class DataSource:
 class OpenCase(Command[CaseOpened]):
     """Build a case, take its first step, let it work for `load` s, warm it up for at most `warmup` s.
 
-    It is known by its key from now on.
+    Later commands name it by its key.
     """
 
     key: int
@@ -247,7 +246,7 @@ class OpenCase(Command[CaseOpened]):
 
 @dataclass(frozen=True)
 class MeasureTurn(Command[TurnMeasured]):
-    """Measure a case for so many s, or so many steps."""
+    """Measure a case for that many s, or that many steps."""
 
     key: int
     seconds: float
@@ -264,7 +263,7 @@ class TimePhases(Command[PhasesTimed]):
 
 @dataclass(frozen=True)
 class MeasureEnergy(Command[EnergyMeasured]):
-    """Measure a case's energy for so many s, or until it is known to the target; so many s at rest before and after."""
+    """Measure a case's energy for that many s, or until it is known to the target; and idle power before and after."""
 
     key: int
     seconds: float
@@ -274,7 +273,7 @@ class MeasureEnergy(Command[EnergyMeasured]):
 
 @dataclass(frozen=True)
 class MeasureRounds(Command[RoundsMeasured]):
-    """Rounds of a block of each case for so many s, but so many rounds at least."""
+    """Measure rounds of a block of each case for that many s, at least `fewest` rounds."""
 
     keys: tuple[int, ...]
     seconds: float
@@ -286,7 +285,7 @@ class MeasureRounds(Command[RoundsMeasured]):
 class CloseCase(Command[CaseClosed]):
     """Check the work of a case, and read its meters; `prove`: show by numbers what it computes.
 
-    `unchecked` are checks that the user does without.
+    `unchecked` are checks that the user turned off.
     """
 
     key: int
@@ -296,14 +295,14 @@ class CloseCase(Command[CaseClosed]):
 
 @dataclass(frozen=True)
 class DescribeSource(Command[SourceDescribed]):
-    """Load the user's own code or file, and say what it is."""
+    """Load the user's code or file, and describe it."""
 
     source: Source
 
 
 @dataclass(frozen=True)
 class RunTask(Command[TaskDone]):
-    """Carry out a task of a module that has a table of them, `TASKS`."""
+    """Run a task of a module that has a table of them, `TASKS`."""
 
     module: str
     task: str
@@ -313,7 +312,7 @@ class RunTask(Command[TaskDone]):
 
 @dataclass(frozen=True)
 class TrainEndToEnd(Command[Answer]):
-    """Train a case for so many epochs, from its data set; for a process of its own, which answers by its exit code."""
+    """Train a case for that many epochs, from its data set, in a separate process, which answers by its exit code."""
 
     case: Case
     epochs: int
@@ -322,14 +321,14 @@ class TrainEndToEnd(Command[Answer]):
 
 @dataclass(frozen=True)
 class EndWorker(Command[Answer]):
-    """End the process; nothing is answered."""
+    """End the process; there is no answer."""
 
 
 # -- lines -----------------------------------------------------------------------------------------
 
 
 def wire_name(kind: type) -> str:
-    """What a type is called in a line: `open_case` for OpenCase."""
+    """Return what a type is called in a line: `open_case` for OpenCase."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
@@ -338,24 +337,24 @@ ANSWERS: Mapping[str, type[Answer]] = {wire_name(kind): kind for kind in Answer.
 
 
 def encode(message: Command[Any] | Answer, number: int) -> bytes:
-    """The message as a line; samples are not copied."""
+    """Return the message as a line; samples are not copied."""
     word = "do" if isinstance(message, Command) else "is"
     content = {word: wire_name(type(message)), "number": number, **vars(message)}
     return json.dumps(content, default=vars).encode() + b"\n"
 
 
 def decode(line: bytes | str) -> tuple[Answer, int]:
-    """The answer that a line holds, and the number of its command."""
+    """Return the answer that a line holds, and the number of its command."""
     return _decode(line, "is", ANSWERS)
 
 
 def decode_command(line: bytes | str) -> tuple[Command[Any], int]:
-    """The command that a line holds, and its number."""
+    """Return the command that a line holds, and its number."""
     return _decode(line, "do", COMMANDS)
 
 
 def answer_to(command: Command[A]) -> type[A]:
-    """The answer that a command is ended by."""
+    """Return the type of the answer that ends a command."""
     (base,) = vars(type(command))["__orig_bases__"]
     return cast(type[A], get_args(base)[0])
 
@@ -395,7 +394,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _checked(hint: Any, value: Any, place: str) -> Any:
-    """The value, if it is of a type; raises Malformed."""
+    """Return the value, if it has the type; raise Malformed."""
     origin = get_origin(hint)
     if origin in _READERS:
         return _READERS[origin](get_args(hint), value, place)
@@ -453,7 +452,7 @@ def _all_finite(values: list[float]) -> bool:
 
 
 def _plain(value: Any, place: str) -> Any:
-    """JSON's own values, if all of their numbers are finite and exact in any reader."""
+    """Return JSON's own values, if all of their numbers are finite and exact in any reader."""
     if isinstance(value, float) and not math.isfinite(value):
         raise Malformed(f"{place} is not finite: {value}")
     if type(value) is int and abs(value) > LARGEST_WHOLE:

@@ -1,8 +1,8 @@
 """Where the nodes of a job meet: an address, a token that says who may join, and the interface that leads there.
 
-The first node listens at its address until all others are there. Host and guest each prove to the other that they have
-the token, by an HMAC over random numbers of both; what is received before is compared, and nothing else is done with
-it. Rule: standard library only; a worker's launcher reads this from its environment.
+The first node listens at its address until all nodes are there. Host and guest each prove to the other that they have
+the token, by an HMAC over random numbers of both; what is received before that is compared, and nothing else. Rule:
+standard library only; a worker's launcher reads this from its environment.
 """
 
 from __future__ import annotations
@@ -50,11 +50,10 @@ class Rendezvous:
 
     @property
     def address(self) -> str:
-        """As it is written."""
         return f"{self.host}:{self.port}"
 
     def proof(self, who: str, said: str) -> str:
-        """What shows that `who` has the token, and said this."""
+        """Return what shows that `who` has the token, and said this."""
         return hmac.new(self.token.encode(), f"mldyno {who} {said}".encode(), "sha256").hexdigest()
 
     @property
@@ -64,7 +63,7 @@ class Rendezvous:
 
 
 def read(address: str, token: str | None = None) -> Rendezvous:
-    """From what a user has written; without a token it is the first node, which makes one up."""
+    """Parse what a user has typed; without a token it is the first node, which makes one."""
     match = _WRITTEN.fullmatch(address)
     if match is None or not 0 < int(match["port"]) < 1 << 16:
         raise UsageError(f"'{address[:60]}' is no address; write the first node's, such as 10.0.0.1:29400.")
@@ -74,7 +73,7 @@ def read(address: str, token: str | None = None) -> Rendezvous:
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Rendezvous | None:
-    """The one that was handed on; None where there is none."""
+    """Return the rendezvous that was handed on; None where there is none."""
     given = os.environ if environ is None else environ
     if ADDRESS not in given:
         return None
@@ -83,12 +82,12 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Rendezvous | N
 
 
 def failure_line(rank: str, status: str, reason: str) -> str:
-    """What a rank says of its end."""
+    """Return the line by which a rank reports its failure."""
     return f"\n{FAILED}{json.dumps([rank, status, reason])}\n"
 
 
 def end_line(rank: int, code: int) -> str:
-    """What a launcher says of the first rank that ended with another code than 0; negative codes are signals."""
+    """Return the line by which a launcher reports the first rank that failed; negative codes are signals."""
     return f"\n{ENDED}{json.dumps([rank, code])}\n"
 
 
@@ -103,7 +102,7 @@ class RankFailure:
 
 
 def failure_in(lines: Sequence[str]) -> RankFailure | None:
-    """Which rank failed first, from what ranks and their launcher said; a signal comes before what others saw of it."""
+    """Return which rank failed first, from the lines of ranks and launcher; a signal counts before its consequences."""
     failures, ended = [], None
     for line in lines:
         _, failed, why = line.partition(FAILED)
@@ -129,7 +128,7 @@ class Refused(MldynoError):
 
 
 def listen_at(meeting: Rendezvous) -> socket.socket:
-    """A socket that listens at the named address, and at no other."""
+    """Return a socket that listens at that address, and at no other."""
     try:
         return socket.create_server((meeting.host, meeting.port))
     except OSError as error:
@@ -138,9 +137,9 @@ def listen_at(meeting: Rendezvous) -> socket.socket:
 
 
 def receive(meeting: Rendezvous, ranks: int, nodes: int, store_port: int) -> None:
-    """The first node: wait until all others have proven that they have the token; each learns its number, and the port.
+    """On the first node: wait until all nodes have proven that they have the token; send each its number and the port.
 
-    Each connection has a thread, so that one that says nothing holds up nobody.
+    Each connection has a thread, so that a silent one holds up no other.
     """
     guests: queue.Queue[tuple[socket.socket, str]] = queue.Queue()
 
@@ -176,9 +175,9 @@ def receive(meeting: Rendezvous, ranks: int, nodes: int, store_port: int) -> Non
 
 
 def enter(meeting: Rendezvous, ranks: int, nodes: int, wait: float) -> dict[str, str] | None:
-    """Another node: prove the token, and wait until all are there; gives the environment of its ranks' launcher.
+    """On another node: prove the token, wait until all are there, and return the environment of its ranks' launcher.
 
-    None where nobody listens, or not all come within `wait` s. Raises Refused where the first node does not want it.
+    None where no node listens, or not all come within `wait` s. Raises Refused where the first node refuses this one.
     """
     try:
         with socket.create_connection((meeting.host, meeting.port), timeout=min(HELLO_S, wait)) as connection:
@@ -201,7 +200,7 @@ def enter(meeting: Rendezvous, ranks: int, nodes: int, wait: float) -> dict[str,
 
 
 def _has_left(connection: socket.socket) -> bool:
-    """Whether a guest that waits for the others is gone; it has nothing more to say."""
+    """Return whether a waiting guest is gone; it has nothing more to say."""
     connection.setblocking(False)
     try:
         return not connection.recv(1, socket.MSG_PEEK)
@@ -214,7 +213,7 @@ def _has_left(connection: socket.socket) -> bool:
 
 
 def _words(connection: socket.socket, count: int | None) -> list[str]:
-    """The words of the next line, so many of them; an OSError where it is no such line."""
+    """Return the words of the next line; raise OSError where it is no line with `count` words."""
     line = b""
     while not line.endswith(b"\n"):
         part = connection.recv(1)
@@ -228,7 +227,7 @@ def _words(connection: socket.socket, count: int | None) -> list[str]:
 
 
 def own_address(meeting: Rendezvous) -> str:
-    """This node's address on the way to the first one."""
+    """Return this node's address on the way to the first one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((meeting.host, meeting.port))  # sends nothing

@@ -8,32 +8,30 @@ from mldyno.tracking.tracker import Tracker, track
 
 
 class Training:
-    """What a callback tells; nothing counts before a training begins, such as a first validation."""
+    """Forwards a package's callbacks to a tracker; nothing counts before a training begins."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         self.tracker: Tracker | None = None
 
     def begin(self, **known: Any) -> None:
-        """It begins; what the package knows of it stands where the user has said nothing."""
+        """Begin; the user's settings override what the package knows."""
         self.tracker = track(**{**known, **self.settings})
 
     def fetched(self, waited: bool = True) -> None:
-        """The next step can begin; the time since the last one was spent on its batch, as far as that is seen."""
+        """Begin the next step; the time since the last one was spent on its batch, where that is visible."""
         if self.tracker is not None:
             self.tracker.fetched(waited)
 
     def step(self, batch: Any = None) -> None:
-        """A step has ended."""
         if self.tracker is not None:
             self.tracker.step(batch)
 
     def pause(self) -> None:
-        """What follows is no step: it validates, or saves, or an epoch has ended."""
+        """Exclude what follows: validation, saving, the end of an epoch."""
         if self.tracker is not None:
             self.tracker.pause()
 
     def end(self) -> None:
-        """It has ended."""
         if self.tracker is not None:
             self.tracker.finish()

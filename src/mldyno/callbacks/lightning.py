@@ -23,24 +23,19 @@ class LightningTracker(_package.Callback):  # type: ignore[misc]
         self.training.begin()
 
     def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, index: int) -> None:
-        """The batch is there."""
         self.training.fetched()
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
-        """A step has ended; its batch tells how many items it had."""
         self.training.step(batch)
 
     def on_validation_start(self, trainer: Any, module: Any) -> None:
-        """Validation is no step."""
         self.training.pause()
 
     on_train_epoch_end = on_validation_start
     """Nor is what lies between two epochs."""
 
     def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None:
-        """Nor is saving."""
         self.training.pause()
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
-        """The line is said here."""
         self.training.end()

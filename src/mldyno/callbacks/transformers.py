@@ -16,7 +16,6 @@ class TransformersTracker(TrainerCallback):  # type: ignore[misc]
         self.training = Training(settings)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Of a step all is known but what an item is called."""
         self.training.begin(items=args.train_batch_size * args.gradient_accumulation_steps)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
@@ -34,5 +33,4 @@ class TransformersTracker(TrainerCallback):  # type: ignore[misc]
         self.training.pause()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """The line is said here."""
         self.training.end()

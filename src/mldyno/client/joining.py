@@ -1,4 +1,4 @@
-"""A node that joins the jobs of another: it starts ranks again and again, as long as the first node has jobs."""
+"""A node that joins the jobs of another: it starts ranks again and again, while the first node has jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Tell = Callable[[str], None]
 
 
 def meet(meeting: Rendezvous) -> None:
-    """Let launchers that are started from now on go there, by the interface that leads to it."""
+    """Point launchers that are started from now on to the rendezvous, by the interface that leads to it."""
     import psutil
 
     if meeting.first:
@@ -43,9 +43,9 @@ def meet(meeting: Rendezvous) -> None:
 
 
 def join(meeting: Rendezvous, case: Case, wait: float, python: str, tell: Tell) -> int:
-    """Take part in job after job, with the ranks of a case, until none begins for `wait` s; gives how many there were.
+    """Take part in job after job with the ranks of a case, until none begins for `wait` s; return how many there were.
 
-    `case` has the ranks of all nodes, and how many nodes there are. Raises where this node may not join, or none began.
+    `case` has the ranks of all nodes, and the number of nodes. Raises where this node may not join, or no job began.
     """
     meet(meeting)
     framework, ranks = plugins.framework(case.framework), case.ranks or 1
@@ -79,7 +79,7 @@ def join(meeting: Rendezvous, case: Case, wait: float, python: str, tell: Tell) 
 
 
 def _take_part(command: list[str], environment: Mapping[str, str]) -> str:
-    """What ranks and their launcher said until they ended."""
+    """Run ranks until they end; return what they and their launcher wrote."""
     with tempfile.TemporaryFile("w+", errors="replace") as words:
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                    stderr=words, start_new_session=True)  # fmt: skip

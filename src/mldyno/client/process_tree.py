@@ -1,4 +1,4 @@
-"""A worker and all that it has started: how much memory they hold, and their end."""
+"""A worker and all processes that it started: their memory, their end; and waiting for a machine's memory."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ MOST_LOOKS = 5  # for processes that start others while they are ended
 
 
 def new_mark() -> str:
-    """What all processes of one worker have in their environment: who started it, and enough chance to be alone."""
+    """Return what all processes of one worker have in their environment: who started it, and random digits."""
     return f"{own_name()}-{secrets.token_hex(8)}"
 
 
 class ProcessTree:
-    """A worker and all that it has started: loaders' processes, ranks, a command and what that starts.
+    """A worker and all processes that it started: loaders' processes, ranks, a command and its children.
 
-    A process that detaches is found by the mark in its environment. On Linux a worker also becomes the parent of
-    those, so that one that has cleared its environment is found too.
+    A detached process is found by the mark in its environment. On Linux a worker also becomes its parent, so that one
+    that has cleared its environment is found too.
     """
 
     def __init__(self, root: int, mark: str) -> None:
@@ -61,7 +61,7 @@ class ProcessTree:
         return own + sum(machine.resident_memory(pid) or 0 for pid in self._started)
 
     def cpu_time(self) -> float | None:
-        """CPU time in s of all of them that are known so far; None where the worker is not alive."""
+        """CPU time in s of all known processes; None where the worker is not alive."""
         import psutil
 
         try:
@@ -71,7 +71,7 @@ class ProcessTree:
         return math.fsum(each.user + each.system for each in times)
 
     def _look(self) -> None:
-        """Note what there is now; what has lost its parent is still ours."""
+        """Note which processes there are now; one that has lost its parent still counts."""
         import psutil
 
         living = {pid: process for pid, process in self._started.items() if process.is_running()}
@@ -80,7 +80,7 @@ class ProcessTree:
         self._started = living
 
     def kill(self) -> None:
-        """End all of them: the worker's group, and what has left it."""
+        """Kill all of them: the worker's group, and what has left it."""
         import psutil
 
         self._look()
@@ -95,12 +95,12 @@ class ProcessTree:
 
 
 def end_leftovers() -> None:
-    """End what workers of an mldyno that was killed have left running."""
+    """Kill what workers of a killed mldyno have left running."""
     _end(pid for pid, mark in marked() if has_ended(mark.rpartition("-")[0]))
 
 
 def _end(pids: Iterator[int]) -> int:
-    """End these processes; gives how many there were."""
+    """Kill these processes; return how many there were."""
     ended = 0
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -110,7 +110,7 @@ def _end(pids: Iterator[int]) -> int:
 
 
 def marked() -> Iterator[tuple[int, str]]:
-    """All living processes that have a mark in their environment and may be looked at, and their marks."""
+    """Yield all living processes that have a mark in their environment and may be inspected, with their marks."""
     import psutil
 
     for pid in psutil.pids():
@@ -125,7 +125,7 @@ def marked() -> Iterator[tuple[int, str]]:
             yield pid, mark
 
 
-# -- shortage --------------------------------------------------------------------------------------
+# -- memory of the machine -------------------------------------------------------------------------
 
 
 RESERVE_SHARE, SMALLEST_RESERVE = 0.05, 512 << 20  # memory that a worker must leave free
@@ -144,20 +144,20 @@ def total() -> int:
 
 @cache
 def reserve() -> int:
-    """Memory in B that is left to the rest of the machine."""
+    """Memory in B that a worker must leave to the rest of the machine."""
     return max(round(RESERVE_SHARE * total()), SMALLEST_RESERVE)
 
 
 def taken_by_others(held: int, grown: int | None = None) -> bool:
-    """Whether other programs filled the machine, and not a case that held so much, in B.
+    """Return whether other programs filled the machine, and not a case that held this much, in B.
 
-    `grown` is what the others have taken since the case was started, where that is known.
+    `grown` is what the other programs have taken since the case was started, where that is known.
     """
     return held < FILLING_SHARE * total() or (grown is not None and held < grown)
 
 
 def explained(held: int, left: int) -> str:
-    """What happened to a case that held so much when so much was left, in B."""
+    """Return what happened to a case that held `held` B when `left` B were left."""
     others = show_bytes(max(0, total() - left - held))
     return f"the machine ran out of memory, but this case held only {show_bytes(held)}; other programs hold {others}"
 
@@ -169,7 +169,7 @@ class Patience:
         self.left = PATIENCE_S if seconds is None else seconds
 
     def wait(self, needed: int, check: Callable[[], None] = lambda: None) -> bool:
-        """Wait until so much memory in B is available, beside twice the reserve; gives whether it is."""
+        """Wait until that much memory in B is available, beside twice the reserve; return whether it is."""
         while True:
             check()
             available = machine.available_memory()

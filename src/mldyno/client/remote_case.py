@@ -1,4 +1,4 @@
-"""A case in a worker's hands: opened, measured in turns, its phases timed, closed; and what is known of it so far."""
+"""A case that a worker runs: opened, measured in turns, its phases timed, closed; and what was observed so far."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CaseAnswer = TypeVar("CaseAnswer", CaseOpened, TurnMeasured, PhasesTimed, Energy
 
 @dataclass(kw_only=True, eq=False)
 class RemoteCase(Observed):
-    """A case that a worker has, or had, in hand."""
+    """A case that a worker runs, or ran."""
 
     worker: WorkerProcess
     timeout: float
@@ -49,11 +49,11 @@ class RemoteCase(Observed):
     """Whether its time is known, and its energy is being measured."""
 
     def tell(self, step: float) -> None:
-        """Pass on what a step takes at present, in s."""
+        """Report the present time of a step in s."""
         self.on_progress(self.case, step, self.half_width, self.elapsed)
 
     def request(self, command: Command[A]) -> A:
-        """The worker's answer, within what is left of the case's time."""
+        """Return the worker's answer, within what is left of the case's time."""
         try:
             return self.worker.request(command, self.timeout - self.worker.spent, self.tell)
         except Ended as end:
@@ -74,7 +74,7 @@ class RemoteCase(Observed):
         return answer
 
     def open(self, start: bool = True) -> None:
-        """Build the case, take its first step, warm it up; in a worker that is started, or that others use too."""
+        """Build the case, take its first step, warm it up; `start` starts its worker first."""
         if start:
             self.worker.start()
         stopping = self.stopping
@@ -86,7 +86,7 @@ class RemoteCase(Observed):
         self.software, self.devices, self.unsteady = opened.software, opened.devices, opened.unsteady
 
     def measure(self, seconds: float) -> None:
-        """Measure a turn of about so many s, or the steps that are still to do in that time."""
+        """Measure a turn of about that many s, or the steps that are still to do in that time."""
         left = None if self.stopping.steps is None else self.stopping.steps - self.steps
         if left is not None:
             due = round(seconds * self.steps / self.elapsed) if self.steps else 1
@@ -99,17 +99,16 @@ class RemoteCase(Observed):
 
     @property
     def _block(self) -> int:
-        """Steps of a block."""
         size = self.facts.get("block_steps")
         return size if isinstance(size, int) else 1
 
     def time_phases(self) -> None:
-        """Time what can be timed apart from the step, for a share of the budget."""
+        """Time the phases or ablations of the step, for a share of the budget."""
         if self.facts.get("phases") or self.facts.get("beside"):
             self._take(self.request(messages.TimePhases(self.key, PHASES_SHARE * self.stopping.budget)))
 
     def measure_energy(self, seconds: float) -> None:
-        """What a step takes of energy, as well as its time is wanted or for so many s; and what the machine at rest."""
+        """Measure the energy of a step to the target or for that many s, and the machine's idle power."""
         self._take(self._ask_energy(messages.MeasureEnergy(self.key, seconds, self.stopping.target, REST_S)))
 
     def _ask_energy(self, command: messages.MeasureEnergy) -> EnergyMeasured:
@@ -119,7 +118,7 @@ class RemoteCase(Observed):
         return answer
 
     def take_energy_turn(self, turn: int, seconds: float) -> None:
-        """A turn of so many s of a paired comparison: the median of its windows."""
+        """Measure a turn of that many s of a paired comparison: the median of its windows."""
         answer = self._ask_energy(messages.MeasureEnergy(self.key, seconds))
         values = [value for series in answer.series if (series.metric, series.stage) == ("energy", "steady")
                   for value in series.values]  # fmt: skip
@@ -127,7 +126,7 @@ class RemoteCase(Observed):
             self.series.append(Series("energy", "J", (median(values),), stage="paired", turn=turn))
 
     def close(self) -> None:
-        """Check that the work was done, and read the meters."""
+        """Check the work, and read the meters."""
         self.checks = self._take(self.request(messages.CloseCase(self.key, self.prove, self.unchecked))).checks
 
     @property
@@ -137,17 +136,17 @@ class RemoteCase(Observed):
 
     @property
     def enough(self) -> bool:
-        """Whether the stopping rule is content, or no time is left for more than closing the case."""
+        """Whether the target is met, the budget is spent, or only the time to close the case is left."""
         return self.settled or self.out_of_time
 
     @property
     def next_turn(self) -> float:
-        """How many s to measure before looking again."""
+        """Time in s of the next turn."""
         return min(self.stopping.next_turn(self.elapsed), max(0.0, self._time_for_turns))
 
     @property
     def out_of_time(self) -> bool:
-        """Whether one more block, and closing the case after it, would take longer than its timeout; never at first."""
+        """Whether one more block, and closing the case after it, would exceed the timeout; never at first."""
         return bool(self.values) and self._time_for_turns < ONE_MORE * self.longest_block
 
     @property
@@ -160,9 +159,9 @@ class RemoteCase(Observed):
         return self.timeout - self.worker.spent - closing
 
     def counts_after(self, end: Ended) -> bool:
-        """Whether what was measured before this end counts: it came by the clock, and the worker was still at work.
+        """Return whether what was measured before a timeout counts: the worker was still at work.
 
-        One that had been silent for far longer than a block takes hung, and so did one in fake time, which is short.
+        One that was silent for far longer than a block takes has hung, and so has one in fake time, which is short.
         """
         if end.status != "timeout" or not self.values or self.facts.get("fake_time"):
             return False
@@ -170,7 +169,7 @@ class RemoteCase(Observed):
 
 
 def measure_rounds(cases: Sequence[RemoteCase], seconds: float, fewest: int, seed: float) -> None:
-    """Rounds of a block of each case, in the one worker that they share."""
+    """Measure rounds with one block of each case, in the worker that they share."""
     answer = cases[0].request(messages.MeasureRounds(tuple(case.key for case in cases), seconds, fewest, seed))
     metrics = [series.metric for series in answer.series]
     times, delays = (len(cases) * [metric] for metric in ("step_time", "run_delay"))

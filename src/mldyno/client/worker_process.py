@@ -63,10 +63,9 @@ class Ended(Exception):
 
 
 def settings_of(case: Case) -> dict[str, str]:
-    """What the environment of a case's worker must hold when it starts: its allocator, its framework's own settings,
-    and the threads of Accelerate.
+    """Return what a case's worker needs in its environment: allocator, framework settings, threads of Accelerate.
 
-    macOS's library for matmuls does not hear what a framework is told. Raises NotHere where the allocator is missing.
+    macOS's library for matmuls ignores the framework's number of threads. Raises NotHere without the allocator.
     """
     framework = plugins.framework(case.framework).environment(case)
     threads = {"VECLIB_MAXIMUM_THREADS": str(case.threads)} if case.threads and sys.platform == "darwin" else {}
@@ -74,7 +73,7 @@ def settings_of(case: Case) -> dict[str, str]:
 
 
 class WorkerProcess:
-    """A worker in a session of its own, so that all it starts can be ended with it."""
+    """A worker in a session by itself, so that all processes it starts can be ended with it."""
 
     def __init__(
         self,
@@ -83,9 +82,9 @@ class WorkerProcess:
         python: str | None = None,
         case: Case | None = None,
     ) -> None:
-        """`settings` are those of its environment that differ from ours; None stands for one that is not set.
+        """`settings` are the environment variables that differ from ours; None unsets one.
 
-        `case` is the one that it is for, where that has to be in its environment, or has an interpreter of its own.
+        `case` is the one that the worker is for, where its environment or its interpreter depends on that.
         """
         self._python, self._check_interrupt, self._case = python, check_interrupt, case
         self._settings = settings or {}
@@ -104,7 +103,6 @@ class WorkerProcess:
         """Time in s that was spent waiting for this worker's answers."""
 
     def __enter__(self) -> WorkerProcess:
-        """It is started now, and ended with all that it started behind the block."""
         try:
             self.start()
         except BaseException:  # a signal may come when the process is there already
@@ -116,7 +114,7 @@ class WorkerProcess:
         self.kill()
 
     def start(self) -> None:
-        """Start the process and those that listen to it."""
+        """Start the process, and the threads that read from it."""
         try:
             chosen = {} if self._case is None else settings_of(self._case)
             launched = () if self._case is None else self._launched(self._case)
@@ -142,7 +140,7 @@ class WorkerProcess:
             self._threads.append(thread)
 
     def _launched(self, case: Case) -> list[str]:
-        """The words that let the worker be ranks; none where the case has none, or its framework can't do that."""
+        """Return the arguments that start ranks; none where the case has none, or its framework can't."""
         if not plugins.framework(case.framework).launches(case):
             return []
         if case.nodes > 1 and from_environment() is None:
@@ -150,7 +148,7 @@ class WorkerProcess:
         return worker_start.launch_words(case.ranks or 1, case.nodes)
 
     def _interpreter(self) -> str:
-        """The path of the one to start: the case's own, or ours."""
+        """Return the path of the interpreter: the case's, or ours."""
         if self._case is None or self._case.python is None:
             return self._python or sys.executable
         path = interpreters.path_of(self._case.python)
@@ -182,10 +180,10 @@ class WorkerProcess:
         on_progress: OnProgress = lambda word: None,
         reset_timeout: bool = False,
     ) -> A:
-        """Send a command and wait for its answer, for at most `timeout` s; with `anew`, so long after each word.
+        """Send a command and wait up to `timeout` s for its answer; with `reset_timeout`, anew after each message.
 
-        `hear` gets a step's time in s now and then, or the rows that a task finds. Raises Ended where the worker fails
-        at it, dies, takes too long or too much memory, or says what is no answer to it.
+        `on_progress` gets a step's time in s now and then, or the rows of a task. Raises Ended where the worker fails
+        at the command, dies, takes too long or too much memory, or answers something else.
         """
         if self._process is None or self._process.stdin is None:
             raise Ended("failed", "the worker is not there any more")
@@ -241,12 +239,12 @@ class WorkerProcess:
             return answer
 
     def _nonsense(self, what: str) -> Ended:
-        """An answer that can't be used ends the worker: nothing that follows could be trusted."""
+        """End a worker whose answer can't be used: nothing that follows could be trusted."""
         self.kill()
         return Ended("failed", f"the worker's answer can't be read: {what}")
 
     def _watch_memory(self) -> None:
-        """End the worker before the machine swaps or its own killer strikes."""
+        """End the worker before the machine swaps, or the system kills something."""
         resident = self._tree.resident() if self._tree else None
         if resident is None:
             return
@@ -261,19 +259,19 @@ class WorkerProcess:
             raise self._crowded_out(left) or Ended("oom", own)
 
     def _crowded_out(self, left: int) -> Ended | None:
-        """The end of a worker on a machine that other programs have filled; None where the worker itself did."""
+        """Return the end of a worker on a machine that other programs have filled; None where the worker did."""
         grown = None if self._left_before is None else self._left_before - left - self._held
         if not taken_by_others(self._held, grown):
             return None
         return Ended("failed", explained(self._held, left), held=self._held)
 
     def _short(self, status: str) -> Ended | None:
-        """Why a worker was refused memory, where that is because other programs have it."""
+        """Return why a worker was refused memory, where other programs have it."""
         left = machine.available_memory() if status == "oom" else None
         return self._crowded_out(left) if left is not None and left < reserve() else None
 
     def _killed_for_memory(self, what: str, held: int) -> Ended:
-        """The end of a process that the system killed for want of memory."""
+        """Return the end of a process that the system killed for lack of memory."""
         left = machine.available_memory()
         if left is None or not taken_by_others(held):
             return Ended("oom", f"{what}killed by the system for want of memory")
@@ -281,14 +279,14 @@ class WorkerProcess:
         return Ended("failed", f"{what}killed by the system for want of memory: {why}", held=held)
 
     def _watch_launcher(self) -> None:
-        """Ranks may live on when what started them has died: then nobody would end them."""
+        """End ranks whose launcher has died: they may live on."""
         if self._ranked and self._process is not None and self._process.poll() is not None and self._lines.empty():
             if self._tree is not None:
                 self._tree.kill()
             raise self._explain_death()
 
     def _failed_rank(self) -> Ended | None:
-        """Which rank failed, and why, where there are ranks: the first one only sees that another is gone."""
+        """Return which rank failed, and why: the first rank only knows that another one is gone."""
         until = time.monotonic() + RANK_ENDS_S
         while self._ranked and time.monotonic() < until:
             ended = self._process is None or self._process.poll() is not None
@@ -301,7 +299,7 @@ class WorkerProcess:
         return None
 
     def _end_of_rank(self) -> Ended | None:
-        """The end of the rank that failed, in words; None where none is named."""
+        """Return the end of the rank that failed; None where none is named."""
         failure = failure_in(self._said())
         if failure is None:
             return None
@@ -312,7 +310,7 @@ class WorkerProcess:
         return Ended("failed", f"rank {failure.rank} was ended by {signal.Signals(failure.signal).name}", crashed=True)
 
     def _said(self) -> list[str]:
-        """The last lines on its standard error."""
+        """Return the last lines of its standard error."""
         return self._last_words.decode(errors="replace").strip().splitlines()
 
     def _explain_death(self) -> Ended:
@@ -330,7 +328,7 @@ class WorkerProcess:
         return Ended("failed", f"the worker ended early with exit code {code}{last}")
 
     def wait_until_idle(self) -> None:
-        """Wait until its threads sleep: those of some libraries spin on after their work, and hold others up."""
+        """Wait until its threads sleep: those of some libraries spin on after their work, and take cores."""
         until, before = time.monotonic() + LONGEST_SPIN_S, self._tree.cpu_time() if self._tree else None
         while before is not None and time.monotonic() < until:
             time.sleep(IDLE_LOOK_S)
@@ -340,7 +338,7 @@ class WorkerProcess:
             before = after
 
     def kill(self) -> None:
-        """End the worker and all that it has started."""
+        """Kill the worker and all processes that it started."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -372,20 +370,20 @@ def _wait(process: subprocess.Popen[bytes]) -> tuple[int, int]:
 
 
 def memory_limit() -> int | None:
-    """The most memory in B that a worker may take, as the user has set it."""
+    """Return the most memory in B that a worker may take, as the user has set it."""
     text = os.environ.get("MLDYNO_MEMORY_LIMIT")
     return parse_bytes(text) if text else None
 
 
 def _kernel_kills() -> int:
-    """How often the kernel has killed for want of memory since it started (Linux)."""
+    """Return how often the kernel has killed for lack of memory since it started (Linux)."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/vmstat").read_text().splitlines()
         return int(next(line.split()[1] for line in lines if line.startswith("oom_kill ")))
     return 0
 
 
-# -- allocators ------------------------------------------------------------------------------------
+# -- allocators of memory --------------------------------------------------------------------------
 
 
 # glibc gives large blocks back to the system when they are freed, and the next step touches their pages anew.
@@ -399,7 +397,7 @@ class NotHere(Exception):
 
 
 def settings_for(allocator: str | None) -> dict[str, str]:
-    """The settings with which a worker has this allocator; raises NotHere where it can't have it here."""
+    """Return the settings with which a worker has this allocator; raise NotHere where it can't."""
     if allocator is None or allocator == "system":
         return {}
     if not sys.platform.startswith("linux"):

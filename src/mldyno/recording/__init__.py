@@ -178,7 +178,7 @@ def draft_of(
 def _fitting(
     series: Sequence[Series], facts: Mapping[str, Fact], machine: Machine
 ) -> tuple[list[Series], dict[str, Fact], Machine, list[Warning_]]:
-    """What of these may stand in a record, and a warning that names the rest."""
+    """Return what is valid in a record, and a warning that names the rest."""
     judged = [(part, flaw_of_series(part)) for part in series]
     strange = [flaw for _, flaw in judged if flaw]
     devices = []
@@ -204,7 +204,7 @@ def _without(facts: Mapping[str, Fact], names: Mapping[str, str]) -> dict[str, F
 
 
 def _steady_from(observed: Observed) -> int | None:
-    """From which measured block on the case is steady; None where it never was.
+    """Return the first steady block; None where the case never was steady.
 
     The warm-up has judged that; what it could not settle, or a slow start that outlasted it, is judged here. A case
     that only moved with its machine, as the reference kernel shows, is steady.
@@ -222,19 +222,19 @@ def _steady_from(observed: Observed) -> int | None:
 
 
 def slow_start(values: list[float]) -> bool:
-    """Whether the first part was slower, up to one jump: a plateau that outlasted the looks of the warm-up."""
+    """Return whether the first part was slower, up to one jump: a plateau that outlasted the warm-up's looks."""
     change = drift(values)
     return change is not None and change.change < 0 and change.change_point is not None and change.change_point < EARLY
 
 
 def ratio_to_reference(series: Sequence[Series]) -> dict[str, float]:
-    """How many reference kernels a step takes: what slows both down falls out."""
+    """Return how many reference kernels a step takes: what slows both down cancels out."""
     ratios = in_references(series)
     return {"step_per_reference": float(f"{median(ratios):.6g}")} if ratios else {}
 
 
 def in_references(series: Sequence[Series]) -> list[float]:
-    """The steady blocks, each over the reference kernel that ran next to it; without those of turns that had none."""
+    """Return the steady blocks, each over the reference kernel that ran next to it, where there was one."""
     kernels = {part.turn: part.values for part in series if (part.metric, part.stage) == ("reference_time", "steady")}
     ratios = []
     for part in series:
@@ -245,7 +245,7 @@ def in_references(series: Sequence[Series]) -> list[float]:
 
 
 def _cut(series: Sequence[Series], start: int) -> list[Series]:
-    """The series with its first `start` steady blocks moved to the warm-up."""
+    """Return the series with its first `start` steady blocks moved to the warm-up."""
     parts, left = [], dict.fromkeys(PER_BLOCK, start)
     for part in series:
         if part.stage != "steady" or not left.get(part.metric):

@@ -1,8 +1,7 @@
-"""The closed list of warnings that a measured record can carry, each with the next step.
+"""The warnings of a measurement: a closed list, each with the next step.
 
-Each is a code, and a function that looks at the measurement and gives the message and the hint where it applies.
-What holds for the machine, measured or not, is judged by `analysis.conditions`. A message names a figure only where
-the figure is the point.
+A rule has a code, and a function that returns the message and the hint where it applies. What holds for the machine,
+measured or not, is judged by `analysis.conditions`. A message names a figure only where the figure is the point.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ LEFT_OUT_CODE = "left-out"  # of the record, since it can't be what it must be
 
 
 def memory_taken(held: int) -> Warning_:
-    """The warning of a case that held so much memory in B when other programs had taken the machine's."""
+    """Return the warning of a case that held that much memory in B when other programs had taken the machine's."""
     message = f"other programs took the machine's memory while it held only {show_bytes(held)}"
     return Warning_(MEMORY_TAKEN, message, "end other programs, and measure it again")
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a case that succeeded."""
+    """What is known about a case that succeeded."""
 
     case: Case
     series: Sequence[Series]
@@ -57,20 +56,20 @@ class Evidence:
     env: dict[str, str] = field(default_factory=dict)
 
     def values(self, metric: str, stage: str) -> list[float]:
-        """All values of a metric in order."""
+        """Return all values of a metric in order."""
         return [v for series in self.series if (series.metric, series.stage) == (metric, stage) for v in series.values]
 
     def total(self, metric: str) -> float:
-        """The sum over all windows."""
+        """Return the sum over all windows."""
         return sum(self.values(metric, "window"))
 
     def last(self, metric: str) -> float | None:
-        """A value of the process as a whole."""
+        """Return a value of the process as a whole."""
         return next(iter(self.values(metric, "process")), None)
 
     @property
     def _slowed_down(self) -> bool:
-        """Whether heat or power held the CPU or the case's own GPU back, for more than a moment."""
+        """Whether heat or power slowed the CPU or the case's GPU down, for more than a moment."""
         measured = self.total("window_time") or 1.0
         return bool(
             self.last("throttle_events")
@@ -133,14 +132,14 @@ def _two_modes(evidence: Evidence) -> Judged:
 
 
 def waiting_share(evidence: Evidence) -> float:
-    """Of the time that the case's threads ran or could have run, the share that they waited for a core."""
+    """Return the share of the time that the case's threads waited for a core, of that in which they could run."""
     delay = evidence.total("run_delay")
     wanted = evidence.total("cpu_time") + delay
     return delay / wanted if wanted else 0.0
 
 
 def _waited(evidence: Evidence) -> bool:
-    """Whether its threads waited for a core: as the system counts it, or from one thread that did not always run."""
+    """Return whether its threads waited for a core: as the system counts it, or since its one thread did not run."""
     windows = evidence.total("window_time")
     if not windows:
         return False
@@ -185,16 +184,16 @@ def _oversubscribed(evidence: Evidence) -> Judged:
 
 
 def _issues_late(evidence: Evidence, fact: str) -> bool:
-    """Whether issuing takes about as long as the work; never on the CPU."""
+    """Return whether issuing takes about as long as the work; never on the CPU."""
     share = evidence.facts.get(fact)
     return evidence.case.device != "cpu" and isinstance(share, float) and share >= DRAINED_SHARE
 
 
 def _waits_in_step(evidence: Evidence) -> str:
-    """How a step waits for the device within itself, in words; empty where it does not, or that can't be told.
+    """Return how a step waits for the device within itself; empty where it does not, or that is not known.
 
-    What it reads back and copies is counted. A wait that is hidden shows where the host was held up in a drain test
-    of so few kernels that no queue was full.
+    What it reads back and copies is counted. A hidden wait shows where the host was held up in a drain test of so few
+    kernels that no queue was full.
     """
     reads, copied, kernels = (
         evidence.facts.get(fact) or 0 for fact in ("host_syncs_per_step", "copied_per_step", "kernels_per_step")
@@ -211,7 +210,7 @@ def _waits_in_step(evidence: Evidence) -> str:
 
 
 def _near_peak(evidence: Evidence) -> bool:
-    """Whether the device is busy by what it does: then a full queue is what the host waits for."""
+    """Return whether the device is near a peak: then the host waits for a full queue."""
     steps = evidence.values("step_time", "steady")
     for work, peak in (("flops_per_step", "peak_flops"), ("bytes_per_step", "peak_bandwidth")):
         done, most = evidence.facts.get(work), evidence.facts.get(peak)
@@ -314,7 +313,7 @@ WARNING_CODES = (*_ALWAYS, *_REAL, INTERRUPTED.code, LEFT_OUT_CODE, ENERGY_LOST,
 
 
 def of_measurement(evidence: Evidence) -> list[Warning_]:
-    """What a reader must know of a case that succeeded; nobody gets in the way of fake time."""
+    """Return the warnings of a case that succeeded; nothing interferes with fake time."""
     rules = _ALWAYS if evidence.facts.get("fake_time") else {**_ALWAYS, **_REAL}
     judged = ((code, rule(evidence)) for code, rule in rules.items())
     return [Warning_(code, *texts) for code, texts in judged if texts is not None]

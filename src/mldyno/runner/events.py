@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it, and how the user ends one."""
+"""What a run reports to its listener, how the user interrupts it, and how the machine is kept awake meanwhile."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ HANGUP = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()  # the terminal i
 
 
 class Listener:
-    """Hears of a run as it goes on; every method may be left as it is. Watching is optional and changes nothing."""
+    """Is notified while a run goes on; every method may be left out. Listening changes nothing."""
 
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
         """A run begins, with these cases and repeats to do."""
 
     def fetching(self, what: str, done: int, total: int | None) -> None:
-        """A data set is being fetched or made: so many bytes of it are there."""
+        """A data set is being fetched or made: `done` bytes of it are there."""
 
     def case_started(self, case: Case, repeat: int) -> None:
-        """A case is being set up, for the first time or once more."""
+        """A case is being set up."""
 
     def pairing_started(self, cases: Sequence[Case], repeat: int, pairing: Pairing) -> None:
         """Cases are being measured head-to-head."""
 
     def waiting(self, case: Case, reason: str) -> None:
-        """A case can't be measured now, for that reason, and is tried again in a while."""
+        """A case can't be measured now, for that reason, and is tried again later."""
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
-        """A step takes so many s at present, known to a relative half-width, after so many s of measuring."""
+        """A step takes `step` s at present, known to a relative half-width, after `elapsed` s of measuring."""
 
     def case_ended(self, record: Record) -> None:
         """A record is in the store."""
@@ -60,10 +60,10 @@ class Interrupted(MldynoError):
 
 
 class Interrupts:
-    """Ctrl-C, SIGTERM and SIGHUP as a flag that is looked at where it is safe: never within a write to the store.
+    """Ctrl-C, SIGTERM and SIGHUP as a flag that is checked where it is safe: never within a write to the store.
 
-    While active, the first signal asks for a tidy end; the second has its usual effect. Of SIGHUP more than one comes
-    where a connection is lost, from the system and from the shell: no further one hurries the end.
+    The first signal asks for a tidy end; the second has its usual effect. A lost connection sends SIGHUP more than
+    once, from the system and from the shell: a further one does not hurry the end.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, *HANGUP)
@@ -91,7 +91,7 @@ class Interrupts:
         signal.signal(number, signal.SIG_IGN if number in HANGUP else self._before[number])
 
     def check(self) -> None:
-        """Raise where a signal has come."""
+        """Raise Interrupted where a signal has come."""
         if self.came:
             raise Interrupted(f"ended by {self._name}")
 
@@ -101,12 +101,12 @@ class Interrupts:
         return self._name is not None
 
     def pass_on(self) -> None:
-        """Send a signal that has come to the handler that was there before."""
+        """Raise the signal again, for the handler that was there before."""
         if self._name is not None:
             signal.raise_signal(signal.Signals[self._name])
 
 
-# -- awake -----------------------------------------------------------------------------------------
+# -- a machine that stays awake --------------------------------------------------------------------
 
 
 SYSTEMD = "/run/systemd/system"  # is there where systemd runs the system
@@ -114,7 +114,7 @@ END_TIMEOUT_S = 1.0
 
 
 def _command() -> list[str]:
-    """What keeps this system awake until this process is gone; nothing where no tool does."""
+    """Return the command that keeps this system awake until this process is gone; empty where there is no tool."""
     own = str(os.getpid())
     if sys.platform == "darwin":
         return ["caffeinate", "-i", "-m", "-w", own]
@@ -126,7 +126,7 @@ def _command() -> list[str]:
 
 @contextmanager
 def awake() -> Iterator[None]:
-    """The machine stays awake meanwhile, where that can be asked for."""
+    """Keep the machine awake meanwhile, where the system has a tool for it."""
     command, helper = _command(), None
     if command and shutil.which(command[0]):
         with suppress(OSError):

@@ -1,12 +1,11 @@
-"""What a plan will take, before it runs: time and memory of each case, as last time or estimated.
+"""Forecast what a plan takes, before it runs: time and memory of each case, as last time or estimated.
 
-What has been measured here is known: what it took beside the measuring, and how long that went on. Of the
-rest a worker can estimate the memory, from a step that allocates nothing, and the time, from the case's
-operations and the device's rate in matmuls.
+The last run here shows what a case took beside measuring, and how long it measured. For other cases a worker estimates
+the memory, from a step that allocates nothing, and the time, from the case's operations and the device's matmul rate.
 
-How long a run still takes follows from that: a run is a row of parts that is known before it begins, in each repeat,
-for each group of comparable cases, every case alone and then their paired comparison. Where the run stands in this
-row is all that has to be known; how long the parts before really took corrects the rest.
+A run is a sequence of parts that is known before it begins: in each repeat, for each group of comparable cases, every
+case alone and then their paired comparison. The time left follows from the present part; how long the parts before
+really took corrects the rest.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ UNKNOWN = CaseForecasted(None, None, None)
 
 @dataclass
 class Past:
-    """What the last run of a case took here, alone and in paired comparisons, and what of that was measuring; in s."""
+    """What the last run of a case took here in s, alone and in paired comparisons, and how much of it was measuring."""
 
     run: str
     alone: float = 0.0
@@ -100,7 +99,7 @@ class Past:
     status: str = ""
 
     def add(self, record: Record) -> None:
-        """A record of that run."""
+        """Add a record of that run."""
         spent = record.fact("wall_time") or 0.0
         within = 0.0 if record.fact("fake_time") else min(spent, measured(record))
         if not record.alone:
@@ -116,9 +115,9 @@ class Past:
 
 
 def forecast(plan: Plan, store: Store, tell: Tell | None = None, rates: Rates | None = None) -> list[Forecast]:
-    """The expected time and memory of each case; with `tell`, a worker estimates what is not known.
+    """Return the expected time and memory of each case; with `tell`, a worker estimates what is not known.
 
-    `tell` hears how many cases have been looked into, of how many. With `rates`, only time is estimated, from them.
+    `tell` gets the number of cases that were estimated, and of all. With `rates`, only time is estimated, from them.
     """
     here = store.name_of(machines.describe())
     past: dict[str, Past] = {}
@@ -153,7 +152,7 @@ def _last_runs(records: Iterable[Record]) -> dict[str, Past]:
 def _of_case(
     plan: Plan, case: Case, past: Past | None, look: CaseForecasted, start: float, together: Sequence[Sequence[Case]]
 ) -> Forecast:
-    """What a case will take; `together` are the cases that it is compared with at a time, itself among them."""
+    """Forecast a case; `together` are the cases that it is compared with at a time, itself among them."""
     known, step = past is not None and past.processes > 0 and plan.steps is None, _step(plan, case, look.rate)
     if past is not None and known:
         starting, measuring = _as_last_time(plan, past)
@@ -175,7 +174,7 @@ def _of_case(
 
 
 def _expected(plan: Plan, start: float, measuring: float) -> int:
-    """Processes of a case, each of which takes so long to start and to measure: as many as the budget lets it have."""
+    """Return how many processes of a case the budget allows, from the time in s to start and to measure one."""
     if not measuring or plan.head_to_head:
         return plan.fewest
     more = (plan.budget - plan.fewest * measuring) / max(0.01, start + measuring)
@@ -183,13 +182,13 @@ def _expected(plan: Plan, start: float, measuring: float) -> int:
 
 
 def _as_last_time(plan: Plan, past: Past) -> tuple[float, float]:
-    """Time in s to start and to measure a process: as last time, if the budget lets it."""
+    """Return the time in s to start and to measure a process: as last time, within the budget."""
     measuring = past.alone_measured / past.processes
     return past.alone / past.processes - measuring, min(measuring, plan.budget / plan.fewest)
 
 
 def _guess(plan: Plan, case: Case, step: float, start: float) -> tuple[float, float]:
-    """The same of a case that was never measured here."""
+    """Return the same for a case that was never measured here."""
     if case.framework == "fake":
         return WORKER_S, 0.0
     warm = MEASURING_SHARE * longest_warm_up(plan)
@@ -205,7 +204,7 @@ def _guess(plan: Plan, case: Case, step: float, start: float) -> tuple[float, fl
 
 
 def _pairing(plan: Plan, case: Case, past: Past | None, step: float, start: float, cases: Sequence[Case]) -> float:
-    """Time in s that a case takes in a repeat to be compared with these: as last time, or guessed."""
+    """Return the time in s to compare a case with these in a repeat: as last time, or guessed."""
     way = nearest(cases)
     pairs = pairs_per_repeat(way, plan.fewest)
     longest = paired_budget(plan, pairs)
@@ -222,17 +221,17 @@ def _pairing(plan: Plan, case: Case, past: Past | None, step: float, start: floa
 
 
 def _loading(case: Case, start: float) -> float:
-    """Time in s until a worker can begin with a case, where its framework takes so long to start."""
+    """Return the time in s until a worker can begin with a case, from the time that its framework takes to start."""
     return WORKER_S if case.framework in ("fake", "command") else LOADED * start
 
 
 def _check_steps(case: Case) -> float:
-    """Steps that the checks of a case take; a command shows by its exit code that it did its work."""
+    """Return the steps that the checks of a case take; a command proves by its exit code that it did its work."""
     return 0.0 if case.framework == "command" else CHECK_STEPS.get(str(case.mode), 0.0)
 
 
 def _step(plan: Plan, case: Case, rate: float | None) -> float:
-    """Time in s of a step, by the device's rate, or by the data set that it works through; 0 where nothing is known."""
+    """Return the time in s of a step, by the device's rate, or by the data set that it reads; 0 where unknown."""
     if case.framework != "command":
         return plugins.workload(case.workload).flops(case) / (RATE_SHARE * rate) if rate else 0.0
     workload = None if plan.commands else plugins.workload(case.workload)
@@ -242,7 +241,7 @@ def _step(plan: Plan, case: Case, rate: float | None) -> float:
 
 
 def _room(case: Case, look: CaseForecasted) -> int | None:
-    """Memory in B that a case may take: of its device, or on the CPU what the machine has left."""
+    """Return the memory in B that a case may take: of its device, or on the CPU what the machine has left."""
     if case.device != "cpu":
         return look.device_memory
     left = machines.available_memory()
@@ -250,7 +249,7 @@ def _room(case: Case, look: CaseForecasted) -> int | None:
 
 
 def _look_into(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecasted]:
-    """What workers say of cases, one for those that can share it; a case that they can't estimate has no entry."""
+    """Ask workers about cases, one for those that can share it; a case that they can't estimate has no entry."""
     looks: dict[Case, CaseForecasted] = {}
     for (framework, _), group in grouped(cases, lambda case: (case.framework, case.python)).items():
         if framework not in plugins.names("frameworks") or framework == "command":
@@ -285,10 +284,10 @@ class RunPart:
 
 
 class TimeLeft:
-    """Where a run stands, and what it still takes; all times in s.
+    """The progress of a run, and the time that is left; all times in s.
 
-    A step that is seen to be long makes the parts of its case longer at once: of a command, or of a large model, the
-    first one may take longer than all was thought to take.
+    A long step makes the parts of its case longer at once: the first step of a command, or of a large model, may take
+    longer than the whole run was expected to take.
     """
 
     def __init__(self, plan: Plan, forecasts: Sequence[Forecast], clock: Callable[[], float] = time.monotonic) -> None:
@@ -302,7 +301,7 @@ class TimeLeft:
         self._began = self._since = clock()
 
     def begin(self, todo: Sequence[tuple[Case, int]]) -> None:
-        """The run begins, with these cases and repeats to do."""
+        """Begin the run, with these cases and repeats to do."""
         due = {(case.id, repeat) for case, repeat in todo}
         self._parts = [
             part
@@ -332,24 +331,24 @@ class TimeLeft:
         return [*alone, RunPart(self._first[cases[0].id], repeat, True, paired, steps)]
 
     def saw(self, case: Case, step: float) -> None:
-        """A step of a case takes so long at present; fake time costs none."""
+        """Note the present time of a case's step; fake time costs none."""
         if case.framework != "fake":
             self._seen[case.id] = step
 
     def _seconds(self, parts: Iterable[RunPart]) -> float:
-        """What parts are expected to take, without the pace."""
+        """Return what parts are expected to take, without the pace."""
         return sum(
             max(part.seconds, sum(steps * self._seen.get(name, 0.0) for name, steps in part.steps.items()))
             for part in parts
         )
 
     def settled(self, case: Case) -> None:
-        """A case needs no more processes."""
+        """Drop a case that needs no more processes."""
         after = self._at + 1
         self._parts[after:] = [part for part in self._parts[after:] if part.pairing or part.case != case.id]
 
     def reached(self, case: Case, repeat: int, pairing: bool = False) -> None:
-        """A case, or the paired comparison of its group, begins now; whatever stands before it is over."""
+        """A case, or the paired comparison of its group, begins now; whatever comes before it is over."""
         name = self._first.get(case.id) if pairing else case.id
         for place in range(self._at, len(self._parts)):
             part = self._parts[place]
@@ -360,7 +359,7 @@ class TimeLeft:
 
     @property
     def elapsed(self) -> float:
-        """Since the run began."""
+        """Time since the run began."""
         return self._clock() - self._began
 
     @property
@@ -370,18 +369,18 @@ class TimeLeft:
 
     @property
     def pace(self) -> float:
-        """How many times as long as estimated the parts took that are over."""
+        """Time of the parts that are over, relative to their estimate."""
         before = self._seconds(self._parts[: self._at])
         return (self._since - self._began + PRIOR_S) / (before + PRIOR_S)
 
     @property
     def of_part(self) -> float:
-        """What the present part is expected to take in all."""
+        """Expected time of the present part."""
         return self.pace * self._seconds(self._parts[self._at : self._at + 1])
 
     @property
     def seconds(self) -> float:
-        """Until the end of the run."""
+        """Time until the end of the run."""
         after = self.pace * self._seconds(self._parts[self._at + 1 :])
         left = max(0.0, self.of_part - (self._clock() - self._since)) + after
         if self.plan.limit is not None:
@@ -390,5 +389,5 @@ class TimeLeft:
 
     @property
     def share(self) -> float:
-        """How much of the run is over, at most 0.99."""
+        """Share of the run that is over, at most 0.99."""
         return min(0.99, self.elapsed / max(0.01, self.elapsed + self.seconds))

@@ -1,4 +1,4 @@
-"""Any function, timed in this process as a case is in a worker's: first call apart, warm-up, blocks, stopping rule."""
+"""Time any function in this process, as a worker times a case: first call apart, warm-up, blocks, stopping rule."""
 
 from __future__ import annotations
 
@@ -30,14 +30,13 @@ class Calls:
         self.synchronize: Callable[[], Any] = sync or (lambda: None)
 
     def run(self, steps: int) -> None:
-        """Call so many times."""
         step = self.step
         for _ in range(steps):
             step()
 
 
 def timed(step: Callable[[], Any], sync: Callable[[], Any] | None, name: str, target: float, budget: float) -> Record:
-    """The record of a function, which is kept nowhere; an error of the function is the caller's."""
+    """Return the record of a function, which is not stored; an error of the function is the caller's."""
     if not callable(step) or not (sync is None or callable(sync)):
         raise UsageError("measure takes a function that does one step, and perhaps one that waits: measure(step, sync)")
     if not 0 < target < 1 or not 0 < budget < math.inf:

@@ -1,11 +1,10 @@
-"""Paired comparisons: which cases are measured head-to-head after each was measured alone, and how.
+"""In how many processes each case is measured, which cases are compared head-to-head, and how.
 
-Cases that do the same work in different ways are compared: they differ in one axis, and that axis
-is not what is computed (workload, mode, batch, seq), unless the user asks for just that one.
-Three ways, the nearest that is possible: interleaved in one process, block by block; live processes
-that take turns; whole processes in alternation, where they do not fit in memory side by side, or where
-a loader's workers would work ahead while others have their turn. A paired comparison gives times for ratios
-only: first steps and peaks come from a process with one case in it.
+Cases that do the same work in different ways are compared: they differ in one axis, and that axis is not what is
+computed (workload, mode, batch, seq), unless the user asks for just that one. Of three ways the nearest possible one is
+taken: interleaved in one process, block by block; live processes that take turns; whole processes in alternation, where
+they do not fit in memory together, or where a loader's workers would work ahead during the turns of other cases. A
+paired comparison gives times for ratios only: first steps and peaks come from a process with one case in it.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ _OWN_PROCESS = tuple(axis.name for axis in AXES if axis.own_process)
 
 
 def comparable(a: Case, b: Case, by: str | None) -> bool:
-    """Whether two cases differ in exactly one axis, and a comparison along it is asked for or makes sense."""
+    """Return whether two cases differ in exactly one axis, and comparing along it makes sense or is asked for."""
     different = [name for name in NAMES if getattr(a, name) != getattr(b, name)]
     return len(different) == 1 and (different[0] not in WORK or different[0] == by)
 
 
 def groups(cases: Sequence[Case], by: str | None = None) -> list[list[Case]]:
-    """The cases in groups: each with those that are comparable with a member, in the plan's order."""
+    """Return the cases in groups: each case with those that are comparable to a member, in the plan's order."""
     left, grouped = list(cases), []
     while left:
         group = [left.pop(0)]
@@ -59,7 +58,7 @@ def groups(cases: Sequence[Case], by: str | None = None) -> list[list[Case]]:
 
 
 def pairings(group: Sequence[Case]) -> list[list[Case]]:
-    """A group in parts that can be compared at once; the first case, the base of comparisons, is in each of them."""
+    """Split a group into parts that can be compared at once; the first case, the baseline, is in each of them."""
     if len(group) < 2:
         return []
     base, others = group[0], group[1:]
@@ -68,15 +67,15 @@ def pairings(group: Sequence[Case]) -> list[list[Case]]:
 
 
 def pairing_for(records: Sequence[Record]) -> Pairing:
-    """The nearest that cases can get, from what each needed when it was alone."""
+    """Return the nearest pairing that cases can have, from what each needed when it was alone."""
     return nearest([record.case for record in records]) if _fit(records) else "alternating-processes"
 
 
 def nearest(cases: Sequence[Case]) -> Pairing:
-    """The nearest that cases can get where all of them fit in memory.
+    """Return the nearest pairing that cases can have where all of them fit in memory.
 
     Other nodes have one job at a time. Workers of a loader fill their queue while their case waits for its turn, and a
-    short turn would then be one on batches that cost it nothing.
+    short turn would then use batches that cost it nothing.
     """
     if any(case.nodes > 1 or case.loads_ahead for case in cases):
         return "alternating-processes"
@@ -86,7 +85,7 @@ def nearest(cases: Sequence[Case]) -> Pairing:
 
 
 def pairs_per_repeat(pairing: Pairing, repeats: int) -> int:
-    """How often cases are paired in one repeat; a process has a speed of its own, so that one pair of them is none."""
+    """Return how often cases are paired in a repeat; speed varies between processes, so one pair is too few."""
     return 1 if pairing == "interleaved" else math.ceil(FRESH_PAIRS / repeats)
 
 
@@ -96,7 +95,7 @@ def paired_budget(plan: Plan, pairs: int = 1) -> float:
 
 
 def _fit(records: Sequence[Record]) -> bool:
-    """Whether the peaks of all of them together leave room, on the host and on each device."""
+    """Return whether the peaks of all of them together leave room, on the host and on each device."""
     if all(record.case.framework == "command" for record in records):  # a run has ended when the next one begins
         return True
     left = machine.available_memory()
@@ -119,7 +118,7 @@ def _peak(record: Record, metric: str) -> float:
 
 
 def run_paired(pairing: Pairing, cases: Sequence[RemoteCase], chance: random.Random, energy: bool = False) -> None:
-    """These cases head-to-head, in the way that `pairing` names, for about the budget that each of them has.
+    """Measure these cases head-to-head by that pairing, for about the budget that each of them has.
 
     `energy`: then they take turns of seconds for it, in the same processes.
     """
@@ -139,7 +138,7 @@ def energy_turns(cases: Sequence[RemoteCase], chance: random.Random) -> None:
 
 
 def interleaved(cases: Sequence[RemoteCase], chance: random.Random) -> None:
-    """All cases in one process; rounds of one block each until their ratios are known well enough."""
+    """Measure all cases in one process, in rounds of one block each, until their ratios are known well enough."""
     cases[0].worker.start()
     for case in cases:
         case.open(start=False)
@@ -158,10 +157,10 @@ def interleaved(cases: Sequence[RemoteCase], chance: random.Random) -> None:
 def by_turns(
     cases: Sequence[RemoteCase], chance: random.Random, time_left: Callable[[], float]
 ) -> tuple[list[RemoteCase], list[tuple[RemoteCase, Ended]]]:
-    """Run commands, each in a worker of its own, round by round in random order, until times and ratios are known.
+    """Run commands, each in its worker, round by round in random order, until times and ratios are known.
 
     Every run is a process, so that the time of each command alone comes from the same runs. Return the commands that
-    got through, and those that failed with how they ended; the others go on without them.
+    succeeded, and those that failed with how they ended; the rest goes on without them.
     """
     running, failures = list(cases), list[tuple[RemoteCase, Ended]]()
 
@@ -184,7 +183,7 @@ def by_turns(
 
 
 def _enough_turns(cases: Sequence[RemoteCase]) -> bool:
-    """Return whether the turns of commands tell their times and ratios, or the budget of all is spent."""
+    """Return whether times and ratios of commands are known, or the budget is spent."""
     if not cases or cases[0].stopping.steps is not None:
         return all(case.settled for case in cases)
     stopping, rounds = cases[0].stopping, cases[0].turns
@@ -206,7 +205,7 @@ def in_rounds(case: RemoteCase) -> RemoteCase:
 
 
 def ratios_known(cases: Sequence[Sequence[Series]], target: float) -> bool:
-    """Whether the ratio of every case to the first is known to half the target: close ones can then be told equal."""
+    """Return whether each ratio to the first case is known to half the target: close cases can then be called equal."""
     base, *others = (rounds.in_process(series) for series in cases)
     return all(paired(rounds.log_ratios(base, other))[1] <= target / 2 for other in others)
 
@@ -231,13 +230,13 @@ def live_processes(
 
 
 def _let_rest(case: RemoteCase) -> None:
-    """Its threads must sleep before another process works; nothing spins in fake time."""
+    """Wait until its threads sleep, before another process works; nothing spins in fake time."""
     if not case.facts.get("fake_time"):
         case.worker.wait_until_idle()
 
 
 def alternating_processes(cases: Sequence[RemoteCase], chance: random.Random, energy: bool = False) -> None:
-    """One whole process after the other, in random order."""
+    """Measure one whole process after the other, in random order."""
     for case in chance.sample(cases, len(cases)):
         try:
             case.open()
@@ -248,7 +247,7 @@ def alternating_processes(cases: Sequence[RemoteCase], chance: random.Random, en
             case.worker.kill()
 
 
-# -- repeats ---------------------------------------------------------------------------------------
+# -- how many processes ----------------------------------------------------------------------------
 
 
 SHORTEST_PROCESS_S = 1.0  # that a process is measured for, beside some seconds to start it
@@ -256,17 +255,17 @@ NORMAL = 1.96  # standard deviations that half a 95 % interval has
 
 
 def longest_warm_up(plan: Plan) -> float:
-    """Time in s that the warm-up of a process may take: a share of what it has where there are few of them."""
+    """Time in s that the warm-up of a process may take: a share of its budget where there are few processes."""
     return max(SHORTEST_WARMUP_S, WARMUP_SHARE * plan.budget / plan.fewest)
 
 
 def load_before(plan: Plan, case: Case) -> float:
-    """Time in s that a case's device works before it is measured, as far as the budget has room for that."""
+    """Time in s that a case's device works before it is measured, where the budget allows it."""
     return 0.0 if case.device == "cpu" else min(SUSTAINED_S, WARMUP_SHARE * plan.budget / plan.fewest)
 
 
 def shortest_budget(plan: Plan) -> float:
-    """Time in s for which a process is measured at least, where nobody says how many there are."""
+    """Time in s for which a process is measured at least, where their number is open."""
     return min(plan.budget / plan.fewest, max(SHORTEST_PROCESS_S, plan.budget / plan.most))
 
 
@@ -282,9 +281,10 @@ def start_time(record: Record) -> float:
 
 
 def budget_of_process(plan: Plan, before: Sequence[Record]) -> float:
-    """Time in s for which the next process of a case is measured, after these.
+    """Return the time in s for which the next process of a case is measured, after these.
 
-    Where the ratio is asked for, the time goes into the paired comparisons.
+    It follows Kalibera and Jones (2013): another process narrows what differs between processes, and costs a start;
+    measuring on narrows only what differs within one. Where the ratio is asked for, paired comparisons get the time.
     """
     if plan.head_to_head and not plan.commands:
         return shortest_budget(plan)
@@ -306,7 +306,7 @@ def cannot_work(record: Record) -> bool:
 
 
 def wants_another(plan: Plan, before: Sequence[Record]) -> bool:
-    """Whether a case is measured in one more process, after these."""
+    """Return whether a case is measured in one more process, after these: until its time is known to the target."""
     count = len(before)
     if before and cannot_work(before[-1]):
         return False

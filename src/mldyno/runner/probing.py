@@ -1,4 +1,4 @@
-"""What each framework is and sees here, asked in a process of its own."""
+"""What workers find out before a run: frameworks and devices, matmul rates, the largest batch that fits."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ PROBE_TIMEOUT_S = 120.0
 def frameworks_seen(
     frameworks: Sequence[str], check_interrupt: Callable[[], None] = lambda: None, python: str | None = None
 ) -> FrameworksProbed:
-    """What each framework says of itself, in an interpreter of that name; nobody else is asked.
+    """Ask each framework about itself, in that interpreter; no vendor is asked.
 
-    Each has a process of its own: some can't be loaded beside others.
+    Each has a separate process: some can't be loaded together.
     """
     version, facts = "unknown", dict[str, FrameworkFacts]()
     for name in frameworks:
@@ -37,12 +37,12 @@ def frameworks_seen(
 
 
 def with_vendors(probed: FrameworksProbed, vendors: Vendors) -> FrameworksProbed:
-    """The same, with what vendors say of the devices."""
+    """Return the same, with what vendors say about the devices."""
     facts = {name: replace(each, devices=vendors.describe(each.devices)) for name, each in probed.frameworks.items()}
     return replace(probed, frameworks=facts)
 
 
-# -- rates -----------------------------------------------------------------------------------------
+# -- matmul rates ----------------------------------------------------------------------------------
 
 
 RATE_TIMEOUT_S = 30.0  # for one device in one precision
@@ -52,7 +52,7 @@ GOOD_GAIN = 1.0  # times the rate in fp32: with this much the other half precisi
 
 @dataclass(frozen=True)
 class Rates:
-    """Operations a second in matmuls, by device and precision; why there are none, where it can't do them."""
+    """Matmul rates in FLOP/s by device and precision, or why there are none."""
 
     devices: tuple[str, ...]
     start: float
@@ -63,27 +63,27 @@ class Rates:
     """CPU threads of the framework."""
 
     def of(self, case: Case) -> float | None:
-        """The rate on a case's device in its precision; None if it is not known."""
+        """Return the rate on a case's device in its precision; None if it is not known."""
         return self.known.get((case.device, str(case.precision)))
 
     def half(self, device: str) -> str | None:
-        """The half precision that is fastest on a device; None where it has none."""
+        """Return the fastest half precision of a device; None where it has none."""
         halves = [name for name in preferred(device) if (device, name) in self.known]
         return max(halves, key=lambda name: self.known[device, name], default=None)
 
     def gain(self, device: str, precision: str) -> float | None:
-        """How many times as fast matmuls are in a precision as in fp32."""
+        """Return the rate in a precision over that in fp32."""
         plain, other = self.known.get((device, PLAIN)), self.known.get((device, precision))
         return other / plain if plain and other else None
 
 
 def preferred(device: str) -> tuple[str, ...]:
-    """Half precisions in the order in which they are tried: CPUs have bf16 rather than fp16."""
+    """Return half precisions in the order in which they are tried: CPUs have bf16 rather than fp16."""
     return HALVES[::-1] if device == "cpu" else HALVES
 
 
 def look(framework: str) -> Rates:
-    """The devices that a framework finds here, and their rates in fp32 and in half precision."""
+    """Return the devices that a framework finds here, and their rates in fp32 and in half precision."""
     try:
         with WorkerProcess() as worker:
             facts = worker.request(ProbeFrameworks((framework,)), RATE_TIMEOUT_S).frameworks[framework]
@@ -104,7 +104,7 @@ def look(framework: str) -> Rates:
 
 
 def _ask(worker: WorkerProcess, rates: Rates, framework: str, device: str, precision: str) -> None:
-    """One rate, or why there is none; a worker that has died takes the rest of the answers with it."""
+    """Ask for one rate, or why there is none; if the worker dies, the remaining rates are unknown."""
     case = Case("matmul", framework=framework, device=device, mode="infer", precision=precision)  # type: ignore[arg-type]
     try:
         rate = worker.request(ForecastCase(case), RATE_TIMEOUT_S).rate
@@ -115,7 +115,7 @@ def _ask(worker: WorkerProcess, rates: Rates, framework: str, device: str, preci
         rates.known[device, precision] = rate
 
 
-# -- max batch -------------------------------------------------------------------------------------
+# -- the largest batch -----------------------------------------------------------------------------
 
 
 STEPS_TRIED = 2  # the second one finds the optimiser's state in place
@@ -135,23 +135,23 @@ class Attempt:
 
 @dataclass
 class Search:
-    """What is known so far of the largest batch of a case."""
+    """What is known so far about the largest batch of a case."""
 
     case: Case
     attempts: list[Attempt] = field(default_factory=list)
 
     @property
     def fits(self) -> Attempt | None:
-        """The largest that fitted."""
+        """The largest batch that fitted."""
         return max((tried for tried in self.attempts if tried.fits), key=lambda tried: tried.batch, default=None)
 
     @property
     def too_large(self) -> Attempt | None:
-        """The smallest that did not fit."""
+        """The smallest batch that did not fit."""
         return min((tried for tried in self.attempts if not tried.fits), key=lambda tried: tried.batch, default=None)
 
     def next(self, most: int) -> int | None:
-        """The batch to try next; None where the answer is known, or `most` fits."""
+        """Return the batch to try next; None where the answer is known, or `most` fits."""
         low, high = self.fits, self.too_large
         if high is None:
             following = 2 * low.batch if low else self.case.batch or 1
@@ -163,9 +163,10 @@ class Search:
 
 
 def largest(case: Case, timeout: float, most: int | None, tell: Callable[[Attempt], None]) -> Search:
-    """Search for the case's largest batch, from its own size up; `tell` hears of each attempt.
+    """Search for the largest batch, from the case's own up: double until one does not fit, then bisect.
 
-    A batch that is too slow to try in `timeout` s ends the search as one that runs out of memory does.
+    A batch fits where a few whole steps of it end well. On the CPU a process is refused memory beyond what the machine
+    can spare. A batch that is too slow to try in `timeout` s ends the search like one that runs out of memory.
     """
     search, patience, spare = Search(case), Patience(), _spare() or 0
     while (batch := search.next(most or LARGEST_WHOLE)) is not None:
@@ -178,7 +179,7 @@ def largest(case: Case, timeout: float, most: int | None, tell: Callable[[Attemp
 
 
 def _wait_for(case: Case, spare: int, patience: Patience) -> None:
-    """Wait until the machine can spare half of the memory in B that it could at first; raises where it does not."""
+    """Wait until the machine can spare half of the memory in B that it could at first; raise where it does not."""
     needed = round(LEAST_SHARE * spare)
     if (_spare() or needed) < needed and not patience.wait(needed):
         raise MldynoError(
@@ -187,10 +188,10 @@ def _wait_for(case: Case, spare: int, patience: Patience) -> None:
 
 
 def _attempt(case: Case, timeout: float, smaller_fits: bool, patience: Patience, again: bool = False) -> Attempt:
-    """Try a batch; once more, where other programs had taken the memory and gave it back.
+    """Try a batch; try again where other programs had taken the memory and gave it back.
 
-    Where memory runs out, some frameworks crash, and some libraries fail for reasons of their own: where a smaller one
-    fits, that means the same.
+    Where memory runs out, some frameworks crash, and some libraries fail with other errors: where a smaller batch fits,
+    that means the same.
     """
     batch = case.batch or 1
     try:
@@ -210,7 +211,7 @@ def _attempt(case: Case, timeout: float, smaller_fits: bool, patience: Patience,
 
 
 def _spare() -> int | None:
-    """Memory in B that the machine can spare for a worker, and the user allows it."""
+    """Return the memory in B that the machine can spare for a worker, and the user allows it."""
     left = machine.available_memory()
     limits = [limit for limit in (memory_limit(), None if left is None else left - reserve()) if limit is not None]
     return max(1 << 20, min(limits)) if limits else None

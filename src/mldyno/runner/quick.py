@@ -1,8 +1,8 @@
-"""What `mldyno quick` measures: of its suite, what tells something on this machine, and fits into its time.
+"""Choose what `mldyno quick` measures: the cases of its suite that are relevant here and fit into its time.
 
-The suite names cases in the order in which they matter, some in both half precisions. Kept is one half precision
-for each device, and beside an accelerator none on the CPU. Where matmuls show that a device has a
-half precision only in name, the smallest case alone is measured in it: that says enough.
+The suite names cases by importance, some in both half precisions. One half precision is kept for each device, and none
+on the CPU beside an accelerator. Where matmuls show that a half precision is slow on a device, only the smallest case
+is measured in it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEAST_GAIN = 0.5  # times the rate in fp32: with less than this a half precision
 
 @dataclass(frozen=True)
 class Chosen:
-    """The plan that is left, what its cases are expected to take, and what is to be said of the others."""
+    """The plan that is left, its forecasts, and notes about the cases that were left out."""
 
     plan: Plan
     forecasts: tuple[Forecast, ...]
@@ -38,7 +38,7 @@ class Chosen:
 
 
 def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
-    """The cases of a plan that are worth their time here."""
+    """Choose the cases of a plan that are worth their time here."""
     halves = {device: rates.half(device) for device in rates.devices}
     slow = {device for device, half in halves.items() if half and (rates.gain(device, half) or 0.0) < LEAST_GAIN}
     smallest = {device: _smallest(whole.cases, device, halves[device]) for device in slow}
@@ -65,7 +65,7 @@ def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
 
 
 def _tells(case: Case, devices: Sequence[str], halves: dict[str, str | None]) -> bool:
-    """Whether a case answers a question that this machine has."""
+    """Return whether a case answers a question about this machine."""
     has_accelerator = len(devices) > 1
     if case.precision in HALVES:
         return case.precision == halves[case.device] and not (has_accelerator and case.device == "cpu")
@@ -82,7 +82,7 @@ def _smallest(cases: Sequence[Case], device: str, half: str | None) -> Case | No
 def _of_halves(
     rates: Rates, halves: dict[str, str | None], slow: set[str], smallest: dict[str, Case | None]
 ) -> list[str]:
-    """What is to be said of a device whose half precision is no use, or that has none."""
+    """Return notes on devices whose half precision is slow or missing."""
     notes = []
     for device, half in halves.items():
         only = smallest.get(device)

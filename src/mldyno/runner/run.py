@@ -1,4 +1,4 @@
-"""A plan is run: in each repeat every case in a fresh process alone, then comparable cases head-to-head."""
+"""Run a plan: in each repeat every case in a fresh process alone, then comparable cases head-to-head."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ Outcome = tuple[str, str, list[Warning_]]  # status, reason and warnings
 
 
 class Crowded(Exception):
-    """Cases ran out of memory beside each other, which says nothing of each alone."""
+    """Cases ran out of memory beside each other, which says nothing about each alone."""
 
 
 def no_smaller(case: Case, other: Case) -> bool:
-    """Whether a case is of the other's kind and at least as large in batch and sequence."""
+    """Return whether a case is like another one, and at least as large in batch and sequence."""
     if replace(case, batch=other.batch, seq=other.seq) != other:
         return False
     return (case.batch or 0) >= (other.batch or 0) and (case.seq or 0) >= (other.seq or 0)
 
 
 def owner() -> str:
-    """This process, in words that tell whether it still lives."""
+    """Return this process as text that shows whether it is still alive."""
     import psutil
 
     process = psutil.Process()
@@ -79,7 +79,7 @@ def owner() -> str:
 
 
 def busy(owned_by: str) -> bool:
-    """Whether another process that began a run still lives."""
+    """Return whether another process that began a run is still alive."""
     import psutil
 
     if owned_by == owner():
@@ -93,7 +93,7 @@ def busy(owned_by: str) -> bool:
 
 
 class Runner:
-    """Runs what is missing of a plan, and saves each record as its case ends."""
+    """Runs what is missing of a plan, and stores each record when its case has ended."""
 
     def __init__(
         self, plan: Plan, store: Store, run: str, forecasts: Sequence[Forecast] | None = None,
@@ -122,18 +122,18 @@ class Runner:
 
     @property
     def left_out(self) -> list[Case]:
-        """Cases that have no process, or fewer than was asked for, since the limit of the run was reached."""
+        """Cases that have fewer processes than was asked for, since the limit of the run was reached."""
         fewest = self.plan.repeats or 1
         return [case for case in self.plan.cases
                 if case.id not in self.settled and len(self._records_of(case)) < fewest]  # fmt: skip
 
     def _records_of(self, case: Case) -> list[Record]:
-        """Its processes so far, in this run, in which it was alone."""
+        """Return its processes so far, in this run, in which it was alone."""
         known = (self.known.get((case.id, repeat)) for repeat in range(self.plan.most))
         return [record for record in known if record is not None]
 
     def execute(self, listener: Listener) -> list[Record]:
-        """Run all that has no outcome yet; raises Interrupted when the user ends it."""
+        """Run all that has no outcome yet; raise Interrupted when the user ends it."""
         self.listener = listener
         try:
             self._begin()
@@ -151,7 +151,7 @@ class Runner:
         return self.records
 
     def _begin(self) -> None:
-        """See that all is there before anything is written; a resumed run counts on from where it ended."""
+        """Check that everything is there before anything is written; a resumed run continues where it ended."""
         memory_limit()  # a setting that makes no sense is reported now
         end_leftovers()
         remove_leftovers(tempfile.gettempdir())
@@ -170,7 +170,7 @@ class Runner:
         self.listener.begin(self.plan, todo)
 
     def _note(self, record: Record) -> None:
-        """Remember what there is of this run."""
+        """Remember a record of this run."""
         self.processes = max(self.processes, record.run.process)
         self.groups = max(self.groups, record.run.group)
         if not record.interrupted:
@@ -205,7 +205,7 @@ class Runner:
         return math.inf if self.plan.limit is None else self.plan.limit - (time.monotonic() - self.began)
 
     def _time_for(self, case: Case) -> bool:
-        """Whether there is time for one more process of a case; the first one is begun in any case."""
+        """Return whether there is time for one more process of a case; the first one is begun in any case."""
         before = self._records_of(case)
         usual = (before[-1].fact("wall_time") or 0.0) if before and self.plan.repeats is None else 0.0
         return self._time_left > usual
@@ -216,11 +216,10 @@ class Runner:
         return min(usual, max(0.0, self._time_left) + GRACE_S)
 
     def _outcome(self, cases: Sequence[RemoteCase], end: Ended) -> Outcome:
-        """Status, reason and warnings of cases whose worker came to an end.
+        """Return status, reason and warnings of cases whose worker has ended.
 
         What was measured before a timeout counts, if each case has some, and its worker was still at work. So does a
-        time whose worker ended while energy was measured. One that ran into the limit of the run was not too slow for
-        itself.
+        time whose worker ended while energy was measured. A case that ran into the run's limit was not too slow itself.
         """
         if any(case.at_energy for case in cases) and all(case.values for case in cases):
             message = f"its worker ended while energy was measured ({end.reason}), and its work was not checked"
@@ -235,7 +234,7 @@ class Runner:
         return "timeout", f"not done when the run's limit of {limit} was over; give it more with --limit", []
 
     def _time_was_over(self, timeout: float, more: str = "") -> Warning_:
-        """The warning of a case that had no time to be measured as well, or for as many steps, as was asked for."""
+        """Return the warning of a case that had no time to reach its target or its number of steps."""
         what, option = f"its timeout of {show_seconds(timeout)}", "--timeout"
         if self._time_left <= 0:
             what, option = f"the run's limit of {show_seconds(self.plan.limit or 0)}", "--limit"
@@ -267,7 +266,7 @@ class Runner:
         return WorkerProcess(self.interrupts.check, python=self.python, case=case)
 
     def _alone(self, case: Case, repeat: int, budget: float) -> None:
-        """One case from its first step to its record, measured for so many s."""
+        """Measure one case for that many s, from its first step to its record."""
         self.interrupts.check()
         self.listener.case_started(case, repeat)
         remote = self._remote(case, repeat, self._worker(case), "alone", budget)
@@ -286,7 +285,7 @@ class Runner:
             self._save([record])
 
     def _memory_is_back(self, record: Record, warnings: list[Warning_]) -> bool:
-        """Wait for memory that others have taken, once for each process; gives whether to try again."""
+        """Wait for memory that other programs have taken, once for each process; return whether to try again."""
         key = record.case.id, record.run.repeat
         if key in self.tried_again or self.patience.left <= 0:
             return False
@@ -295,7 +294,7 @@ class Runner:
         return self.patience.wait(0, self.interrupts.check)
 
     def _tried(self, remote: RemoteCase, act: Callable[[RemoteCase], list[Warning_]]) -> Outcome:
-        """Return what comes of a case by an act, which gives warnings, or by the end of its worker."""
+        """Return the outcome of a case after an act, which returns warnings, or after the end of its worker."""
         try:
             return "ok", "", act(remote)
         except Ended as end:
@@ -321,7 +320,7 @@ class Runner:
         return warnings
 
     def _too_large(self, case: Case) -> str:
-        """Why a case is not even tried: this run has seen it, or a smaller one of its kind, run out of memory."""
+        """Return why a case is not even tried: it, or a smaller one of its kind, ran out of memory in this run."""
         for record in self.known.values():
             if record.status == "oom" and no_smaller(case, record.case):
                 which = "it" if record.case == case else record.case.id
@@ -329,7 +328,7 @@ class Runner:
         return ""
 
     def _pair(self, repeat: int, cases: Sequence[Case]) -> None:
-        """Cases head-to-head, as near as they get; those that run out of memory side by side alternate."""
+        """Measure cases head-to-head; those that run out of memory side by side alternate."""
         pairing = pairing_for([self.known[case.id, repeat] for case in cases])
         if all(self.paired[case.id, repeat, "alternating-processes"] for case in cases):
             pairing = "alternating-processes"  # a resumed run had found that out
@@ -393,7 +392,7 @@ class Runner:
 
     @contextmanager
     def _ending_workers(self, members: Sequence[RemoteCase]) -> Iterator[None]:
-        """End the workers of these cases in any case; keep what they have measured where the user ends the run."""
+        """End the workers of these cases in any case; keep what they measured where the user ends the run."""
         try:
             yield
         except Interrupted as end:
@@ -404,13 +403,13 @@ class Runner:
                 remote.worker.kill()
 
     def _keep(self, members: Sequence[RemoteCase], end: Interrupted) -> None:
-        """What an interrupted case or paired comparison has measured so far is kept too."""
+        """Store what an interrupted case or paired comparison has measured so far."""
         self.unsaved += [self._record(remote, "failed", str(end), [INTERRUPTED]) for remote in members if remote.values]
         self.store.append(self.unsaved)
         self.unsaved.clear()
 
     def _record(self, remote: RemoteCase, status: str, reason: str, warnings: Sequence[Warning_] = ()) -> Record:
-        """What became of a case; nothing is measured now, so that vendors may be asked what its devices are."""
+        """Make the record of a case. Nothing is measured now, so vendors may be asked about its devices."""
         machine = replace(self.machine, devices=self.vendors.describe(remote.devices))
         try:
             draft = draft_of(remote, machine, remote.wall_time, status, reason, warnings)
@@ -439,7 +438,7 @@ class Runner:
 
 
 def usual_timeouts(plan: Plan, forecasts: Sequence[Forecast]) -> dict[str, float]:
-    """Time in s that each case may take in one process, by its id, from what it is estimated to take."""
+    """Return the time in s that each case may take in one process, by its id, from its forecast."""
     return {
         expected.case.id: max(SHORTEST_TIMEOUT_S, TIMEOUT_FACTOR * expected.seconds / expected.processes)
         for expected in forecasts
@@ -450,7 +449,7 @@ def usual_timeouts(plan: Plan, forecasts: Sequence[Forecast]) -> dict[str, float
 
 
 def data_folder() -> Path:
-    """Where data sets are kept: MLDYNO_DATA, or the user's cache folder."""
+    """Return where data sets are kept: MLDYNO_DATA, or the user's cache folder."""
     named = os.environ.get("MLDYNO_DATA")
     if named:
         return expanded(named)
@@ -460,7 +459,7 @@ def data_folder() -> Path:
 
 
 def data_set_of(case: Case) -> str | None:
-    """The data set that a case reads; None where it reads none."""
+    """Return the data set that a case reads; None where it reads none."""
     if case.placement != "loader" or case.framework not in plugins.names("frameworks"):
         return None
     if plugins.framework(case.framework).clock is not None:  # the fake framework reads nothing
@@ -469,7 +468,7 @@ def data_set_of(case: Case) -> str | None:
 
 
 def data_sources(plan: Plan, progress: Callable[[str, int, int | None], None]) -> dict[str, DataSource]:
-    """Fetch or make what the plan needs; gives for each data set where it lies."""
+    """Fetch or make what the plan needs; return for each data set where it is."""
     names = dict.fromkeys(name for case in plan.cases if (name := data_set_of(case)) is not None)
     folder = data_folder() if names else Path()
     return {name: DataSource(name, datasets.prepare(name, plan.data, folder, progress), str(folder)) for name in names}

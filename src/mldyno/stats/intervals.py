@@ -1,4 +1,4 @@
-"""The little statistics that both sides share: quantiles, Student's t, batch intervals, autocorrelation.
+"""Statistics that both sides share: quantiles, Student's t, batch intervals, autocorrelation, variance of processes.
 
 Standard library only, since the runner stops on these numbers and the read side shows them.
 """
@@ -19,7 +19,7 @@ CLIP_DEVIATIONS = 2.5  # normal deviations beyond which a value counts as one th
 
 
 def quantile(ordered: Sequence[float], p: float) -> float:
-    """The p-quantile of values that are sorted already, interpolated linearly."""
+    """Return the p-quantile of sorted values, interpolated linearly."""
     place = p * (len(ordered) - 1)
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
@@ -27,17 +27,17 @@ def quantile(ordered: Sequence[float], p: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The median of at least one value."""
+    """Return the median of at least one value."""
     return quantile(sorted(values), 0.5)
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean of at least one value."""
+    """Return the mean of at least one value."""
     return math.fsum(values) / len(values)
 
 
 def spread(values: Sequence[float]) -> float:
-    """The sample standard deviation of at least two values."""
+    """Return the sample standard deviation of at least two values."""
     centre = mean(values)
     return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (len(values) - 1))
 
@@ -62,7 +62,7 @@ def _t_upper_tail(t: float, df: int) -> float:
 
 @lru_cache(maxsize=256)
 def student_t(df: int, level: float = 0.95) -> float:
-    """The two-sided critical value of Student's t: 2.262 for 9 degrees of freedom at 95 %."""
+    """Return the two-sided critical value of Student's t: 2.262 for 9 degrees of freedom at 95 %."""
     low, high, tail = 0.0, 1e6, (1 - level) / 2
     for _ in range(200):
         middle = (low + high) / 2
@@ -80,14 +80,14 @@ def batches(values: Sequence[float], count: int) -> list[Sequence[float]]:
 
 
 def half_width(samples: Sequence[float], level: float = 0.95) -> float:
-    """Half of the t-interval of the mean of independent samples; infinite for fewer than two."""
+    """Return half of the t-interval of the mean of independent samples; infinite for fewer than two."""
     if len(samples) < 2:
         return math.inf
     return student_t(len(samples) - 1, level) * spread(samples) / math.sqrt(len(samples))
 
 
 def batch_half_width(values: Sequence[float], count: int) -> float:
-    """Half-width of the mean from `count` batch means: right for correlated series too."""
+    """Return the half-width of the mean from `count` batch means: right for correlated series too."""
     if len(values) < count:
         return math.inf
     return half_width([mean(batch) for batch in batches(values, count)])
@@ -103,11 +103,11 @@ class Autocorrelation:
 
     @property
     def independent(self) -> float:
-        """How many independent segments the series is worth; at most as many as it was cut into."""
+        """Number of independent segments that the series is worth; at most as many as it was cut into."""
         return self.segments / (1 + 2 * self.share * self.decay / (1 - self.decay))
 
     def inflation(self, count: int) -> float:
-        """By how much an interval from `count` batches is too narrow, since neighbouring batches are alike."""
+        """Return by how much an interval from `count` batches is too narrow, since neighbours are alike."""
         if self.share * self.decay == 0 or count < 2:
             return 1.0
         length, rest = self.segments / count, 1 - self.decay
@@ -121,14 +121,14 @@ class Autocorrelation:
 
 
 def coarse(values: Sequence[float]) -> Sequence[float]:
-    """The series itself, or the means of 240 segments of it where it is at least twice as long."""
+    """Return the series itself, or the means of 240 segments where it is at least twice as long."""
     return values if len(values) < 2 * MOST_SEGMENTS else [mean(segment) for segment in batches(values, MOST_SEGMENTS)]
 
 
 def autocorrelation(values: Sequence[float]) -> Autocorrelation:
-    """How neighbours are correlated, from the correlations at one and two segments apart.
+    """Estimate how neighbours are correlated, from the correlations at one and two segments apart.
 
-    Two, since noise of its own in every value hides a slow common change from the first alone.
+    Two, since independent noise in every value hides a slow common change from the first one.
     """
     if len(values) < MIN_CORRELATED:
         return Autocorrelation(0.0, 0.0, len(values))
@@ -151,9 +151,9 @@ def autocorrelation(values: Sequence[float]) -> Autocorrelation:
 
 
 def paired(logs: Sequence[float]) -> tuple[float, float]:
-    """Mean log-ratio of paired rounds, and half of its 95 % interval: t over 12 batch medians.
+    """Return the mean log-ratio of paired rounds, and half of its 95 % interval: t over 12 batch medians.
 
-    It is inflated by what neighbouring batches have in common; infinite for fewer than two rounds.
+    The interval is inflated by the autocorrelation of the batches; it is infinite for fewer than two rounds.
     """
     count = min(PAIRED_BATCHES, len(logs))
     if count == 0:
@@ -163,7 +163,7 @@ def paired(logs: Sequence[float]) -> tuple[float, float]:
 
 
 def trend(values: Sequence[float]) -> tuple[float, float]:
-    """Mann-Kendall's z of a series, and its Theil-Sen change over the whole series.
+    """Return Mann-Kendall's z of a series, and its Theil-Sen change over the whole series.
 
     The change is in the unit of the values; |z| over 2.58 is a trend at the 1 % level.
     """
@@ -177,7 +177,7 @@ def trend(values: Sequence[float]) -> tuple[float, float]:
     return z, median([rise / run for rise, run in pairs]) * (n - 1)
 
 
-# -- variation -------------------------------------------------------------------------------------
+# -- variance of processes -------------------------------------------------------------------------
 
 
 OTHERS = 30  # fresh processes, whose mean an interval is to hold
@@ -186,20 +186,24 @@ MOST_FREEDOM = 1000  # degrees: with more of them an interval is no narrower
 
 @dataclass(frozen=True)
 class Variation:
-    """The variance of a value, known as well as from so many degrees of freedom."""
+    """The variance of the logarithm of a time, and the degrees of freedom with which it is known.
+
+    Two or three processes hardly show their spread, and one shows nothing of it. Other cases of the machine do: their
+    variances follow a distribution, and the variance of a case is drawn towards its scale. A spread of 0.05 is 5 %.
+    """
 
     variance: float
     freedom: float
 
     def with_(self, other: Variation) -> Variation:
-        """The same variance, known from both."""
+        """Combine two estimates of the same variance."""
         freedom = self.freedom + other.freedom
         if freedom == 0:
             return self
         return Variation((self.freedom * self.variance + other.freedom * other.variance) / freedom, freedom)
 
     def plus(self, other: Variation) -> Variation:
-        """The variance of a sum, with the degrees of freedom that Welch and Satterthwaite give it."""
+        """Return the variance of a sum, with the degrees of freedom of Welch and Satterthwaite."""
         variance = self.variance + other.variance
         if not other.variance:
             return self
@@ -207,7 +211,7 @@ class Variation:
 
     @property
     def whole_freedom(self) -> int:
-        """Its degrees of freedom as Student's t takes them."""
+        """Degrees of freedom for Student's t."""
         return max(1, min(MOST_FREEDOM, math.floor(self.freedom)))
 
     @property
@@ -217,15 +221,15 @@ class Variation:
 
 
 def of_values(logs: Sequence[float]) -> Variation:
-    """What values show of their own variance."""
+    """Return the variance of some values."""
     return Variation(spread(logs) ** 2, len(logs) - 1) if len(logs) > 1 else Variation(0.0, 0.0)
 
 
 def pooled(groups: Iterable[Variation]) -> Variation:
-    """What groups of values, each with a variance of its own, tell of the variance of one more group.
+    """Return what the variances of some groups say about the variance of one more group: a moderated t (Smyth 2004).
 
-    By the moments of the logarithms of their variances: these differ by chance, as far as their degrees of
-    freedom say; what they differ by beyond that is how much groups really differ.
+    It uses the moments of the logarithms of their variances. These differ by chance, by an amount that follows from
+    their degrees of freedom; any further difference is how much groups really differ.
     """
     known = [group for group in groups if group.freedom > 0 and group.variance > 0]
     if not known:
@@ -258,7 +262,7 @@ def _trigamma(x: float) -> float:
 
 
 def _inverse_trigamma(value: float) -> float:
-    """The x with trigamma(x) = value, by halving: it falls from infinity to 0."""
+    """Return the x with trigamma(x) = value, by halving: it falls from infinity to 0."""
     low, high = 1e-3, 1e6
     for _ in range(100):
         middle = math.sqrt(low * high)

@@ -1,7 +1,7 @@
 """The shape of a series: does it drift, did it jump, does it have two speeds?
 
-Drift is judged on the medians of 20 segments, never on raw steps, and with what neighbouring segments have in
-common taken off: correlated noise wanders, and that is no drift.
+Drift is judged on the medians of 20 segments, never on raw steps, and without the autocorrelation of the segments:
+correlated noise wanders, and that is no drift.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Fit:
 
 
 def line(values: Sequence[float]) -> Fit:
-    """The straight line of least squares."""
+    """Fit a straight line by least squares."""
     n = len(values)
     centre, middle = mean(values), (n - 1) / 2
     slope = sum((i - middle) * v for i, v in enumerate(values)) / (n * (n * n - 1) / 12)
@@ -68,7 +68,7 @@ def line(values: Sequence[float]) -> Fit:
 
 
 def jump(values: Sequence[float], first: int = EDGE, last: int | None = None) -> Fit:
-    """One level up to a place and another from there, by least squares; at least `first` values before it."""
+    """Fit one level up to a place and another from there, by least squares; at least `first` values before it."""
     n, total = len(values), sum(values)
     last = n - EDGE if last is None else last
     before = list(itertools.accumulate(values))
@@ -80,7 +80,7 @@ def jump(values: Sequence[float], first: int = EDGE, last: int | None = None) ->
 
 
 def drift(values: Sequence[float]) -> Drift | None:
-    """The drift of a series, where there is one; relative to its level, and at least 20 values are needed."""
+    """Return the drift of a series relative to its level, where there is one; at least 20 values are needed."""
     if len(values) < SEGMENTS:
         return None
     medians = [median(segment) for segment in batches(values, SEGMENTS)]
@@ -101,13 +101,13 @@ def drift(values: Sequence[float]) -> Drift | None:
 
 
 def _without(values: Sequence[float], levels: Sequence[float]) -> list[float]:
-    """The values less the level of their segment."""
+    """Return the values less the level of their segment."""
     segments = zip(batches(values, len(levels)), levels, strict=True)
     return [value - level for segment, level in segments for value in segment]
 
 
 def _certain_jump(values: Sequence[float], medians: Sequence[float], fit: Fit) -> bool:
-    """Whether the two levels differ for certain, and the first one never comes back."""
+    """Return whether the two levels differ for certain, and the first one never comes back."""
     n, place = len(medians), fit.place
     step = fit.levels[-1] - fit.levels[0]
     noise = _without(values, fit.levels)
@@ -125,7 +125,7 @@ def _certain_jump(values: Sequence[float], medians: Sequence[float], fit: Fit) -
 
 
 def modes(values: Sequence[float]) -> Modes | None:
-    """The two speeds of a series of positive values that clearly has two; None where it has one."""
+    """Return the two speeds of a series of positive values that clearly has two; None where it has one."""
     n = len(values)
     ordered = sorted(values)
     if n < MIN_FOR_MODES or ordered[0] <= 0:

@@ -27,7 +27,7 @@ Between = Callable[[list[float], int], int]
 
 
 class Steps(Protocol):
-    """What can be timed: steps that are issued, and a way to wait for them."""
+    """Steps that can be issued, and a way to wait for them."""
 
     def run(self, steps: int) -> None:
         """Issue steps."""
@@ -37,10 +37,10 @@ class Steps(Protocol):
 
 
 class Blocks:
-    """Times blocks of a program; `size` is the number of steps in a block.
+    """Time blocks of a program; `size` is the number of steps in a block.
 
     `asynchronous`: whether its device may work on when a call has returned. `cycle`: steps after which their times
-    repeat, so that a block of fewer would be another one each time.
+    repeat, so that blocks of fewer would differ.
     """
 
     def __init__(self, program: Steps, clock: Clock, asynchronous: bool = False, cycle: int = 1) -> None:
@@ -50,7 +50,7 @@ class Blocks:
         """Done before a block that follows one of another program, and is no part of its time."""
 
     def time(self, steps: int) -> int:
-        """Time in ns of that many steps, until the device has done them."""
+        """Return the time in ns of that many steps, until the device has done them."""
         clock = self.clock
         start = clock()
         self.program.run(steps)
@@ -58,9 +58,9 @@ class Blocks:
         return clock() - start
 
     def run(self, max_blocks: int, until: int) -> tuple[list[int], int]:
-        """Times in ns of block after block, until the clock has passed `until` or after `max_blocks`; and the clock.
+        """Time up to `max_blocks` blocks until the clock passes `until`; return their times in ns, and the clock.
 
-        Nothing stands between two blocks but this loop: code that ran a moment ago is fast, other code is not.
+        Nothing but this loop is between two blocks: code that ran a moment ago is fast, other code is not.
         """
         clock, run, wait, size = self.clock, self.program.run, self.program.synchronize, self.size
         times: list[int] = []
@@ -74,7 +74,7 @@ class Blocks:
                 return times, end
 
     def drain(self, steps: int) -> tuple[int, int]:
-        """One block: ns until the loop returned, and ns until the device was done too."""
+        """Time one block; return ns until the loop returned, and ns until the device was done too."""
         clock = self.clock
         start = clock()
         self.program.run(steps)
@@ -83,11 +83,11 @@ class Blocks:
         return issued - start, clock() - start
 
     def overhead(self) -> float:
-        """Cost in ns of the clock and of a synchronisation with nothing to wait for."""
+        """Return the cost in ns of the clock and of a synchronisation with nothing to wait for."""
         return median([self.time(0) for _ in range(9)])
 
     def latency(self, step: float) -> tuple[float, float]:
-        """What a block takes beyond its steps, in ns: the pipeline fills and drains; and a step without that.
+        """Return what a block takes beyond its steps, in ns: the pipeline fills and drains; and a step without that.
 
         Twice as many steps take twice as long, less one latency. Blocks of one step and of two show it for most
         devices; one that gathers operations before it starts shows it only in longer blocks. What noise leaves open
@@ -109,20 +109,20 @@ class Blocks:
         return latency, min(step, max(1.0, 2 * (median(longer) - median(shorter)) / steps))
 
     def fit(self, step: float) -> None:
-        """Choose the block's size for a step of so many ns: long enough to hide clock, sync and latency."""
+        """Choose the block's size for a step in ns: long enough to hide clock, sync and latency."""
         latency, step = self.latency(max(step, 1.0))
         hidden = min(LONGEST_BLOCK, (self.overhead() + latency) / MAX_OVERHEAD)
         self.size = self.cycle * max(1, math.ceil(max(MIN_BLOCK, hidden) / step / self.cycle))
 
 
 def _excess(single: Sequence[int], double: Sequence[int]) -> tuple[float, float]:
-    """By how much two blocks take longer than one of twice the length, and how far off that may be; in ns."""
+    """Return by how much two blocks take longer than one of twice the length, and the uncertainty of that; in ns."""
     variance = 4 * spread(single) ** 2 / len(single) + spread(double) ** 2 / len(double)
     return 2 * median(single) - median(double), 2.0 * math.sqrt(variance)
 
 
 class BlocksOfOneThread(Blocks):
-    """Blocks that one thread works through, and for how long of each block it was ready but had no core."""
+    """Blocks that one thread computes, and how long in each block it was ready but had no core."""
 
     def __init__(self, program: Steps, clock: Clock, size: int = 1) -> None:
         super().__init__(program, clock)
@@ -131,7 +131,6 @@ class BlocksOfOneThread(Blocks):
         """Time in s of a step, one for each block; none where that is not counted."""
 
     def time(self, steps: int) -> int:
-        """Time in ns of that many steps, the delays among it."""
         before = run_delay()
         time = super().time(steps)
         after = run_delay()
@@ -141,7 +140,7 @@ class BlocksOfOneThread(Blocks):
 
 
 def settle(blocks: Blocks, steps: int, seconds: float) -> None:
-    """Run so many steps that do not count, one cycle at least, but no longer than so many s."""
+    """Run steps that do not count, at least one cycle, but no longer than that many s."""
     until, done = blocks.clock() + round(seconds * 1e9), 0
     while done < steps:
         blocks.time(blocks.cycle)
@@ -151,10 +150,10 @@ def settle(blocks: Blocks, steps: int, seconds: float) -> None:
 
 
 def time_blocks(blocks: Blocks, seconds: float, steps: int | None, between: Between) -> tuple[list[float], int]:
-    """Times of a step in s, one for each block, for so many s or steps; and the steps left, fewer than a block.
+    """Time blocks for that many s or steps; return a step's time in s for each, and the steps left over.
 
-    `between` sees the values so far and the clock, and says at what time it wants to be called again:
-    most blocks follow each other at once.
+    `between` gets the values so far and the clock, and returns when it wants to be called again: most blocks follow
+    each other at once.
     """
     scale = 1e9 * blocks.size
     values: list[float] = []
@@ -177,11 +176,11 @@ def rounds(
     chance: random.Random,
     tick: Callable[[list[float], int], None],
 ) -> list[list[float]]:
-    """For each program its time of a step in s, one value a round, for so many s but `min_rounds` at least.
+    """Time rounds of all programs for that many s, at least `min_rounds`; return each program's step times in s.
 
-    Each round has one block of every program, in a new random order. What the machine does in the few
-    milliseconds of a round falls on all of them alike, and drops out of their ratio.
-    `tick` sees the first program's values and the clock after each round.
+    Each round has one block of every program, in a new random order. What the machine does in the few milliseconds of a
+    round affects all of them alike, and cancels out of their ratio. `tick` gets the first program's values and the
+    clock after each round.
     """
     clock = programs[0].clock
     times: list[list[float]] = [[] for _ in programs]
@@ -215,9 +214,9 @@ class InPhases(Protocol):
 def time_phases(
     program: InPhases, names: Iterable[str], seconds: float, clock: Clock, tick: Callable[[list[float], int], None]
 ) -> dict[str, list[float]]:
-    """Times in s of each phase, one value a round, for so many s: one round at least, three if twice the time allows.
+    """Time each phase in s, one value a round, for that many s: at least one round, three if twice the time allows.
 
-    `tick` sees the first phase's values and the clock after each round.
+    `tick` gets the first phase's values and the clock after each round.
     """
     times: dict[str, list[float]] = {name: [] for name in names}
     began = now = clock()

@@ -1,12 +1,12 @@
-"""Energy by counters and by readings of power, for logs of steps.
+"""Energy by counters and by readings of power, for runs of steps.
 
 A counter is renewed now and then: every ms by RAPL, every 20 to 100 ms by a graphics card. Read at any time, a window
 is off by up to a whole period at each end; the difference of two such errors has a standard deviation of 0.41 periods.
-So a window begins and ends where the counter has just changed, and is off by the time between two looks and by how
-early or late ticks come, which the first of them show.
+So a window begins and ends where the counter has just changed, and is off by the time between two looks and by the
+jitter of the ticks.
 
-What a counter can't have done is no energy: one that stands still, runs backward, or begins anew too early ends its
-window, which is told and left out. So does a look that fails. A look that never comes back ends its sensor.
+A counter that does not change, runs backward, or begins anew too early ends its window, which is reported and left out.
+So does a look that fails. A look that never returns ends its sensor.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Sleep = Callable[[float], None]
 
 
 class Lost(Exception):
-    """A window that can't be told: the message says what the sensor did."""
+    """A window whose energy is not known: the message says what the sensor did."""
 
 
 # -- counters --------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ class Tick:
 
 @dataclass
 class Ticks:
-    """Waits for the ticks of one counter."""
+    """Wait for the ticks of one counter."""
 
     sensor: Sensor
     clock: Clock
@@ -68,7 +68,7 @@ class Ticks:
     """Whether a look at it never came back; it is not looked at again."""
 
     def next(self, longest_s: float = FROZEN_S) -> Tick:
-        """The next tick; raises Lost where none comes."""
+        """Return the next tick; raise Lost where none comes."""
         before, joules = self.clock(), self._read()
         began = before
         while True:
@@ -87,7 +87,7 @@ class Ticks:
             raise Lost(str(error)) from None
 
     def period_s(self, go_on: Callable[[], bool] = lambda: True) -> float:
-        """How often it is renewed, in s, found by looking; from then on it is looked at as often as that needs."""
+        """Return the counter's period in s, found by looking; from then on it is read as often as that needs."""
         if self.period is None:
             ticks = list[Tick]()
             while len(ticks) < TICKS:
@@ -100,7 +100,7 @@ class Ticks:
         return self.period
 
     def between(self, first: Tick, last: Tick) -> float:
-        """Energy in J from one tick to a later one; raises Lost where that can't be told."""
+        """Return the energy in J from one tick to a later one; raise Lost where it is not known."""
         seconds = (last.at - first.at) / 1e9
         gained = last.joules - first.joules
         if gained < 0:
@@ -111,7 +111,7 @@ class Ticks:
         return gained
 
     def _around(self, gained: float, seconds: float) -> float:
-        """What a counter gained that is smaller than before: it was full and began anew, or it was set back."""
+        """Return what a smaller counter gained: it was full and began anew; raise Lost if it was set back."""
         if self.sensor.largest is None:
             raise Lost(f"{self.sensor.name} ran backward")
         around = gained + self.sensor.largest
@@ -123,7 +123,7 @@ class Ticks:
 
 @dataclass(frozen=True)
 class Window:
-    """Some time: its energy in J, its begin and end in ns, and how far off both together may be, in ns."""
+    """A span of time: its energy in J, its begin and end in ns, and by how much both together may be off, in ns."""
 
     joules: float
     began: int
@@ -132,17 +132,14 @@ class Window:
 
     @property
     def seconds(self) -> float:
-        """How long it was."""
         return (self.ended - self.began) / 1e9
 
     @property
     def watts(self) -> float:
-        """Mean power."""
         return self.joules / self.seconds
 
     @property
     def relative_error(self) -> float:
-        """By which its edges may be off."""
         return self.off / (self.ended - self.began)
 
 
@@ -151,7 +148,7 @@ class Window:
 
 @dataclass
 class Watched:
-    """What came of watching one sensor."""
+    """The windows or readings of one sensor."""
 
     sensor: Sensor
     counted: list[Window] = field(default_factory=list)
@@ -162,7 +159,7 @@ class Watched:
     """Why some time is not told."""
 
     def windows(self, began: int, ended: int, length_s: float) -> list[Window]:
-        """Those that lie within such a time; readings are put together to about so many s."""
+        """Return the windows within a time; readings are grouped to windows of about that many s."""
         if self.sensor.method == "counter":
             return [window for window in self.counted if began <= window.began and window.ended <= ended]
         count = max(1, round((ended - began) / 1e9 / length_s))
@@ -170,7 +167,7 @@ class Watched:
         return [window for first, last in pairwise(edges) if (window := self._averaged(first, last)) is not None]
 
     def _averaged(self, began: int, ended: int) -> Window | None:
-        """The mean of the readings within a time, times its length; None where there are too few, or one failed."""
+        """Return the mean of the readings times the window's length; None where there are too few, or one failed."""
         start, end = (bisect_left(self.readings, (edge, -math.inf)) for edge in (began, ended))
         powers = [watts for _, watts in self.readings[start:end]]
         if len(powers) < 2 or not all(map(math.isfinite, powers)):
@@ -179,7 +176,7 @@ class Watched:
 
 
 def watch(ticks: Ticks, watched: Watched, length_s: float, go_on: Callable[[], bool]) -> None:
-    """Windows of about so many s, or readings, one after the other, for as long as is wanted."""
+    """Take windows of about that many s, or readings, until `go_on` says no."""
     (_count if ticks.sensor.method == "counter" else _read)(ticks, watched, length_s, go_on)
 
 
@@ -222,7 +219,7 @@ def _read(ticks: Ticks, watched: Watched, length_s: float, go_on: Callable[[], b
 
 
 class Watch:
-    """Watches sensors while something else is done, each in a thread of its own; `results` grow meanwhile.
+    """Watch sensors while something else is done, each in a thread; `results` grow meanwhile.
 
     The thread of a sensor that hangs is left behind: it sleeps in the system, and ends with the process.
     """
@@ -261,18 +258,17 @@ class Watch:
 
 @dataclass
 class StepLog:
-    """Steps one after the other without a pause: how many were done at what time in ns."""
+    """Steps without a pause: how many were done at what time in ns."""
 
     times: list[int] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
 
     def note(self, time: int, steps: int) -> None:
-        """So many were done then."""
         self.times.append(time)
         self.steps.append(steps)
 
     def at(self, time: int) -> float:
-        """Steps that were done at a time between the first and the last, as if they went on evenly."""
+        """Return the steps that were done at a time between the first and the last, interpolated."""
         after = min(len(self.times) - 1, bisect_right(self.times, time))
         before = after - 1
         share = (time - self.times[before]) / max(1, self.times[after] - self.times[before])
@@ -280,7 +276,7 @@ class StepLog:
 
 
 def per_step(watched: Watched, logs: Sequence[StepLog], length_s: float) -> list[tuple[Window, float]]:
-    """The windows that steps filled from edge to edge, each with how many steps that were."""
+    """Return the windows that steps filled from edge to edge, each with its number of steps."""
     filled = []
     for log in logs:
         if len(log.times) > 1:

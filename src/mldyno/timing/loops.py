@@ -1,8 +1,8 @@
-"""A loop that somebody else runs: how long its steps take, and how long each of them waits for its batch.
+"""Time a loop that a user runs: its steps, and how long each of them waits for its batch.
 
-A step ends when the next batch is there. Within a step there are two looks at the clock and no more: what they say is
-worked on once in many steps, since code that has not run for a while is slow. The device is waited for once in a
-block of steps, right after a batch has come: so it works on while the loader does.
+A step ends when the next batch is there. A step has two reads of the clock and no more: they are processed once in many
+steps, since code that has not run for a while is slow. The device is waited for once in a block of steps, right after a
+batch has come: so it works on while the loader does.
 Rule: nothing here changes which batches the loop gets, their order, or an error on the way.
 """
 
@@ -36,7 +36,7 @@ Advance = Callable[[], Any]
 
 
 def nothing_to_see(batch: Any) -> None:
-    """Where no batch is looked at any more."""
+    """Ignore a batch: no more of them are counted."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class LoopBlocks:
     waits: list[int] = field(default_factory=list)
 
     def without_long(self) -> tuple[LoopBlocks, LoopBlocks]:
-        """Those blocks that are as usual, and the few that are long by themselves: neither neighbour is."""
+        """Split off the few blocks that are long by themselves: neither neighbour is."""
         own = [time - wait for time, wait in zip(self.times, self.waits, strict=True)]
         most = LONG * median(own) if own else 0.0
         over = [False, *(time > most for time in own), False]
@@ -64,9 +64,10 @@ class LoopBlocks:
 
 
 class LoopTimes:
-    """What a loop took so far, in ns. `find_wait` is asked when the first step has ended: the loop has its device then.
+    """The times of a loop so far, in ns.
 
-    It gives what waits for that device, or None where it is done when its calls return.
+    `find_wait` is called when the first step has ended: the loop has its device then. It returns what waits for that
+    device, or None where it is done when its calls return.
     """
 
     def __init__(self, clock: Clock, find_wait: Callable[[], Wait | None]) -> None:
@@ -106,7 +107,7 @@ class LoopTimes:
     # -- steps -------------------------------------------------------------------------------------
 
     def begin(self, now: int) -> None:
-        """The first step begins; or the next one, and what lies between is none."""
+        """Begin the first step; or the next one, and what lies between is none."""
         if self._paused is None:
             self._began = now
         else:
@@ -115,7 +116,7 @@ class LoopTimes:
             self._paused = None
 
     def fetched(self, waited: bool = True) -> None:
-        """The next step can begin, in a loop that fetches by itself; whether it has waited since its last step."""
+        """Begin the next step, in a loop that fetches by itself; `waited`: it has waited since its last step."""
         if self._paused is not None:
             self.end_apart()
         elif not self.steps:
@@ -124,7 +125,7 @@ class LoopTimes:
             self._fetched = self.clock() - self._ended
 
     def end_step(self) -> None:
-        """A step has ended, in a loop that says so itself."""
+        """End a step, in a loop that says so itself."""
         now = self._ended = self.clock() if self._paused is None else self._paused  # it had ended then
         self._marks += (now - self._fetched, now)
         self._fetched = 0
@@ -132,13 +133,13 @@ class LoopTimes:
             self.catch_up()
 
     def _until_work(self) -> int:
-        """Steps until what the clock said is worked on: up to the end of a block, or of many short ones."""
+        """Return the steps until clock reads are processed: up to the end of a block, or of many short ones."""
         size = self.blocks.size
         more = size * (FEWEST_MARKS // size) if self.wait is None and self._look >= LOOKS[1] else 0
         return min(self._left + more, MOST_MARKS)
 
     def catch_up(self) -> None:
-        """Make blocks of what the clock said; a fault in it, or an error of the device, is not to end the loop."""
+        """Make blocks of the clock reads; a fault here, or an error of the device, does not end the loop."""
         marks, began = self._marks[:], self.clock()
         if not marks:
             return
@@ -181,7 +182,7 @@ class LoopTimes:
             self._look_again()
 
     def pause(self, now: int | None = None) -> None:
-        """What follows is no step, until `begin`; what the device has to do still belongs to the last one."""
+        """Exclude what follows from steps, until `begin`; what the device still has to do belongs to the last step."""
         if self._paused is not None:
             return
         began = self.clock()
@@ -194,7 +195,7 @@ class LoopTimes:
         self._paused = max(self._began, now)
 
     def resume(self) -> int:
-        """Steps go on, once the device has done what it was given meanwhile; gives how long the pause was."""
+        """Continue with steps, once the device has done what it was given meanwhile; return the length of the pause."""
         if self._paused is None:
             return 0
         self._settle()
@@ -204,11 +205,11 @@ class LoopTimes:
         return length
 
     def end_apart(self) -> None:
-        """Steps go on after what was kept apart."""
+        """Continue with steps after work that was kept apart."""
         _note(self.apart, self.resume())
 
     def abandon(self) -> None:
-        """The loop was left within a step: that one does not count, nor the block it would have been in."""
+        """Drop the step within which the loop was left, and its block."""
         self.catch_up()
         self._began = self._paused = self.clock()
         self._waited = 0
@@ -233,7 +234,7 @@ class LoopTimes:
             self.blocks, self._left, self._look = LoopBlocks(size), size, LOOKS[1]
 
     def _fitting(self, step: float) -> int:
-        """How many steps of so many ns hide what clock and wait cost."""
+        """Return how many steps of that many ns hide the cost of clock and wait."""
         if self.wait is None:
             return max(1, math.ceil(MIN_BLOCK / step))
         costs = []
@@ -244,7 +245,7 @@ class LoopTimes:
         return max(1, math.ceil(max(MIN_SYNCED_BLOCK, median(costs) / MAX_OVERHEAD) / step))
 
     def _halve(self) -> None:
-        """Two blocks become one, without those that are long by themselves."""
+        """Merge each two blocks into one, without those that are long by themselves."""
         usual, long = self.blocks.without_long()
         if long.times:
             self.long.append(long)
@@ -262,7 +263,7 @@ class LoopTimes:
     # -- loops -------------------------------------------------------------------------------------
 
     def batches(self, iterator: Iterator[Any], ended: Callable[[bool], None] = lambda end: None) -> Iterator[Any]:
-        """The batches of an iterator, each timed; `ended` hears whether it came to their end, or was left before."""
+        """Yield the batches of an iterator, each timed; `ended` gets whether it came to its end, or was left before."""
         clock, advance, batch = self.clock, iterator.__next__, None
         mark, every_batch = self._marks.append, self.every_batch  # what a step touches is little, and near
         try:
@@ -294,7 +295,7 @@ class LoopTimes:
             ended(batch is END)
 
     def _first_batch(self, advance: Advance) -> Any:
-        """The first batch of an epoch, whose fetch has starting the loader in it."""
+        """Fetch the first batch of an epoch, which includes starting the loader."""
         asked = self.clock()
         if self._paused is not None:
             _note(self.between, asked - self._paused)
@@ -310,19 +311,19 @@ class LoopTimes:
         return batch
 
     def _end_epoch(self, now: int) -> None:
-        """The last step has ended, without a fetch that counts."""
+        """End the last step, without a fetch that counts."""
         self._marks += (now, now)
         self.pause(now)
 
     def _between_blocks(self, batch: Any, advance: Advance) -> Generator[Any, None, tuple[Any, int]]:
-        """What is done once in many steps; gives the next batch, and how many steps there are until the next time."""
+        """Do what is done once in many steps; return the next batch, and the steps until the next time."""
         self.catch_up()
         self.look_at(batch)
         yield from ()
         return batch, self._until_work()
 
     def _settle(self) -> None:
-        """Wait for the device, where it works on its own."""
+        """Wait for the device, where it works asynchronously."""
         if self.wait is not None:
             try:
                 self.wait()
@@ -331,7 +332,7 @@ class LoopTimes:
 
 
 def _note(values: list[int], value: int) -> None:
-    """Keep a value; the last of very many stands for all that follow."""
+    """Add a value; beyond a limit the last value adds up all that follow."""
     if len(values) < MOST_BLOCKS:
         values.append(value)
     else:

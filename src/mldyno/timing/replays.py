@@ -1,9 +1,9 @@
-"""A loop some of whose steps get a batch again: beside real ones, these show what the loader costs.
+"""A loop some of whose steps get a batch again: next to real ones, these show what the loader costs.
 
 A round is a block of steps with one batch that is held, and a block with real ones, in random order and with a random
-number of steps between two rounds: what comes at regular intervals, such as a clock's tick, falls on both alike. It
-changes the training, so it is done only where it is asked for, and no more often than it takes. How often that is, the
-first rounds tell; an interval that is looked at until it is narrow enough would be too narrow.
+number of steps between two rounds: what comes at regular intervals, such as a clock's tick, affects both alike. It
+changes the training, so it is done only on request, and no more often than needed. The first rounds show how often that
+is; checking an interval until it is narrow enough would make it too narrow.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Ahead:
 
 
 class ReplayTimes(LoopTimes):
-    """The times of a loop that gets some batches again, until it is known what its loader costs."""
+    """The times of a loop that gets some batches again, until the cost of its loader is known."""
 
     def __init__(self, clock: Clock, find_wait: Callable[[], Wait | None], ahead: Ahead) -> None:
         super().__init__(clock, find_wait)
@@ -57,13 +57,13 @@ class ReplayTimes(LoopTimes):
         return batch, self._until_work()
 
     def _wants_round(self) -> bool:
-        """Whether the loop is warm, between two blocks, and another round is wanted."""
+        """Return whether the loop is warm, between two blocks, and needs another round."""
         return (
             len(self.rounds) < self._wanted and self._left == self.blocks.size and len(self.blocks.times) >= WARM_BLOCKS
         )
 
     def _round(self, batch: Any, advance: Advance) -> Generator[Any, None, Any]:
-        """Both halves of a round, then some steps with real batches; gives the next one."""
+        """Run both halves of a round, then some steps with real batches; return the next batch."""
         blocks = math.ceil(max(1, FETCHES * self.ahead.workers) / self.blocks.size)
         real = held = 0.0
         for holds in self._chance.sample((True, False), 2):
@@ -88,7 +88,7 @@ class ReplayTimes(LoopTimes):
         return batch
 
     def _held_half(self, batch: Any, advance: Advance, steps: int) -> Half:
-        """So many steps with one batch, after some in which the loader still fetches ahead; that is used up then."""
+        """Run steps with one batch, after some in which the loader still fetches ahead; then use that up."""
         self.pause()
         for _ in range(self.ahead.batches + 1):
             yield batch
@@ -102,7 +102,7 @@ class ReplayTimes(LoopTimes):
         return held, batch
 
     def _real_half(self, batch: Any, advance: Advance, count: int) -> Half:
-        """So many blocks of steps with real batches, which are blocks of the loop as any others."""
+        """Run blocks of steps with real batches; they count like any other blocks of the loop."""
         self._begin_anew()
         blocks = self.blocks
         for _ in range(count * blocks.size):
@@ -113,7 +113,7 @@ class ReplayTimes(LoopTimes):
         return sum(blocks.times[-count:]) / (count * blocks.size), batch
 
     def _fetch(self, advance: Advance) -> Any:
-        """The next batch, with which a step of a block ends."""
+        """Fetch the next batch, with which a step of a block ends."""
         asked = self.clock()
         batch = _next_of(advance)
         if batch is not END:
@@ -123,15 +123,15 @@ class ReplayTimes(LoopTimes):
         return batch
 
     def _begin_anew(self) -> None:
-        """A block begins here: what was done since the last one, between the blocks too, is no part of it."""
+        """Begin a block here: what was done since the last one is no part of it."""
         self._settle()
         self._paused = None
         self.begin(self.clock())
 
     def _use_up(self, batch: Any, advance: Advance, waited: float) -> Generator[Any, None, Any]:
-        """Steps with real batches until one was waited for, so many ns: what was ready from before is used up then.
+        """Run steps with real batches until one took that many ns to come: then the loader has none ready.
 
-        Where the loader is about as fast as the loop that takes long, or never comes; so there is an end to it.
+        Where the loader is about as fast as the loop that takes long, or never happens; so the steps are limited.
         """
         for _ in range(1 + LONGEST_LEAD * self.ahead.batches):
             yield batch
@@ -143,7 +143,7 @@ class ReplayTimes(LoopTimes):
 
 
 def _next_of(advance: Advance) -> Any:
-    """The next batch, or that there is none."""
+    """Return the next batch, or END."""
     try:
         return advance()
     except StopIteration:

@@ -1,10 +1,17 @@
-"""When enough has been measured: both the 8-batch and the 16-batch half-width are under the target.
+"""When steps are warm, and when enough has been measured.
 
-Four things keep it from stopping at a lucky moment. The widths are inflated by what neighbouring
-batches still have in common; the width that follows from this correlation must be under the target
-too; a series worth fewer than 30 independent values counts as less well known than it looks; and its
-first two thirds must have agreed, as far as they can know.
-Never a rule on dispersion: the spread of samples says nothing about how well their mean is known.
+Warm: the first step is kept apart; then steps run until the series and its counters are steady. The medians of the
+series' 20 segments are described in two ways, as a start of some segments followed by one level, and as a start
+followed by a slope. The description that leaves least, with a price for each segment of the start and for the slope,
+says where the steady part begins, or that there is none: a slope won, by more than 2 %. The start is never longer than
+half of the series. Counters: no new compiled graph and no growth of reserved memory over the last half. A first look
+that finds it steady is confirmed by a second one, after as many blocks again.
+
+Enough: both the 8-batch and the 16-batch half-width are under the target. Four things keep it from stopping at a lucky
+moment. The widths are inflated by the autocorrelation of the batches; the width that follows from this correlation must
+be under the target too; a series worth fewer than 30 independent values counts as less well known than it looks; and
+its first two thirds must have agreed. Never a rule on dispersion: the spread of samples says nothing about how well
+their mean is known.
 """
 
 from __future__ import annotations
@@ -27,7 +34,7 @@ SUSTAINED_S = 5.0  # under load, after which power and heat of an accelerator ha
 
 
 def relative_half_width(values: Sequence[float]) -> float | None:
-    """How well the mean is known, relative to it: half of its 95 % interval; None under 16 values."""
+    """Return half of the mean's 95 % interval, relative to it; None under 16 values."""
     if len(values) < max(BATCH_COUNTS):
         return None
     earlier = values[: round(EARLIER * len(values))]
@@ -35,7 +42,7 @@ def relative_half_width(values: Sequence[float]) -> float | None:
 
 
 def _half_width(values: Sequence[float]) -> float:
-    """The largest of the half-widths from 8 batches, 16 batches and the correlation, in the unit of the values."""
+    """Return the largest half-width from 8 batches, 16 batches and the correlation, in the unit of the values."""
     segments, correlation = coarse(values), autocorrelation(values)
     widths = [batch_half_width(segments, n) * correlation.inflation(n) for n in BATCH_COUNTS if len(values) >= n]
     # Eight batches alone are lucky now and then; all the segments know the spread better.
@@ -59,7 +66,7 @@ class Stopping:
     """Time in s that is measured in any case."""
 
     def enough(self, half_width: float | None, elapsed: float, done: int) -> bool:
-        """Whether to stop with the mean known so well, after so many s of measuring and so many steps."""
+        """Return whether to stop, after `elapsed` s of measuring and `done` steps."""
         if self.steps is not None:
             return done >= self.steps
         if elapsed >= self.budget:
@@ -67,15 +74,15 @@ class Stopping:
         return elapsed >= self.min_time and self.reached(half_width)
 
     def reached(self, half_width: float | None) -> bool:
-        """Whether the target is met; not as long as nothing is known."""
+        """Return whether the target is met."""
         return half_width is not None and half_width <= self.target
 
     def next_turn(self, elapsed: float) -> float:
-        """How many s to measure before looking again."""
+        """Return the time in s to measure before checking again."""
         return max(FIRST_LOOK, min((GROWTH - 1) * elapsed, self.budget - elapsed))
 
 
-# -- warmup ----------------------------------------------------------------------------------------
+# -- warm-up ---------------------------------------------------------------------------------------
 
 
 SEGMENT_TOLERANCE = 0.01  # segments that lie within this are alike, however quiet the series is
@@ -90,7 +97,7 @@ NOT_SETTLED = "step times had not settled"
 
 
 def settled_from(values: Sequence[float]) -> int | None:
-    """The index from which the series is steady; None where it has not settled by its last half."""
+    """Return the index from which the series is steady; None where it has not settled by its last half."""
     if len(values) < 8:
         return 0
     segments = batches(values, min(SEGMENTS, len(values)))
@@ -118,7 +125,7 @@ def settled_from(values: Sequence[float]) -> int | None:
 
 
 def _variance(segments: Sequence[Sequence[float]], medians: Sequence[float], level: float) -> float:
-    """How much a segment's median varies by chance: from the steps within, or from the medians if they vary more."""
+    """Return the variance of a segment's median: from the steps within, or from the medians if they vary more."""
     sloped = line(medians)
     noise = coarse([value - at for segment, at in zip(segments, sloped.levels, strict=True) for value in segment])
     spread = 1.4826 * median([abs(value) for value in noise])
@@ -129,10 +136,10 @@ def _variance(segments: Sequence[Sequence[float]], medians: Sequence[float], lev
 
 
 def warm_from(values: Sequence[float]) -> tuple[int, str]:
-    """From which value on a series is warm that nobody looked at while it grew, and why it never was, if so.
+    """Return the index from which a finished series is warm, and why it never was, if so.
 
-    A slow start that the whole series shows is one. Else the looks are those of a warm-up: what comes much later, a
-    jump or a drift, is not for it to judge.
+    A slow start that the whole series shows is one. Otherwise the checks are those of a warm-up: a much later jump or
+    drift is not for it to judge.
     """
     if len(values) < MIN_BLOCKS:
         return 0, ""
@@ -151,7 +158,7 @@ def warm_from(values: Sequence[float]) -> tuple[int, str]:
 
 @dataclass
 class WarmUp:
-    """What came before the steady state: times in ns, one value per block, each per step."""
+    """What was timed before the steady state: times in ns, one value per block, each per step."""
 
     first_step: int
     values: list[float] = field(default_factory=list)
@@ -161,7 +168,7 @@ class WarmUp:
 
 
 def _heat(blocks: Blocks, seconds: float, tick: Callable[[list[float], int], None]) -> int:
-    """Let the device work for so many s; gives what it took in ns."""
+    """Let the device work for that many s; return the time in ns that it took."""
     values: list[float] = []
     began = now = blocks.clock()
     while now - began < seconds * 1e9:
@@ -179,11 +186,11 @@ def warm_up(
     after_first: Callable[[], None] = lambda: None,
     load: float = 0.0,
 ) -> WarmUp:
-    """Run until steady, for at most `budget` s but two steps at least; `tick` sees the values and the clock.
+    """Run until steady, for at most `budget` s but at least two steps; `tick` gets the values and the clock.
 
-    Nothing of the program may run before the first step; `after_first` is what has to come right after it. Then it
-    works for `load` s, which are not judged: a device that has just woken up is faster than it stays. Without a budget
-    a long first step is all there is.
+    Nothing of the program may run before the first step; `after_first` comes right after it. Then it works for `load`
+    s, which are not judged: a device that has just woken up is faster than it stays. Without a budget a long first step
+    is all there is.
     """
     began = blocks.clock()
     result = WarmUp(first_step=blocks.time(1))

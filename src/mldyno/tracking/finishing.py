@@ -1,4 +1,4 @@
-"""The end of a tracked loop: its record, made as any other, stored, and said in a line.
+"""The end of a tracked loop: its record, made like any other, stored, and reported in a line.
 
 Rule: whatever is needed here is imported before the program ends (see `Loop`). CPython notes that Ctrl-C has ended the
 program, but clears that note whenever it executes source text, as the making of a namedtuple or a dataclass does; the
@@ -46,7 +46,7 @@ def say(line: str) -> None:
 
 
 def finish(loop: Loop, interrupts: Interrupts) -> Record | None:
-    """Make the record of a loop, in the first of its ranks; store it, and say what came of it."""
+    """Make the record of a loop, in the first of its ranks; store it, and report it."""
     times, ranks = loop.times, loop.ranks
     if not times.steps:
         return None  # it was never used
@@ -165,7 +165,7 @@ def _first_series(times: LoopTimes) -> Iterator[Series]:
 
 
 def _besides(times: LoopTimes) -> Iterator[Series]:
-    """What lies between steps, and the rounds of real and held batches."""
+    """Yield what lies between steps, and the rounds of real and held batches."""
     for stage, values in (("between", times.between), ("apart", times.apart)):
         if values:
             yield Series("apart_time", "s", _seconds(values), stage)
@@ -176,7 +176,7 @@ def _besides(times: LoopTimes) -> Iterator[Series]:
 
 
 def _contention(loop: Loop) -> Iterator[Series]:
-    """What got in the way, over all epochs."""
+    """Yield what got in the way, over all epochs."""
     for part in loop.contention.stop() if loop.watched is not None else ():
         yield replace(part, values=(math.fsum(part.values),))
 
@@ -200,14 +200,14 @@ def _facts(loop: Loop, size: int, unsteady: str, others: dict[int, str], blocks:
 
 
 def _for_first_rank(loop: Loop) -> dict[str, Any]:
-    """What a rank leaves for the first one."""
+    """Return what a rank leaves for the first one."""
     loop.times.catch_up()
     usual, _ = loop.times.blocks.without_long()
     return {"size": usual.size, "times": usual.times, "waits": usual.waits, "items": loop.count.per_step}
 
 
 def _of_ranks(loop: Loop, steady: LoopBlocks, others: dict[int, str]) -> Iterator[Series]:
-    """The same steps, as each rank saw them."""
+    """Yield the same steps, as each rank timed them."""
     if loop.ranks is None:
         return
     yield from _series_of(steady, "rank-0")
@@ -217,7 +217,7 @@ def _of_ranks(loop: Loop, steady: LoopBlocks, others: dict[int, str]) -> Iterato
 
 
 def _whole(times: LoopTimes) -> float:
-    """Time in s of all that was seen: steps, and what lay between them."""
+    """Return the time in s of all that was timed: steps, and what lay between them."""
     parts = (times.blocks, *times.smaller, *times.long)
     steps = sum(map(sum, (part.times for part in parts)))
     return (steps + sum((times.first or 0, *times.fetches, *times.between, *times.apart))) / 1e9

@@ -1,4 +1,4 @@
-"""What is known of the process that a loop runs in: frameworks that it has loaded, its device, its ranks, its name.
+"""What is known about the process that a loop runs in: loaded frameworks, device, ranks, name, items of a batch.
 
 Rule: nothing is imported and nothing is begun. What the process has not loaded, or not used yet, it does not use.
 """
@@ -30,14 +30,14 @@ Wait = Callable[[], object]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a loop computes, as far as that can be seen, and what waits until that has been done."""
+    """The device of a loop, where that is visible, and what waits for it."""
 
     device: str = "cpu"
     wait: Wait | None = None
 
 
 def place() -> Place:
-    """The device that this process uses: the accelerator of a framework that it has loaded and begun to use."""
+    """Return the device that this process uses: the accelerator of a framework that it has loaded and begun to use."""
     places = []
     for name, look in (("torch", _of_torch), ("mlx.core", _of_mlx), ("jax", _of_jax), ("tensorflow", _of_tensorflow)):
         if name in sys.modules:
@@ -69,7 +69,7 @@ def _of_torch(torch: Any) -> Place | None:
 
 
 def _of_mlx(mx: Any) -> Place:
-    """Its CPU works on its own, too."""
+    """Its CPU works asynchronously, too."""
     if mx.default_device().type != mx.DeviceType.gpu:
         return Place("cpu", mx.synchronize)
     return Place("mps" if mx.metal.is_available() else "cuda:0", mx.synchronize)
@@ -93,7 +93,7 @@ def _of_tensorflow(tensorflow: Any) -> Place | None:
 
 
 def devices(name: str) -> list[Device]:
-    """The device of a loop, with what PyTorch says of it; none for the CPU."""
+    """Return the device of a loop, with what PyTorch says about it; none for the CPU."""
     if name == "cpu":
         return []
     with suppress(Exception):
@@ -104,7 +104,7 @@ def devices(name: str) -> list[Device]:
 
 
 def software() -> Software:
-    """The interpreter, what it has loaded in which version, and settings that matter."""
+    """Return the interpreter, the versions of loaded packages, and recorded settings."""
     loaded = {
         name: str(getattr(sys.modules[name], "__version__", "")) for name in RECORDED_PACKAGES if name in sys.modules
     }
@@ -125,7 +125,7 @@ def software() -> Software:
 
 
 def script_name() -> str:
-    """What the program is called: its file without the path, its module, or `notebook`."""
+    """Return the program's name: its file without the path, its module, or `notebook`."""
     if interactive():
         return "notebook"
     main = sys.modules.get("__main__")
@@ -136,7 +136,7 @@ def script_name() -> str:
 
 
 def interactive() -> bool:
-    """Whether somebody types at this process, so that it does not end when a loop does."""
+    """Return whether a user types at this process, so that it does not end when a loop does."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return hasattr(sys, "ps1") or (shell is not None and shell() is not None)
 
@@ -146,7 +146,7 @@ def interactive() -> bool:
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks of a torch.distributed job, of which this process is one; what they share is held on to.
+    """The ranks of a torch.distributed job, of which this process is one, and the store that they share.
 
     Not their process group: a program may have ended that long before it ends itself.
     """
@@ -160,7 +160,7 @@ class Ranks:
         self.shared.set(f"mldyno/{key}/{self.rank}", text)
 
     def hear(self, key: str) -> dict[int, str]:
-        """What the others have left, within a time; of those that have ended without a word, nothing."""
+        """Return the texts of the other ranks, within a time; a rank that ended without one has none."""
         texts, ends = {}, time.monotonic() + LONGEST_RANK_WAIT_S
         for rank in range(1, self.world):
             name, left = f"mldyno/{key}/{rank}", max(0.1, ends - time.monotonic())
@@ -171,7 +171,7 @@ class Ranks:
 
 
 def ranks() -> Ranks | None:
-    """The job that this process is a rank of; None where it is by itself."""
+    """Return the job that this process is a rank of; None where it is by itself."""
     distributed = sys.modules.get("torch.distributed")
     with suppress(Exception):
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -182,7 +182,7 @@ def ranks() -> Ranks | None:
     return None
 
 
-# -- items -----------------------------------------------------------------------------------------
+# -- items of a batch ------------------------------------------------------------------------------
 
 
 MOST_BATCHES_COUNTED = 64  # batches that show how many items one has
@@ -192,7 +192,7 @@ Items = int | Callable[[Any], float] | None
 
 
 def items_of(batch: Any, depth: int = 0) -> int | None:
-    """The length of the first tensor within tuples, lists, mappings and objects of them; None where there is none."""
+    """Return the length of the first tensor within tuples, lists, mappings and objects; None where there is none."""
     shape = getattr(batch, "shape", None)
     if shape is not None:
         return int(shape[0]) if len(shape) else None
@@ -209,7 +209,7 @@ def items_of(batch: Any, depth: int = 0) -> int | None:
 
 
 class ItemCount:
-    """Counts the items of batches: of the first ones by their first tensor, of all where the user has a function."""
+    """Count the items of batches: of the first ones by their first tensor, of all where the user has a function."""
 
     def __init__(self, items: Items) -> None:
         self.items = items
@@ -217,7 +217,7 @@ class ItemCount:
         self.total, self.batches = 0.0, 0
 
     def look_at(self, batch: Any) -> bool:
-        """Take a batch into account; gives whether more of them tell more."""
+        """Count a batch; return whether more batches are needed."""
         try:
             if callable(self.items):
                 self.total += float(self.items(batch))
@@ -233,7 +233,7 @@ class ItemCount:
 
     @property
     def per_step(self) -> int | None:
-        """Items of a step; where only the first tensors are known, the usual number: the last batch may be short."""
+        """Items of a step: the user's number or mean, else the median, since the last batch may be short."""
         if isinstance(self.items, int):
             return self.items
         if self.batches:

@@ -1,7 +1,7 @@
 """What a user holds while a loop is tracked: the loader as it was, its steps timed.
 
 The loop as a whole is one record, however many epochs it has, and however often its loader is tracked. It is finished
-by `finish`, at the end of a `with`, when the loader or the tracker is thrown away, or when the program ends.
+by `finish`, at the end of a `with`, when the loader or the tracker is garbage-collected, or when the program ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Sync = Callable[[], object]
 
 
 class Loop:
-    """One loop that is tracked: what is known of it so far, and what is to become of it."""
+    """One tracked loop: what is known about it so far, and how it is finished."""
 
     def __init__(
         self, title: str, number: int, items: Items, item: str, sync: Sync | None, store: Any,
@@ -66,7 +66,7 @@ class Loop:
         return ReplayTimes(clock, self._find_wait, ahead)
 
     def _find_wait(self) -> Sync | None:
-        """When the first step has ended: which device the loop uses, and which ranks there are."""
+        """Find the device and the ranks of the loop, when its first step has ended."""
         self.ranks = process.ranks()
         self.place = process.place()
         with suppress(Exception):
@@ -80,7 +80,7 @@ class Loop:
         return self.sync or self.place.wait
 
     def watch(self, goes_on: bool) -> None:
-        """Count what gets in the way from now on, or until now: of its first step and between epochs nothing counts."""
+        """Count contention from now on, or until now; not in the first step and between epochs."""
         if self.watched is None or self.watched == goes_on:
             return
         with suppress(Exception):
@@ -92,11 +92,11 @@ class Loop:
             self.times.look_at, self.times.every_batch = nothing_to_see, False
 
     def finish(self) -> None:
-        """Make the record, store it and say what came of it, once; in the process that has begun it."""
+        """Make the record, store it and report it, once; in the process that has begun it."""
         self._finish().pass_on()
 
     def _finish(self) -> Interrupts:
-        """Finish it; return the signals that came meanwhile: none of them ends what is being written."""
+        """Finish it; return the signals that came meanwhile: none of them interrupts a write."""
         interrupts = Interrupts()
         if self.finished or os.getpid() != self.owner:
             return interrupts
@@ -117,7 +117,7 @@ class Loop:
         return self._finishing.line_so_far(self)
 
     def thrown_away(self) -> None:
-        """Finish it in a finalizer, where an exception would be lost: a signal is passed on once that has returned.
+        """Finish it in a finalizer, where an exception would be lost: a signal is raised again once that has returned.
 
         A program that has ended has its exit code already, and gets no signal any more.
         """
@@ -129,7 +129,7 @@ class Loop:
 
 
 class Tracker:
-    """A loader that is tracked, or a loop without one. All that the loader has, this has too."""
+    """A loader that is tracked, or a loop without one. It has all attributes of the loader."""
 
     _loop: Loop
     _loader: Any
@@ -191,23 +191,23 @@ class Tracker:
         self._loop.finish()
 
     def step(self, batch: Any = None) -> None:
-        """A step has ended; where its batch is given, that tells how many items it had."""
+        """End a step; its batch, if given, shows how many items it had."""
         times = self._loop.times
         times.end_step()
         if batch is not None:
             times.look_at(batch)
 
     def fetched(self, waited: bool = True) -> None:
-        """The next step can begin: since the last one ended, the loop has waited for its batch."""
+        """Begin the next step: since the last one ended, the loop has waited for its batch."""
         self._loop.times.fetched(waited)
 
     def pause(self) -> None:
-        """What follows is no step, until the next batch is there."""
+        """Exclude what follows from steps, until the next batch is there."""
         self._loop.times.pause()
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """What is done within is no step: validation, saving."""
+        """Exclude what is done within from steps: validation, saving."""
         times = self._loop.times
         times.pause()
         try:
@@ -218,7 +218,7 @@ class Tracker:
     # -- what came of it ---------------------------------------------------------------------------
 
     def finish(self) -> Record | None:
-        """End it here: store the record and say what came of it; gives the record, if there is one."""
+        """End it here: store the record and report it; return the record, if there is one."""
         self._loop.finish()
         return self._loop.record
 
@@ -247,10 +247,10 @@ def track(
 ) -> Tracker:
     """Measure a training loop as it runs: `for batch in mldyno.track(loader):`, and nothing else.
 
-    Without a loader it is `with mldyno.track() as t:`, and `t.step()` after each step. `items` is the number of items
-    of a step, or a function of its batch; `item` is what they are called. `replay` holds batches in between, to tell
-    what the loader costs. `sync` waits for a device that mldyno does not know. The record is stored at the end; a
-    loader whose loop is not finished goes on with it.
+    Without a loader: `with mldyno.track() as t:`, and `t.step()` after each step. `items` is the number of items of a
+    step, or a function of its batch; `item` is what they are called. `replay` repeats some batches, to measure what the
+    loader costs. `sync` waits for a device that mldyno does not know. The record is stored at the end; a loader whose
+    loop is not finished continues it.
     """
     if replay and loader is None:
         raise UsageError("replay=True holds batches of a loader: track(loader, replay=True)")

@@ -1,6 +1,6 @@
-"""Whether the work of a case was done, and done right: learned, agrees, device, precision, plausible, waiting.
+"""Checks that the work of a case was done right: learning, agreement, device, precision, plausibility, waiting.
 
-Each gives what it saw, or raises Wrong: then no time may be given for the case.
+Each returns what it measured, or raises Wrong: then no time may be reported for the case.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ EVENTS_OFF = 0.1  # by how much the device may seem to work longer than the host
 
 
 class Wrong(Exception):
-    """The work was not done, or not right: no time may be given for it."""
+    """The work was not done, or not right: no time may be reported for it."""
 
 
 def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
-    """Status and reason for an error that came up while a case was handled."""
+    """Return the status and reason of an error that came up in a case."""
     if isinstance(error, Wrong | WrongTree):
         return "wrong", str(error)
     if isinstance(error, Unsupported | NotUnderstood):
@@ -42,41 +42,41 @@ def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
 
 
 def check_device(case: Case, program: Program) -> None:
-    """All of it lies on the device that the case asks for, where the framework can tell."""
+    """Raise Wrong unless everything is on the case's device, where the framework can say."""
     actual = program.actual_device()
     if actual not in (None, case.device, f"{case.device}:0", case.device.removesuffix(":0")):
         raise Wrong(f"the case asks for {case.device}, the tensors lie on {actual}")
 
 
 def check_tree(case: Case) -> None:
-    """Code of the user's is loaded from its own tree, where another version of it is measured beside it."""
+    """Raise Wrong if the user's code came from another version's tree than its own."""
     source = sources.known(case.workload)
     if source is not None and (flaw := tree_fault(source)):
         raise Wrong(flaw)
 
 
 def check_precision(program: Program) -> None:
-    """The precision took effect."""
+    """Raise Wrong if the precision did not take effect."""
     flaw = program.precision_flaw()
     if flaw:
         raise Wrong(flaw)
 
 
 def check_ranks(program: Program, thorough: bool) -> None:
-    """Ranks that train together have the same model; `thorough`: and gradients of all that they saw."""
+    """Raise Wrong unless all ranks have the same model; `thorough`: and gradients of all batches."""
     flaw = program.rank_flaw(thorough)
     if flaw:
         raise Wrong(flaw)
 
 
 def check_waiting(events_share: float | None) -> None:
-    """A device that worked for longer than the host's clock saw was not waited for."""
+    """Raise Wrong if the device worked for longer than the host's clock measured: then it was not waited for."""
     if events_share is not None and events_share > 1 + EVENTS_OFF:
         raise Wrong(f"the device's own events show {events_share:.3g} times the host's time: it was not waited for")
 
 
 def events_share(program: Program, blocks: Blocks) -> float | None:
-    """Time by the device's own events over time on the host, of the same blocks; None without events."""
+    """Return device time by events over host time, for the same blocks; None without events."""
     host, device = 0, 0.0
     for _ in range(DRAINS):
         began = blocks.clock()
@@ -89,9 +89,9 @@ def events_share(program: Program, blocks: Blocks) -> float | None:
 
 
 def issued_shares(blocks: Blocks, steps_are_short: bool) -> tuple[float, float] | None:
-    """Two times over the time until the device was done: of issuing one step, and several where they are short.
+    """Return two times over the time until the device was done: of issuing one step, and many short ones.
 
-    One step is issued into an empty queue: where that takes as long as the step, the host is what holds it up. Several
+    One step is issued into an empty queue: if that takes as long as the step, the host is the bottleneck. Many steps
     show a wait that is hidden in a step; but the queue of a device may be full by then, and make the host wait too.
     None for a device that is done when its call returns, such as the CPU in most frameworks.
     """
@@ -109,7 +109,7 @@ def issued_shares(blocks: Blocks, steps_are_short: bool) -> tuple[float, float] 
 def check_plausible(
     framework: Framework, case: Case, clock: Clock, steps: Sequence[float], facts: MutableMapping[str, Any]
 ) -> None:
-    """More operations a second than plain matmuls reach can't be; in fake time there are none. Notes the peak."""
+    """Raise Wrong if a case does more operations a second than plain matmuls; note the peak. Not in fake time."""
     flops = facts["flops_per_step"]
     if not flops or not steps or framework.clock is not None:
         return
@@ -129,9 +129,9 @@ def check_results(
     facts: dict[str, Any],
     unchecked: Collection[str] = (),
 ) -> Checks:
-    """Training has learned, and results agree with those of fp32 on the CPU. Notes the losses.
+    """Raise Wrong unless training has learned and results agree with fp32 on the CPU; note the losses.
 
-    `unchecked` are those of CHECKS that the user does without.
+    `unchecked` are the checks that the user turned off.
     """
     learned = None if "learned" in unchecked else _check_learned(program, first, facts)
     difference = None if "agrees" in unchecked else program.error_vs_reference()
@@ -149,7 +149,7 @@ def check_results(
 
 
 def _check_learned(program: Program, first: Mapping[str, float] | None, facts: dict[str, Any]) -> bool | None:
-    """Training must bring the loss on a fixed batch down, or what else proves it; else it did not train."""
+    """Raise Wrong unless training lowers the loss on a fixed batch, or what else proves it."""
     if first is None:
         return None
     for check_step in range(MOST_CHECK_STEPS + 1):
@@ -169,7 +169,6 @@ def _check_learned(program: Program, first: Mapping[str, float] | None, facts: d
 
 
 def _fact_name(name: str) -> str:
-    """What a loss is called in a record."""
     return name if name == "loss" else f"{name}_loss"
 
 
@@ -180,9 +179,9 @@ def _change(name: str, first: float, last: float) -> str:
 def unchecked(
     case: Case, framework: Framework, program: Program, facts: Mapping[str, Any], checks: Checks
 ) -> dict[str, str]:
-    """The fact `not_checked`, where something was not.
+    """Return the fact `not_checked`, where something was not checked.
 
-    In fake time nothing is computed; a process that ran end to end shows by its exit code that it did its work.
+    Nothing is computed in fake time. A process that ran end to end shows by its exit code that it did its work.
     """
     if framework.clock is not None or facts.get("end_to_end"):
         return {}

@@ -1,11 +1,10 @@
-"""The energy of a case's steps: the machine at rest, then at work in windows of half a second or more, then at rest.
+"""The energy of a case's steps: the machine idle, then at work in windows of at least half a second, then idle again.
 
-Sensors of one kind that see the same scope, as those of two packages, are added up; those of different scopes contain
-each other, and never are. One scope is the record's: that of the device, else of what it is in; the others stand
-beside it, each in a stage of its name.
+Sensors of one kind and scope, such as two packages, are added up. Sensors of different scopes contain each other, and
+never are. The record's scope is the device's, else the next larger one; each other scope is a stage with its name.
 
-A sensor that tells the power of moments may look always at the same part of a step. Then steps pause now and then for a
-time that chance sets, so that it looks at other parts, and how its windows differ shows how little it sees.
+A sensor that samples power may always look at the same part of a step. So steps pause now and then for a random time,
+and the differences between windows show how little such a sensor sees.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ class Group:
 
     @property
     def names(self) -> str:
-        """As facts of a record name them."""
+        """Kind and names, as facts of a record have them."""
         return f"{self.kind}: {', '.join(sensor.name for sensor in self.sensors)}"
 
 
 def groups(available: Mapping[str, Found], case: Case) -> list[Group]:
-    """What tells something of a case, the best scope for its device first; each scope once.
+    """Return the sensors that see a case, the best scope for its device first; each scope once.
 
-    A plug, which the user named, is asked before others of its scope.
+    A plug, which the user named, is preferred within its scope.
     """
     device = case.device.partition(":")[0]
     wanted = ON_HOST if device == "cpu" else ON_DEVICE
@@ -68,21 +67,21 @@ def groups(available: Mapping[str, Found], case: Case) -> list[Group]:
 
 
 def unreadable(available: Mapping[str, Found], chosen: Sequence[Group]) -> list[str]:
-    """Why nothing is told: sensors that can't be read; beside others only the plug, which the user named."""
+    """Return why there is no energy: sensors that can't be read. Beside readable ones only the user's plug counts."""
     closed = [each for kind, part in available.items() for each in part.closed if not chosen or kind == PLUG]
     by_reason = {each.reason: [other.name for other in closed if other.reason == each.reason] for each in closed}
     return [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
 
 
 def _sees(sensor: Sensor, case: Case, device: str) -> bool:
-    """Whether a sensor tells of the devices that a case works on; ranks have one each."""
+    """Return whether a sensor sees the devices of a case; ranks have one each."""
     if sensor.device in ("", "cpu", case.device):
         return True
     return case.in_ranks and sensor.device.partition(":")[0] == device
 
 
 class EnergyMeter:
-    """All that tells energy beside one case; its counters' periods are found out once."""
+    """All sensors that see one case; the period of each counter is found once."""
 
     def __init__(self, framework: Framework, case: Case, devices: Sequence[Device], blocks: Blocks) -> None:
         self.blocks, self.clock, self.case = blocks, blocks.clock, case
@@ -94,7 +93,7 @@ class EnergyMeter:
         self.chance = random.Random(case.id)
 
     def measure(self, seconds: float, target: float, rest_s: float, tell: Tell) -> EnergyMeasured:
-        """Energy for so many s, or until it is known to the target; before and after, so many s at rest."""
+        """Measure energy for that many s, or until it is known to the target; and `rest_s` idle before and after."""
         if not self.groups:
             return self._nothing()
         shortest = self._shortest_window()
@@ -124,7 +123,7 @@ class EnergyMeter:
         return EnergyMeasured(tuple(series), facts)
 
     def _nothing(self, watched: Sequence[Watched] = ()) -> EnergyMeasured:
-        """No energy, and what sensors did instead."""
+        """Return no energy, and what sensors did instead."""
         lost = dict.fromkeys([*self.unreadable, *(why for each in watched for why in each.lost)])
         return EnergyMeasured((), {"energy_scope": None, "energy_lost": "; ".join(lost) or None})
 
@@ -132,7 +131,7 @@ class EnergyMeter:
         return cpu_of_others(beside_siblings=self.case.in_ranks)
 
     def _shortest_window(self) -> float:
-        """In s: that of a counter, no shorter than some steps."""
+        """Length in s of a counter's window, no shorter than some steps."""
         step = self.blocks.time(self.blocks.size) / self.blocks.size / 1e9
         return max(WINDOW_S, step, min(STEPS_A_WINDOW * step, LONG_WINDOW_S))
 
@@ -147,7 +146,7 @@ class EnergyMeter:
     def _at_work(
         self, seconds: float, target: float, shortest: float, length: float, tell: Tell
     ) -> tuple[list[Watched], list[StepLog]]:
-        """Steps until enough is known; the first of them bring clocks and caches back, and do not count."""
+        """Run steps until enough is known; the first ones let clocks and caches recover, and do not count."""
         clock, blocks, main = self.clock, self.blocks, self.groups[0].sensors
         settled, pausing = clock() + round(SETTLE_S * 1e9), main[0].method == "sample"
         while clock() < settled:
@@ -175,7 +174,7 @@ class EnergyMeter:
 
 
 def _window_of(group: Group, shortest: float) -> float:
-    """Length in s of the windows of a group: where it tells power, long enough for some readings."""
+    """Length in s of a group's windows: for power sensors, long enough for some readings."""
     readings = [READINGS_A_WINDOW * each.every_s for each in group.sensors if each.method != "counter"]
     return max([shortest, *readings])
 
@@ -185,7 +184,7 @@ Row = list[tuple[Window, float]]
 
 
 def _rows(watched: Sequence[Watched], logs: Sequence[StepLog], length: float) -> list[Row]:
-    """Window by window, what every sensor of a group told."""
+    """Return, window by window, what every sensor of a group measured."""
     return [list(row) for row in zip(*(per_step(each, logs, length) for each in watched), strict=False)]
 
 
@@ -195,13 +194,13 @@ def _energies(rows: Sequence[Row]) -> list[float]:
 
 
 def _known(rows: Sequence[Row]) -> float:
-    """How well the energy of a step is known, relative to it."""
+    """Relative half-width of the energy of a step."""
     values = _energies(rows)
     return half_width(values) / mean(values) if len(values) >= FEWEST_WINDOWS and mean(values) > 0 else float("inf")
 
 
 def _resting(watched: Sequence[Watched], length: float) -> list[float]:
-    """Power in W, in each window at rest."""
+    """Power in W, in each idle window."""
     windows = []
     for each in watched:
         times = [when for when, _ in each.readings] or [edge for window in each.counted
@@ -221,10 +220,10 @@ def _series(rows: Sequence[Row], idle: Sequence[float], stage: str) -> Iterator[
 
 
 def rounded(values: Sequence[float]) -> tuple[float, ...]:
-    """To six digits: a millionth is below any clock's truth, and a record stays small."""
+    """Round to six digits: a millionth is below any clock's accuracy, and a record stays small."""
     return tuple(float(f"{value:.6g}") for value in values)
 
 
 def _rate(before: float | None, after: float | None, seconds: float) -> float | None:
-    """Cores that other processes had, on average; None where nobody counts that."""
+    """Cores that other processes had, on average; None where that is not counted."""
     return None if before is None or after is None else max(0.0, after - before) / seconds

@@ -1,4 +1,4 @@
-"""What a framework offers here, and what becomes of one feature on a device, found out in this process."""
+"""What a worker finds out before anything is measured: frameworks, features, a case's memory, the device's rate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mldyno.worker.session import open_case
 
 
 def probe(names: Sequence[str]) -> FrameworksProbed:
-    """Versions and devices of each framework; one that can't be started says why."""
+    """Return versions and devices of each framework; one that can't be started has an error."""
     return FrameworksProbed(platform.python_version(), {name: _facts(name) for name in names})
 
 
@@ -39,10 +39,10 @@ def _facts(name: str) -> FrameworkFacts:
 
 
 def examine(name: str, device: str, feature: str) -> FeatureTried:
-    """What came of a feature, and whether this process is still fit for others; an error is an answer too.
+    """Try a feature, and return its outcome and whether this process is fit for more; an error is an outcome too.
 
-    An error can leave a device unusable for the rest of the process. So after one the plainest feature
-    is tried again: if that fails now, nothing more may be asked here.
+    An error can leave a device unusable for the rest of the process. So the plainest feature is tried again after one:
+    if that fails now, nothing more may be asked of this process.
     """
     framework = plugins.framework(name)
     tried = _try(framework, device, feature)
@@ -52,7 +52,7 @@ def examine(name: str, device: str, feature: str) -> FeatureTried:
 
 
 def _try(framework: Framework, device: str, feature: str) -> FeatureTried:
-    """The result and its reason; where numbers came out, also how far off they are."""
+    """Return the outcome and its reason; where numbers came out, also their error."""
     try:
         framework.start()
         trial = framework.try_feature(feature, device)
@@ -69,7 +69,7 @@ def _try(framework: Framework, device: str, feature: str) -> FeatureTried:
     return FeatureTried("works", "", error_seen, trial.tolerance, True)
 
 
-# -- forecasts -------------------------------------------------------------------------------------
+# -- forecasts of a case ---------------------------------------------------------------------------
 
 
 MATMULS_S = 0.2  # of matmuls that show the device's rate
@@ -78,7 +78,7 @@ MATMUL = Case("matmul")
 
 
 def forecast_case(case: Case) -> CaseForecasted:
-    """Memory in B that the case needs on its device, and the rate of matmuls there in 1/s; None if unknown."""
+    """Return the memory in B that a case needs on its device, and the device's matmul rate in 1/s; None if unknown."""
     framework = plugins.framework(case.framework)
     framework.start()
     if case.threads:
@@ -95,13 +95,13 @@ def forecast_case(case: Case) -> CaseForecasted:
 
 @functools.cache
 def _rate(kind: Case) -> float | None:
-    """Of matmuls on a kind of case's device, in 1/s; measured once."""
+    """Measure the matmul rate of a device in 1/s, once for each framework, device and precision."""
     framework = plugins.framework(kind.framework)
     return peaks.of(framework, kind, framework.clock or clock.now, MATMULS_S) or None
 
 
 def try_steps(case: Case, steps: int, limit: int | None) -> StepsTried:
-    """Do so many steps of the case to see that they fit, and give the peak in B; on the CPU in `limit` B at most."""
+    """Run steps of the case to see whether they fit, and return the peak in B; on the CPU within `limit` B."""
     if limit is not None and case.device == "cpu":
         _keep_to(limit)
     framework = plugins.framework(case.framework)
@@ -117,7 +117,7 @@ def try_steps(case: Case, steps: int, limit: int | None) -> StepsTried:
 
 
 def _keep_to(limit: int) -> None:
-    """Let the system refuse memory beyond so many B, so that no other program has to give way (Linux)."""
+    """Linux: let the system refuse memory beyond the limit in B, so that no other program is killed for it."""
     try:
         import resource
 

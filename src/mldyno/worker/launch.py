@@ -1,4 +1,4 @@
-"""Starts the ranks of a job on this machine, and ends all of them when one fails."""
+"""Start the ranks of a job on this machine, and end all of them when one fails; tie a process to its parent's life."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mldyno.errors import MldynoError
 
 
 def launch(ranks: int, nodes: int, words: Sequence[str]) -> int:
-    """Start this node's share of the ranks with these words, and wait for them; gives the exit code."""
+    """Start this node's share of the ranks with these arguments, wait for them, and return the exit code."""
     die_with_parent()
     adopt_orphans()
     try:
@@ -26,7 +26,7 @@ def launch(ranks: int, nodes: int, words: Sequence[str]) -> int:
 
 
 def _start(ranks: int, nodes: int, words: Sequence[str]) -> tuple[list[subprocess.Popen[bytes]], int]:
-    """The processes of this node's ranks, and the number of the first of them.
+    """Start the processes of this node's ranks; return them and the number of the first one.
 
     Their store listens on a socket that is bound here: on the loopback, or at the address where the nodes meet.
     """
@@ -59,7 +59,7 @@ def _start(ranks: int, nodes: int, words: Sequence[str]) -> tuple[list[subproces
 
 
 def _watch(processes: list[subprocess.Popen[bytes]], first: int) -> int:
-    """Wait until all have ended well, or one has not: then end the others, and say which it was."""
+    """Wait until all ranks have ended well, or one has failed: then kill the rest, and report which one it was."""
     ranks = {process.pid: rank for rank, process in enumerate(processes, first)}
     while ranks:
         pid, status = os.wait()  # orphans come to this process too
@@ -72,11 +72,11 @@ def _watch(processes: list[subprocess.Popen[bytes]], first: int) -> int:
     return 0
 
 
-# -- lifetime --------------------------------------------------------------------------------------
+# -- the parent's life -----------------------------------------------------------------------------
 
 
 def die_with_parent() -> None:
-    """Linux: be killed with the parent even if a library holds the interpreter's lock for ever."""
+    """Linux: be killed with the parent, even if a library never releases the interpreter's lock."""
     parent = os.getppid()
     _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
@@ -84,7 +84,7 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Linux: be the parent of what this process started and what then detached, so that it is found and ended."""
+    """Linux: become the parent of detached processes that this one started, so that they are found and ended."""
     _prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
 
 

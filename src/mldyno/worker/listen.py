@@ -1,4 +1,7 @@
-"""Reads commands, carries them out, answers; dies with its parent. The commands and answers are in `messages`."""
+"""The three kinds of worker processes: one that carries out commands, a rank that follows, a training from end to end.
+
+A worker reads commands, carries them out and answers; it dies with its parent. `messages` has all commands and answers.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,13 @@ Tell = Callable[[Answer], None]
 
 
 class Worker:
-    """Carries out commands, each by the method of its name, and keeps the cases that are open."""
+    """Carry out commands, each by the method with its name, and keep the open cases."""
 
     def __init__(self, tell: Tell) -> None:
         self.tell, self.opened = tell, dict[int, session.CaseSession]()
 
     def answer(self, command: Command[Any]) -> Answer:
-        """What came of a command; an error of the framework becomes an answer, and then a record."""
+        """Carry out a command; an error of the framework becomes an answer, and then a record."""
         try:
             if isinstance(source := getattr(command, "source", None), Source) and source.name:
                 sources.register(source)
@@ -63,7 +66,7 @@ class Worker:
         return examine.try_steps(command.case, command.steps, command.limit)
 
     def _entered(self, key: int) -> session.CaseSession:
-        """An open case, whose code may import now."""
+        """Return an open case, and let its code import."""
         self.opened[key].enter()
         return self.opened[key]
 
@@ -94,7 +97,7 @@ class Worker:
         return messages.SourceDescribed(user_models.describe(command.source, plugins.start_framework))
 
     def _run_task(self, command: messages.RunTask) -> Answer:
-        """Pass on what a task finds, row by row; its module may say whether the process is fit for others after it."""
+        """Pass on the rows of a task; its module may say whether the process is fit for more commands after it."""
         module, fit, status, reason = None, True, None, ""
         try:
             module = import_module(command.module)
@@ -112,7 +115,7 @@ class Worker:
 
 
 def _read_commands(descriptor: int, lines: queue.SimpleQueue[str]) -> None:
-    """Sleep in a read; when the parent is gone, end this process and all that it started."""
+    """Sleep in a read. When the parent is gone, end this process and all that it started."""
     with os.fdopen(descriptor, encoding="utf-8", newline="\n") as pipe:
         for line in iter(lambda: pipe.readline(LONGEST_COMMAND), ""):
             lines.put(line)
@@ -122,7 +125,7 @@ def _read_commands(descriptor: int, lines: queue.SimpleQueue[str]) -> None:
 
 
 def listen(commands_from: int, answers_to: int) -> None:
-    """Carry out commands until told to end."""
+    """Carry out commands until one ends the worker."""
     die_with_parent()
     adopt_orphans()
     with contextlib.suppress(ValueError):
@@ -144,7 +147,7 @@ def listen(commands_from: int, answers_to: int) -> None:
         tell(worker.answer(command))
 
 
-# -- follow ----------------------------------------------------------------------------------------
+# -- other roles -----------------------------------------------------------------------------------
 
 
 def follow(framework_name: str) -> None:

@@ -1,7 +1,7 @@
-"""The peaks of the roofline: what a device can do at all, in matmuls and in copies.
+"""The peaks of the roofline: the most that a device does in matmuls and in copies.
 
-No model can do more operations a second than matmuls. A case that seems to was timed wrong, or did less work
-than it says. Copies are no such bound: what is still in a cache is had faster.
+No model does more operations a second than matmuls. A case that seems to was timed wrong, or did less work than it
+claims. Copies are no such bound: what is still in a cache is faster.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PEAK_TOLERANCE = 1.05  # a rate may be so many times the peak: both are measured
 
 
 def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
-    """The best rate seen in so many s, in floating-point operations a second; 0 where nothing could be seen.
+    """Return the best matmul rate within that many s, in FLOP/s; 0 where there is none.
 
-    Matrices grow until one matmul is long enough, and are in every layout until the fastest can be told.
+    Matrices grow until one matmul is long enough. Every layout is tried until the fastest is clear.
     """
     best, layouts, size, last = 0.0, framework.layouts, SMALLEST_MATMUL, None
     while size <= (LARGEST_MATMUL_ON_CPU if case.device == "cpu" else LARGEST_MATMUL):
@@ -54,7 +54,7 @@ def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> f
 
 
 class Trial:
-    """Fixed work, and what of it a device does in a second; in blocks of at least 5 ms."""
+    """Fixed work, timed in blocks of at least 5 ms, and the rate at which a device does it."""
 
     def __init__(self, kernel: Kernel, clock: Clock) -> None:
         self.kernel, self.blocks = kernel, Blocks(kernel, clock)
@@ -62,20 +62,20 @@ class Trial:
 
     @property
     def rate(self) -> float:
-        """By the shortest of single ones, launch and wait included."""
+        """Rate by the shortest single run, launch and wait included."""
         return self.kernel.work / self.shortest * 1e9
 
     @property
     def _steps(self) -> int:
-        """Of a block of 5 ms."""
+        """Steps of a block of 5 ms."""
         return min(MOST_IN_BLOCK, math.ceil(LONG_NS / self.shortest))
 
     def next_rate(self) -> float:
-        """By the next block."""
+        """Time one more block, and return its rate."""
         return self._steps * self.kernel.work / max(1, self.blocks.time(self._steps)) * 1e9
 
     def best_rate(self, seconds: float, clock: Clock) -> float:
-        """By the best of the blocks of so many s; a short look has few of them."""
+        """Return the best rate of the blocks that fit into that many s; a short look has few of them."""
         ends, best = clock() + round(seconds * 1e9), self.next_rate()
         most = MOST_IN_ALL if seconds <= PEAK_LOOK_S else MOST_IN_LONG_LOOK
         for _ in range(most // self._steps - 1):
@@ -86,10 +86,10 @@ class Trial:
 
 
 def of(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
-    """The peak of the case's device: on a CPU at least what one thread reaches, times the threads.
+    """Return the peak of the case's device: on a CPU at least the rate of one thread, times the threads.
 
     Threads that wait for cores on a busy machine reach less together than one of them alone. On a Mac nothing is
-    multiplied: Accelerate has threads of its own, whatever a framework is told.
+    multiplied: Accelerate ignores the framework's number of threads.
     """
     peak, threads = measure(framework, case, clock, seconds), framework.threads() or 1
     if case.device != "cpu" or threads == 1 or sys.platform == "darwin":
@@ -105,10 +105,10 @@ def of(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
 
 
 def exceeded(framework: Framework, case: Case, clock: Clock, rate: float) -> tuple[float, bool]:
-    """The peak, and whether a rate lies above it; a suspicion is looked into before it is a verdict.
+    """Return the peak, and whether a rate is above it; a suspicion is checked again before it becomes a verdict.
 
-    On a CPU that lacks a type, convolutions can be far faster in it than matmuls, but not faster than matmuls in
-    fp32: the higher of both peaks is what can't be passed.
+    On a CPU that lacks a type, convolutions can be far faster in it than matmuls, but not faster than matmuls in fp32:
+    the higher of both peaks is the limit.
     """
     peak = of(framework, case, clock, PEAK_LOOK_S)
     if not above(rate, peak):
@@ -123,14 +123,14 @@ def exceeded(framework: Framework, case: Case, clock: Clock, rate: float) -> tup
 
 
 def above(rate: float, peak: float) -> bool:
-    """Whether a rate is more than can be, where a peak is known."""
+    """Return whether a rate is impossible, where a peak is known."""
     return 0 < PEAK_TOLERANCE * peak < rate
 
 
 def moved(framework: Framework, case: Case, clock: Clock, from_host: bool) -> float | None:
-    """The best rate of long copies, as far as there is room for them, in B/s: on the device, or to it from the host.
+    """Return the best rate of long copies in B/s, on the device or to it from the host; None where there are none.
 
-    None where there are no such copies, or no room for any.
+    Copies grow while there is memory for them.
     """
     size, rate = SMALLEST_COPY, None
     while size <= (LARGEST_COPY_ON_CPU if case.device == "cpu" else LARGEST_COPY):

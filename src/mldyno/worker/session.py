@@ -45,9 +45,10 @@ Tell = Callable[[float], None]
 def open_case(
     case: Case, data: DataSource | None = None, command: Sequence[str] = (), team: Team | None = None
 ) -> CaseSession:
-    """Start the framework and build the case; `data` says where its data set lies, `command` what the user runs.
+    """Start the framework and build the case.
 
-    `team` are the ranks that train together, where this is one that has joined them; the leader gathers them here.
+    `data` says where its data set is, `command` is the user's own. `team` are the ranks of which this process is one;
+    the leader gathers them here.
     """
     framework = plugins.framework(case.framework)
     workload = _workload_of(case, command)
@@ -86,7 +87,7 @@ def open_case(
 
 
 class CaseSession:
-    """A built case and what has been seen of it."""
+    """A built case, and what was observed of it."""
 
     def __init__(
         self,
@@ -114,14 +115,14 @@ class CaseSession:
         """Peak memory of each rank in B, before anything was done for checks."""
 
     def enter(self) -> None:
-        """Let its code import, if it is the user's own: that of another case may have done so before."""
+        """Let the user's code import: that of another case may have imported before."""
         if (source := sources.known(self.case.workload)) is not None:
             activate(source)
 
     def warm_up(self, budget: float, progress: Tell, load: float = 0.0) -> messages.CaseOpened:
-        """First step, warm-up and drain test; gives facts, software and the series so far.
+        """Take the first step, warm up, and test how steps are issued; return facts, software and the series so far.
 
-        `load` is for how many s it works before the warm-up; nothing gets hot in fake time.
+        `load` is the time in s for which the device works before the warm-up; not in fake time.
         """
         report = Reporter(self.clock, progress, scale=1e-9)
         began, load = self.clock(), load if self.framework.clock is None else 0.0
@@ -181,19 +182,19 @@ class CaseSession:
         )
 
     def _note_loss(self) -> None:
-        """The loss at the start, asked for after the very first step, which must find nothing warm."""
+        """Note the loss right after the very first step, which must find nothing warm."""
         self.first_losses = self.program.first_losses()
         self.first_counters = self.program.steady_counters()
 
     def _check_counters(self) -> None:
-        """A graph compiled or memory reserved this late has spoiled what was measured."""
+        """Count late changes: a graph compiled or memory reserved now spoils what was measured."""
         now = self.program.steady_counters()
         if now != self.steady_counters:
             self.steady_counters = now
             self.late_changes += 1
 
     def turn(self, seconds: float, steps: int | None, progress: Tell) -> messages.TurnMeasured:
-        """Measure blocks for so many s, or exactly so many steps; a block of the reference kernel stands among them."""
+        """Measure blocks for that many s, or exactly that many steps, with the reference kernel in between."""
         kernel, report = self.kernel, Reporter(self.clock, progress)
         if kernel is not None:
             kernel.times = []
@@ -223,14 +224,14 @@ class CaseSession:
         return messages.TurnMeasured(tuple(series), {"late_changes": self.late_changes})
 
     def _settle(self, seconds: float) -> None:
-        """Before a turn of so many s: what was loaded ahead meanwhile does not count, and the loader is at work."""
+        """Before a turn, drop what was loaded ahead, and let the loader get to work."""
         if self.program.loads_ahead:
             self.program.drop_loaded()
             settle(self.blocks, self.program.loads_ahead, max(SHORTEST_SETTLE_S, SETTLE_SHARE * seconds))
             self.program.rank_times()  # of steps that do not count
 
     def phases(self, seconds: float, progress: Tell) -> messages.PhasesTimed:
-        """Time the phases of a step, or what else there is beside it, each by itself."""
+        """Time the phases of a step, or its ablations, each by itself."""
         items = self.program.phases
         self.program.prepare_phases()
         report = Reporter(self.clock, progress)
@@ -259,7 +260,7 @@ class CaseSession:
         return series
 
     def _by_rank(self, sizes: Mapping[str, int]) -> list[Series]:
-        """The same blocks, of such sizes, as each rank saw them, where there are several."""
+        """Return the same blocks as each rank timed them, where there are ranks."""
         return [
             Series(f"{name}_time", "s", rounded(values), stage=f"rank-{rank}", block=sizes[name])
             for name, of_ranks in self.program.rank_times().items()
@@ -268,13 +269,12 @@ class CaseSession:
 
     @cached_property
     def energy_meter(self) -> EnergyMeter:
-        """What tells the energy of its steps."""
         return EnergyMeter(self.framework, self.case, self.framework.devices(), self.blocks)
 
     def close(self, prove: bool = False, unchecked: Collection[str] = ()) -> messages.CaseClosed:
-        """Check that the work was done, stop the meters, and give what they saw; `prove`: and what it computes.
+        """Check the work, stop the meters, and return what they measured; `prove`: and what the case computes.
 
-        `unchecked` are checks that the user does without.
+        `unchecked` are checks that the user turned off.
         """
         series = [series for meter in self.meters for series in meter.stop()]
         peak = self.program.device_peak()
@@ -303,7 +303,7 @@ class CaseSession:
         return messages.CaseClosed(tuple(series), results, self.facts)
 
     def _measure_copies(self) -> None:
-        """The peaks in B/s that a step's bytes are held against, where it has some; in fake time there are none."""
+        """Measure the peaks in B/s that a step's bytes are compared with; not in fake time."""
         if self.framework.clock is None:
             for peak, counted in (("peak_bandwidth", "bytes_per_step"), ("peak_copy_bandwidth", "copied_per_step")):
                 if self.facts.get(counted):
@@ -314,7 +314,7 @@ class CaseSession:
 def measure_rounds(
     cases: Sequence[CaseSession], seconds: float, fewest: int, seed: float, progress: Tell
 ) -> messages.RoundsMeasured:
-    """Rounds of all these cases; gives a series for each, with one value a round, and then one of delays for each."""
+    """Time rounds of all these cases; return a series for each, with one value a round, then one of delays for each."""
     blocks = [_blocks_for_rounds(case) for case in cases]
     report = Reporter(cases[0].clock, progress)
     for each, case in zip(blocks, cases, strict=True):
@@ -336,7 +336,7 @@ def measure_rounds(
 
 
 def _blocks_for_rounds(case: CaseSession) -> Blocks:
-    """The case's blocks; where one thread does all of the work, it is seen how long that had no core."""
+    """Return the case's blocks; where one thread does all the work, they record how long it had no core."""
     by_caller = case.framework.computes_in_caller and case.framework.threads() == 1
     if case.case.device == "cpu" and case.framework.clock is None and by_caller:
         return BlocksOfOneThread(case.program, case.clock, case.blocks.size)
@@ -347,53 +347,53 @@ class ReferenceKernel:
     """A fixed matmul, run between the steps, and its times in s: what slows it down slows the steps down too."""
 
     def __init__(self, framework: Framework, case: Case, take_time: clock.Clock, trials: int = 4) -> None:
-        """Raises Unsupported where the framework has no matmuls."""
+        """Raise Unsupported where the framework has no matmuls."""
         self.blocks = Blocks(framework.matmul(case, KERNEL_SIZE), take_time)
         self.blocks.time(2 * trials)
         self.blocks.fit(min(self.blocks.time(trials) for _ in range(trials)) / trials)
         self.times: list[float] = []
 
     def run(self) -> int:
-        """Note what it takes now; gives the clock after it, in ns."""
+        """Time it now; return the clock after it, in ns."""
         times, now = self.blocks.run(KERNEL_BLOCKS, sys.maxsize)
         self.times.append(median(times) / self.blocks.size / 1e9)
         return now
 
 
 def next_run(began: int, ended: int) -> int:
-    """When it may run again, after a time that took from `began` to `ended`; in ns of the clock."""
+    """Return when it may run again, after a run from `began` to `ended`; in ns of the clock."""
     return ended + max(STEPS_FIRST_NS, round((ended - began) / LARGEST_KERNEL_SHARE))
 
 
 def translated() -> bool:
-    """Whether this interpreter runs under Rosetta, as Intel code on an Apple chip."""
+    """Return whether this interpreter runs under Rosetta, as Intel code on an Apple chip."""
     if sys.platform != "darwin" or platform.machine() != "x86_64":
         return False
     return system_queries.ask("sysctl", "-n", "sysctl.proc_translated") == "1"
 
 
 class Reporter:
-    """Says what a step takes at present, a few times a second and never within a block."""
+    """Reports the time of a step a few times a second, never within a block."""
 
     def __init__(self, take_time: clock.Clock, tell: Tell, scale: float = 1.0) -> None:
         self.take_time, self.tell, self.scale = take_time, tell, scale
         self.due = take_time() + REPORT_EVERY_NS
 
     def __call__(self, values: list[float], now: int) -> None:
-        """Report the median of the latest values, in s, if it is time."""
+        """Report the median of the latest values in s, if it is time."""
         if now >= self.due:
             self.tell(median(values[-50:]) * self.scale)
             self.due = self.take_time() + REPORT_EVERY_NS
 
 
-# -- commands --------------------------------------------------------------------------------------
+# -- commands as cases -----------------------------------------------------------------------------
 
 
 COLD = "cold"  # folder, beside the data sets, that an end-to-end run finds empty at its first time
 
 
 def _workload_of(case: Case, command: Sequence[str]) -> Workload:
-    """The workload that a case names; a command is one by itself, whose step is a run of it."""
+    """Return the workload of a case; a command is one by itself, whose step is a run of it."""
     if not command:
         return plugins.workload(case.workload)
     name = case.workload
@@ -403,7 +403,7 @@ def _workload_of(case: Case, command: Sequence[str]) -> Workload:
 def _command_builder(
     workload: Workload, case: Case, data: DataSource | None, command: Sequence[str]
 ) -> Callable[[], list[str]] | None:
-    """What gives the words of the command; None where there is none for the workload."""
+    """Return what gives the words of the command; None where the workload has none."""
     if command:
         return lambda: list(command)
     end_to_end = workload.end_to_end

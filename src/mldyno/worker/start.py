@@ -1,8 +1,8 @@
-"""Entry of a worker: makes this very mldyno importable, guards the channel, and listens.
+"""Entry of a worker: make this very mldyno importable, guard the channel, and listen.
 
-With the word `end-to-end` and a command behind it: trains a case as a process of its own instead. With `launch`, how
-many ranks and how many nodes: starts this script as ranks that train together, with the words behind these. Of ranks
-only the first listens, and the others follow it.
+With the argument `end-to-end` and a command: train a case as a separate process instead. With `launch`, the number of
+ranks and of nodes: start this script as ranks that train together, with the remaining arguments. Only the first rank
+listens, and the others follow it.
 
 Run by path: nothing but the package `mldyno` itself becomes importable, so the interpreter's own
 packages are the ones that count.
@@ -45,7 +45,7 @@ def _no_channel() -> None:
 
 
 def launch_words(ranks: int, nodes: int) -> list[str]:
-    """What stands behind this script where it starts ranks."""
+    """Return the arguments of this script with which it starts ranks."""
     return [LAUNCH, str(ranks), str(nodes)]
 
 
