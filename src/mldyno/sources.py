@@ -1,9 +1,8 @@
-"""Workloads of the user's own: where the code or the file of each lies, and what a worker found in it.
+"""Sources: the files, modules and names of the user's models, and what a worker found in them.
 
 A target such as `my_model.py`, `my_model.py:build` or `package.module:build` is a source. It becomes a workload when a
-worker has looked at it: its code runs there, never in the parent. The workload is named after the file, with the first
-digits of a hash over the code, so that two versions of it are two workloads. Where the file lies, only this process and
-its workers know.
+worker has described it: its code runs there, never in the parent. The workload is named after the file, with the first
+digits of a hash of the code, so that two versions are two workloads. Only this process and its workers know the path.
 
 Rule: standard library only, since a worker in any interpreter uses this.
 """
@@ -19,66 +18,66 @@ from mldyno.errors import UsageError
 from mldyno.printable import LONGEST_NAME, name_from, printable
 
 USUAL_FUNCTION = "build"
-DIGITS = 8  # of the hash, in a name
+HASH_DIGITS = 8  # in a name
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 HUB = "hf:"
-NOW = "now"  # what the version is called that lies in the working tree
-VERSION = re.compile(rf"@[0-9a-f]{{{DIGITS}}}$")
+NOW = "now"  # the version in the working tree
+VERSION = re.compile(rf"@[0-9a-f]{{{HASH_DIGITS}}}$")
 
 Kind = Literal["file", "module", "hf", "onnx", "object"]
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a workload of the user's own comes from; and, after a worker has looked at it, what it is."""
+    """Where a model of the user's comes from; and, after a worker has described it, what it is."""
 
     kind: Kind
     place: str
-    """The path of a file, the name of a module, or a model's."""
+    """The path of a file, or the name of a module or a model."""
     function: str = ""
-    """That gives the model and a batch; empty where there is no code."""
+    """Returns the model and a batch; empty where there is no code."""
     folder: str = ""
-    """From which its code imports."""
+    """Its code imports from here."""
     root: str = ""
-    """The work tree of git that its code lies in; empty where there is none, or before a worker has looked at it."""
+    """The git work tree of its code; empty where there is none, or before a worker has described it."""
     other: str = ""
-    """The tree of the version that it is measured beside, from which nothing may be imported."""
+    """The tree of the version that it is compared with; nothing may be imported from there."""
     version: str = ""
-    """What the user calls this version: `now`, or `HEAD~1`; empty where no other is beside it."""
+    """The user's name of this version: `now`, or `HEAD~1`; empty where it is compared with no other."""
     weights: bool = False
-    """Whether a model of Hugging Face has its trained weights, or random ones."""
+    """Whether a Hugging Face model has its trained weights, or random ones."""
     download: bool = False
-    """Whether what is missing of it may be fetched."""
+    """Whether missing files may be downloaded."""
     name: str = ""
-    """Of the workload; empty before a worker has looked at it."""
+    """The name of the workload; empty before a worker has described it."""
     digest: str = ""
-    """SHA-256 of its code and what that imports from its tree, or of the file."""
+    """SHA-256 of its code and of what that imports from its tree, or of the file."""
     built: str = ""
-    """The same when the model is just built: a forward pass may have imported more."""
+    """The same right after the model was built: a forward pass may import more."""
     framework: str = ""
     batch: int | None = None
-    """That it has if nothing is said; None where it takes no batch size."""
+    """The default batch size; None where it takes none."""
     seq: int | None = None
     modes: tuple[str, ...] = ()
     item: str = "sample"
     items: int = 1
-    """Of a step at the sizes that it has if nothing is said."""
+    """Of a step at the default sizes."""
     output: str = "tensor"
-    """What the model gives: `tensor`, `tree` (of several), or `loss` among what it gives."""
+    """What the model returns: a `tensor`, a `tree` of several, or its own `loss` among them."""
     loss: tuple[str | int, ...] = ()
-    """Where among what the model gives its loss is, if `output` is that."""
+    """The path to the model's own loss among its outputs."""
     loss_inputs: tuple[str | int, ...] = ()
-    """Inputs that only the loss needs, by name or place: in inference they are left out."""
+    """Inputs that only the loss needs, by name or position: inference leaves them out."""
     untrained: str = ""
     """Why it can't be trained, and what to return instead; empty where it can."""
     decoded: int = 0
-    """Tokens that a step in inference decodes after each text; 0 where it generates none."""
+    """Tokens that a step in inference decodes after each prompt; 0 where it generates none."""
     dataset: bool = False
-    """Whether its batches come from a data set of the user's own, from which a loader can read."""
+    """Whether its batches come from the user's own data set, which a loader can read."""
 
     @property
     def title(self) -> str:
-        """As the user wrote it, without its folder."""
+        """Return the target as the user typed it, without its folder."""
         base = self.place if self.kind == "hf" and not os.path.isabs(self.place) else os.path.basename(self.place)
         base = HUB + base if self.kind == "hf" else base
         function = f":{self.function}" if self.kind == "module" or self.function not in ("", USUAL_FUNCTION) else ""
@@ -86,43 +85,43 @@ class Source:
 
     @property
     def version_title(self) -> str:
-        """The same, with the version: gpt.py (HEAD~1), or gpt.py (now)."""
+        """Return the title with the version: gpt.py (HEAD~1), or gpt.py (now)."""
         return self.title if self.version in ("", self.title) else f"{self.title} ({self.version})"
 
     @property
     def is_there(self) -> bool:
-        """Return whether its file or folder exists; a model by its name is looked for later."""
+        """Return whether its file or folder exists; a model's name is resolved later."""
         place = self.folder if self.kind == "module" else self.place
         return not os.path.isabs(place) or os.path.exists(place)
 
     @property
     def anywhere(self) -> Source:
-        """The same, wherever it lies."""
+        """Return the same source without its paths."""
         return replace(self, place="", folder="", root="", other="")
 
     def named(self, digest: str) -> str:
-        """The name of the workload."""
-        return name_of(f"{self.title}@{digest[:DIGITS]}")
+        """Return the name of the workload."""
+        return name_of(f"{self.title}@{digest[:HASH_DIGITS]}")
 
 
 def is_target(text: str) -> bool:
-    """Whether a word on the command line or in a suite means a source."""
+    """Return whether a word on the command line or in a suite is a source."""
     path = text.rpartition(":")[0] if ".py:" in text else text
     return path.endswith((".py", ".onnx")) or text.startswith(HUB) or MODULE.fullmatch(text) is not None
 
 
 def runs_code(text: str) -> bool:
-    """Whether a target is code, which must be trusted before it is run."""
+    """Return whether a target is code, which must be trusted before it runs."""
     return is_target(text) and not text.startswith(HUB) and not text.endswith(".onnx")
 
 
 def family(name: str) -> str:
-    """What all versions of a workload are called."""
+    """Return the name that all versions of a workload share."""
     return VERSION.sub("", name)
 
 
 def read(text: str, weights: bool = False, download: bool = False) -> Source:
-    """The source that a target means; raises where there is none."""
+    """Return the source that a target names; raise where there is none."""
     if text.startswith(HUB):
         place = text.removeprefix(HUB)
         if not place:
@@ -149,24 +148,24 @@ def read(text: str, weights: bool = False, download: bool = False) -> Source:
     return Source("file", place, function or USUAL_FUNCTION, os.path.dirname(place))
 
 
-# -- names, and what was typed for them ------------------------------------------------------------
+# -- names, and what the user typed -----------------------------------------------------------------
 
 _TYPED: dict[str, str] = {}  # commands by the names of their workloads
 
 
 def name_of(typed: str) -> str:
-    """Return the name of a workload: with colons for slashes, which stand between the axes of an id."""
+    """Return the name of a workload: with colons for slashes, which separate the axes in an id."""
     return name_from(typed.replace("/", ":"))
 
 
 def remember(name: str, command: str) -> None:
-    """Note the command that a workload is, if that is its name."""
+    """Remember the command behind a workload's name, if it matches."""
     if len(command) <= LONGEST_NAME and name_of(command) == name:
         _TYPED[name] = printable(command)
 
 
 def as_typed(name: str) -> str:
-    """Return a workload as the user typed it; a command whose slashes are not known by its name."""
+    """Return a workload as the user typed it; a command that is not remembered by its name."""
     if name.startswith(HUB):
         return HUB + name.removeprefix(HUB).replace(":", "/")
     return _TYPED.get(name, name)

@@ -1,6 +1,6 @@
-"""Batches and outputs as trees: tuples, lists, dictionaries and dataclasses of arrays, as loaders and models give them.
+"""Batches and outputs as trees: tuples, lists, dictionaries and dataclasses of arrays, as loaders and models use them.
 
-Rule: standard library only; whoever calls knows what its arrays are, and all else is a leaf too.
+Rule: standard library only. Arrays are known by their attributes; everything else is a leaf too.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Path = tuple[str | int, ...]
-"""The way to a leaf: keys of dictionaries, places in tuples, names of fields."""
+"""The path to a leaf: keys of dictionaries, positions in tuples, names of fields."""
 
 SPARSE = ("SparseTensor", "RaggedTensor", "BCOO", "BCSR", "COO", "CSR", "CSC")
-"""Types of TensorFlow, JAX and SciPy that have a shape and a dtype as arrays have, but no items to take out."""
+"""Types of TensorFlow, JAX and SciPy that have a shape and a dtype as arrays do, but no items to take out."""
 SETTINGS = (type(None), bool, int, float, complex, str, bytes)
-"""Types of leaves of a batch that are the same for all of its items."""
+"""Types of leaves that all items of a batch share."""
 
 
 def is_sparse(leaf: Any) -> bool:
@@ -41,7 +41,7 @@ def each_array(change: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def _branches(tree: Any) -> list[tuple[Any, Any]] | None:
-    """What a tree branches into, each with its key; None for a leaf."""
+    """Return the branches of a tree, each with its key; None for a leaf."""
     if isinstance(tree, Mapping):
         return list(tree.items())
     if isinstance(tree, list | tuple):
@@ -52,7 +52,7 @@ def _branches(tree: Any) -> list[tuple[Any, Any]] | None:
 
 
 def paths(tree: Any, start: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The leaves of a tree in order, each with the way to it."""
+    """Yield the leaves of a tree in order, each with its path."""
     branches = _branches(tree)
     if branches is None:
         yield start, tree
@@ -61,12 +61,12 @@ def paths(tree: Any, start: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def leaves(tree: Any) -> Iterator[Any]:
-    """What a tree is made of, in order."""
+    """Return the leaves of a tree, in order."""
     return (leaf for _, leaf in paths(tree))
 
 
 def at(tree: Any, path: Path) -> Any:
-    """What lies at the end of a path; None where the tree has no such."""
+    """Return the part at a path; None where the tree has none."""
     for key in path:
         branches = _branches(tree)
         tree = dict(branches).get(key) if branches is not None else getattr(tree, str(key), None)
@@ -74,9 +74,9 @@ def at(tree: Any, path: Path) -> Any:
 
 
 def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
-    """A tree of the same kind, with every leaf replaced."""
+    """Return a tree of the same types, with every leaf replaced."""
     if isinstance(tree, Mapping):
-        image: Any = copy.copy(tree)  # of its own type, with whatever else it has
+        image: Any = copy.copy(tree)  # keeps its type, and its other attributes
         for key in tree:
             image[key] = mapped(function, tree[key])
         return image

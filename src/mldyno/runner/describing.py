@@ -1,4 +1,4 @@
-"""Targets of the user's own: a worker looks at each before anything is planned, so that no code of theirs runs here."""
+"""Have a worker describe the user's models before anything is planned, so that none of their code runs here."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from mldyno.messages import DescribeSource
 from mldyno.sources import Source
 from mldyno.units import show_seconds
 
-LONGEST_LOOK_S = 300.0  # a large model may take a minute to build; code that never returns is ended
-LONGEST_FETCH_S = 6 * 3600.0  # of a model with its weights, over a slow line
+DESCRIBE_TIMEOUT_S = 300.0  # a large model may take a minute to build
+DOWNLOAD_TIMEOUT_S = 6 * 3600.0  # of a model with its weights, over a slow connection
 GIT_TIMEOUT_S = 120.0
-FEWEST_COMMON = 2  # parts of two paths, a folder and a file, by which they are taken for copies of one folder
-OF_ANOTHER_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")  # as in a hook
+FEWEST_COMMON_PARTS = 2  # of two paths, a folder and a file, that make them copies of one folder
+IGNORED_BY_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")  # set within a hook
 
 
 def describe(source: Source, python: str | None = None, timeout: float | None = None) -> Source:
-    """The source with all that a plan must know, as a worker finds it; in another interpreter, where one is named."""
-    longest = timeout or (LONGEST_FETCH_S if source.download else LONGEST_LOOK_S)
+    """Have a worker describe a source; in another interpreter, where one is named."""
+    longest = timeout or (DOWNLOAD_TIMEOUT_S if source.download else DESCRIBE_TIMEOUT_S)
     try:
         with WorkerProcess(python=python and interpreters.path_of(python)) as worker:
             described = worker.request(DescribeSource(source), longest).source
@@ -41,26 +41,23 @@ def describe(source: Source, python: str | None = None, timeout: float | None = 
 
 
 def beside(source: Source, against: Source) -> tuple[Source, Source]:
-    """A source and another file that it is measured beside; where these are two copies of one folder, each has its own.
+    """Return a source and the file that it is compared with; two copies of one folder are each a tree.
 
-    The folders are what is left of the two paths when their common end, a folder and a file at least, is taken off.
+    The trees are what remains of the two paths without their common end, which is a folder and a file at least.
     """
     if source.kind != "file" or against.kind != "file":
         return source, against
     mine, theirs = (os.path.realpath(each.place).split(os.sep) for each in (source, against))
     pairs = zip(reversed(mine), reversed(theirs), strict=False)
     common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-    if common < FEWEST_COMMON or mine == theirs:
+    if common < FEWEST_COMMON_PARTS or mine == theirs:
         return source, against
     here, there = (os.sep.join(parts[:-common]) for parts in (mine, theirs))
     return replace(source, root=here, other=there), replace(against, root=there, other=here)
 
 
 def earlier(source: Source, revision: str) -> Source:
-    """A source as it was at a revision of git.
-
-    That revision lies in a working tree of its own, which is removed when this process ends.
-    """
+    """Return a source as it was at a git revision, in a new work tree that is removed when this process ends."""
     if source.kind not in ("file", "module"):
         raise UsageError(f"{source.title} has no revisions that mldyno knows; name another file with --against.")
     top = source.root
@@ -68,7 +65,7 @@ def earlier(source: Source, revision: str) -> Source:
         raise UsageError(
             f"{source.title} is in no repository of git; name an older file with --against old.py instead."
         )
-    if _asked(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode:
+    if _run_git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode:
         raise UsageError(
             f"'{revision}' is neither a file here nor a revision of {os.path.basename(top)}; write HEAD~1, or old.py."
         )
@@ -76,21 +73,21 @@ def earlier(source: Source, revision: str) -> Source:
     tree = os.path.join(folder, "tree")
     atexit.register(_remove, top, tree, folder)
     remove_leftovers(tempfile.gettempdir())
-    _git(top, "worktree", "prune")  # of those that a killed process has left
+    _git(top, "worktree", "prune")  # those that a killed process left behind
     _git(top, "worktree", "add", "--quiet", "--detach", tree, revision)
     return _moved(source, tree, revision)
 
 
 def _remove(top: str, tree: str, folder: str) -> None:
     with contextlib.suppress(MldynoError):
-        _asked(top, "worktree", "remove", "--force", tree)
+        _run_git(top, "worktree", "remove", "--force", tree)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _moved(source: Source, tree: str, revision: str) -> Source:
-    """The source as it lies in another working tree."""
+    """Return the source as it is in another work tree."""
     folder = os.path.realpath(source.folder)
-    if os.path.commonpath((folder, source.root)) == source.root:  # else a module is imported from somewhere else
+    if os.path.commonpath((folder, source.root)) == source.root:  # else a module is imported from elsewhere
         folder = os.path.normpath(os.path.join(tree, os.path.relpath(folder, source.root)))
     moved = replace(source, folder=folder, root=tree, other=source.root, version=revision)
     if source.kind == "module":
@@ -101,7 +98,7 @@ def _moved(source: Source, tree: str, revision: str) -> Source:
     return moved
 
 
-def _asked(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
+def _run_git(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             ["git", "-C", folder, *words], capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=False,
@@ -114,15 +111,15 @@ def _asked(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _git_environment(folder: str, command: str) -> dict[str, str]:
-    """The environment in which git runs no program that the repository's own configuration names.
+    """Return an environment in which git runs no program that the repository's configuration names.
 
-    Those are hooks, a monitor of files, filters of what is checked out, and what fetches missing objects.
+    Those are hooks, a file-system monitor, checkout filters, and what fetches missing objects.
     """
     settings = {"core.hooksPath": os.devnull, "core.fsmonitor": "false"}
     if command == "worktree":
         for name in _own_filters(folder):
             settings |= {f"filter.{name}.smudge": "", f"filter.{name}.process": "", f"filter.{name}.required": "false"}
-    environment = {name: value for name, value in os.environ.items() if name not in OF_ANOTHER_REPOSITORY}
+    environment = {name: value for name, value in os.environ.items() if name not in IGNORED_BY_GIT}
     given = int(environment.get("GIT_CONFIG_COUNT") or 0)
     for number, (name, value) in enumerate(settings.items(), given):
         environment |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
@@ -130,16 +127,16 @@ def _git_environment(folder: str, command: str) -> dict[str, str]:
 
 
 def _own_filters(folder: str) -> set[str]:
-    """The names of the filters that the repository's own configuration has programs for."""
+    """Return the names of the filters for which the repository's own configuration names programs."""
     words = ("config", "--includes", "--show-scope", "--name-only", "--null", "--get-regexp", r"^filter\.")
-    parts = _asked(folder, *words).stdout.split("\0")
+    parts = _run_git(folder, *words).stdout.split("\0")
     own = {name for scope, name in zip(parts[::2], parts[1::2], strict=False) if scope in ("local", "worktree")}
     return {name.partition(".")[2].rpartition(".")[0] for name in own}
 
 
 def _git(folder: str, *words: str) -> str:
-    """What git says; raises with its own words where it fails."""
-    answer = _asked(folder, *words)
+    """Return the output of git; raise with its own words where it fails."""
+    answer = _run_git(folder, *words)
     if answer.returncode:
         said = (answer.stderr.strip().splitlines() or ["it failed"])[-1]
         raise MldynoError(f"git {words[0]}: {said}; name an older file with --against old.py instead.")

@@ -1,7 +1,7 @@
-"""A model that lives in this process, measured here: on every device, in some precisions, compiled or not.
+"""Measure a model that lives in this process: on every device, in some precisions, compiled or not.
 
-It can't be handed to a worker: its class may be defined in a notebook. So a worker's own code runs here, on copies of
-the model, and a plan is run as any other.
+It can't be sent to a worker: its class may be defined in a notebook. So the worker's code runs here, on copies of the
+model, and runs a plan as usual.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from mldyno.workloads.user_models.frameworks import adapter_for
 
 PRECISIONS = {"cpu": ("fp32", "bf16", "amp-bf16")}  # by a device's kind
 GPU_PRECISIONS = ("fp32", "fp16", "bf16", "amp-fp16", "amp-bf16")
-LARGEST_BATCH = 1 << 20  # that is looked for
-MEASURED_S = 2.0  # of each way, over all
+LARGEST_BATCH = 1 << 20  # that is tried
+MEASURED_S = 2.0  # for each case, in all
 
 
 class InProcessWorker(WorkerProcess):
-    """A worker's code in this process, by the interface of a worker."""
+    """The worker's code in this process, behind the interface of a worker process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,10 +54,10 @@ class InProcessWorker(WorkerProcess):
             self._heard_by(answer.step if isinstance(answer, Progress) else answer.row)
 
     def start(self) -> None:
-        """Nothing to start."""
+        """Do nothing: the process is there."""
 
     def request(self, command: Command[A], timeout: float, on_progress: Any = None, reset_timeout: bool = False) -> A:
-        """Carry out the command here; nobody can end it but the user."""
+        """Carry out the command here; only the user can interrupt it."""
         began, self._heard_by = time.monotonic(), on_progress
         answer: Any = self._worker.answer(command)
         self.spent += time.monotonic() - began
@@ -67,10 +67,10 @@ class InProcessWorker(WorkerProcess):
         return result
 
     def wait_until_idle(self) -> None:
-        """No other process waits."""
+        """Do nothing: there is no other process."""
 
     def kill(self) -> None:
-        """Let go of what the cases held, and let the collector walk it again."""
+        """Release what the cases held, and let the garbage collector see it again."""
         self._worker.opened.clear()
         gc.unfreeze()
         gc.collect()
@@ -86,18 +86,18 @@ class RunnerHere(Runner):
 
 @dataclass(frozen=True)
 class LargestBatch:
-    """How large a batch fits on a device, as estimated from a step that is not really taken."""
+    """The largest batch that fits on a device, estimated without running a step."""
 
     case: Case
     batch: int
     more: bool
-    """Whether a larger one may fit too."""
+    """Whether a larger batch may fit too."""
 
 
 def source_of(model: Any, batch: Any, targets: Any, loss: Any, optimiser: Any) -> Source:
-    """A model of this process as a source; raises where it is not understood."""
-    computes = model[0] if isinstance(model, tuple) else model  # a function with its parameters, in JAX
-    title = str(getattr(computes, "__name__", type(computes).__name__))
+    """Return a model of this process as a source; raise where it can't be measured."""
+    function = model[0] if isinstance(model, tuple) else model  # in JAX, a function with its parameters
+    title = str(getattr(function, "__name__", type(function).__name__))
     try:
         parts = recipes.parts_of(
             tuple(part for part in (model, batch, targets, loss, optimiser) if part is not None), title
@@ -116,7 +116,7 @@ def source_of(model: Any, batch: Any, targets: Any, loss: Any, optimiser: Any) -
 
 
 def ways(source: Source, modes: Sequence[str], devices: Sequence[str]) -> tuple[Case, ...]:
-    """The cases that show what a device, a precision and the compiler bring."""
+    """Return the cases that compare devices, precisions and the compiler."""
     cases = []
     for mode in modes:
         for device in devices:
@@ -133,7 +133,7 @@ def ways(source: Source, modes: Sequence[str], devices: Sequence[str]) -> tuple[
 def measured(
     source: Source, cases: Sequence[Case], limit: float, unchecked: Sequence[str]
 ) -> tuple[list[Record], list[Case]]:
-    """The records of all cases, each alone and then head-to-head, and the cases that were left out; nothing is kept."""
+    """Return the records of all cases, each alone and then interleaved, and the cases left out; store nothing."""
     plan = Plan(tuple(cases), budget=MEASURED_S, repeats=1, limit=limit, sources=(source,), unchecked=tuple(unchecked))
     with tempfile.TemporaryDirectory(prefix=f"mldyno-{own_name()}-") as folder:
         runner = RunnerHere(plan, Store(str(Path(folder) / "check.db")), new_run_id(), forecasts=())
@@ -141,7 +141,7 @@ def measured(
 
 
 def largest_batches(source: Source, cases: Sequence[Case]) -> list[LargestBatch]:
-    """For each mode and device in fp32, the largest power of two times the batch that should fit."""
+    """Return the largest power of two times the batch that should fit, for each mode and device in fp32."""
     framework, batches = plugins.framework(source.framework), []
     build = framework.version_of(plugins.workload(source.name))
     sizes = {device.name: device.memory for device in framework.devices()}
