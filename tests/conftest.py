@@ -26,17 +26,17 @@ from mldyno.store import Store
 OWN_SECRET = "0123456789abcdef" * 2
 OWN_KEY = keys.fingerprint(keys.of_seed(OWN_SECRET).public)
 SLOWEST_FIRST = (
-    "test_program", "test_nodes", "test_own_how_to", "test_rank_faults", "test_run_command_energy",
-    "test_own_callables", "browser/test_report", "test_parent_faults", "test_docs", "test_bench_self",
+    "test_program", "test_nodes", "test_user_models_how_to", "test_rank_faults", "test_run_command_energy",
+    "user_models/test_frameworks", "browser/test_report", "test_parent_faults", "test_docs", "test_bench_self",
     "test_simulated_device", "test_every_workload", "test_torch_ranks", "test_run_command_own", "browser/test_site",
-    "test_own_hf", "test_bench", "callbacks", "tracking/test_process", "test_venv_ppo",
+    "user_models/test_hf", "test_bench", "callbacks", "tracking/test_process", "test_venv_ppo",
     "test_bad_input", "test_abilities", "test_contract_on_device",
     "test_hostile_imports", "test_mutated_records", "test_max_batch", "transformers", "test_forecast",
     "test_crossover_command", "test_torch_precision", "test_axes", "test_quick_command", "test_pairing",
 )  # fmt: skip
 
 
-BY_FRAMEWORK = ("test_portable.py", "test_own_callables.py", "test_own_foreign_models.py")
+BY_FRAMEWORK = ("test_portable.py", "user_models/test_frameworks.py", "test_frameworks_foreign_models.py")
 OWN_PROCESSES = ("jax", "mlx", "tensorflow", "onnxruntime", "openvino")
 
 

@@ -21,7 +21,15 @@ from mldyno.sources import Source
 from mldyno.workloads import Recipe, Workload
 from mldyno.workloads.user_models import code
 from mldyno.workloads.user_models.frameworks import Torch, adapter_for
-from mldyno.workloads.user_models.recipes import NotUnderstood, Parts, example, framework_of, is_dataset, parts_of
+from mldyno.workloads.user_models.recipes import (
+    NotUnderstood,
+    Parts,
+    example,
+    framework_of,
+    is_dataset,
+    parts_of,
+    restored,
+)
 
 READ_AS_FILES = ("hf", "onnx")  # kinds of sources without code, each with a module of that name here
 
@@ -111,7 +119,7 @@ class UserBuild:
 
     def __call__(self, framework: ModuleType, case: Case) -> Recipe:
         source, adapter = self.source, adapter_for(self.source.framework, framework)
-        with adapter.settings_restored() as restored:
+        with restored(adapter.settings()) as changed:
             returned = code.call(source, case)
         if source.kind in ("file", "module"):  # a model that lives in this process has no file
             code.check_unchanged(source, lambda: code.digest_of(source))
@@ -122,7 +130,7 @@ class UserBuild:
             code.check_fresh(source, parts.model)
         if isinstance(adapter, Torch) and source.dataset:
             parts = adapter.with_batch(parts, case.batch)
-        return adapter.recipe(parts, source, case, restored)
+        return adapter.recipe(parts, source, case, changed)
 
     @property
     def loads(self) -> bool:

@@ -19,7 +19,6 @@ from mldyno.workloads.user_models.recipes import (
     LEARNING_RATE,
     TOKEN_DIMENSIONS,
     Adapter,
-    FailsInTraining,
     Loss,
     NotUnderstood,
     Parts,
@@ -121,7 +120,7 @@ class Torch(Adapter):
                 losses = losses_in(call(model.train(), inputs))
         except Exception as error:  # whatever the user's code raises
             first = str(error).strip().partition("\n")[0]
-            raise FailsInTraining(f"the model fails in training: {type(error).__name__}: {first}") from None
+            raise NotUnderstood(f"the model fails in training: {type(error).__name__}: {first}") from None
         paths = [path for path, leaf in losses.items() if leaf.requires_grad]
         by_name = [path for path in paths if path[-1:] == ("loss",)]
         return by_name if len(by_name) == 1 else paths
@@ -131,7 +130,7 @@ class Torch(Adapter):
         given = parts.inputs
         dataset, collate = getattr(given, "dataset", given), getattr(given, "collate_fn", None)
         items = [dataset[place % len(dataset)] for place in range(batch or 1)]
-        inputs, targets = _collated(collate, _unchanged, items)
+        inputs, targets = _collated(collate, lambda batch: batch, items)
         return replace(parts, inputs=inputs, targets=targets, dataset=dataset, collate=collate)
 
     def recipe(self, parts: Parts, source: Source, case: Case, restored_settings: list[str]) -> Recipe:
@@ -208,10 +207,6 @@ def call(model: Any, inputs: Any) -> Any:
     if isinstance(inputs, Mapping):
         return model(**inputs)
     return model(*inputs) if isinstance(inputs, list | tuple) else model(inputs)
-
-
-def _unchanged(batch: Batch) -> Batch:
-    return batch
 
 
 def _collated(collate: Callable[[Any], Any] | None, as_taken: Callable[[Batch], Batch], items: Any) -> Batch:

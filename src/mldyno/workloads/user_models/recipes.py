@@ -15,7 +15,7 @@ import random
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -40,10 +40,6 @@ Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 class NotUnderstood(NotImplementedError):
     """The user's code can't be measured as it is; the message says why, and what would work."""
-
-
-class FailsInTraining(Exception):
-    """The model raises an error in training; the message says which."""
 
 
 # -- the parts -------------------------------------------------------------------------------------
@@ -318,10 +314,6 @@ class Adapter(ABC):
         """Return the shape of an array, dense or sparse."""
         return tuple(array.shape)
 
-    def settings_restored(self) -> AbstractContextManager[list[str]]:
-        """Restore the settings that the user's code changes in the block; yield their names, complete at the end."""
-        return restored(self.settings())
-
     # -- describing --------------------------------------------------------------------------------
 
     def describe(self, parts: Parts, title: str) -> dict[str, Any]:
@@ -367,7 +359,7 @@ class Adapter(ABC):
             return {"loss_inputs": self._loss_inputs(parts.model, inputs, parts.loss)}
         try:
             paths = self.loss_paths(parts.model, inputs, output if inputs is parts.inputs else None)
-        except FailsInTraining as error:
+        except NotUnderstood as error:
             return {"untrained": str(error)}
         if len(paths) == 1:
             (path,) = paths
@@ -378,7 +370,8 @@ class Adapter(ABC):
     def loss_paths(self, model: Any, inputs: Any, output: Any) -> list[Path]:
         """Return where the outputs may hold the model's own loss; `output` is None where it is not known yet.
 
-        A single number is a loss by its name, else as the first output, else if it is the only one.
+        A single number is a loss by its name, else as the first output, else if it is the only one. Raise
+        NotUnderstood where the model fails in training.
         """
         paths = list(losses_in(self.infer(model, inputs) if output is None else output))
         likely = [path for path in paths if path[-1:] == ("loss",)] or [path for path in paths if path == (0,)]

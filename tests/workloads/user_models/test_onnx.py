@@ -352,7 +352,7 @@ def test_a_model_with_several_inputs_can_not_be_exported_here() -> None:
 
 # -- the page --------------------------------------------------------------------------------------
 
-PAGE = (Path(__file__).parents[2] / "docs/how-to/measure-a-hugging-face-model.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/how-to/measure-a-hugging-face-model.md").read_text()
 COMMANDS = re.findall(r"^\$ mldyno (run model\.onnx.*)$", PAGE, re.MULTILINE)
 FEW = ["--steps", "2", "--repeats", "1", "--budget", "1s", "--threads", "1", "-q"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.separate_process import facts_of
-from tests.workloads.own_models import MODELS
+from tests.workloads.user_models.own_models import MODELS
 
 from mldyno import api, sources
 from mldyno.runner.describing import describe
@@ -19,7 +19,7 @@ from mldyno.workloads.user_models.recipes import Parts, call_with_tree, example,
 
 FRAMEWORKS = ("tensorflow", "jax", "mlx")
 SCRIPT = Path(__file__).with_name("own_models.py")
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "measure-your-own-model-in-other-frameworks.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "measure-your-own-model-in-other-frameworks.md"
 pytestmark = pytest.mark.timeout(900)  # the first test of a framework waits for all that its process does
 every = [(framework, name) for framework in FRAMEWORKS for name in MODELS[framework]]
 

@@ -13,7 +13,7 @@ from tests.cli.conftest import steady
 
 from mldyno.cli import main
 
-PAGE = (Path(__file__).parents[2] / "docs/how-to/measure-your-own-model.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/how-to/measure-your-own-model.md").read_text()
 FILES = dict(re.findall(r"<!-- file: (\S+) -->\s*```python\n(.*?)```", PAGE, re.DOTALL))
 COMMANDS = {
     command: "change" in when

@@ -356,7 +356,7 @@ def test_a_run_of_a_folder_is_a_record_without_its_path(saved: Saved, tmp_path: 
     assert str(tmp_path) not in record.text
 
 
-PAGE = (Path(__file__).parents[2] / "docs/how-to/measure-a-hugging-face-model.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/how-to/measure-a-hugging-face-model.md").read_text()
 
 
 def test_the_command_of_the_how_to_for_a_folder_does_what_it_says(

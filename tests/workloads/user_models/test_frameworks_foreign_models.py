@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.separate_process import facts_of
-from tests.workloads.foreign_models import CAST, HEADS, MODELS
+from tests.workloads.user_models.foreign_models import CAST, HEADS, MODELS
 
 from mldyno import cli
 
