@@ -19,13 +19,13 @@ SETTINGS = (type(None), bool, int, float, complex, str, bytes)
 
 
 def is_sparse(leaf: Any) -> bool:
-    """Return whether a leaf is an array that can't be divided into items, by the name of its type."""
-    return type(leaf).__name__ in SPARSE
+    """Return whether a leaf is an array without items to take out: sparse by its type's name, or a nested tensor."""
+    return type(leaf).__name__ in SPARSE or getattr(leaf, "is_nested", False)
 
 
 def is_array(leaf: Any) -> bool:
     """Return whether a leaf is an array of any framework, except a sparse one."""
-    return hasattr(leaf, "dtype") and hasattr(leaf, "shape") and not is_sparse(leaf)
+    return not is_sparse(leaf) and hasattr(leaf, "dtype") and hasattr(leaf, "shape")
 
 
 def is_floating(array: Any) -> bool:

@@ -30,7 +30,7 @@ class FewItems:
     dtype = "int32"
 
     def __init__(self, items: list[int]) -> None:
-        self.items, self.shape = items, (len(items),)
+        self.items, self.shape, self.ndim = items, (len(items),), 1
 
     def __getitem__(self, place: int) -> int:
         return self.items[place]

@@ -132,6 +132,26 @@ def test_what_a_function_may_give(given: str, tmp_path: Path) -> None:
             assert program.actual_device() == "cpu"
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_is_a_batch_and_is_not_rolled(tmp_path: Path) -> None:
+    text = "def build(): return nn.Linear(3, 2), torch.nested.nested_tensor([randn(2, 3), randn(4, 3)])"
+    source = known(written(tmp_path, HEAD + text))
+    assert (source.modes, source.item, source.items) == (("infer",), "sample", 2)
+    recipe = plugins.workload(source.name).build["torch"](torch, Case(source.name, mode="infer"))
+    assert recipe.notes["same_batch"] == "a nested tensor"
+    assert recipe.draw()[0].is_nested
+
+
+def test_numbers_that_all_items_share_stay_as_they_are(tmp_path: Path) -> None:
+    text = SEVERAL_INPUTS + "def build(): return Two(), (torch.arange(24.0).reshape(6, 4), torch.tensor(2.0))"
+    source = known(written(tmp_path, HEAD + text))
+    recipe = plugins.workload(source.name).build["torch"](torch, Case(source.name, mode="infer"))
+    rows, shared = recipe.draw()[0]
+    assert sorted(rows[:, 0].tolist()) == [0, 4, 8, 12, 16, 20]
+    assert shared == 2
+    assert "same_batch" not in recipe.notes
+
+
 DATASET = """
 import torch
 class Rows(torch.utils.data.Dataset):

@@ -161,7 +161,7 @@ class Torch(Adapter):
         return int(self.module.randint(limit, (), device="cpu"))
 
     def roll(self, array: Any, offset: int) -> Any:
-        return array.roll(offset, 0) if offset and array.dim() else array.clone()
+        return array.roll(offset, 0) if offset else array.clone()
 
     def take(self, array: Any, places: list[int]) -> Any:
         index = self.module.tensor(places)
@@ -315,7 +315,7 @@ class Tensorflow(Adapter):
         return type(given).from_config(given.get_config())
 
     def roll(self, array: Any, offset: int) -> Any:
-        return self.module.roll(array, offset, 0) if array.shape else array
+        return self.module.roll(array, offset, 0)
 
     def take(self, array: Any, places: list[int]) -> Any:
         return self.module.gather(array, places)
@@ -380,7 +380,7 @@ class Jax(Adapter):
         return getattr(given, "tx", given)  # an optimiser of flax.nnx holds one of optax
 
     def roll(self, array: Any, offset: int) -> Any:
-        return self.module.numpy.roll(array, offset, 0) if array.shape else array
+        return self.module.numpy.roll(array, offset, 0)
 
     def take(self, array: Any, places: list[int]) -> Any:
         return self.module.numpy.asarray(array)[self.module.numpy.asarray(places)]
@@ -479,7 +479,7 @@ class Mlx(Adapter):
         return self.module.optimizers.AdamW(LEARNING_RATE)
 
     def roll(self, array: Any, offset: int) -> Any:
-        return self.module.core.roll(array, offset, 0) if array.shape else array
+        return self.module.core.roll(array, offset, 0)
 
     def take(self, array: Any, places: list[int]) -> Any:
         return self.module.core.array(array)[self.module.core.array(places)]

@@ -433,13 +433,17 @@ class Adapter(ABC):
         """
         unrolled = next(filter(None, map(self.indivisible, trees.leaves(batch))), "")
         arrays = [] if unrolled else [leaf for leaf in trees.leaves(batch) if self.is_array(leaf)]
-        lengths = {int(array.shape[0]) for array in arrays if len(array.shape)}
+        lengths = {int(array.shape[0]) for array in arrays if array.ndim}
         if len(lengths) > 1:
             unrolled = f"{self.array_word}s of {' and '.join(map(str, sorted(lengths)))} items"
 
         def draw() -> Batch:
             offset = 0 if unrolled else self.random_below(max([1, *lengths]))
-            inputs, targets = trees.mapped(lambda leaf: self.roll(leaf, offset) if self.is_array(leaf) else leaf, batch)
+
+            def rolled(leaf: Any) -> Any:
+                return self.roll(leaf, offset) if self.is_array(leaf) and leaf.ndim else leaf
+
+            inputs, targets = trees.mapped(rolled, batch)
             return inputs, targets
 
         return draw, unrolled
@@ -488,7 +492,7 @@ class Adapter(ABC):
             places = [place % items for place in range(batch)]
 
             def repeated(leaf: Any) -> Any:
-                divisible = self.is_array(leaf) and len(leaf.shape) and leaf.shape[0] == items
+                divisible = self.is_array(leaf) and leaf.ndim and leaf.shape[0] == items
                 return self.take(leaf, places) if divisible else leaf
 
             data = trees.mapped(repeated, data)
