@@ -44,7 +44,7 @@ class ResultComparison(Comparison):
         return cls(**vars(comparison))
 
     def __str__(self) -> str:
-        from mldyno.views.sentences import sentence
+        from mldyno.views.claims import sentence
 
         return sentence(self)
 
@@ -61,7 +61,7 @@ class Comparisons(list[ResultComparison]):
         super().__init__(map(ResultComparison.of, comparisons))
 
     def __str__(self) -> str:
-        from mldyno.views.sentences import footers
+        from mldyno.views.claims import footers
 
         return "\n".join([*map(str, self), *footers(self)])
 
@@ -222,7 +222,7 @@ class Results:
         return pandas.DataFrame([_row(outcome) for outcome in self.outcomes])
 
     def __str__(self) -> str:
-        from mldyno.views.sentences import trust_lines
+        from mldyno.views.outcomes import trust_lines
 
         return "\n".join([str(self.table()), "", *trust_lines(self.outcomes)]) if self.everything else "no results"
 
@@ -275,7 +275,8 @@ class Measurement:
         return next(iter(Comparisons(comparing.compared([(self.outcome, other.outcome)]))), None)
 
     def __str__(self) -> str:
-        from mldyno.views.sentences import headline, trust
+        from mldyno.views.outcomes import trust
+        from mldyno.views.records import headline
 
         return f"{self.record.case.workload}: {headline(self.record)} ({trust(self.outcome)})"
 
@@ -303,14 +304,10 @@ class ModelCheck:
     @property
     def lines(self) -> list[str]:
         """What the ways bring, and the largest batches, in words."""
-        from mldyno.analysis.answers import left_to_say
-        from mldyno.views.answers import answer_section
-        from mldyno.views.sentences import sentence
+        from mldyno.views.screens import statements
         from mldyno.views.titles import case_name
 
-        answers = self.results.answers
-        said = [sentence(comparison) for comparison in left_to_say(self.results.outcomes, answers)]
-        said += [line.removeprefix("- ") for line in answer_section(answers) if line.startswith("- ")]
+        said = statements(self.results.outcomes)
         for each in self.largest:
             least = "at least " if each.more else ""
             mode = {"train": "training", "infer": "inference"}.get(str(each.case.mode), "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from tests.analysis.made import met, outcome
 
@@ -11,7 +13,7 @@ from mldyno.store.reference import newest
 from mldyno.views.answers import verdict_lines
 
 
-def lines(*found: Outcome) -> list[str]:
+def lines(*found: Outcome) -> Sequence[str]:
     return verdict_lines(verdicts(found))
 
 
@@ -25,7 +27,7 @@ def test_close_devices_are_as_fast_and_noisy_ones_can_not_be_told() -> None:
 def test_a_precision_that_is_slower_is_not_worth_it() -> None:
     found = met(outcome(0.002), outcome(0.02, precision="bf16"))
     said = lines(*found)
-    assert said[0] == "Only one device was found, your CPU: `mldyno doctor` says why"
+    assert said[0] == "No GPU found; run `mldyno doctor` to see why"
     assert said[1].startswith("bf16 is not worth it in training on your CPU: 10.00x (9.9")
 
 

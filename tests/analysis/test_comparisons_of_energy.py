@@ -14,7 +14,8 @@ from mldyno.analysis.comparisons import compare
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Pairing, Series, seal
 from mldyno.views.answers import answer_lines
-from mldyno.views.sentences import energy_lines, sentence
+from mldyno.views.claims import sentence
+from mldyno.views.outcomes import energy_lines
 from mldyno.views.tables import crossover_table
 
 FACTS: dict[str, Any] = {

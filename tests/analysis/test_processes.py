@@ -11,7 +11,7 @@ from mldyno.analysis.estimates import step_time
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.processes import processes_of
 from mldyno.records import Case, Series, Warning_
-from mldyno.views.sentences import trust
+from mldyno.views.outcomes import trust
 
 MEASURED = {"steps": 20, "wall_time": 3.0, "reference_size": 256}
 KERNELS = (Series("step_time", "s", (0.01,) * 20), Series("reference_time", "s", (1e-3, 2e-3, 3e-3)))

@@ -7,7 +7,7 @@ import pytest
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.ranks import split
 from mldyno.records import Case, Fact, Machine, Record, Run, Series
-from mldyno.views.sentences import ranks_told
+from mldyno.views.outcomes import rank_lines
 
 ROUNDS = 24
 
@@ -64,7 +64,7 @@ def test_it_is_said_in_words() -> None:
     slow = outcome(1.5)
     parts = split(slow)
     assert parts is not None
-    said = "; ".join(ranks_told(slow, parts))
+    said = "; ".join(rank_lines(slow, parts))
     assert "4 ranks give 1.60x" in said
     assert "40 % (40-40) of a step waits for gradients" in said
     assert "batch 16 a rank, 64 in all" in said

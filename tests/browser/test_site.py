@@ -20,7 +20,7 @@ from mldyno.analysis.outcomes import outcomes
 from mldyno.records import Case, Record, Warning_
 from mldyno.store import Store
 from mldyno.store.reference import newest
-from mldyno.views.sentences import claim, factor, span
+from mldyno.views.claims import in_words, span, times
 from mldyno.views.site.collection import stems
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def test_the_browser_reckons_as_python_does(
             assert number(section.get_attribute(f"data-{theirs}")) == (ours and pytest.approx(ours, rel=SAME))
         said = str(section.locator(".verdict").text_content())
         if mean.low is not None:
-            assert claim(mean, names[1], names[0]) in said
+            assert in_words(mean, names[1], names[0]) in said
         by_work = {replace(each.base.case, device="").id: each for each in comparisons}
         drawn = section.locator("tr[data-work]").all()
         assert {str(row.get_attribute("data-work")) for row in drawn} == by_work.keys()
@@ -186,7 +186,7 @@ def test_the_browser_reckons_as_python_does(
                 assert number(row.get_attribute(f"data-{theirs}")) == (ours and pytest.approx(ours, rel=SAME))
             assert row.get_attribute("data-verdict") == comparison.verdict
             if comparison.verdict != "equivalent":
-                said = span(comparison) if comparison.verdict == "inconclusive" else factor(comparison)
+                said = span(comparison.speedup) if comparison.verdict == "inconclusive" else times(comparison)
                 assert said in str(row.text_content())
     assert view.errors == []
     view.page.context.close()

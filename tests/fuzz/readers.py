@@ -20,7 +20,7 @@ from mldyno.runner.forecast import forecast
 from mldyno.runner.run import usual_timeouts
 from mldyno.selection import select
 from mldyno.store import Query, Store, transfer
-from mldyno.views.record_text import details, record_text
+from mldyno.views.records import details, record_text
 from mldyno.views.tables import FORMATS
 
 LONGEST_WAIT_S = 1e11  # that a timeout may be

@@ -16,7 +16,7 @@ from mldyno.errors import ImportFileError
 from mldyno.records import Record, canonical, content_id
 from mldyno.store import Store, transfer
 from mldyno.store.codec import BadRecord, decode, decode_stored
-from mldyno.views.record_text import record_text
+from mldyno.views.records import record_text
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.jsonl"))
 ORIGINALS = seeds()

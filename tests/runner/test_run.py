@@ -16,7 +16,7 @@ from mldyno.hardware import Description
 from mldyno.plan import Plan
 from mldyno.runner.events import Interrupts
 from mldyno.store import Query, Store
-from mldyno.views.sentences import trust
+from mldyno.views.outcomes import trust
 
 FakeRun = Callable[..., api.Results]
 Script = Callable[..., None]

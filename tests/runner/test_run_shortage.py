@@ -15,7 +15,7 @@ from mldyno.errors import MldynoError
 from mldyno.records import Case, Record
 from mldyno.runner.events import Listener
 from mldyno.store import Store
-from mldyno.views.sentences import trust
+from mldyno.views.outcomes import trust
 
 FakeRun = Callable[..., api.Results]
 GIB = 1 << 30

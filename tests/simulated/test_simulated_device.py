@@ -16,7 +16,7 @@ from mldyno.records import Record
 from mldyno.stats.intervals import median
 from mldyno.store import Store
 from mldyno.units import show_bytes, show_percent
-from mldyno.views.record_text import record_text
+from mldyno.views.records import record_text
 
 KERNELS = 7  # of a forward step of mlp: four products and three ReLUs
 PER_ITEM = 2 * (1024 * 512 + 2 * 512 * 512 + 512 * 2)  # operations of such a step

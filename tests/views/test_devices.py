@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mldyno.records import Device, Fact
-from mldyno.views.devices import device_line
+from mldyno.views.records import device_line
 
 
 def test_a_device_is_told_by_name_memory_and_facts_but_not_by_its_labels() -> None:

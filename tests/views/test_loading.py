@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.analysis.made import met, outcome
 
-from mldyno.analysis.answers import answers, left_to_say
+from mldyno.analysis.answers import answers, unreported_comparisons
 from mldyno.analysis.outcomes import Outcome
 from mldyno.views.answers import answer_lines
 from mldyno.views.as_json import answers_json
@@ -26,32 +26,32 @@ def told(outcomes: list[Outcome]) -> str:
 def test_each_number_is_told_over_none_and_what_brings_nothing_over_the_best() -> None:
     line = told(with_workers({0: 1.7, 2: 1.0, 4: 1.0}))
     assert line.startswith("MLP, training, batch 8, from a data set on cpu: 2 loader workers: 1.7")
-    assert " over 0; 4 bring nothing (1.0" in line
+    assert " over 0; 4 gain nothing (1.0" in line
     assert " over 2) [paired, 48 rounds in one process" in line
 
 
 def test_more_workers_can_be_faster_again_or_slower() -> None:
     assert "1 loader worker: 1.50" in (line := told(with_workers({0: 3.0, 1: 2.0, 2: 1.0, 4: 1.3})))
     assert "; 2: 3.00" in line
-    assert "; 4 are slower: 0.769x" in line
+    assert "; slower with 4: 0.769x" in line
 
 
 def test_one_worker_that_only_costs_is_told_as_such() -> None:
-    assert ": 1 loader worker is slower: 0.909x" in told(with_workers({0: 1.0, 1: 1.1}))
+    assert ": slower with 1 loader worker: 0.909x" in told(with_workers({0: 1.0, 1: 1.1}))
 
 
 def test_what_can_not_be_told_is_not_told() -> None:
     line = told(with_workers({0: 1.0, 2: 0.99}, noise=0.4))
-    assert ": can't tell if 2 loader workers bring anything: 1.0" in line
+    assert ": can't tell if 2 loader workers gain anything: 1.0" in line
     assert line.endswith("would settle it]") or "quieter machine]" in line
 
 
 def test_it_is_said_once_and_other_axes_are_not_lost() -> None:
     outcomes = with_workers({0: 2.0, 2: 1.0})
-    assert left_to_say(outcomes, answers(outcomes)) == []
+    assert unreported_comparisons(outcomes, answers(outcomes)) == []
     pinned = met(outcomes[1], outcome(0.5, placement="loader", loader_workers=2, pin_memory=True), group=2)
     everything = [outcomes[0], *pinned]
-    (comparison,) = left_to_say(everything, answers(everything))
+    (comparison,) = unreported_comparisons(everything, answers(everything))
     assert comparison.other.case.pin_memory
 
 

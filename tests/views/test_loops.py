@@ -6,7 +6,7 @@ import pytest
 
 from mldyno.analysis.loops import Change, LoaderCost, LoopParts
 from mldyno.units import Interval
-from mldyno.views.loops import parts_in_words
+from mldyno.views.outcomes import loop_lines
 
 NOTHING = LoopParts(None, None, None, 0, 0.0, 1)
 
@@ -41,8 +41,8 @@ NOTHING = LoopParts(None, None, None, 0, 0.0, 1)
     ],
 )
 def test_each_part_has_its_words(parts: LoopParts, line: str) -> None:
-    assert list(parts_in_words(parts)) == [line]
+    assert list(loop_lines(parts)) == [line]
 
 
 def test_where_there_is_nothing_to_say_nothing_is_said() -> None:
-    assert list(parts_in_words(NOTHING)) == []
+    assert list(loop_lines(NOTHING)) == []

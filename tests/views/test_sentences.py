@@ -16,18 +16,10 @@ from mldyno.axes import unstated
 from mldyno.records import Warning_
 from mldyno.store import figures
 from mldyno.units import Interval
-from mldyno.views.sentences import (
-    best_sizes,
-    fastest_frameworks,
-    footers,
-    mean_sentence,
-    sentence,
-    span,
-    trust,
-    trust_line,
-    trust_lines,
-)
+from mldyno.views.claims import best_sizes, fastest_frameworks, footers, mean_sentence, sentence, span
+from mldyno.views.outcomes import trust, trust_line, trust_lines
 
+NO_INTERVALS = "published figures have no interval, so a ratio with one may be off by an unknown amount"
 ROW = "lab,2026-01,{machine},cpu,torch,{workload},train,8,,fp32,device,1,{steps},loop_time,{value},s,ok,{note}"
 
 
@@ -53,7 +45,7 @@ def test_that_a_published_figure_has_no_interval_is_said_once_below() -> None:
     assert mean_sentence(geometric_mean(several)) == (
         "geometric mean of 2 cases: there (published) looks 1.41x slower than here (published)"
     )
-    assert footers(several) == ["a published figure has no interval: how far off a factor with one may be is not known"]
+    assert footers(several) == [NO_INTERVALS]
 
 
 def test_beside_a_published_figure_the_interval_is_called_our_own() -> None:
@@ -66,7 +58,7 @@ def test_beside_a_published_figure_the_interval_is_called_our_own() -> None:
     assert mean_sentence(geometric_mean(beside)) == (
         "geometric mean of 2 cases: here (published) is 2.00x (1.99-2.01) faster than m, own interval only"
     )
-    assert footers(beside) == ["a published figure has no interval: how far off a factor with one may be is not known"]
+    assert footers(beside) == [NO_INTERVALS]
 
 
 def test_any_other_figure_without_an_interval_says_so_itself() -> None:

@@ -11,7 +11,7 @@ from mldyno.analysis.answers import verdicts
 from mldyno.analysis.league import league
 from mldyno.analysis.outcomes import outcomes
 from mldyno.store.reference import newest
-from mldyno.views.summary import BAR, MOST_LINES, WIDTH, screen
+from mldyno.views.screens import BAR, MOST_LINES, WIDTH, screen
 
 PUBLISHED = outcomes(newest())
 MLP = outcome(1e-3, batch=128, mode="infer")

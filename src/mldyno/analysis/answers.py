@@ -99,7 +99,7 @@ def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
     )
 
 
-def left_to_say(outcomes: Sequence[Outcome], said: Answers, by: str | None = None) -> list[Comparison]:
+def unreported_comparisons(outcomes: Sequence[Outcome], said: Answers, by: str | None = None) -> list[Comparison]:
     """The comparisons along one axis, or along all ways in which the outcomes differ, that no answer has told yet."""
     answered: set[tuple[str, Case, Any]] = {("precision", gain.outcome.case, PLAIN) for gain in said.precisions}
     answered |= {("placement", each.other.case, each.base.case.placement)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
@@ -43,6 +43,16 @@ class Outcome:
     def machine(self) -> str:
         """The machine as tables name it."""
         return self.records[0].shown_machine
+
+    def renamed(self, workload: str) -> Outcome:
+        """Return it with another name for its workload; unchanged where the name is empty."""
+        if not workload:
+            return self
+
+        def named(records: tuple[Record, ...]) -> tuple[Record, ...]:
+            return tuple(replace(record, case=replace(record.case, workload=workload)) for record in records)
+
+        return Outcome(named(self.records), named(self.pairings))
 
     @cached_property
     def good(self) -> list[Record]:

@@ -158,7 +158,7 @@ def table(
     The time of a step, if nothing else is asked for; with `by`, the speed-up along that axis; with `per` (s, min, h,
     day), the throughput over that time. Scores have rows and columns of their own.
     """
-    from mldyno.views.sentences import nothing_along
+    from mldyno.views.claims import nothing_along
 
     moment = _moment(since)
     targets = [target] if isinstance(target, str) else list(target or ())

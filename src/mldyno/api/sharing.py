@@ -48,7 +48,7 @@ def export(
 
 def _tell_sharing(tell: Tell, counts: Mapping[tuple[Case, str], int], private: bool) -> None:
     """Say what is about to be shared, where there is something."""
-    from mldyno.views.sentences import sharing
+    from mldyno.views.records import sharing
 
     if counts:
         tell(sharing(counts, private))

@@ -13,7 +13,7 @@ from mldyno.cli.options import complete_stored, json_option, print_json, say, si
 from mldyno.errors import MldynoError
 from mldyno.views.answers import answer_section
 from mldyno.views.as_json import answers_json, comparison_json, mean_json
-from mldyno.views.sentences import fastest_frameworks, footers, mean_sentence, nothing_along, sentence
+from mldyno.views.claims import fastest_frameworks, footers, mean_sentence, nothing_along, sentence
 
 
 @click.command("compare")

@@ -14,7 +14,7 @@ from mldyno.plan import MOST_SIZES_PER_DOUBLING
 from mldyno.store import Store
 from mldyno.views.answers import answer_section
 from mldyno.views.as_json import answers_json
-from mldyno.views.sentences import trust_lines, unknown_energy_lines
+from mldyno.views.outcomes import trust_lines, unknown_energy_lines
 from mldyno.views.tables import crossover_table
 
 

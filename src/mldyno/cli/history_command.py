@@ -6,7 +6,7 @@ import click
 
 from mldyno import api
 from mldyno.cli.options import json_option, print_json, say, since_option, store_option
-from mldyno.views.record_text import history_lines
+from mldyno.views.records import history_lines
 
 
 @click.command("history")

@@ -107,7 +107,7 @@ def devices_json() -> list[dict[str, Any]]:
     Those of the fake framework, which are made up, are left out, and frameworks that are not installed, but for torch.
     """
     from mldyno import api
-    from mldyno.views.devices import device_line
+    from mldyno.views.records import device_line
 
     rows: list[dict[str, Any]] = []
     names = [

@@ -20,8 +20,7 @@ from mldyno.runner.events import Interrupted, Listener
 from mldyno.runner.forecast import Forecast, TimeLeft
 from mldyno.runner.pairing import cannot_work
 from mldyno.units import show_bytes, show_error, show_seconds
-from mldyno.views.record_text import details
-from mldyno.views.sentences import headline, how_paired
+from mldyno.views.records import details, headline, how_paired
 from mldyno.views.titles import case_name, case_title, work_title
 
 REDRAW_INTERVAL = 0.5  # s

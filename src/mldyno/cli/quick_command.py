@@ -15,7 +15,7 @@ from mldyno.errors import NOT_ALL_OK, OK, MldynoError
 from mldyno.records import Record
 from mldyno.store import Store, transfer
 from mldyno.units import count, digits, show_seconds
-from mldyno.views.summary import screen
+from mldyno.views.screens import screen
 
 
 @click.command("quick")

@@ -11,7 +11,7 @@ from mldyno import api
 from mldyno.cli.options import complete_stored, say, store_option
 from mldyno.errors import UsageError
 from mldyno.units import count
-from mldyno.views.sentences import headline
+from mldyno.views.records import headline
 from mldyno.views.titles import case_name
 
 MOST_LINES = 5  # of records, and of runs, that the preview lists

@@ -7,27 +7,13 @@ from typing import Any
 import click
 
 from mldyno import api
-from mldyno.analysis.answers import compared_along, compared_in_energy, left_to_say
-from mldyno.analysis.comparisons import along, doubts
-from mldyno.axes import SIZES, WAYS, axis_named
+from mldyno.axes import axis_named
 from mldyno.cli.measuring import axes_of, axis_options, effort_options, preview, run_options, watched
 from mldyno.cli.options import Words, complete_targets, say, store_option
 from mldyno.errors import NOT_ALL_OK, OK, UsageError
 from mldyno.plan import Plan
 from mldyno.store import Store
-from mldyno.views.answers import answer_section
-from mldyno.views.changes import change_sentence, legend, version_titles, with_versions
-from mldyno.views.sentences import (
-    best_sizes,
-    contradictions,
-    energy_lines,
-    fastest_frameworks,
-    nothing_along,
-    phase_lines,
-    sentence,
-    trust_lines,
-)
-from mldyno.views.tables import render
+from mldyno.views.screens import run_screen
 
 BEHIND_DASHES = "mldyno.command"
 
@@ -132,41 +118,7 @@ def _of_words(words: tuple[str, ...], targets: tuple[str, ...], axes: dict[str, 
 
 
 def tell(results: api.Results, plan: Plan, store: Store) -> None:
-    """The results as a table, comparisons where asked for, what they say; those of a suite among published ones."""
-    axis = plan.by
-    value = "throughput" if axis in SIZES else "step"
-    titles = version_titles(plan.sources)
-
-    def echo(line: str) -> None:
-        for name, title in titles.items():
-            line = line.replace(name, title)
-        click.echo(line)
-
-    rows = ("workload",) if plan.commands else ("workload", "mode", "batch")
-    table = results.table(rows=rows, cols=("device",), value=value)
-    click.echo(render(with_versions(table, titles) if titles else table, "terminal"))
-    click.echo(f"\n{legend(titles)}" if titles else "")
-    for line in [*phase_lines(results.outcomes), *trust_lines(results.outcomes)]:
-        echo(line)
-    answers = results.answers
-    for line in energy_lines(results.outcomes, wanted=plan.energy):
-        echo(line)
-    lines = [
-        change_sentence(comparison)
-        if {comparison.base.case.workload, comparison.other.case.workload} <= titles.keys()
-        else sentence(comparison)
-        for comparison in left_to_say(results.outcomes, answers, axis)
-    ]
-    lines += [sentence(comparison) for comparison in compared_in_energy(results.outcomes, axis)]
-    said = [each for way in ([axis] if axis else WAYS) for each in compared_along(results.outcomes, way)]
-    lines += contradictions(said)
-    lines += best_sizes(results.outcomes, axis) if axis in SIZES else []
-    lines += fastest_frameworks(compared_along(results.outcomes, "framework"))
-    lines += doubts(along([outcome for outcome in results.outcomes if outcome.status == "ok"], "framework"))
-    lines += [nothing_along(axis)] if axis and not compared_along(results.outcomes, axis) else []
-    for line in [*([""] if lines else []), *lines, *answer_section(answers)]:
-        echo(line)
+    """Print the results with what they say; those of a suite beside published ones."""
     placed = api.placed(results, store)
-    if placed is not None:
-        click.echo("\nbeside published machines:")
-        click.echo(render(placed, "terminal"))
+    for line in run_screen(results.outcomes, plan.by, plan.sources, bool(plan.commands), plan.energy, placed):
+        click.echo(line)

@@ -8,7 +8,7 @@ import click
 
 from mldyno import api
 from mldyno.cli.options import complete_stored, json_option, print_json, say, store_option
-from mldyno.views.record_text import record_text
+from mldyno.views.records import record_text
 
 
 @click.command("show")

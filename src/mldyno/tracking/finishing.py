@@ -30,7 +30,7 @@ from mldyno.timing.loops import LoopBlocks, LoopTimes
 from mldyno.timing.stopping import Stopping, warm_from
 from mldyno.tracking import process
 from mldyno.units import count
-from mldyno.views.loops import loop_line
+from mldyno.views.outcomes import loop_line
 
 if TYPE_CHECKING:
     from mldyno.tracking.tracker import Loop

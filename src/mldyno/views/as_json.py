@@ -5,81 +5,90 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from mldyno.analysis.answers import Answers
 from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.copying import CopyCost
 from mldyno.analysis.crossover import Crossover
+from mldyno.analysis.loading import LoaderGain
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.precisions import PrecisionGain
 from mldyno.analysis.scaling import Exponent, Scaling
 from mldyno.analysis.tables import column
 from mldyno.records import Case
-from mldyno.views.loading import loader_json
-from mldyno.views.sentences import arms, doubts, named
+from mldyno.units import Interval
+from mldyno.views.claims import arms, doubts, named
+
+Json = dict[str, Any]
 
 
 def case_without(case: Case, *axes: str) -> str:
-    """A case's id without what the answer is about."""
-    omitted: dict[str, Any] = dict.fromkeys(axes)
+    """Return a case's id without the axes that an answer is about."""
+    omitted: Json = dict.fromkeys(axes)
     return replace(case, **omitted).id
 
 
-def machine_json(outcome: Outcome) -> dict[str, Any]:
-    """The machine of an outcome by its name, and the file that it was imported from."""
+def machine_json(outcome: Outcome) -> Json:
+    """Return the machine's name, and the file that the outcome was imported from."""
     record = outcome.records[0]
     return {"machine": record.machine.name, "imported_from": record.imported_from or None}
 
 
-def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """A comparison as data."""
+def _interval(number: Interval, name: str) -> Json:
+    """Return all fields of an interval; its value is called by its meaning."""
+    fields = msgspec.to_builtins(number)
+    return {name: fields.pop("value"), **fields}
+
+
+def comparison_json(comparison: Comparison) -> Json:
+    """Return a comparison as data."""
     other, base = arms(comparison)
+    sides = {"base": comparison.base, "other": comparison.other}
     return {
         "case": comparison.other.case.id, "base": base, "other": other, "base_case": comparison.base.case.id,
-        **{f"{side}_{name}": value for side, outcome in (("base", comparison.base), ("other", comparison.other))
+        **{f"{side}_{name}": value for side, outcome in sides.items()
            for name, value in {**machine_json(outcome), "run": column(outcome, "run"),
                                "created": outcome.records[0].created}.items()},
-        "value": comparison.value, "ratio": comparison.ratio, "low": comparison.low, "high": comparison.high,
-        "verdict": comparison.verdict, "how": comparison.how, "advice": comparison.advice,
+        "value": comparison.value, **_interval(comparison.speedup, "ratio"), "verdict": comparison.verdict,
+        "how": comparison.how, "advice": comparison.advice,
         "doubts": [f"{code}: {side.machine}, {side.case.id}: {reason}" for code, side, reason in doubts(comparison)],
     }  # fmt: skip
 
 
-def mean_json(mean: Mean) -> dict[str, Any]:
-    """A mean of comparisons as data."""
+def mean_json(mean: Mean) -> Json:
+    """Return a mean of comparisons as data."""
     other, base = arms(mean.comparisons[0])
-    return {"base": base, "other": other, "cases": len(mean.comparisons), "ratio": mean.ratio, "low": mean.low,
-            "high": mean.high, "verdict": mean.verdict}  # fmt: skip
+    counted = {"base": base, "other": other, "cases": len(mean.comparisons)}
+    return {**counted, **_interval(mean.speedup, "ratio"), "verdict": mean.verdict}
 
 
-def answers_json(answers: Answers) -> dict[str, Any]:
-    """All answers as data."""
+def answers_json(answers: Answers) -> Json:
+    """Return all answers as data."""
     return {
-        "crossovers": [_crossover_json(crossover) for crossover in answers.crossovers],
-        "precisions": [_precision_json(gain) for gain in answers.precisions],
-        "copies": [_copy_json(cost) for cost in answers.copies],
-        "scalings": [_scaling_json(scaling) for scaling in answers.scalings],
-        "loaders": [loader_json(gain) for gain in answers.loaders],
+        "crossovers": [_crossover(crossover) for crossover in answers.crossovers],
+        "precisions": [_precision(gain) for gain in answers.precisions],
+        "copies": [_copy(cost) for cost in answers.copies],
+        "scalings": [_scaling(scaling) for scaling in answers.scalings],
+        "loaders": [_loader(gain) for gain in answers.loaders],
     }
 
 
-def _crossover_json(crossover: Crossover) -> dict[str, Any]:
+def _crossover(crossover: Crossover) -> Json:
     axis, over, tried = crossover.axis, crossover.over, crossover.tried[0]
-    other, base = named(axis, crossover.other), named(axis, crossover.base)
+    sides = {1: named(axis, crossover.other), -1: named(axis, crossover.base)}
+    crossings = [_interval(crossing, "size") for crossing in crossover.crossings]
     return {
         "case": case_without(tried.case, axis, over), **machine_json(tried),
-        "axis": axis, "base": base, "other": other, "over": over, "verdict": crossover.verdict,
-        "crossings": [
-            {"size": crossing.size, "low": crossing.low, "high": crossing.high, "below": crossing.below,
-             "above": crossing.above, "faster_above": other if crossing.winner > 0 else base}
-            for crossing in crossover.crossings
-        ],
+        "axis": axis, "base": sides[-1], "other": sides[1], "over": over, "verdict": crossover.verdict,
+        "crossings": [{**crossing, "faster_above": sides[crossing.pop("winner")]} for crossing in crossings],
         "comparisons": [{over: crossover.size(each), **comparison_json(each)} for each in crossover.comparisons],
         "missing": [{"case": outcome.case.id, over: column(outcome, over), "status": outcome.status,
                      "reason": outcome.reason} for outcome in crossover.missing],
     }  # fmt: skip
 
 
-def _precision_json(gain: PrecisionGain) -> dict[str, Any]:
+def _precision(gain: PrecisionGain) -> Json:
     outcome = gain.outcome
     return {
         "case": case_without(outcome.case, "precision"), **machine_json(outcome),
@@ -88,19 +97,18 @@ def _precision_json(gain: PrecisionGain) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _copy_json(cost: CopyCost) -> dict[str, Any]:
+def _copy(cost: CopyCost) -> Json:
     copying = cost.comparison.other
     return {
         "case": case_without(copying.case, "placement"), **machine_json(copying), "way": cost.way,
-        "share": cost.share.value, "low": cost.share.low, "high": cost.share.high, "seconds": cost.seconds,
-        "comparison": comparison_json(cost.comparison),
+        **_interval(cost.share, "share"), "seconds": cost.seconds, "comparison": comparison_json(cost.comparison),
     }  # fmt: skip
 
 
-def _scaling_json(scaling: Scaling) -> dict[str, Any]:
-    def exponent(fit: Exponent) -> dict[str, Any]:
-        return {"exponent": fit.value, "low": fit.low, "high": fit.high, "from": fit.shortest, "to": fit.longest,
-                "how": fit.how}  # fmt: skip
+def _scaling(scaling: Scaling) -> Json:
+    def exponent(fit: Exponent) -> Json:
+        fields = _interval(fit, "exponent")
+        return {"from": fields.pop("shortest"), "to": fields.pop("longest"), **fields}
 
     first, times = scaling.outcomes[0], [(outcome.case.seq, outcome.step) for outcome in scaling.outcomes]
     return {
@@ -108,4 +116,18 @@ def _scaling_json(scaling: Scaling) -> dict[str, Any]:
         "fit": exponent(scaling.fit), "first": exponent(scaling.first), "last": exponent(scaling.last),
         "bends": scaling.bends,
         "steps": [{"seq": seq, "value": t and t.value, "low": t and t.low, "high": t and t.high} for seq, t in times],
+    }  # fmt: skip
+
+
+def _loader(gain: LoaderGain) -> Json:
+    fewest = gain.steps[0].over_fewest.base
+    workers = []
+    for step in gain.steps:
+        sides = {"fewest": step.over_fewest, "best": step.over_best}
+        figures = {f"{name}_{part}": getattr(comparison, part) for name, comparison in sides.items()
+                   for part in ("ratio", "low", "high", "verdict")}  # fmt: skip
+        workers.append({"workers": step.workers, "over_best": step.over_best.base.case.loader_workers, **figures})
+    return {
+        "case": fewest.case.id, **machine_json(fewest), "fewest": fewest.case.loader_workers, "best": gain.best,
+        "workers": workers,
     }  # fmt: skip

@@ -13,7 +13,7 @@ from mldyno.analysis.findings import CLEAR_SPEEDUP, Finding, best_setting, by_de
 from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, SensorSeen, Trial, Tried
 from mldyno.analysis.unused_gpu import CALLED
 from mldyno.units import Interval, count, digits, show_bytes, show_interval, show_percent, show_seconds
-from mldyno.views.devices import device_line
+from mldyno.views.records import device_line
 from mldyno.views.window import window_width
 
 WIDTH = 80

@@ -11,9 +11,10 @@ from html import escape
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Table
+from mldyno.views.claims import arms, footers, times
+from mldyno.views.outcomes import trust_lines
 from mldyno.views.report.parts import Chart
 from mldyno.views.report.pictures import picture_svg
-from mldyno.views.sentences import arms, factor, footers, trust_lines
 from mldyno.views.tables import grid, title_of
 from mldyno.views.titles import case_name
 
@@ -51,7 +52,7 @@ def comparisons_html(comparisons: Sequence[Comparison]) -> str:
     for each in comparisons:
         other, base = arms(each)
         way = "faster" if each.ratio >= 1 else "slower"
-        body.append([case_name(each.other.case), base, other, f"{factor(each)} {way}", each.verdict, each.how])
+        body.append([case_name(each.other.case), base, other, f"{times(each)} {way}", each.verdict, each.how])
     header = ["case", "base", "other", "the other is", "verdict", "how"]
     return f"<div>{grid_html(header, body, len(header))}{lines_html(footers(comparisons))}</div>"
 

@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Any
 
 from mldyno import plugins
-from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.crossover import Crossover
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.scores import reference
@@ -30,7 +29,8 @@ from mldyno.sources import as_typed
 from mldyno.store.figures import inert
 from mldyno.units import PERIODS, UNITS, Scale, common_scale, digits, scale_of, show, show_error
 from mldyno.views.as_json import case_without, machine_json
-from mldyno.views.sentences import CANT_TELL, energy_source, factor, named, shown
+from mldyno.views.claims import ENERGY_IN_A_CELL, IN_A_CELL, named
+from mldyno.views.outcomes import energy_source, shown
 from mldyno.views.window import NO_WINDOW, console, plain, window_width
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
@@ -446,29 +446,19 @@ def _drawn(header: Sequence[str], body: Sequence[Sequence[str]], left: int, titl
 
 
 def crossover_table(crossover: Crossover) -> str:
-    """The time of a step, or its energy, on both sides at each size, and which of them is better by how much."""
+    """Return the time or energy of a step on both sides at each size, with the verdict."""
     other, base = named(crossover.axis, crossover.other), named(crossover.axis, crossover.base)
-    compared = {crossover.size(comparison): comparison for comparison in crossover.comparisons}
     rows: dict[int, list[str]] = {}
     for outcome in crossover.tried:
         figure = outcome.figure(crossover.value)
         text = outcome.status if figure is None else shown(figure)
         rows.setdefault(int(column(outcome, crossover.over)), []).append(text)
-    body = [[f"{size:,}", *figures, _verdict(compared.get(size))] for size, figures in rows.items()]
+    wording = ENERGY_IN_A_CELL if crossover.value == "energy" else IN_A_CELL
+    verdicts = {crossover.size(comparison): wording.of(comparison) for comparison in crossover.comparisons}
+    body = [[f"{size:,}", *figures, verdicts.get(size, "")] for size, figures in rows.items()]
     about = METRIC[crossover.value].title
     if crossover.value == "energy":
         about += f" [{energy_source(crossover.tried[0])}]"
     title = f"{case_without(crossover.tried[0].case, crossover.axis, crossover.over)}: {about}"
     does = "takes" if crossover.value == "energy" else "is"
     return aligned([crossover.over, base, other, f"{other} {does}"], body, 0, title)
-
-
-def _verdict(comparison: Comparison | None) -> str:
-    if comparison is None:
-        return ""
-    if comparison.verdict == "inconclusive":
-        return CANT_TELL
-    if comparison.verdict == "equivalent":
-        return "equivalent"
-    words = {"faster": "less", "slower": "more"} if comparison.value == "energy" else {}
-    return f"{factor(comparison)} {words.get(comparison.verdict, comparison.verdict)}"

@@ -15,14 +15,13 @@ from mldyno.stats.intervals import quantile
 from mldyno.units import count, digits, show, show_seconds
 from mldyno.views.answers import answer_lines
 from mldyno.views.charts import Row, Rows, Samples
-from mldyno.views.devices import device_line
-from mldyno.views.record_text import BOUNDS
+from mldyno.views.outcomes import shown, trust, trust_line, warning_meanings
+from mldyno.views.records import BOUNDS, device_line, machine_lines
 from mldyno.views.report.parts import Chart, Charts, Grid, GridCell, Paragraphs, Section, SectionPart
 from mldyno.views.report.rows import copy_mark, share_mark, time_unit
 from mldyno.views.report.speeds import MOST_ROWS
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import failures
-from mldyno.views.sentences import machine_lines, shown, trust, trust_line, warning_meanings
 from mldyno.views.titles import case_name, case_on_device
 
 KINDS = (("arithmetic", "compute", "s1"), ("memory traffic", "memory", "s2"), ("copies", "copy", "s3"),

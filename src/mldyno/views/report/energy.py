@@ -13,10 +13,11 @@ from mldyno.axes import WAYS
 from mldyno.units import scale_of
 from mldyno.views.answers import answer_lines
 from mldyno.views.charts import Lines, Point
+from mldyno.views.claims import named, sentence
+from mldyno.views.outcomes import energy_summary, shown
 from mldyno.views.report.parts import Chart, Charts, Grid, GridCell, Paragraphs, Section, SectionPart
 from mldyno.views.report.rows import time_unit
 from mldyno.views.report.subject import Subject
-from mldyno.views.sentences import energy_summary, named, sentence, shown
 
 MOST_CHARTS = 6
 FIGURES = {

@@ -16,11 +16,11 @@ from typing import Any
 from mldyno.store import embedded
 from mldyno.units import count
 from mldyno.views.drawing import IN_PAGE
+from mldyno.views.records import FAKE_FRAMEWORK
 from mldyno.views.report.parts import Chart, Grid, Paragraphs, Section
 from mldyno.views.report.sections import sections_of
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import summary
-from mldyno.views.sentences import FAKE_FRAMEWORK
 from mldyno.views.templates import DATA, templates
 
 FILES = DATA / "report"

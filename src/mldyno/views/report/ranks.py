@@ -9,9 +9,9 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.ranks import RankSplit, split
 from mldyno.units import Interval, show_interval, show_percent
 from mldyno.views.charts import Lines, Mark, Point, Row, Rows
+from mldyno.views.outcomes import rank_lines
 from mldyno.views.report.parts import Chart, Charts, Paragraphs, Section, SectionPart
 from mldyno.views.report.subject import Subject
-from mldyno.views.sentences import ranks_told
 
 MOST_CHARTS = 6
 MOST_ROWS = 12
@@ -25,7 +25,7 @@ def ranks(subject: Subject) -> Section | None:
         return None
     gained = [each for each in known if each[1].over_same_threads is not None]
     charts = [_gain(subject, number, group) for number, group in enumerate(_by_work(gained)[:MOST_CHARTS])]
-    lines = [f"{subject.title(outcome)}: {'; '.join(ranks_told(outcome, parts))}" for outcome, parts in known]
+    lines = [f"{subject.title(outcome)}: {'; '.join(rank_lines(outcome, parts))}" for outcome, parts in known]
     shown: list[SectionPart] = [
         *([Charts(charts)] if charts else []),
         *_made_of(subject, known),

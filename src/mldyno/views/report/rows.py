@@ -10,7 +10,8 @@ from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
 from mldyno.units import digits, interval_parts, show_percent
 from mldyno.views.charts import Mark
-from mldyno.views.sentences import NO_CLEAR_DIFFERENCE, factor, shown, span, trust
+from mldyno.views.claims import IN_A_CHART
+from mldyno.views.outcomes import shown, trust
 
 UNITS = ((1e-6, "ns", 1e9), (1e-3, "µs", 1e6), (1.0, "ms", 1e3), (120.0, "s", 1.0))
 
@@ -72,11 +73,8 @@ def league_mark(outcome: Outcome, best: Outcome) -> Mark:
 def ratio_mark(result: Comparison | Mean, colour: str) -> Mark:
     """How many times as fast."""
     why = result.how if isinstance(result, Comparison) else f"geometric mean of {len(result.comparisons)} cases"
-    said = f"{factor(result)} {result.verdict}"
-    if result.verdict == "inconclusive":
-        said = f"{NO_CLEAR_DIFFERENCE} ({span(result)})" if result.low is not None else f"{factor(result)}, no interval"
     number, _ = interval_parts(result.speedup, "x")
-    return Mark(result.ratio, number, f"{said}; {why}", result.low, result.high, colour)
+    return Mark(result.ratio, number, f"{IN_A_CHART.of(result)}; {why}", result.low, result.high, colour)
 
 
 def copy_mark(cost: CopyCost, colour: str) -> Mark:

@@ -17,10 +17,11 @@ from mldyno.axes import AXIS
 from mldyno.units import show, show_interval
 from mldyno.views.answers import answer_lines
 from mldyno.views.charts import Lines, Point
+from mldyno.views.claims import named
+from mldyno.views.outcomes import shown
 from mldyno.views.report.parts import Chart, Charts, Grid, GridCell, Grids, Paragraphs, Section, SectionPart
 from mldyno.views.report.rows import time_unit
 from mldyno.views.report.subject import Subject
-from mldyno.views.sentences import named, shown
 from mldyno.views.tables import NO_MEMORY
 from mldyno.views.titles import case_title, work_title
 

@@ -17,11 +17,11 @@ from mldyno.axes import WAYS
 from mldyno.units import count
 from mldyno.views.answers import answer_lines, verdict_kinds
 from mldyno.views.charts import Row, Rows
+from mldyno.views.claims import WORK, arms, in_words, named, sentence
 from mldyno.views.drawing import SIDES
 from mldyno.views.report.parts import Chart, Paragraphs, Section, SectionPart
 from mldyno.views.report.rows import ratio_mark, shown_speed, speed, speed_mark, unit_of
 from mldyno.views.report.subject import Subject
-from mldyno.views.sentences import WORK, arms, claim, named, sentence
 from mldyno.views.titles import case_title, kind_title
 
 MOST_ROWS = 36
@@ -209,5 +209,5 @@ def _finding(subject: Subject, axis: str, base: Any) -> str:
     best: Headline = max(sure, key=lambda headline: max(headline.mean.ratio, 1 / headline.mean.ratio))
     where = f" in {WORK[best.case.mode]}" if best.case.mode else ""
     device = f" on {best.case.device}" if axis != "device" and "device" in subject.varied else ""
-    text = claim(best.mean, *arms(best.mean.comparisons[0]))
+    text = in_words(best.mean, *arms(best.mean.comparisons[0]))
     return f"{text}{where}{device}"

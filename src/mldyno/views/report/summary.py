@@ -6,24 +6,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
-from mldyno.analysis.answers import Verdicts, left_to_say
-from mldyno.analysis.comparisons import PAIRED, SEPARATE, between_machines
+from mldyno.analysis.answers import Verdicts, unreported_comparisons
+from mldyno.analysis.comparisons import SEPARATE, between_machines
 from mldyno.analysis.grouping import grouped
 from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.scores import Score, missing, reference
 from mldyno.units import count, interval_parts
-from mldyno.views.answers import answer_lines, verdict_kinds, verdict_lines, with_capital
+from mldyno.views.answers import answer_lines, verdict_kinds, verdict_lines
 from mldyno.views.charts import MIDDLE, NARROW, Row, Rows
+from mldyno.views.claims import WORK, Sentence, mean_sentence, sentence
+from mldyno.views.records import headline
 from mldyno.views.report.parts import Chart, ScoreFigure, Summary
 from mldyno.views.report.rows import league_mark
 from mldyno.views.report.speeds import compared_commands
 from mldyno.views.report.subject import Subject
-from mldyno.views.sentences import CANT_TELL, NO_CLEAR_DIFFERENCE, WORK, headline, mean_sentence, sentence
 from mldyno.views.titles import case_on_device, kind_title, shared_title, ways_title, workload_title
 
 MOST_SENTENCES = 3
-UNSURE = (CANT_TELL, NO_CLEAR_DIFFERENCE)  # a sentence with one of them comes last
 MOST_SCORES = 6  # of machines and devices
 MOST_LEAGUE_ROWS = 15  # of all divisions together: more would not fit on the screen
 FEWEST_ROWS = 3  # of one division
@@ -70,28 +70,26 @@ def sentences(subject: Subject) -> list[str]:
     """The few that matter most: of each question the clearest answer, then what else there is."""
     kinds = [lines for lines in _answers(subject) if lines]
     lines = [*(lines[0] for lines in kinds), *(line for lines in kinds for line in lines[1:])]
-    lines = sorted(map(_without_notes, lines), key=lambda line: any(words in line.lower() for words in UNSURE))
-    lines += failures(subject.outcomes)
+    lines = sorted(lines, key=lambda line: not line.clear)
+    texts = [f"{line.text} ({SEPARATE})" if line.only_separate else line.text for line in lines]
+    texts += failures(subject.outcomes)
     devices = {outcome.case.device for outcome in subject.outcomes if not outcome.case.own_command}
     only = verdict_lines(Verdicts(only=subject.verdicts.only)) if devices else []
-    return [*(lines or _times(subject)), *only][:MOST_SENTENCES]
+    return [*(texts or _times(subject)), *only][:MOST_SENTENCES]
 
 
-def _without_notes(line: str) -> str:
-    """A sentence without how it was found out; that two sides were never paired stays."""
-    said, _, notes = line.partition(" [")
-    return f"{said} ({SEPARATE})" if SEPARATE in notes and PAIRED not in notes else said
-
-
-def _answers(subject: Subject) -> list[list[str]]:
+def _answers(subject: Subject) -> list[list[Sentence]]:
     """All answers by question, the clearest of each first; those of the machine, or else those of its cases."""
     verdicts = verdict_kinds(replace(subject.verdicts, references=(), only=""))
-    kinds = [[line.partition(" [")[0] for line in lines] for lines in verdicts]  # of many cases, most of one run
-    means = [with_capital(mean_sentence(mean)) for mean in between_machines(subject.beside)]
+    kinds = [[Sentence(line.text, clear=line.clear) for line in lines] for lines in verdicts]  # of many cases
+    means = [mean_sentence(mean).capitalised() for mean in between_machines(subject.beside)]
     kinds = [means or list(map(sentence, subject.beside)), *kinds, list(map(sentence, compared_commands(subject)))]
     if any(kinds):
         return kinds
-    return [answer_lines(subject.answers), list(map(sentence, left_to_say(subject.outcomes, subject.answers)))]
+    return [
+        answer_lines(subject.answers),
+        list(map(sentence, unreported_comparisons(subject.outcomes, subject.answers))),
+    ]
 
 
 def _times(subject: Subject) -> Iterator[str]:

@@ -22,7 +22,7 @@ from mldyno.records import IMPORTED, Case, Device, Machine, Record
 from mldyno.store.figures import marks
 from mldyno.store.machine_names import stored_key, written_name
 from mldyno.store.transfer import file_stem
-from mldyno.views.sentences import WORK as WORDS
+from mldyno.views.claims import WORK as WORDS
 from mldyno.views.titles import place_title, shared_title, ways_title, workload_title
 
 Whose = tuple[str, bool]  # a machine as tables name it, and whether it is a published one

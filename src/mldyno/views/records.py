@@ -1,30 +1,108 @@
-"""All that a record says, in plain words: samples, first step, memory, what limits it; and many of them in short."""
+"""Records, machines and devices in words: a line for each, or all that a record holds."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mldyno.analysis.bounds import bound, shares
 from mldyno.analysis.estimates import step_time, uncontended
 from mldyno.analysis.outcomes import Outcome
-from mldyno.records import Record
+from mldyno.records import Case, Device, Fact, Machine, Pairing, Record
 from mldyno.stats.intervals import mean, median, quantile
 from mldyno.stats.shapes import modes
-from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
-from mldyno.views.sentences import energy_summary, headline, phases, run_name, trust
+from mldyno.units import count, digits, show, show_bytes, show_error, show_hertz, show_percent, show_seconds
+from mldyno.views.claims import run_name
+from mldyno.views.outcomes import energy_summary, phases, trust
 from mldyno.views.titles import case_name
 from mldyno.views.window import window_width
 
+PAIRING = {
+    "interleaved": "in one process",
+    "live-processes": "live processes taking turns",
+    "alternating-processes": "whole processes in alternation",
+}
 BOUNDS = {
     "compute": "compute-bound", "memory": "memory-bound", "host": "host-bound", "copy": "copy-bound",
-    "unclear": "no one bound",
+    "unclear": "no clear bottleneck",
 }  # fmt: skip
+FAKE_FRAMEWORK = "This was the fake framework: nothing was computed, and no time is real"
+Rows = Iterator[tuple[str, str]]
 _COMPILED = (("graphs", "graph"), ("graph_breaks", "break"))
+_QUANTITIES: dict[str, Callable[[float], str]] = {
+    "clock": lambda value: f"up to {show_hertz(value)}",
+    "memory_clock": lambda value: f"memory at up to {show_hertz(value)}",
+    "power_limit": lambda value: f"at most {digits(value)} W",
+}
+_LABELS = ("uuid", "pci_bus", "pci_product")  # say which one it is, not what it is
+
+
+# -- machines and devices --------------------------------------------------------------------------
+
+
+def machine_lines(machine: Machine) -> list[str]:
+    """Describe a machine in two lines."""
+    memory = show_bytes(machine.memory) if machine.memory else "unknown memory"
+    cores = count(machine.cores, "core") if machine.cores else "? cores"
+    virtual = {True: "virtual machine", False: "real hardware", None: "virtual or not: unknown"}[machine.virtualised]
+    return [
+        f"{machine.name}",
+        f"{machine.system} {machine.release}, {machine.arch}, {cores}, {memory}, {virtual}, power: {machine.power}",
+    ]
+
+
+def device_line(device: Device) -> str:
+    """Describe a device in a line: its vendor's name, memory and other facts."""
+    memory = [show_bytes(device.memory)] if device.memory else []
+    return ", ".join([device.title, *memory, *_facts(device.facts)])
+
+
+def _facts(facts: Mapping[str, Fact]) -> Iterator[str]:
+    for name, value in facts.items():
+        spoken = name.replace("_", " ")
+        if isinstance(value, str) and name not in _LABELS:
+            yield f"{spoken} {value}"
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield _QUANTITIES[name](value) if name in _QUANTITIES else count(int(value), spoken.removesuffix("s"))
+
+
+def sharing(counts: Mapping[tuple[Case, str], int], private: bool) -> str:
+    """Say what is shared with these numbers of records for each case and machine."""
+    machines = {machine for _, machine in counts}
+    lines = {case.workload for case, _ in counts if case.own_command}
+    commands = f", {count(len(lines), 'command line')}" if lines and not private else ""
+    left_out = "command lines and paths are left out" if private else "--private leaves command lines and paths out"
+    whose = "its name, processor, versions" if len(machines) == 1 else "their names, processors, versions"
+    records = count(sum(counts.values()), "record")
+    return f"shares {records} of {count(len(machines), 'machine')}: {whose}{commands}; {left_out}"
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+def how_paired(case: Case, pairing: Pairing) -> str:
+    """Say how a case was paired; each run of a command is a process."""
+    return "run by run" if (case.framework, pairing) == ("command", "interleaved") else PAIRING[pairing]
+
+
+def headline(*records: Record) -> str:
+    """Return the time of a step over the processes of a case, or why the last one has none."""
+    record = records[-1]
+    if record.status != "ok":
+        return f"{record.status}: {record.reason}"
+    if not record.alone:
+        return f"measured head-to-head, {how_paired(record.case, record.run.pairing)}"
+    estimate = step_time([each for each in records if each.status == "ok"])
+    if estimate is None:
+        figures = [f"{s.metric.replace('_', ' ')} {show(s.values[0], s.unit)}" for s in record.series if s.values]
+        return ", ".join(figures) or "ok, without a figure"
+    width = estimate.half_width
+    step = "run" if record.fact("end_to_end") else "step"
+    return f"{show_seconds(estimate.value, width)} a {step}{show_error(estimate.value, width)}"
 
 
 def record_text(record: Record) -> str:
-    """All that a record says, for a reader."""
+    """Return all that a record says, one row each."""
     run, came = record.run, f"imported from {record.imported_from}" if record.imported_from else record.provenance
     rows: list[tuple[str, str]] = [
         ("record", record.id),
@@ -47,11 +125,8 @@ def record_text(record: Record) -> str:
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
 
 
-Rows = Iterator[tuple[str, str]]
-
-
 def details(record: Record) -> list[str]:
-    """What stands behind the headline of a case: its samples, first step, peaks, and how far it can be trusted."""
+    """Return the evidence behind the headline of a case: samples, first step, peaks, trust, warnings."""
     rows = [*_samples(record), *_first_step(record), *_peaks(record), ("trust", trust(Outcome((record,))))]
     rows += [("warning", f"{warning.code}: {warning.message}") for warning in record.warnings]
     return [f"{name}: {text}" for name, text in rows]
@@ -100,13 +175,11 @@ def _first_step(record: Record) -> Rows:
 
 
 def _phases(record: Record) -> Rows:
-    """What was timed apart from the step."""
     if record.alone and record.status == "ok":
         yield from (("phase", text) for text in phases(Outcome((record,))))
 
 
 def _peaks(record: Record) -> Rows:
-    """Peaks of memory, against what is there."""
     on_device = next((device.memory for device in record.machine.devices if device.name == record.case.device), None)
     for metric, there in (("peak_memory", record.machine.memory), ("peak_device_memory", on_device)):
         for peak in record.values(metric, "process"):
@@ -115,7 +188,6 @@ def _peaks(record: Record) -> Rows:
 
 
 def _rates(record: Record) -> Rows:
-    """What was done in a second, as shares of what the device can do at all."""
     step = step_time([record]) if record.status == "ok" else None
     if step is None:
         return
@@ -133,7 +205,6 @@ def _rates(record: Record) -> Rows:
 
 
 def _energy(record: Record) -> Rows:
-    """What a step takes, and who tells it."""
     if record.alone and record.status == "ok" and (summary := energy_summary(Outcome((record,)))):
         yield "energy", summary
 
@@ -161,10 +232,7 @@ def _software(record: Record) -> Rows:
 
 
 def history_lines(records: Sequence[Record]) -> Iterator[str]:
-    """Records run by run: when and which it was, and below it the id, case and outcome of each.
-
-    Where the window is too narrow for that, the outcome stands below its case.
-    """
+    """List records run by run: id, case and outcome of each; in two lines where the window is narrow."""
     names = len({record.shown_machine for record in records}) > 1 or any(record.imported_from for record in records)
     for _, group in itertools.groupby(records, lambda record: (record.run.id, record.shown_machine)):
         run = list(group)

@@ -1,0 +1,294 @@
+"""Claims in words: one grammar for all statements about two sides, whatever view they appear in.
+
+A `Wording` has one template for each verdict, and `Wording.of` is the only place that chooses between them. A
+`Sentence` keeps what it states apart from its evidence, so that a view can show either without parsing text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mldyno.analysis.comparisons import (
+    DELTA,
+    ONE_SIDED,
+    PAIRED,
+    SEPARATE,
+    Claim,
+    Comparison,
+    Mean,
+    alike,
+    compared,
+    differences,
+    differing,
+)
+from mldyno.analysis.grouping import grouped
+from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.tables import column
+from mldyno.axes import AXIS
+from mldyno.records import Record
+from mldyno.sources import as_typed
+from mldyno.store.figures import marks
+from mldyno.units import Interval, digits, show_interval, show_percent
+from mldyno.views.titles import case_on_device, case_title
+
+CANT_TELL = "can't tell"
+NO_CLEAR_DIFFERENCE = "no clear difference"
+WORK = {"train": "training", "infer": "inference"}
+_STEPS = {"train": "a training step", "infer": "an inference step"}
+
+
+class Sentence(str):
+    """A statement with its evidence in brackets behind it."""
+
+    text: str
+    """The statement alone."""
+    notes: tuple[str, ...]
+    """How it was found out, and what would settle it."""
+    clear: bool
+    """Whether it settles its question."""
+
+    def __new__(cls, text: str, *notes: str, clear: bool = True) -> Sentence:
+        """Join the notes that are not empty."""
+        known = tuple(filter(None, notes))
+        sentence = super().__new__(cls, f"{text} [{'; '.join(known)}]" if known else text)
+        sentence.text, sentence.notes, sentence.clear = text, known, clear
+        return sentence
+
+    @property
+    def only_separate(self) -> bool:
+        """Whether it rests on separate runs alone."""
+        return any(SEPARATE in note for note in self.notes) and not any(PAIRED in note for note in self.notes)
+
+    def capitalised(self) -> Sentence:
+        """Return it with a capital letter."""
+        return Sentence(self.text[:1].upper() + self.text[1:], *self.notes, clear=self.clear)
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a claim is put into words, by verdict.
+
+    Templates may contain {times}, the factor over 1; {ratio} and {inverse}, as they are; {span}, the interval in words;
+    {way}, faster or slower; {within}, what counts as equivalent; and whatever else `of` is given.
+    """
+
+    faster: str
+    slower: str
+    equivalent: str
+    unclear: str
+    """For an interval that decides nothing."""
+    no_interval: str
+
+    def of(self, claim: Claim, **words: str) -> str:
+        """Put a claim into words."""
+        unclear = self.no_interval if claim.low is None else self.unclear
+        templates = {"faster": self.faster, "slower": self.slower, "equivalent": self.equivalent}
+        return templates.get(claim.verdict, unclear).format(
+            times=times(claim),
+            ratio=show_interval(claim.speedup, "x"),
+            inverse=show_interval(claim.speedup.inverse, "x"),
+            span=span(claim.speedup),
+            way="faster" if claim.ratio > 1 else "slower",
+            within=show_percent(DELTA),
+            **words,
+        )
+
+
+SPEED = Wording(
+    faster="{other} is {times} faster{each} than {base}",
+    slower="{other} is {times} slower{each} than {base}",
+    equivalent="{other} and {base} are equivalent{each} (within {within})",
+    unclear=NO_CLEAR_DIFFERENCE + "{each} between {other} and {base} (the first is {span})",
+    no_interval="{other} looks {times} {way}{each} than {base}{caveat}",
+)
+ENERGY = Wording(
+    faster="{other} takes {inverse} of {base}'s energy{each}",
+    slower="{other} takes {inverse} of {base}'s energy{each}",
+    equivalent="{other} and {base} take equivalent energy{each} (within {within})",
+    unclear=NO_CLEAR_DIFFERENCE + " in energy{each} between {other} and {base} (the first takes {inverse} of it)",
+    no_interval="{other} looks as if it took {inverse} of {base}'s energy{each}; no interval",
+)
+CHANGE = Wording(
+    faster="your change made {step} {times} faster",
+    slower="your change made {step} {times} slower",
+    equivalent="your change made no difference: {step} takes as long as before (within {within})",
+    unclear="your change made " + NO_CLEAR_DIFFERENCE + " to {step} ({span})",
+    no_interval="your change made " + NO_CLEAR_DIFFERENCE + " to {step}",
+)
+IN_A_CELL = Wording("{times} faster", "{times} slower", "equivalent", CANT_TELL, CANT_TELL)
+ENERGY_IN_A_CELL = Wording("{times} less", "{times} more", "equivalent", CANT_TELL, CANT_TELL)
+IN_A_CHART = Wording(
+    "{times} faster", "{times} slower", "{times} equivalent", NO_CLEAR_DIFFERENCE + " ({span})", "{times}, no interval"
+)
+
+
+def times(claim: Claim) -> str:
+    """Show the speed-up or slow-down of a claim as a factor over 1."""
+    return show_interval(claim.speedup if claim.ratio >= 1 else claim.speedup.inverse, "x")
+
+
+def span(ratio: Interval) -> str:
+    """Show the interval of a ratio in words: 20 % slower to 10 % faster."""
+    return " to ".join(_end_in_words(end) for end in (ratio.low, ratio.high) if end is not None)
+
+
+def _end_in_words(ratio: float) -> str:
+    factor = max(ratio, 1 / ratio)
+    by = show_percent(factor - 1) if factor < 2 else f"{digits(factor, most=2)}x"
+    return f"{by} {'faster' if ratio > 1 else 'slower'}"
+
+
+def arms(comparison: Comparison) -> tuple[str, str]:
+    """Return what the two sides differ in, the other one first: ('roundtrip', 'device'); else their runs."""
+    base, other = comparison.base, comparison.other
+    different = differing(base, other)
+    if not different:
+        return run_name(other.records[0]), run_name(base.records[0])
+
+    def side(outcome: Outcome) -> str:
+        names = [named(axis, column(outcome, axis)) for axis in different]
+        return " ".join(names) + (" (published)" if outcome.published else "")
+
+    return side(other), side(base)
+
+
+def run_name(record: Record) -> str:
+    """Return when a record was made, and in which run: 2026-11-16 04:01 UTC (run 20261116T040042-0260ab)."""
+    return f"{record.created[:16].replace('T', ' ')} UTC (run {record.run.id})"
+
+
+def named(axis: str, value: Any) -> str:
+    """Return a value of an axis as a sentence has it: mps, roundtrip, batch 16, threads as usual."""
+    if isinstance(value, bool):
+        return AXIS[axis].say(value)
+    if value is None or isinstance(value, int):
+        return f"{axis.replace('_', ' ')} {'as usual' if value is None else value}"
+    return as_typed(str(value)) if axis == "workload" else str(value)
+
+
+def in_words(claim: Claim, other: str, base: str) -> str:
+    """Say how two sides compare in speed or energy."""
+    if claim.value == "energy":
+        return ENERGY.of(claim, other=other, base=base, each=" an item" if claim.per_item else " a step")
+    comparisons = claim.comparisons if isinstance(claim, Mean) else [claim]
+    caveat = "" if any(map(_published, comparisons)) else "; no interval"
+    return SPEED.of(claim, other=other, base=base, each=" per item" if claim.per_item else "", caveat=caveat)
+
+
+def is_clear(claim: Claim) -> bool:
+    """Return whether a claim settles its question, or has nothing that could."""
+    return claim.verdict != "inconclusive" or claim.low is None
+
+
+def sentence(comparison: Comparison) -> Sentence:
+    """Put a comparison into words. That a published figure has no interval is said once, in `footers`."""
+    base, other = comparison.base, comparison.other
+    case = case_on_device(other.case, *differing(base, other))
+    if base.machine == other.machine and other.published:
+        case = f"{case}, {other.machine}"
+    is_command = other.case.own_command and other.case.workload != base.case.workload  # its words are the case
+    codes = dict.fromkeys(code for code, _, _ in doubts(comparison))
+    changed = [] if differing(base, other) else [f"differing {name}" for name in differences(base, other)]
+    advice = "" if _published(comparison) and comparison.low is None else comparison.advice
+    text = in_words(comparison, *arms(comparison))
+    notes = (comparison.how, *codes, *changed, advice)
+    return Sentence(text if is_command else f"{case}: {text}", *notes, clear=is_clear(comparison))
+
+
+def mean_sentence(mean: Mean) -> Sentence:
+    """Put the mean of several comparisons into words."""
+    comparisons = mean.comparisons
+    doubtful = sum(bool(doubts(comparison)) for comparison in comparisons)
+    among = f", {doubtful} of them doubtful" if doubtful else ""
+    why = "" if mean.low is not None or any(map(_published, comparisons)) else ", since not each case has one"
+    if mean.low is not None and any(comparison.how == ONE_SIDED for comparison in comparisons):
+        why = ", own interval only"
+    said = in_words(mean, *arms(comparisons[0]))
+    return Sentence(f"geometric mean of {len(comparisons)} cases{among}: {said}{why}", clear=is_clear(mean))
+
+
+def change_sentence(comparison: Comparison) -> Sentence:
+    """Say what a change of the user's code did: your change made a training step 1.08x (1.06-1.10) slower."""
+    case, older = comparison.other.case, comparison.base.case.workload
+    text = CHANGE.of(comparison, step=_STEPS.get(str(case.mode), "a step"))
+    where = f"{case_title(case, ('framework', 'mode'))} on {case.device}, against {older}"
+    return Sentence(text, where, comparison.how, comparison.advice, clear=is_clear(comparison))
+
+
+def nothing_along(axis: str, where: str = "") -> str:
+    """Say that there is nothing to compare along an axis, and what would help."""
+    why = "no case was ok in two runs" if axis == "run" else f"no two cases that are ok differ only in {axis}"
+    cure = {"run": "measure it once more", "machine": "import what another has measured", "workload": "measure another"}
+    option = AXIS[axis].options[0] if axis in AXIS else ""
+    return f"nothing to compare along {axis}{where}: {why}; {cure.get(axis, f'measure some with {option} A,B')}."
+
+
+def best_sizes(outcomes: Sequence[Outcome], axis: str) -> list[str]:
+    """Name the size with the highest throughput, for cases that differ in that size only."""
+    lines = []
+    for group in alike([outcome for outcome in outcomes if outcome.status == "ok"], axis):
+        rated = [(rate.value, outcome) for outcome in group if (rate := outcome.figure("throughput")) is not None]
+        if len(rated) > 1:
+            most, best = max(rated, key=lambda pair: pair[0])
+            item = best.good[0].fact("item") or "item"
+            size = named(axis, getattr(best.case, axis))
+            lines.append(f"best of {len(rated)}: {size}, {digits(most)} {item}s/s [{case_on_device(best.case, axis)}]")
+    return lines
+
+
+def fastest_frameworks(comparisons: Sequence[Comparison]) -> list[str]:
+    """Name the fastest framework, for cases that were compared in more than two."""
+    lines = []
+    along = [each for each in comparisons if differing(each.base, each.other) == ["framework"]]
+    for group in grouped(along, lambda each: each.base.records[0].id).values():
+        if len(group) == 1:
+            continue  # the sentence about the two says it
+        best = max(group, key=lambda each: each.ratio)
+        base, work = best.base, case_on_device(best.base.case, "framework")
+        first = best.other if best.ratio > 1 else base
+        rest = [side for side in (base, *(each.other for each in group)) if side is not first]
+        rivals = [each for each in compared([(side, first) for side in rest]) if each.verdict != "faster"]
+        if rivals:
+            names = " and ".join([first.case.framework, *(each.base.case.framework for each in rivals)])
+            equal = all(each.verdict == "equivalent" for each in rivals)
+            how = f"equivalent (within {show_percent(DELTA)})" if equal else "within noise of each other"
+            lines.append(f"no clear winner of {len(group) + 1} frameworks: {names} are {how} [{work}]")
+        else:
+            how = f", {times(best)} faster than {base.case.framework}" if first is not base else ""
+            lines.append(f"fastest of {len(group) + 1} frameworks: {first.case.framework}{how} [{work}]")
+    return lines
+
+
+def _published(comparison: Claim) -> bool:
+    return isinstance(comparison, Comparison) and (comparison.base.published or comparison.other.published)
+
+
+def doubts(comparison: Comparison) -> list[tuple[str, Outcome, str]]:
+    """Return the marks of published figures on either side: suspect or superseded, the figure, and the reason."""
+    return [
+        (code, side, reason)
+        for side in (comparison.base, comparison.other)
+        if side.published
+        for code, reason in marks(side.records[0])
+    ]
+
+
+def contradictions(comparisons: Sequence[Comparison]) -> list[str]:
+    """Explain where the times in tables and the paired comparisons point in different directions."""
+    sides = dict.fromkeys(" and ".join(arms(each)) for each in comparisons if each.contradicts_times)
+    return [
+        f"{both}: their times in tables say otherwise, since each was measured alone, at another moment; the paired "
+        "comparison counts: there they took turns"
+        for both in sides
+    ]
+
+
+def footers(comparisons: Sequence[Comparison]) -> list[str]:
+    """Say once for all comparisons why figures are doubted or contradicted, and which have no interval."""
+    marked = [doubt for comparison in comparisons for doubt in doubts(comparison)]
+    lines = [f"{code}: {side.machine}, {case_on_device(side.case)}: {reason}" for code, side, reason in marked]
+    if any(map(_published, comparisons)):
+        lines.append("published figures have no interval, so a ratio with one may be off by an unknown amount")
+    return [*contradictions(comparisons), *dict.fromkeys(lines)]

@@ -1,0 +1,227 @@
+"""The screens that commands end with: the results of a run with what they say, and one page for `quick`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import get_args
+
+from mldyno.analysis.answers import (
+    Answers,
+    Verdicts,
+    answers,
+    compared_along,
+    compared_in_energy,
+    typical,
+    unreported_comparisons,
+)
+from mldyno.analysis.bounds import bound
+from mldyno.analysis.comparisons import along
+from mldyno.analysis.comparisons import doubts as unproven
+from mldyno.analysis.grouping import grouped
+from mldyno.analysis.league import Division
+from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.scores import Score, missing, reference, scores
+from mldyno.analysis.tables import Table, lay_out
+from mldyno.axes import SIZES, WAYS, Mode
+from mldyno.sources import NOW, Source
+from mldyno.units import count, show_interval
+from mldyno.views.answers import answer_lines, answer_section, spread, verdict_lines
+from mldyno.views.claims import (
+    Sentence,
+    best_sizes,
+    change_sentence,
+    contradictions,
+    fastest_frameworks,
+    nothing_along,
+    sentence,
+)
+from mldyno.views.outcomes import energy_lines, phase_lines, shown, trust_line, trust_lines
+from mldyno.views.records import FAKE_FRAMEWORK
+from mldyno.views.tables import render
+from mldyno.views.titles import case_title, shared_title, work_title
+from mldyno.views.window import fitted, plain, window_width
+
+# -- the results of a run --------------------------------------------------------------------------
+
+
+def run_screen(
+    measured: Sequence[Outcome],
+    by: str | None = None,
+    sources: Sequence[Source] = (),
+    commands: bool = False,
+    energy: bool = False,
+    placed: Table | None = None,
+) -> list[str]:
+    """Return the results of a run: their table, trust, comparisons and answers; then those beside published ones.
+
+    Versions of a file are called by their titles throughout.
+    """
+    titles = version_titles(sources)
+    outcomes = [outcome.renamed(titles.get(outcome.case.workload, "")) for outcome in measured]
+    rows = ["workload"] if commands else ["workload", "mode", "batch"]
+    table = lay_out(outcomes, rows, ["device"], "throughput" if by in SIZES else "step", warnings_too=False)
+    said = answers(outcomes)
+    lines = comparison_lines(outcomes, said, by, tuple(titles.values()))
+    return [
+        render(in_version_order(table, titles), "terminal"),
+        f"\n{legend(titles)}" if titles else "",
+        *phase_lines(outcomes),
+        *trust_lines(outcomes),
+        *energy_lines(outcomes, wanted=energy),
+        *(["", *lines] if lines else []),
+        *answer_section(said),
+        *(["", "beside published machines:", render(placed, "terminal")] if placed is not None else []),
+    ]
+
+
+def comparison_lines(
+    outcomes: Sequence[Outcome], said: Answers, by: str | None = None, versions: Sequence[str] = ()
+) -> list[str]:
+    """Return the comparisons along an axis, or along all ways, that no answer reports."""
+    lines: list[str] = []
+    for comparison in unreported_comparisons(outcomes, said, by):
+        of_versions = {comparison.base.case.workload, comparison.other.case.workload} <= {*versions}
+        lines.append(change_sentence(comparison) if of_versions else sentence(comparison))
+    lines += map(sentence, compared_in_energy(outcomes, by))
+    lines += contradictions([each for way in ([by] if by else WAYS) for each in compared_along(outcomes, way)])
+    lines += best_sizes(outcomes, by) if by in SIZES else []
+    lines += fastest_frameworks(compared_along(outcomes, "framework"))
+    lines += unproven(along([outcome for outcome in outcomes if outcome.status == "ok"], "framework"))
+    return [*lines, *([nothing_along(by)] if by and not compared_along(outcomes, by) else [])]
+
+
+def statements(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return all comparisons and answers, a line each."""
+    said = answers(outcomes)
+    return [*map(sentence, unreported_comparisons(outcomes, said)), *answer_lines(said)]
+
+
+def version_titles(sources: Sequence[Source]) -> dict[str, str]:
+    """Return what the versions of a file are called, by the names of their workloads; the older one first."""
+    versions = sorted((source for source in sources if source.version), key=lambda source: source.version == NOW)
+    return {source.name: source.version_title for source in versions}
+
+
+def in_version_order(table: Table, titles: Mapping[str, str]) -> Table:
+    """Return a table with the rows of versions in the order of their titles."""
+    if not titles:
+        return table
+    place, order = table.rows.index("workload"), list(titles.values())
+    return replace(table, row_keys=sorted(table.row_keys, key=lambda key: order.index(key[place])))
+
+
+def legend(titles: Mapping[str, str]) -> str:
+    """Return by which names the versions are stored."""
+    return "; ".join(f"{title} is {name}" for name, title in titles.items())
+
+
+# -- quick: at most 24 lines of 80 columns -----------------------------------------------------------
+
+WIDTH, MOST_LINES = 80, 24
+MOST_DIVISIONS, MOST_SENTENCES = 2, 4
+MOST_BESIDE, FEWEST_BESIDE = 3, 1  # other machines in a division
+NAME_WIDTH, BAR_WIDTH = 34, 24
+BAR, THIN_BAR = "█", "▏"
+_HOLDS = {"compute": "arithmetic", "memory": "memory", "host": "issuing work to the device", "copy": "copies"}
+
+
+def screen(
+    outcomes: Sequence[Outcome], verdicts: Verdicts, divisions: Sequence[Division], notes: Sequence[str], report: str
+) -> list[str]:
+    """Return the screen of `quick`: machine, score, bars beside other machines, at most four sentences, trust.
+
+    It names fewer machines where it would be too long.
+    """
+    for most in range(MOST_BESIDE, FEWEST_BESIDE - 1, -1):
+        blocks = [
+            [_machine(outcomes), *score_lines(outcomes)] if outcomes else [],
+            [line for division in divisions[:MOST_DIVISIONS] for line in _bars(division, most)],
+            [line for text in _sentences(outcomes, verdicts, notes) for line in _wrapped(f"- {text}")],
+            [*_wrapped(trust_line(outcomes)), report],
+        ]
+        lines = [line for block in blocks if block for line in (*block, "")][:-1]
+        if len(lines) <= MOST_LINES:
+            break
+    return lines
+
+
+def _wrapped(text: str) -> list[str]:
+    return fitted(text, min(WIDTH, window_width())).split("\n")
+
+
+def _machine(outcomes: Sequence[Outcome]) -> str:
+    """Return the machine and the framework in one line."""
+    record = outcomes[0].records[-1]
+    machine = record.machine
+    versions = ", ".join(f"{name} {version}" for name, version in list(record.software.versions.items())[:1])
+    known = filter(None, (machine.name, "virtual machine" if machine.virtualised else "", versions))
+    return textwrap.shorten(", ".join(known), WIDTH, placeholder=" …")
+
+
+def score_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the scores of each device, and what 100 is; or how many cases are missing for one."""
+    devices = grouped(scores(outcomes), lambda score: score.case.device)
+    if not devices:
+        lacking = sum(len(missing(outcomes, mode)) for mode in get_args(Mode))
+        return [f"no score: {lacking} of its {count(len(reference().rates), 'case')} have no time yet"]
+    lines = [f"score on {device}: {', '.join(map(score_text, known))}" for device, known in devices.items()]
+    return [*lines, f"  (100 is {reference().machine})"]
+
+
+def score_text(score: Score) -> str:
+    """Show a score with its mode: training 103 (92-114)."""
+    return f"{work_title(score.case).rpartition(', ')[2]} {show_interval(score, decimals=0)}"
+
+
+def _bars(division: Division, most: int) -> list[str]:
+    """Draw this machine's fastest device and some others in the same work, the fastest first."""
+    comparisons = spread(division.beside, most)
+    fastest = max([1.0, *(1 / comparison.ratio for comparison in comparisons)])
+    step = division.best.step
+    ours = (1.0, _name("this machine", division.best), f"{shown(step)} a step" if step else "")
+    speeds = [(each.base, each.speedup.inverse) for each in comparisons]
+    rows = [ours, *((speed.value, _name(base.machine, base), show_interval(speed, "x")) for base, speed in speeds)]
+    rows.sort(key=lambda row: -row[0])
+    return [shared_title(division.case), *(_bar(speed / fastest, name, text) for speed, name, text in rows)]
+
+
+def _name(machine: str, outcome: Outcome) -> str:
+    device = f", {outcome.case.device}"
+    return f"{textwrap.shorten(machine, NAME_WIDTH - len(device), placeholder='…')}{device}"
+
+
+def _bar(share: float, name: str, text: str) -> str:
+    if plain() or window_width() < WIDTH:
+        return f"  {name}: {text}"
+    return f"  {name:<{NAME_WIDTH}} {BAR * round(share * BAR_WIDTH) or THIN_BAR} {text}"
+
+
+def _sentences(outcomes: Sequence[Outcome], verdicts: Verdicts, notes: Sequence[str]) -> list[str]:
+    """Return what matters most, the most important first, without evidence, which the report has."""
+    about, copies = (verdict_lines(each) for each in (replace(verdicts, references=(), copies=()),
+                                                      Verdicts(copies=verdicts.copies)))  # fmt: skip
+    said = [*_failures(outcomes), *about, *notes, *_held_back(outcomes), *copies]
+    if all(outcome.case.framework == "fake" for outcome in outcomes):
+        said.insert(0, FAKE_FRAMEWORK)
+    return [line.text if isinstance(line, Sentence) else line for line in said[:MOST_SENTENCES]]
+
+
+def _failures(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    failed = [outcome for outcome in outcomes if outcome.status != "ok"]
+    if failed:
+        first, others = failed[0], len(failed) - 1
+        more = f" (and {count(others, 'other case')})" if others else ""
+        yield f"{case_title(first.case)}{more}: {first.status}: {first.reason}"
+
+
+def _held_back(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Say what limits the typical cases."""
+    good = [outcome for outcome in typical(outcomes) if outcome.good]
+    limits = [limit for outcome in good if (limit := bound(outcome.good[0])) is not None]
+    kinds = Counter(_HOLDS[limit.kind] for limit in limits if limit.kind in _HOLDS)
+    if kinds:
+        parts = [f"{name} in {number}" for name, number in kinds.most_common()]
+        yield f"Bottleneck, in {count(len(limits), 'case')}: {', '.join(parts)}"
