@@ -10,9 +10,8 @@ from bench.results import Chapter, Figure
 from bench.work import Work, say
 
 from mldyno import api
-from mldyno.analysis.comparisons import compare, doubts
+from mldyno.analysis.comparisons import compare, disagreement, doubts
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.proofs import disagreement
 from mldyno.store import Store
 
 SIZES: dict[str, dict[str, int]] = {

@@ -17,7 +17,7 @@ from bench.results import Chapter, Figure
 from bench.work import Work, say
 
 from mldyno import api
-from mldyno.analysis.ranks import split
+from mldyno.analysis.breakdown import split
 from mldyno.frameworks._torch_ranks import environment
 from mldyno.records import Case, Record
 from mldyno.stats.intervals import half_width, mean, median

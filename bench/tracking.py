@@ -14,8 +14,8 @@ from time import perf_counter_ns
 from bench.results import Chapter, Figure
 from bench.work import Work, say
 
-from mldyno.analysis.loops import loop_parts
-from mldyno.analysis.rounds import log_ratios, undelayed
+from mldyno.analysis.breakdown import loop_parts
+from mldyno.analysis.estimates import log_ratios, undelayed
 from mldyno.records import Record
 from mldyno.stats.intervals import median, paired
 from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds

@@ -8,9 +8,8 @@ import pytest
 from tests.analysis.made import met, outcome
 
 from mldyno.analysis.answers import Answers, answers
-from mldyno.analysis.copying import copy_costs
+from mldyno.analysis.gains import copy_costs, precision_gains
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.precisions import gains
 
 
 def placed(**steps: float) -> list[Outcome]:
@@ -43,7 +42,7 @@ def test_each_precision_is_held_against_fp32_with_its_error_the_fastest_first() 
     known = (("fp32", 2e-3, None), ("fp64", 5e-3, 1e-9), ("bf16", 1e-3, 0.008), ("amp-bf16", 1.5e-3, 0.004))
     sides = [outcome(step, precision=name, error=error) for name, step, error in known]
     lost = outcome(1.0, status="unsupported", reason="not here", precision="tf32")
-    found = gains([lost, *met(*sides)])
+    found = precision_gains([lost, *met(*sides)])
     assert [one.outcome.case.precision for one in found] == ["bf16", "amp-bf16", "fp64", "tf32"]
     assert [one.error for one in found] == [0.008, 0.004, 1e-9, None]
     assert found[0].comparison is not None
@@ -55,13 +54,13 @@ def test_each_precision_is_held_against_fp32_with_its_error_the_fastest_first() 
 def test_the_worst_error_of_all_processes_counts() -> None:
     one = outcome(1e-3, precision="bf16", error=0.008)
     worse = replace(one.records[1], checks=replace(one.records[1].checks, error=0.02))
-    (found,) = gains([outcome(2e-3, precision="fp32"), Outcome((one.records[0], worse))])
+    (found,) = precision_gains([outcome(2e-3, precision="fp32"), Outcome((one.records[0], worse))])
     assert found.error == 0.02
 
 
 def test_without_fp32_nothing_is_said_of_precisions() -> None:
-    assert gains([outcome(1.0, precision="bf16"), outcome(2.0, precision="fp16")]) == []
-    assert gains([outcome(1.0, precision="bf16"), outcome(2.0, precision="fp32", device="mps")]) == []
+    assert precision_gains([outcome(1.0, precision="bf16"), outcome(2.0, precision="fp16")]) == []
+    assert precision_gains([outcome(1.0, precision="bf16"), outcome(2.0, precision="fp32", device="mps")]) == []
 
 
 def test_one_case_has_no_answers_and_a_published_one_none_either() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mldyno import api
-from mldyno.analysis.ranks import split
+from mldyno.analysis.breakdown import split
 from mldyno.frameworks._torch_ranks import INTERFACES, LOOPBACK, environment
 from mldyno.records import Case, Record
 from mldyno.runner import pairing

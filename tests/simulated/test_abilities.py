@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.simulated.conftest import HERE, ISSUE
 
-from mldyno.analysis.bounds import bound, shares
+from mldyno.analysis.breakdown import bound, shares
 from mldyno.frameworks import TOLERANCE
 from mldyno.recording.warnings import Evidence, of_measurement
 from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series

@@ -8,7 +8,7 @@ import pytest
 from tests.simulated.conftest import Simulated
 from tests.tracking.programs import ran, stored, written
 
-from mldyno.analysis.loops import LoopParts, loop_parts
+from mldyno.analysis.breakdown import LoopParts, loop_parts
 from mldyno.records import Record
 from mldyno.stats.intervals import median
 from mldyno.store import Store

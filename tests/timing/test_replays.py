@@ -6,7 +6,7 @@ import random
 
 from tests.timing.virtual_loop import MS, Loader, VirtualClock, run
 
-from mldyno.analysis.loops import loader_cost
+from mldyno.analysis.breakdown import loader_cost
 from mldyno.timing.replays import Ahead, ReplayTimes
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tests.timing.virtual_loop import MS, Loader, VirtualClock, run
 
 from mldyno import api
-from mldyno.analysis.loops import loop_parts
+from mldyno.analysis.breakdown import loop_parts
 from mldyno.cli import cli
 from mldyno.hardware import contention
 from mldyno.recording.warnings import Evidence, of_measurement

@@ -11,16 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mldyno.analysis import grouped
 from mldyno.analysis.comparisons import Comparison, Mean, along, compared, geometric_mean
-from mldyno.analysis.copying import CopyCost, copy_costs
-from mldyno.analysis.crossover import Crossover, crossovers
-from mldyno.analysis.grouping import grouped
-from mldyno.analysis.loading import LoaderGain, loader_gains
-from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.precisions import PLAIN, PrecisionGain, gains
-from mldyno.analysis.published import same_work
-from mldyno.analysis.scaling import Scaling, scalings
-from mldyno.analysis.tables import column
+from mldyno.analysis.gains import PLAIN, CopyCost, LoaderGain, PrecisionGain, copy_costs, loader_gains, precision_gains
+from mldyno.analysis.league import same_work
+from mldyno.analysis.outcomes import Outcome, column
+from mldyno.analysis.sweeps import Crossover, Scaling, crossovers, scalings
 from mldyno.axes import AXIS, WAYS, Case
 
 HOST = "cpu"
@@ -92,7 +88,7 @@ def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
     with_energy = [outcome for outcome in measured if outcome.figure("energy") is not None]
     return Answers(
         [*crossovers(measured, ways), *crossovers(with_energy, ways, "energy")],
-        gains(measured) if axis in (None, "precision") else (),
+        precision_gains(measured) if axis in (None, "precision") else (),
         copy_costs(measured) if axis in (None, "placement") else (),
         scalings(measured) if axis in (None, "seq") else (),
         loader_gains(measured) if axis in (None, "loader_workers") else (),

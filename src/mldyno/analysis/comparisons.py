@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Literal
 
-from mldyno.analysis import rounds
-from mldyno.analysis.grouping import grouped
-from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.proofs import doubt
-from mldyno.analysis.tables import column, in_order
-from mldyno.axes import NAMES, SIZES
+from mldyno.analysis import grouped
+from mldyno.analysis.estimates import MIN_PROCESSES, log_ratios, pooled, times_of_rounds
+from mldyno.analysis.outcomes import Outcome, column, in_order
+from mldyno.axes import COMMAND, FAKE, NAMES, SIZES, TRACKED
 from mldyno.errors import MldynoError
+from mldyno.frameworks import TOLERANCE, relative_error
 from mldyno.records import Pairing, Record
 from mldyno.stats.intervals import half_width, mean, median
 from mldyno.stats.shapes import drift
@@ -237,8 +236,8 @@ def _in_one_process(base: Outcome, other: Outcome, value: str, by_process: list[
     where = " in one process" if processes == 1 else f" in {processes} processes"
     where = "" if base.case.framework == "command" else where
     how = f"paired, {sum(map(len, by_process)):,} rounds{where}{doubt}"
-    more, now = ("--repeats", processes) if processes >= rounds.MIN_PROCESSES else ("--budget", 1)
-    return _with_interval(base, other, value, rounds.pooled(by_process), how, more, now)
+    more, now = ("--repeats", processes) if processes >= MIN_PROCESSES else ("--budget", 1)
+    return _with_interval(base, other, value, pooled(by_process), how, more, now)
 
 
 def _with_interval(
@@ -274,7 +273,7 @@ def _pairings(base: Outcome, other: Outcome, metric: str) -> list[tuple[Pairing,
         partner = theirs.get(_place(record))
         if partner is None or record.status != "ok" or partner.status != "ok":
             continue
-        logs = rounds.log_ratios(rounds.of_record(record, metric), rounds.of_record(partner, metric))
+        logs = log_ratios(times_of_rounds(record, metric), times_of_rounds(partner, metric))
         if logs:
             pairings.append((record.run.pairing, logs))
     return pairings
@@ -371,3 +370,44 @@ def match(left: Sequence[Outcome], right: Sequence[Outcome], allowed: Collection
         nearest = min(refused, key=lambda words: (words.count(","), words))
         raise MldynoError(f"not comparable: they differ in {nearest} as well; --anyway compares them all the same.")
     return comparable
+
+
+WITHOUT = (FAKE, COMMAND, TRACKED)  # frameworks that compute nothing that could be compared
+
+
+def proof_of(outcome: Outcome) -> list[float] | None:
+    """The numbers that an outcome's records give; None where they give none."""
+    texts = (record.fact("proof") for record in outcome.records)
+    text = next((text for text in texts if text), None)
+    try:
+        return None if text is None else [float(word) for word in text.split()]
+    except ValueError:  # another version may have written something else
+        return None
+
+
+def disagreement(base: Outcome, other: Outcome) -> tuple[float, float] | None:
+    """By how much the numbers of two differ, relative to the largest, and how much they may; None where unknown."""
+    mine, yours = proof_of(base), proof_of(other)
+    if not mine or not yours or len(mine) != len(yours):
+        return None
+    tolerance = max(TOLERANCE.get(side.case.precision or "fp32", 0.0) for side in (base, other))
+    return relative_error(yours, mine), tolerance
+
+
+def doubt(base: Outcome, other: Outcome) -> str:
+    """Why the times of two frameworks can't be compared; empty where they can, and within one framework."""
+    frameworks = [base.case.framework, other.case.framework]
+    if len({*frameworks}) == 1 or {*frameworks} & {*WITHOUT} or base.published or other.published:
+        return ""
+    which = f"{frameworks[0]} and {frameworks[1]}"
+    difference = disagreement(base, other)
+    if difference is None:
+        again = f"mldyno run {base.case.workload} --framework {','.join(frameworks)}"
+        return (
+            f"it is not proven that {which} compute the same in {base.case.workload}; measure both in one run: {again}"
+        )
+    error, tolerance = difference
+    if error <= tolerance:
+        return ""
+    what = f"{which} do not compute the same in {base.case.workload}"
+    return f"{what}: they differ by {error:.2g}, {tolerance:.2g} is allowed"

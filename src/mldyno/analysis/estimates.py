@@ -1,22 +1,25 @@
-"""From raw samples to a number with its interval.
+"""From raw samples to a number with its interval: the time of a step, any other metric, and ratios of rounds.
 
-The number is the mean of the medians of fresh processes. Its interval is about the next ones: each process has a
-speed of its own that no amount of measuring within it shows, and `usual` knows how much they differ. How well the
-median of one process is known, from ten batch medians, stands beside it.
+The number is the mean of the medians of fresh processes. Its interval is about the next process: speed varies between
+processes, which no amount of measuring within one shows. How well the median of one process is known, from ten batch
+medians, is kept as `within`.
+
+Rounds belong to a paired comparison. Where one thread did all of the work, the time that it was ready but had no core
+is taken out: other processes got in its way then, and they hit either side of a round by chance. A thread that sleeps,
+or waits for a disk, is not ready: that time stays in.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mldyno.analysis.processes import by_process, contended, processes_of, undisturbed
-from mldyno.analysis.usual import headline, stated
+from mldyno.analysis.processes import by_process, contended, headline, processes_of, stated, undisturbed
 from mldyno.metrics import metric_named
-from mldyno.records import Record
-from mldyno.stats.intervals import batches, half_width, mean
+from mldyno.records import Record, Series
+from mldyno.stats.intervals import batches, half_width, mean, median, paired
 from mldyno.units import Interval
 
 BATCHES = 10
@@ -101,3 +104,51 @@ def step_time(records: Sequence[Record]) -> Estimate | None:
     steps = records[0].fact("steps") if records else None
     loop = of_metric(records, "loop_time")
     return loop.scaled(1 / steps, "s") if loop is not None and steps else None
+
+
+MIN_PROCESSES = 3  # from which on their spread is measured, not assumed
+
+
+def times_of_rounds(record: Record, metric: str = "step_time") -> dict[int, float]:
+    """What a step took in each round: one block of a round within a process, the median of a turn between them."""
+    if record.run.pairing == "interleaved" and metric == "step_time":
+        return times_in_process(record.series)
+    turns = [part for part in record.series if (part.metric, part.stage) == (metric, "paired") and part.values]
+    if record.run.pairing == "alternating-processes":
+        return {0: median([value for part in turns for value in part.values])} if turns else {}
+    return {part.turn: median(part.values) for part in turns if part.turn is not None}
+
+
+def times_in_process(series: Sequence[Series]) -> dict[int, float]:
+    """The time of a step in s in each round of a process."""
+    times, delays = (
+        [value for part in series if (part.metric, part.stage) == (metric, "paired") for value in part.values]
+        for metric in ("step_time", "run_delay")
+    )
+    return undelayed(times, delays)
+
+
+def undelayed(times: Sequence[float], delays: Sequence[float]) -> dict[int, float]:
+    """The times without the delays, where those are known; a round whose delay fell outside its time is left out."""
+    if len(delays) != len(times):
+        return dict(enumerate(times))
+    return {place: time - delays[place] for place, time in enumerate(times) if delays[place] < time}
+
+
+def log_ratios(mine: Mapping[int, float], yours: Mapping[int, float]) -> list[float]:
+    """How many times as long mine took, round by round, as logarithms."""
+    return [math.log(mine[place] / yours[place]) for place in mine if place in yours]
+
+
+def pooled(by_process: Sequence[list[float]]) -> tuple[float, float]:
+    """Mean log-ratio and half of its 95 % interval, from a list for each process.
+
+    A few processes do not show by themselves how they vary; then it comes from the rounds within them.
+    """
+    intervals = [paired(logs) for logs in by_process]
+    centres = [centre for centre, _ in intervals]
+    if len(centres) >= MIN_PROCESSES:
+        return mean(centres), half_width(centres)
+    if not centres:
+        return 0.0, math.inf
+    return mean(centres), math.sqrt(sum(width**2 for _, width in intervals)) / len(centres)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mldyno.analysis import unused_gpu
+from mldyno.analysis import grouped, unused_gpu
 from mldyno.analysis.conditions import CONDITIONS, State
-from mldyno.analysis.grouping import grouped
 from mldyno.analysis.noise import causes
 from mldyno.analysis.symptoms import Checkup, Setting, Trial, Tried
 from mldyno.analysis.unused_gpu import Causes

@@ -1,15 +1,17 @@
-"""What came of a case on a machine: the records of its newest run as one outcome, and its figures."""
+"""Outcomes: the records of one case in one run on one machine, with their figures and samples."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
+from mldyno.analysis import grouped
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
-from mldyno.analysis.grouping import grouped
+from mldyno.axes import AXES, NAMES
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.metrics import METRIC, METRICS, metric_named
 from mldyno.records import Case, Record, Warning_
@@ -234,3 +236,88 @@ def outcomes(records: Sequence[Record]) -> list[Outcome]:
         if alone:
             merged.append(Outcome(alone, tuple(record for record in group if not record.alone)))
     return merged
+
+
+# -- values on axes -----------------------------------------------------------------------------------
+
+Key = tuple[Any, ...]
+# What comes first in a table: the defaults; of frameworks none comes before another.
+ORDER = {word: place for axis in AXES if not axis.plugins for place, word in enumerate(axis.planned)
+         if isinstance(word, str)}  # fmt: skip
+
+
+def column(outcome: Outcome, name: str) -> Any:
+    """An outcome's value on an axis, its machine, or its run."""
+    if name == "run":
+        return outcome.records[0].run.id
+    return outcome.machine if name == "machine" else getattr(outcome.case, name)
+
+
+def varying(outcomes: Sequence[Outcome]) -> list[str]:
+    """The axes, machine among them, in which these outcomes differ."""
+    return [name for name in (*NAMES, "machine") if len({column(outcome, name) for outcome in outcomes}) > 1]
+
+
+def in_order(keys: set[Key]) -> list[Key]:
+    """Keys sorted as a reader expects: numbers by size, the CPU and fp32 first."""
+
+    def order(key: Key) -> list[tuple[int, int, str]]:
+        return [
+            (0, part, "") if isinstance(part, int) else (ORDER.get(str(part), 1 << 60), 0, str(part)) for part in key
+        ]
+
+    return sorted(keys, key=order)
+
+
+# -- samples over time --------------------------------------------------------------------------------
+
+STAGES = ("warmup", "steady")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The time in s of a step in one block, and the number of steps that were done before it in its process."""
+
+    process: int
+    stage: str
+    step: int
+    seconds: float
+
+
+def trace(outcome: Outcome, most: int) -> list[Sample]:
+    """Samples of all processes of a case, about `most` of them."""
+    every = [list(_samples(number, record)) for number, record in enumerate(outcome.records, 1)]
+    counted = sum(map(len, every))
+    share = min(1.0, most / counted) if counted else 1.0
+    return [sample for samples in every for sample in thinned(samples, round(share * len(samples)))]
+
+
+def sample_count(outcome: Outcome) -> int:
+    """How many samples there are."""
+    return sum(
+        len(series.values)
+        for record in outcome.records
+        for series in record.series
+        if _counts(series.metric, series.stage)
+    )
+
+
+def thinned(samples: Sequence[Sample], most: int) -> list[Sample]:
+    """So many samples at even distances, the first and the last among them."""
+    if len(samples) <= most:
+        return list(samples)
+    most = max(2, most)
+    return [samples[round(place * (len(samples) - 1) / (most - 1))] for place in range(most)]
+
+
+def _counts(metric: str, stage: str) -> bool:
+    return metric == "step_time" and stage in STAGES
+
+
+def _samples(number: int, record: Record) -> Iterator[Sample]:
+    done = 1  # the first step stands apart
+    for series in record.series:
+        if _counts(series.metric, series.stage):
+            for value in series.values:
+                yield Sample(number, series.stage, done, value)
+                done += series.block

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mldyno import plugins, suites
-from mldyno.analysis.grouping import grouped
+from mldyno.analysis import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.axes import AXES, Axis
 from mldyno.errors import MldynoError

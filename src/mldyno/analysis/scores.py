@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from mldyno.analysis import grouped
 from mldyno.analysis.estimates import Estimate
-from mldyno.analysis.grouping import grouped
-from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.tables import Cell, Table, in_order
+from mldyno.analysis.outcomes import Outcome, in_order
+from mldyno.analysis.tables import Cell, Table
 from mldyno.axes import AXIS, unstated
 from mldyno.records import SCHEMA, Case, Checks, Record, Run, Series, seal
 from mldyno.stats.intervals import mean

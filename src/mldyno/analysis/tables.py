@@ -6,15 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mldyno.analysis.comparisons import ONE_SIDED, compare
 from mldyno.analysis.estimates import Estimate
-from mldyno.analysis.outcomes import Outcome, of_steps
-from mldyno.axes import AXES, NAMES
+from mldyno.analysis.outcomes import Key, Outcome, column, in_order, of_steps, varying
 from mldyno.sources import as_typed
-
-Key = tuple[Any, ...]
-# What comes first in a table: the defaults; of frameworks none comes before another.
-ORDER = {word: place for axis in AXES if not axis.plugins for place, word in enumerate(axis.planned)
-         if isinstance(word, str)}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,29 +35,6 @@ class Table:
     """What a speed-up is relative to, in words."""
     per: str = "s"
     """What a rate is counted over where it is shown."""
-
-
-def column(outcome: Outcome, name: str) -> Any:
-    """An outcome's value on an axis, its machine, or its run."""
-    if name == "run":
-        return outcome.records[0].run.id
-    return outcome.machine if name == "machine" else getattr(outcome.case, name)
-
-
-def varying(outcomes: Sequence[Outcome]) -> list[str]:
-    """The axes, machine among them, in which these outcomes differ."""
-    return [name for name in (*NAMES, "machine") if len({column(outcome, name) for outcome in outcomes}) > 1]
-
-
-def in_order(keys: set[Key]) -> list[Key]:
-    """Keys sorted as a reader expects: numbers by size, the CPU and fp32 first."""
-
-    def order(key: Key) -> list[tuple[int, int, str]]:
-        return [
-            (0, part, "") if isinstance(part, int) else (ORDER.get(str(part), 1 << 60), 0, str(part)) for part in key
-        ]
-
-    return sorted(keys, key=order)
 
 
 def lay_out(
@@ -105,8 +77,6 @@ def _notes(outcome: Outcome, figure: Estimate | None, value: str, warnings_too: 
 
 def _relative(table: Table, by: str | None) -> Table:
     """Times turned into speed-ups: along an axis, or over the first column, or the first row of a single column."""
-    from mldyno.analysis.comparisons import ONE_SIDED, compare  # which lay nothing out, but share the order of keys
-
     outcomes = {place: cell.outcome for place, cell in table.cells.items()}
     table.base, base_of = _base(table, by)
     for place, cell in list(table.cells.items()):

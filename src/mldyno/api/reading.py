@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mldyno import machine as machines
 from mldyno import plugins
 from mldyno.analysis import comparisons as comparing
-from mldyno.analysis import published as placing
+from mldyno.analysis import league as placing
 from mldyno.analysis import tables as laying
 from mldyno.analysis.answers import Answers, Verdicts, answers
 from mldyno.analysis.answers import verdicts as judge

@@ -13,7 +13,7 @@ from typing import Any
 from mldyno import interpreters, keys, plugins, rendezvous, sources
 from mldyno import machine as machines
 from mldyno import plan as plans
-from mldyno.analysis.crossover import Crossover
+from mldyno.analysis.sweeps import Crossover
 from mldyno.axes import Case, axis_named
 from mldyno.client import joining
 from mldyno.client.remote_case import SHORTEST_TIMEOUT_S

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from mldyno import datasets, plugins, sources
 from mldyno import machine as machines
-from mldyno.analysis.grouping import grouped
+from mldyno.analysis import grouped
 from mldyno.client.process_tree import reserve
 from mldyno.client.remote_case import CHECK_STEPS
 from mldyno.client.worker_process import Ended, WorkerProcess

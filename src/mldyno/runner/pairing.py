@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mldyno import machine
-from mldyno.analysis import rounds
-from mldyno.analysis.estimates import step_time
+from mldyno.analysis.estimates import log_ratios, step_time, times_in_process
 from mldyno.axes import AXES, NAMES, WORK, Case
 from mldyno.client.remote_case import RemoteCase, measure_rounds
 from mldyno.client.worker_process import Ended
@@ -206,8 +205,8 @@ def in_rounds(case: RemoteCase) -> RemoteCase:
 
 def ratios_known(cases: Sequence[Sequence[Series]], target: float) -> bool:
     """Return whether each ratio to the first case is known to half the target: close cases can then be called equal."""
-    base, *others = (rounds.in_process(series) for series in cases)
-    return all(paired(rounds.log_ratios(base, other))[1] <= target / 2 for other in others)
+    base, *others = (times_in_process(series) for series in cases)
+    return all(paired(log_ratios(base, other))[1] <= target / 2 for other in others)
 
 
 def live_processes(

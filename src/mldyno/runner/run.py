@@ -15,8 +15,7 @@ from pathlib import Path
 
 from mldyno import datasets, keys, plugins
 from mldyno import machine as machines
-from mldyno.analysis.processes import Process, processes_of
-from mldyno.analysis.usual import usual_for
+from mldyno.analysis.processes import Process, processes_of, usual_for
 from mldyno.client.process_tree import Patience, end_leftovers
 from mldyno.client.remote_case import SHORTEST_TIMEOUT_S, RemoteCase
 from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mldyno import plugins
-from mldyno.analysis.estimates import uncontended
-from mldyno.analysis.rounds import log_ratios, undelayed
+from mldyno.analysis.estimates import log_ratios, uncontended, undelayed
 from mldyno.frameworks import Framework, Kernel
 from mldyno.records import Case
 from mldyno.stats.intervals import batches, median, paired

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mldyno import plugins
-from mldyno.analysis.rounds import log_ratios
+from mldyno.analysis.estimates import log_ratios
 from mldyno.machine import Vendors
 from mldyno.selftest import device_trials
 from mldyno.selftest.device_work import (

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mldyno.analysis import grouped
 from mldyno.analysis.comparisons import verdict
-from mldyno.analysis.grouping import grouped
 from mldyno.selftest.contract import Heard
 from mldyno.selftest.measures import Measure, meets, upper_bound
 from mldyno.stats.intervals import median, paired

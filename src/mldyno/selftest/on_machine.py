@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mldyno.analysis.comparisons import verdict
-from mldyno.analysis.processes import Process
-from mldyno.analysis.usual import headline, usual_for
+from mldyno.analysis.processes import Process, headline, usual_for
 from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.errors import MldynoError
 from mldyno.messages import RunTask

@@ -9,9 +9,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from mldyno.analysis.grouping import grouped
-from mldyno.analysis.processes import Process, undisturbed
-from mldyno.analysis.usual import headline, usual_for
+from mldyno.analysis import grouped
+from mldyno.analysis.processes import Process, headline, undisturbed, usual_for
 from mldyno.recording import NEWEST_RECORDS
 from mldyno.selftest.measures import Measure, SeriesKind, lower_bound, meets, together, upper_bound
 from mldyno.stats.intervals import OTHERS, half_width, mean, median

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mldyno.analysis.grouping import grouped
+from mldyno.analysis import grouped
 from mldyno.analysis.scores import reference
 from mldyno.records import Case, Record, seal
 from mldyno.store.private import private_copy

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from mldyno.analysis.grouping import grouped
+from mldyno.analysis import grouped
 from mldyno.records import Machine, Record
 from mldyno.stats.intervals import median
 from mldyno.store import reference

@@ -17,8 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mldyno import machine as machines
-from mldyno.analysis.processes import processes_of
-from mldyno.analysis.usual import usual_for
+from mldyno.analysis.processes import processes_of, usual_for
 from mldyno.axes import TRACKED, unstated
 from mldyno.errors import MldynoError, StoreLocked
 from mldyno.recording import Observed, draft_of, finished, new_run_id, processes_before

@@ -7,14 +7,9 @@ from itertools import groupby
 
 from mldyno.analysis.answers import HOST, Answers, Verdicts
 from mldyno.analysis.comparisons import DELTA, PAIRED, SEPARATE, Comparison, Mean
-from mldyno.analysis.copying import CopyCost
-from mldyno.analysis.crossover import Crossing, Crossover
-from mldyno.analysis.loading import AXIS as LOADER_WORKERS
-from mldyno.analysis.loading import LoaderGain, MoreWorkers
-from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.precisions import PLAIN, PrecisionGain, error_of
-from mldyno.analysis.scaling import Exponent, Scaling
-from mldyno.analysis.tables import column
+from mldyno.analysis.gains import LOADER_WORKERS, PLAIN, CopyCost, LoaderGain, MoreWorkers, PrecisionGain, error_of
+from mldyno.analysis.outcomes import Outcome, column
+from mldyno.analysis.sweeps import Crossing, Crossover, Exponent, Scaling
 from mldyno.axes import AXIS
 from mldyno.records import Case
 from mldyno.store.figures import marks

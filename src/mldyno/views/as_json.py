@@ -9,13 +9,9 @@ import msgspec
 
 from mldyno.analysis.answers import Answers
 from mldyno.analysis.comparisons import Comparison, Mean
-from mldyno.analysis.copying import CopyCost
-from mldyno.analysis.crossover import Crossover
-from mldyno.analysis.loading import LoaderGain
-from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.precisions import PrecisionGain
-from mldyno.analysis.scaling import Exponent, Scaling
-from mldyno.analysis.tables import column
+from mldyno.analysis.gains import CopyCost, LoaderGain, PrecisionGain
+from mldyno.analysis.outcomes import Outcome, column
+from mldyno.analysis.sweeps import Crossover, Exponent, Scaling
 from mldyno.records import Case
 from mldyno.units import Interval
 from mldyno.views.claims import arms, doubts, named

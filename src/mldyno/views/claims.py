@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mldyno.analysis import grouped
 from mldyno.analysis.comparisons import (
     DELTA,
     ONE_SIDED,
@@ -23,9 +24,7 @@ from mldyno.analysis.comparisons import (
     differences,
     differing,
 )
-from mldyno.analysis.grouping import grouped
-from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.tables import column
+from mldyno.analysis.outcomes import Outcome, column
 from mldyno.axes import AXIS
 from mldyno.records import Record
 from mldyno.sources import as_typed

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from mldyno.analysis import grouped
+from mldyno.analysis.breakdown import Change, LoaderCost, LoopParts, RankSplit, loop_parts, split
 from mldyno.analysis.estimates import Estimate, counting, of_metric
-from mldyno.analysis.grouping import grouped
-from mldyno.analysis.loops import Change, LoaderCost, LoopParts, loop_parts
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.ranks import RankSplit, split
 from mldyno.records import Record
 from mldyno.stats.intervals import mean
 from mldyno.units import count, digits, show, show_error, show_half_width, show_interval, show_percent, show_seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from mldyno.analysis.bounds import bound, shares
+from mldyno.analysis.breakdown import bound, shares
 from mldyno.analysis.estimates import step_time, uncontended
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Case, Device, Fact, Machine, Pairing, Record

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
+from mldyno.analysis import grouped
 from mldyno.analysis.answers import (
     Answers,
     Verdicts,
@@ -17,10 +18,9 @@ from mldyno.analysis.answers import (
     typical,
     unreported_comparisons,
 )
-from mldyno.analysis.bounds import bound
+from mldyno.analysis.breakdown import bound
 from mldyno.analysis.comparisons import along
 from mldyno.analysis.comparisons import doubts as unproven
-from mldyno.analysis.grouping import grouped
 from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.scores import Score, missing, reference, scores

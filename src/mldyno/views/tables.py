@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 from mldyno import plugins
-from mldyno.analysis.crossover import Crossover
-from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.outcomes import Key, Outcome, column
 from mldyno.analysis.scores import reference
-from mldyno.analysis.tables import Cell, Key, Table, column
+from mldyno.analysis.sweeps import Crossover
+from mldyno.analysis.tables import Cell, Table
 from mldyno.axes import AXIS, COMMAND
 from mldyno.metrics import METRIC, metric_named
 from mldyno.printable import printable

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import cache
 
 from mldyno import plugins
-from mldyno.analysis.published import WORK
+from mldyno.analysis.league import WORK
 from mldyno.axes import AXES, AXIS, NAMES, Case
 from mldyno.sources import as_typed
 

@@ -9,8 +9,7 @@ import pytest
 from tests.views.report.made_records import of_every_section, record
 
 from mldyno.analysis.answers import headlines, verdicts
-from mldyno.analysis.outcomes import outcomes
-from mldyno.analysis.traces import sample_count, trace
+from mldyno.analysis.outcomes import outcomes, sample_count, trace
 from mldyno.records import Case, Record
 from mldyno.store import reference
 from mldyno.views.charts import Rows, Samples

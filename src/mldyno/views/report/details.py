@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from mldyno.analysis import grouped
 from mldyno.analysis.answers import Answers
-from mldyno.analysis.bounds import Bound, Shares, bound, shares
-from mldyno.analysis.grouping import grouped
-from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.traces import sample_count, trace
+from mldyno.analysis.breakdown import Bound, Shares, bound, shares
+from mldyno.analysis.outcomes import Outcome, sample_count, trace
 from mldyno.records import Machine, Record
 from mldyno.stats.intervals import quantile
 from mldyno.units import count, digits, show, show_seconds

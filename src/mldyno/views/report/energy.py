@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mldyno.analysis import grouped
 from mldyno.analysis.answers import Answers, compared_in_energy
 from mldyno.analysis.comparisons import alike
-from mldyno.analysis.grouping import grouped
-from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.tables import column, varying
+from mldyno.analysis.outcomes import Outcome, column, varying
 from mldyno.axes import WAYS
 from mldyno.units import scale_of
 from mldyno.views.answers import answer_lines

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mldyno.analysis.breakdown import RankSplit, split
 from mldyno.analysis.comparisons import alike
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.ranks import RankSplit, split
 from mldyno.units import Interval, show_interval, show_percent
 from mldyno.views.charts import Lines, Mark, Point, Row, Rows
 from mldyno.views.outcomes import rank_lines

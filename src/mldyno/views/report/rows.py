@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from mldyno.analysis.comparisons import Comparison, Mean
-from mldyno.analysis.copying import CopyCost
 from mldyno.analysis.estimates import Estimate
+from mldyno.analysis.gains import CopyCost
 from mldyno.analysis.outcomes import Outcome
 from mldyno.units import digits, interval_parts, show_percent
 from mldyno.views.charts import Mark

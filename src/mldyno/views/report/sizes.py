@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from mldyno.analysis import grouped
 from mldyno.analysis.answers import Answers
 from mldyno.analysis.comparisons import alike
-from mldyno.analysis.crossover import Crossover
-from mldyno.analysis.grouping import grouped
-from mldyno.analysis.outcomes import OF_THE_MACHINE, Outcome
-from mldyno.analysis.scaling import Scaling
-from mldyno.analysis.tables import Cell, Key, Table, lay_out, varying
+from mldyno.analysis.outcomes import OF_THE_MACHINE, Key, Outcome, varying
+from mldyno.analysis.sweeps import Crossover, Scaling
+from mldyno.analysis.tables import Cell, Table, lay_out
 from mldyno.axes import AXIS
 from mldyno.units import show, show_interval
 from mldyno.views.answers import answer_lines

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from mldyno.analysis import grouped
 from mldyno.analysis.answers import Answers, Headline, compared_along, means_by_work, typical
 from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.estimates import Estimate
-from mldyno.analysis.grouping import grouped
-from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.precisions import PLAIN
-from mldyno.analysis.tables import column
+from mldyno.analysis.gains import PLAIN
+from mldyno.analysis.outcomes import Outcome, column
 from mldyno.axes import WAYS
 from mldyno.units import count
 from mldyno.views.answers import answer_lines, verdict_kinds

@@ -10,10 +10,9 @@ from mldyno.analysis.answers import Answers, Headline, Verdicts, headlines, verd
 from mldyno.analysis.answers import answers as answers_of
 from mldyno.analysis.comparisons import Comparison, Mean, alike, compared
 from mldyno.analysis.league import Division, league
-from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.outcomes import Outcome, varying
 from mldyno.analysis.rerun import measured_here, rerun_commands, their_commands
 from mldyno.analysis.scores import Score, scores
-from mldyno.analysis.tables import varying
 from mldyno.records import Machine
 from mldyno.units import count, show_bytes
 from mldyno.views.drawing import SIDES

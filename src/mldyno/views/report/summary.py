@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
+from mldyno.analysis import grouped
 from mldyno.analysis.answers import Verdicts, unreported_comparisons
 from mldyno.analysis.comparisons import SEPARATE, between_machines
-from mldyno.analysis.grouping import grouped
 from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.scores import Score, missing, reference

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from mldyno.analysis import grouped
 from mldyno.analysis.estimates import Estimate
-from mldyno.analysis.grouping import grouped
-from mldyno.analysis.outcomes import Outcome, outcomes
-from mldyno.analysis.published import work
+from mldyno.analysis.league import work
+from mldyno.analysis.outcomes import Outcome, in_order, outcomes
 from mldyno.analysis.scores import Score, scores
-from mldyno.analysis.tables import in_order
 from mldyno.axes import DEVICE_KINDS, NAMES
 from mldyno.axes import WORK as AXES_OF_WORK
 from mldyno.records import IMPORTED, Case, Device, Machine, Record

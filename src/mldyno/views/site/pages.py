@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from mldyno import __version__
+from mldyno.analysis import grouped
 from mldyno.analysis.comparisons import DELTA
-from mldyno.analysis.grouping import grouped
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.rerun import rerun_commands, their_commands
 from mldyno.analysis.scores import Score, missing, reference

@@ -1,11 +1,16 @@
-"""From which size on one way to do the same work beats another.
+"""Cases over sizes: from which size on one side beats another, and how time grows with the sequence length.
 
-At each size the two were compared. Where the verdict turns from the one to the other lies a crossing.
-The logarithm of the ratio is taken for a straight line over the logarithm of the size, from one size to
-the next, and the crossing is where it passes 0. Its interval holds every size at which it could do so:
-the ends of the comparisons' intervals are joined in the same way, as if neighbours erred in the same
-direction, and are moved apart by what a bend can do between two sizes. How much it bends there is taken
-from how much it bends at these two sizes; where only two were measured, nothing is known of that.
+Crossovers. Where the verdict changes from one size to the next lies a crossing. The logarithm of the ratio is taken as
+a straight line over the logarithm of the size between neighbouring sizes, and the crossing is where it passes 0. Its
+interval holds every size at which it could do so: the ends of the comparisons' intervals are joined in the same way,
+as if neighbours erred in the same direction, and moved apart by what a bend can do between two sizes. How much it
+bends is taken from the bends at these two sizes; two sizes alone show no bend.
+
+Scaling. The exponent is the slope of a straight line through the logarithms, by least squares with equal weights:
+weights would let the lengths that happen to be known best decide, and where the line bends, that matters more than
+their noise. Its interval follows from the interval of each time, with the degrees of freedom of all of them (Welch and
+Satterthwaite). An exponent between two lengths is that of their comparison, so it is paired where they were paired.
+Where the exponents at both ends of the range have no value in common, the line bends, and no single exponent fits.
 """
 
 from __future__ import annotations
@@ -16,11 +21,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from mldyno.analysis.comparisons import Comparison, alike, compared, verdict
-from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.tables import column, in_order
+from mldyno.analysis.comparisons import Comparison, alike, compare, compared, verdict
+from mldyno.analysis.estimates import Estimate
+from mldyno.analysis.outcomes import Outcome, column, in_order
 from mldyno.axes import SIZES, WAYS
-from mldyno.stats.intervals import mean
+from mldyno.stats.intervals import mean, student_t
 from mldyno.units import LARGEST_LOG, Interval
 
 WINS = {"faster": 1, "slower": -1}
@@ -190,3 +195,102 @@ def _between(group: Sequence[Outcome], axis: str, over: str, base: Any, other: A
     pairs = [(sides[0][size], sides[1][size]) for size in sorted(sides[0].keys() & sides[1].keys())]
     tried = tuple(outcome for pair in pairs for outcome in pair)
     return Crossover(axis, over, base, other, tried, tuple(compared(pairs, value)), value)
+
+
+BEND = 0.05  # exponents that are no further apart count as one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exponent(Interval):
+    """The power of the length that time grows with, from one length to another."""
+
+    shortest: int
+    longest: int
+    how: str
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The time of a step over lengths."""
+
+    outcomes: tuple[Outcome, ...]
+    """One for each length, the shortest first."""
+    fit: Exponent
+    """Over all lengths."""
+    first: Exponent
+    """Between the two shortest."""
+    last: Exponent
+    """Between the two longest; the same as the first where there are only two."""
+
+    @property
+    def bends(self) -> bool:
+        """Whether the exponent is another one at the longest lengths than at the shortest."""
+        if self.first.half_width is None or self.last.half_width is None:
+            return False
+        apart = abs(self.last.value - self.first.value)
+        return apart > max(BEND, self.first.half_width + self.last.half_width)
+
+
+def scalings(outcomes: Sequence[Outcome]) -> list[Scaling]:
+    """The growth of all cases that were measured at two lengths or more."""
+    growths = []
+    for group in alike(outcomes, "seq"):
+        lengths = {o.case.seq: o for o in group if o.case.seq is not None and _time(o) is not None}
+        if len(lengths) > 1:
+            growths.append(_scaling([lengths[length] for length in sorted(lengths)]))
+    return growths
+
+
+def _time(outcome: Outcome) -> Estimate | None:
+    step = outcome.step
+    return step if step is not None and step.value > 0 else None
+
+
+def _scaling(outcomes: Sequence[Outcome]) -> Scaling:
+    first, last = _exponent_between(*outcomes[:2]), _exponent_between(*outcomes[-2:])
+    fit = first
+    if len(outcomes) > 2:
+        fit = fitted([(int(o.case.seq or 1), time) for o in outcomes if (time := _time(o)) is not None])
+    return Scaling(tuple(outcomes), fit, first, last)
+
+
+def fitted(points: Sequence[tuple[int, Estimate]]) -> Exponent:
+    """The exponent over all points, each a length and a time; no interval where not each time has one."""
+    places, heights = [math.log(length) for length, _ in points], [math.log(time.value) for _, time in points]
+    centre = mean(places)
+    power = sum((place - centre) ** 2 for place in places)
+    shares = [(place - centre) / power for place in places]  # what each height adds to the slope
+    value = sum(share * height for share, height in zip(shares, heights, strict=True))
+    width = _width(shares, [time for _, time in points])
+    how = f"fitted over {len(points)} lengths"
+    return Exponent.around(value, width, shortest=points[0][0], longest=points[-1][0], how=how)
+
+
+def _width(shares: Sequence[float], times: Sequence[Estimate]) -> float | None:
+    """Half of the interval of a sum of such shares of the logarithms of times."""
+    variances, freedoms = [], []
+    for share, time in zip(shares, times, strict=True):
+        if time.half_width is None:
+            return None
+        freedoms.append(time.freedom)
+        variances.append((share * time.half_width / time.value / student_t(time.freedom)) ** 2)
+    most = max(variances)
+    if most == 0:
+        return 0.0
+    parts = [variance / most for variance in variances]
+    freedom = sum(parts) ** 2 / sum(part**2 / own for part, own in zip(parts, freedoms, strict=True))
+    return student_t(max(1, math.floor(freedom))) * math.sqrt(sum(variances))
+
+
+def _exponent_between(shorter: Outcome, longer: Outcome) -> Exponent:
+    """The exponent between two lengths, from their comparison."""
+    ends = int(shorter.case.seq or 1), int(longer.case.seq or 1)
+    apart = math.log(ends[1] / ends[0])
+    found = compare(shorter, longer)
+    if found is None:
+        raise AssertionError("unreachable: both have a time")
+    comparison = found.per_step
+    low, high = comparison.low, comparison.high
+    width = (math.log(high) - math.log(low)) / 2 / apart if low and high else None
+    value = -math.log(comparison.ratio) / apart
+    return Exponent.around(value, width, shortest=ends[0], longest=ends[1], how=comparison.how)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.analysis.made import met, outcome
 
-from mldyno.analysis.crossover import Crossing, Crossover, Point, crossings, crossovers
 from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.sweeps import Crossing, Crossover, Point, crossings, crossovers
 from mldyno.stats.intervals import half_width, mean
 
 SIZES = [2**n for n in range(9)]

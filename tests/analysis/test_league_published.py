@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from mldyno import api
+from mldyno.analysis.league import nothing_shared, place
 from mldyno.analysis.outcomes import Outcome, outcomes
-from mldyno.analysis.published import nothing_shared, place
 from mldyno.analysis.rerun import command_for
 from mldyno.records import Case
 from mldyno.store.reference import newest

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from mldyno.analysis.rounds import in_process, log_ratios, undelayed
+from mldyno.analysis.estimates import log_ratios, times_in_process, undelayed
 from mldyno.records import Series
 
 
@@ -16,14 +16,14 @@ def rounds(metric: str, *values: float) -> Series:
 
 def test_time_without_a_core_is_taken_out_of_a_round() -> None:
     series = [rounds("step_time", 0.010, 0.014), rounds("run_delay", 0.0, 0.004)]
-    assert in_process(series) == pytest.approx({0: 0.010, 1: 0.010})
+    assert times_in_process(series) == pytest.approx({0: 0.010, 1: 0.010})
 
 
 def test_looks_follow_each_other_in_their_order() -> None:
     series = [
         rounds("step_time", 1.0), rounds("run_delay", 0.5), rounds("step_time", 2.0, 3.0), rounds("run_delay", 0.0, 1.0)
     ]  # fmt: skip
-    assert in_process(series) == {0: 0.5, 1: 2.0, 2: 2.0}
+    assert times_in_process(series) == {0: 0.5, 1: 2.0, 2: 2.0}
 
 
 @pytest.mark.parametrize("delays", [[], [0.5]])

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from tests.analysis.test_comparisons import a_record
 
-from mldyno.analysis.comparisons import compare, doubts
+from mldyno.analysis.comparisons import compare, disagreement, doubt, doubts
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.proofs import disagreement, doubt
 from mldyno.records import Case
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from mldyno.analysis.breakdown import loop_parts
 from mldyno.analysis.comparisons import LONGER_LOOPS, compare
-from mldyno.analysis.loops import loop_parts
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.processes import processes_of, telling
 from mldyno.axes import TRACKED, unstated

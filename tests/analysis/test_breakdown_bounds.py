@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mldyno.analysis.bounds import bound, shares
+from mldyno.analysis.breakdown import bound, shares
 from mldyno.records import Case, Machine, Record, Run, Series, Warning_
 
 STEP = 1e-3

@@ -12,7 +12,7 @@ from tests.analysis.made import met, outcome
 
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.scaling import Scaling, fitted, scalings
+from mldyno.analysis.sweeps import Scaling, fitted, scalings
 from mldyno.stats.intervals import half_width, mean
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mldyno.analysis.breakdown import split
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.ranks import split
 from mldyno.records import Case, Fact, Machine, Record, Run, Series
 from mldyno.views.outcomes import rank_lines
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mldyno.analysis.loops import Change, LoaderCost, LoopParts
+from mldyno.analysis.breakdown import Change, LoaderCost, LoopParts
 from mldyno.units import Interval
 from mldyno.views.outcomes import loop_lines
 

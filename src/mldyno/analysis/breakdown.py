@@ -1,0 +1,311 @@
+"""Where the time of a step goes: its bottleneck, ranks that train together, and a user's own loop.
+
+Bounds. Each is a share: of the device's peak in matmuls, of its peak in copies, of the step's time that copies to and
+from the device take, or that the device waits for the host. The largest names the bound, where it is large. A model
+that works in caches can move more bytes a second than memory gives; its share is given as it is.
+
+Ranks. All figures come from one job. Steps with an exchange of gradients, steps without, the exchange alone, and steps
+of one process were interleaved in rounds, so each ratio is paired.
+
+Loops. Waiting is the time within the loader, as the host saw it: a device that works asynchronously may have been busy
+meanwhile. What the loader costs comes from rounds of real and held batches, and holds everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mldyno.analysis.conditions import CLEAR_SHARE
+from mldyno.analysis.estimates import BATCHES, MIN_PROCESSES, log_ratios, pooled, step_time
+from mldyno.analysis.outcomes import Outcome
+from mldyno.records import Record
+from mldyno.stats.intervals import batches, half_width, mean, median, paired
+from mldyno.stats.shapes import SEGMENTS, drift, jump
+from mldyno.units import Interval, show_percent, show_seconds
+
+WAITING_SHARE = 0.5  # of a step, from which on copies or data are what it consists of
+LOADING_SHARE = 0.9  # of what a loader's workers can load, from which on steps wait for them
+SHORT_KERNEL = 20e-6  # s: on average, below which issuing kernels is most of the work
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What limits a case: compute, memory, host, copy, or unclear; with the reason in words."""
+
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How much of each peak a case uses; None where that is not known."""
+
+    compute: float | None
+    memory: float | None
+    copy: float | None
+    data: float | None
+
+
+def shares(record: Record) -> Shares | None:
+    """The shares of a record that succeeded; None where it has no time of a step."""
+    estimate = step_time([record]) if record.status == "ok" and record.alone else None
+    if estimate is None or estimate.value <= 0:
+        return None
+    step = estimate.value
+
+    def rate(fact: str, peak: str) -> float | None:
+        work, most = record.fact(fact), record.fact(peak)
+        return work / step / most if work and most else None
+
+    return Shares(
+        compute=rate("flops_per_step", "peak_flops"),
+        memory=rate("bytes_per_step", "peak_bandwidth"),
+        copy=rate("copied_per_step", "peak_copy_bandwidth"),
+        data=Outcome((record,)).waits_for_data(),
+    )
+
+
+def bound(record: Record) -> Bound | None:
+    """What holds the case up; None where there is no time, or nothing is known of peaks."""
+    of_peaks = shares(record)
+    if of_peaks is None or of_peaks == Shares(None, None, None, None):
+        return None
+    return _waiting(of_peaks, record.case.loader_workers) or _working(of_peaks) or _issuing(record, of_peaks)
+
+
+def _waiting(of_peaks: Shares, loader_workers: int) -> Bound | None:
+    """Where most of a step is not the device's work."""
+    if loader_workers:
+        if of_peaks.data is not None and of_peaks.data >= LOADING_SHARE:
+            return Bound("host", f"steps take {show_percent(of_peaks.data)} of what the loader's workers can load")
+    elif of_peaks.data is not None and of_peaks.data >= WAITING_SHARE:
+        return Bound("host", f"{show_percent(of_peaks.data)} of a step is getting its batch from disk")
+    if of_peaks.copy is not None and of_peaks.copy >= WAITING_SHARE:
+        return Bound("copy", f"{show_percent(of_peaks.copy)} of a step is copying between host and device")
+    return None
+
+
+def _working(of_peaks: Shares) -> Bound | None:
+    """Where a peak is near, whatever the host does meanwhile."""
+    compute, memory = of_peaks.compute or 0.0, of_peaks.memory or 0.0
+    if max(compute, memory) < CLEAR_SHARE:
+        return None
+    return Bound("compute" if compute >= memory else "memory", _why(of_peaks))
+
+
+def _issuing(record: Record, of_peaks: Shares) -> Bound:
+    why, codes = _why(of_peaks), {warning.code for warning in record.warnings}
+    if "host-bound" in codes:
+        return Bound("host", "the device is done when its last kernel is issued: it waits for the host")
+    if "step-waits" in codes:
+        return Bound("host", f"{why}; each step waits for the device within itself, and the host can't run ahead")
+    kernel = _kernel_time(record)
+    if kernel is not None and kernel < SHORT_KERNEL:
+        return Bound("host", f"{why}; a kernel takes {show_seconds(kernel)} on average: issuing them is the work")
+    return Bound("unclear", f"{why}; neither is near its peak")
+
+
+def _why(of_peaks: Shares) -> str:
+    parts = [("arithmetic", of_peaks.compute, "matmuls"), ("memory traffic", of_peaks.memory, "copies")]
+    return ", ".join(f"{what} at {show_percent(share)} of {peak}" for what, share, peak in parts if share is not None)
+
+
+def _kernel_time(record: Record) -> float | None:
+    """Time in s that a kernel takes on average, the host's work for it included."""
+    kernels, step = record.fact("kernels_per_step"), step_time([record])
+    return step.value / kernels if step is not None and kernels else None
+
+
+STRAGGLES = 1.1  # times what the others take for the same work: a rank that is slower is named
+PARTS = 4  # of the rounds of a process
+
+
+@dataclass(frozen=True)
+class RankSplit:
+    """A step of several ranks, taken apart."""
+
+    ranks: int
+    waiting: Interval
+    """Share of a step that waits for gradients: what computing does not hide of their exchange."""
+    hidden: Interval | None
+    """Share of the exchange that computing hides."""
+    wrapper: Interval
+    """How many times as long a step takes with the wrapper, without an exchange, as without it."""
+    over_same_threads: Interval | None
+    """How many times as many items a second as one process with the threads of one rank; None where it has none."""
+    over_all_cores: Interval | None
+    """The same against one process with all cores; None on an accelerator."""
+    straggler: tuple[int, Interval] | None
+    """The rank that takes longest for its own work, and how many times as long as the others; None where none does."""
+
+
+def split(outcome: Outcome) -> RankSplit | None:
+    """A case's step, taken apart; None where it was not measured in ranks."""
+    records = [record for record in outcome.good if _beside(record, "compute") and _beside(record, "step")]
+    if not records:
+        return None
+    first = records[0]
+    gain = math.log((first.fact("batch_in_all") or 1) / (outcome.case.batch or 1))
+    computing = _ratio(records, "compute", "step")
+    same, all_cores = (
+        _ratio(records, name, "step", gain) if _beside(first, name) else None for name in ("alone", "all_cores")
+    )
+    return RankSplit(
+        ranks=outcome.case.ranks or 1,
+        waiting=computing.complement.clipped(0, 1),
+        hidden=_hidden(records),
+        wrapper=_ratio(records, "compute", "bare"),
+        over_same_threads=same,
+        over_all_cores=all_cores,
+        straggler=_straggler(records),
+    )
+
+
+def _beside(record: Record, name: str) -> list[float]:
+    return record.values(f"{name}_time", "beside")
+
+
+def _ratio(records: Sequence[Record], over: str, under: str, more: float = 0.0) -> Interval:
+    """How many times as long the one takes as the other, times e to the power of `more`."""
+    logs = [_logs(_beside(record, over), _beside(record, under)) for record in records]
+    return _factor([each for each in logs if each], more)
+
+
+def _logs(over: Sequence[float], under: Sequence[float]) -> list[float]:
+    return log_ratios(dict(enumerate(over)), dict(enumerate(under)))
+
+
+def _factor(by_process: Sequence[list[float]], more: float = 0.0) -> Interval:
+    centre, width = pooled(by_process)
+    return Interval.of_logs(centre + more, width)
+
+
+def _hidden(records: Sequence[Record]) -> Interval | None:
+    """Of the exchange's own time, the share that a step does not take longer for."""
+    series = [[_beside(record, name) for name in ("step", "compute", "exchange")] for record in records]
+    if not all(map(all, series)):
+        return None
+    if len(series) < MIN_PROCESSES:  # then how far off it may be comes from parts of them
+        parts = [zip(*(batches(values, PARTS) for values in each), strict=True) for each in series]
+        shares = [_share(*part) for of_process in parts for part in of_process if all(part)]
+    else:
+        shares = [_share(*each) for each in series]
+    value, width = mean([_share(*each) for each in series]), half_width(shares)
+    return Interval.around(value, width).clipped(0, 1)
+
+
+def _share(step: Sequence[float], compute: Sequence[float], exchange: Sequence[float]) -> float:
+    return 1 - (median(step) - median(compute)) / median(exchange)
+
+
+def _straggler(records: Sequence[Record]) -> tuple[int, Interval] | None:
+    """From steps without an exchange: in the others each waits for the slowest, and all look alike."""
+    ranks = range(records[0].case.ranks or 1)
+    if len(ranks) < 2:
+        return None
+    by_rank = [[record.values("compute_time", f"rank-{rank}") for record in records] for rank in ranks]
+    if not all(all(values) for values in by_rank):
+        return None
+    typical = [median([value for values in of_rank for value in values]) for of_rank in by_rank]
+    slowest = max(ranks, key=lambda rank: typical[rank])
+    logs = []
+    for place in range(len(records)):
+        others = [by_rank[rank][place] for rank in ranks if rank != slowest]
+        logs.append(_logs(by_rank[slowest][place], [median(blocks) for blocks in zip(*others, strict=False)]))
+    factor = _factor(logs)
+    return (slowest, factor) if factor.low is not None and factor.low > 1 and factor.value >= STRAGGLES else None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A loop that got slower, or faster: by how much, and from which step on; None where it was bit by bit."""
+
+    change: float
+    step: int | None
+
+
+@dataclass(frozen=True)
+class LoaderCost:
+    """What the loader costs in each step: its share of it, and the time in s."""
+
+    share: Interval
+    time: Interval
+    rounds: int
+
+
+@dataclass(frozen=True)
+class LoopParts:
+    """A loop, taken apart."""
+
+    waiting: Interval | None
+    """Share of a step that was spent within the loader; None where the loop has none."""
+    loader: LoaderCost | None
+    change: Change | None
+    long_blocks: int
+    """Blocks that took several times as long by themselves: in one of their steps something was saved, say."""
+    long_time: float
+    """Time in s that they took, in all."""
+    steps_each: int
+    """Steps of such a block."""
+    pauses: int = 0
+    """How often the user, or a trainer, has kept something apart."""
+    pause_time: float = 0.0
+    """Time in s that this took, in all."""
+
+
+def loop_parts(record: Record) -> LoopParts | None:
+    """A tracked loop, taken apart, steady or not; None of any other record."""
+    if not record.case.tracked or record.status not in ("ok", "unsteady"):
+        return None
+    apart = record.values("apart_time", "apart")
+    long = [part for part in record.series if (part.metric, part.stage) == ("step_time", "long")]
+    return LoopParts(
+        waiting=_waiting_for_data(record.values("step_time"), record.values("data_wait")),
+        loader=loader_cost(record.values("step_time", "beside"), record.values("held_time", "beside")),
+        change=_change(record),
+        long_blocks=sum(len(part.values) for part in long),
+        long_time=math.fsum(part.block * math.fsum(part.values) for part in long),
+        steps_each=max((part.block for part in long), default=1),
+        pauses=len(apart),
+        pause_time=math.fsum(apart),
+    )
+
+
+def _waiting_for_data(steps: Sequence[float], waits: Sequence[float]) -> Interval | None:
+    """The share of all steps, with an interval from batches of blocks."""
+    if not steps or len(steps) != len(waits) or not any(waits):
+        return None
+    share = math.fsum(waits) / math.fsum(steps)
+    if len(steps) < BATCHES:
+        return Interval(share)
+    parts = zip(batches(waits, BATCHES), batches(steps, BATCHES), strict=True)
+    width = half_width([math.fsum(within) / math.fsum(whole) for within, whole in parts])
+    return Interval.around(share, width).clipped(0, 1)
+
+
+def loader_cost(real: Sequence[float], held: Sequence[float]) -> LoaderCost | None:
+    """What real batches cost beside held ones, round by round, in the unit of the times; None without rounds."""
+    if not real or len(real) != len(held):
+        return None
+    ratio, width = paired(log_ratios(dict(enumerate(held)), dict(enumerate(real))))
+    time, error = paired([mine - yours for mine, yours in zip(real, held, strict=True)])
+    return LoaderCost(Interval.of_logs(ratio, width).complement, Interval.around(time, error), len(real))
+
+
+def _change(record: Record) -> Change | None:
+    """Whether it got slower or faster while it was steady, and from which step on, counted from the very first."""
+    parts = [part for part in record.series if (part.metric, part.stage) == ("step_time", "steady")]
+    values = [value for part in parts for value in part.values]
+    shape = drift(values)
+    if shape is None:
+        return None
+    if shape.change_point is None:  # of its beginning, as a jump is; the shape has it of the middle
+        return Change(shape.change / max(0.5, 1 - shape.change / 2), None)
+    near = len(values) / SEGMENTS
+    first, last = (round(max(0.0, shape.change_point * len(values) + side * near)) for side in (-1, 1))
+    place = first + jump(values[first:last], 1, last - first - 1).place if last - first > 2 else first
+    before = sum(part.block * len(part.values) for part in record.series
+                 if part.metric == "step_time" and part.stage in ("first", "warmup"))  # fmt: skip
+    return Change(shape.change, before + place * parts[0].block + 1)
