@@ -68,7 +68,7 @@ def test_a_loop_that_gets_slower_bit_by_bit_is_said_to(store: Store, capsys: pyt
     chance = noisy(8 * MS)
     tracked(store, lambda place: chance(place) * (1 + 0.3 * place / 1000), fetch=1000)
     line = capsys.readouterr().err
-    assert "train.py: no one number for a step: step times had not settled; 9.20 ms on average" in line
+    assert "train.py: no single step time: step times had not settled; 9.20 ms on average" in line
     assert re.search(r"; slower by (2[6-9]|3[0-3]) % bit by bit", line)
 
 
@@ -120,7 +120,7 @@ def test_a_loader_that_costs_nothing_is_not_said_to_cost(store: Store, capsys: p
 def test_a_series_that_never_settles_has_no_number(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     record = tracked(store, lambda place: (8 + place) * MS, 30)
     assert record.status == "unsteady"
-    assert "train.py: no one number for a step: step times had not settled" in capsys.readouterr().err
+    assert "train.py: no single step time: step times had not settled" in capsys.readouterr().err
 
 
 def test_ranks_make_one_record(store: Store) -> None:
