@@ -102,7 +102,7 @@ _OF_TYPE: Mapping[type, Entry] = {str: _TEXT, bool: _FLAG, int: _ANY_NUMBER, flo
 
 
 def flaw(entries: Mapping[str, Entry], name: str, value: Any) -> str:
-    """Why a fact can't be what it is; empty where it can."""
+    """Return why a fact can't be what it is; empty where it can."""
     if value is None:
         return ""
     entry = entries.get(name) or next((NAMED[end] for end in NAMED if name.endswith(end)), None)
@@ -110,5 +110,5 @@ def flaw(entries: Mapping[str, Entry], name: str, value: Any) -> str:
 
 
 def flaws(entries: Mapping[str, Entry], facts: Mapping[str, Any]) -> dict[str, str]:
-    """The facts that can't be what they are, each with the reason."""
+    """Return the facts that can't be what they are, each with the reason."""
     return {name: wrong for name, value in facts.items() if (wrong := flaw(entries, name, value))}

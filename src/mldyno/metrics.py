@@ -46,7 +46,7 @@ class Metric:
     """Whether every case that succeeded has it, so that a table shows why another has not."""
 
     def number(self, values: Sequence[float]) -> float:
-        """The one number that the values of a process become."""
+        """Return the one number that the values of a process become."""
         return _REDUCERS[self.reduce](values)
 
 
@@ -104,7 +104,7 @@ METRIC: dict[str, Metric] = {name: metric for metric in METRICS for name in (met
 
 
 def metric_named(name: str) -> Metric:
-    """The entry of a metric, by its name of today or of before; a general one where there is none.
+    """Return the entry of a metric, by its name of today or of before; a general one where there is none.
 
     `time:100steps` and `throughput:decode` are the time of a step and the throughput, of just that.
     """

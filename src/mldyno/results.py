@@ -28,7 +28,7 @@ FIGURES = ("step", "throughput", "first_step", "peak_memory")  # columns of a da
 
 
 def one_screen(text: str) -> str:
-    """As much of a text as a screen shows."""
+    """Return the part of a text that fits on a screen."""
     lines = text.splitlines()
     if len(lines) <= MOST_LINES:
         return text
@@ -40,7 +40,7 @@ class ResultComparison(Comparison):
 
     @classmethod
     def of(cls, comparison: Comparison) -> ResultComparison:
-        """A comparison as analysis makes it."""
+        """Return a comparison as analysis makes it."""
         return cls(**vars(comparison))
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class ResultTable(laying.Table):
 
     @classmethod
     def of(cls, table: laying.Table) -> ResultTable:
-        """A table as analysis lays it out."""
+        """Return a table as analysis lays it out."""
         return cls(**vars(table))
 
     @classmethod
@@ -92,7 +92,7 @@ class ResultTable(laying.Table):
         by: str | None,
         warnings_too: bool,
     ) -> ResultTable:
-        """Outcomes laid out on axes as a user names them; raises where these make no table."""
+        """Lay outcomes out on the axes that a user names; raise where these make no table."""
         if value == "score":
             return cls.of(score_table(cases))
         down, across = ([axis_named(word, ("machine",)) for word in words] for words in (rows, cols))
@@ -102,7 +102,7 @@ class ResultTable(laying.Table):
         return cls.of(laying.lay_out(cases, down, across, value, warnings_too=warnings_too, by=along))
 
     def to(self, form: str) -> str:
-        """As text: terminal, markdown, csv, json or latex."""
+        """Return it as text: terminal, markdown, csv, json or latex."""
         from mldyno.errors import unknown
         from mldyno.views.tables import FORMATS, render
 
@@ -166,7 +166,7 @@ class Results:
         return iter(self.outcomes)
 
     def compare(self, by: str | None = None) -> Comparisons:
-        """The cases head-to-head along one axis: the one in which they differ, where none is named."""
+        """Return the cases head-to-head along one axis: the one in which they differ, where none is named."""
         axis = axis_named(by) if by else self._varied()
         return Comparisons(comparing.compared(comparing.along(self.outcomes, axis)))
 
@@ -195,7 +195,7 @@ class Results:
     def table(
         self, rows: Sequence[str] = (), cols: Sequence[str] = (), value: str | None = None, by: str | None = None
     ) -> ResultTable:
-        """The cases laid out on axes; what their warnings say is for the trust lines."""
+        """Return the cases laid out on axes; what their warnings say is for the trust lines."""
         wanted = value or ("speedup" if by else "step")
         wanted = known_value(wanted, {series.metric for record in self.records for series in record.series})
         return ResultTable.laid(self.outcomes, rows, cols, wanted, by, warnings_too=False)
@@ -214,7 +214,7 @@ class Results:
         return [Picture(chart) for chart in charts(self.everything)]
 
     def to_pandas(self) -> Any:
-        """A data frame with one row for each case: its axes, status and figures, in SI units."""
+        """Return a data frame with one row for each case: its axes, status and figures, in SI units."""
         try:
             import pandas  # type: ignore[import-untyped]
         except ImportError:

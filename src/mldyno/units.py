@@ -96,12 +96,12 @@ def _parse(text: str, kind: str, factors: dict[str, float], plain: float, exampl
 
 
 def parse_duration(text: str) -> float:
-    """Seconds from `60s`, `2m`, `500ms`, or a bare number of seconds."""
+    """Return seconds from `60s`, `2m`, `500ms`, or a bare number of seconds."""
     return _parse(text, "duration", _SECONDS, 1.0, "60s, 2m or 500ms")
 
 
 def parse_fraction(text: str) -> float:
-    """A fraction from `2%` or `0.02`; it must lie under 1."""
+    """Return a fraction from `2%` or `0.02`; it must lie under 1."""
     value = _parse(text, "fraction", {"%": 0.01}, 1.0, "2% or 0.02")
     if value >= 1:
         raise UsageError(f"'{text}' is 100 % or more; write it as 2% or 0.02.")
@@ -109,12 +109,12 @@ def parse_fraction(text: str) -> float:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from `2GiB`, `500MB`, or a bare number of bytes."""
+    """Return bytes from `2GiB`, `500MB`, or a bare number of bytes."""
     return int(_parse(text, "size", {k: float(v) for k, v in _BYTES.items()}, 1.0, "2GiB or 500MB"))
 
 
 def parse_since(text: str, now: float) -> str:
-    """The moment that `yesterday`, `3d` or `2026-11-01` means, in UTC as records write it; `now` in s since 1970."""
+    """Return the moment that `yesterday`, `3d` or `2026-11-01` means, in UTC; `now` is in s since 1970."""
     from datetime import datetime, timedelta, timezone
 
     word, moment = text.strip().lower(), datetime.fromtimestamp(now, timezone.utc)
@@ -133,7 +133,7 @@ def parse_since(text: str, now: float) -> str:
 
 
 def digits(value: float, error: float | None = None, most: int = 3) -> str:
-    """The value with the significant digits that its error justifies, at most `most`, at least two."""
+    """Return the value with the significant digits that its error justifies, at most `most`, at least two."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
     count = most
@@ -158,14 +158,14 @@ LARGEST_READABLE = 10_000.0  # under this a number is read without counting its 
 
 
 def scale_of(value: float, unit: str) -> Scale:
-    """The unit in which a person reads a value: ms, min, MiB, mJ; /s as it is."""
+    """Return the unit in which a person reads a value: ms, min, MiB, mJ; /s as it is."""
     steps, last = _SCALES.get(unit, ((), (1.0, unit)))
     factor, name = next(((factor, name) for top, factor, name in steps if abs(value) < top), last)
     return factor, name.removeprefix("1") if name.startswith("1/") else name
 
 
 def common_scale(values: Sequence[float], unit: str) -> Scale | None:
-    """The unit of the smallest of these values, if all can be read in it; None where they lie too far apart."""
+    """Return the unit of the smallest of these values, if all can be read in it; None where they lie too far apart."""
     known = [value for value in values if value > 0]
     if not known:
         return None
@@ -174,31 +174,31 @@ def common_scale(values: Sequence[float], unit: str) -> Scale | None:
 
 
 def show_seconds(value: float, error: float | None = None) -> str:
-    """A duration as a person reads it: 2.31 ms, 14.2 s, 3.4 min."""
+    """Return a duration as a person reads it: 2.31 ms, 14.2 s, 3.4 min."""
     factor, unit = scale_of(value, "s")
     return f"{digits(value / factor, None if error is None else error / factor)} {unit}"
 
 
 def show_bytes(value: float) -> str:
-    """A size as a person reads it: 312 MiB, 1.4 GiB."""
+    """Return a size as a person reads it: 312 MiB, 1.4 GiB."""
     factor, unit = scale_of(value, "B")
     return f"{digits(value / factor)} {unit}"
 
 
 def show_hertz(value: float) -> str:
-    """A clock as a person reads it: 1.59 GHz, 405 MHz."""
+    """Return a clock as a person reads it: 1.59 GHz, 405 MHz."""
     return f"{digits(value / 1e9)} GHz" if value >= 1e9 else f"{digits(value / 1e6)} MHz"
 
 
 def show(value: float, unit: str, error: float | None = None, scale: Scale | None = None) -> str:
-    """A value of any of the product's units as a person reads it, or in the unit that is asked for."""
+    """Return a value of any of the product's units as a person reads it, or in the unit that is asked for."""
     factor, name = scale or scale_of(value, unit)
     shown = digits(value / factor, None if error is None else error / factor)
     return shown if unit == "1" else f"{shown} {name}"
 
 
 def count(number: int, noun: str) -> str:
-    """A number of things: 1 record, 12,000 records."""
+    """Return a number of things: 1 record, 12,000 records."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
@@ -258,17 +258,17 @@ def _not_neutral(value: float, decimals: int, form: Form) -> str:
 
 
 def show_percent(fraction: float) -> str:
-    """A fraction in percent with two significant digits: 1.8 %, 0.052 %, 0 %."""
+    """Return a fraction in percent with two significant digits: 1.8 %, 0.052 %, 0 %."""
     return "under 0.01 %" if 0 < abs(fraction) < 0.0001 else f"{digits(100 * fraction, most=2)} %"
 
 
 def show_error(value: float, half_width: float | None) -> str:
-    """How far off a value may be, to stand behind it: ' ±1.8 %'; nothing where that is not known."""
+    """Return how far off a value may be, to stand behind it: ' ±1.8 %'; nothing where that is not known."""
     if half_width is None or value <= 0:
         return ""
     return " ±100 % or more" if half_width >= value else f" ±{show_half_width(half_width / value)}"
 
 
 def show_half_width(fraction: float) -> str:
-    """Half of an interval as a share, rounded up to 0.01 % at least: no clock knows a step better than that."""
+    """Show a relative half-width, at least 0.01 %: no clock is more precise."""
     return "0.01 %" if fraction < 0.0001 else show_percent(fraction)

@@ -40,7 +40,7 @@ class Answers:
     """How many workers a loader should have."""
 
     def about(self, value: str) -> Answers:
-        """Those of them that are about the time of a step, or about its energy."""
+        """Return those of them that are about the time of a step, or about its energy."""
         swept = [each for each in self.crossovers if each.value == value]
         return replace(self, crossovers=swept) if value == "step" else Answers(swept)
 
@@ -82,7 +82,7 @@ class Verdicts:
 
 
 def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
-    """All answers about cases that these outcomes allow, or those that a comparison along one axis is about."""
+    """Return all answers about cases that these outcomes allow, or those that a comparison along one axis is about."""
     measured = [outcome for outcome in outcomes if not outcome.published]
     ways = [way for way in WAYS if axis in (None, way)]
     with_energy = [outcome for outcome in measured if outcome.figure("energy") is not None]
@@ -96,7 +96,7 @@ def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
 
 
 def unreported_comparisons(outcomes: Sequence[Outcome], said: Answers, by: str | None = None) -> list[Comparison]:
-    """The comparisons along one axis, or along all ways in which the outcomes differ, that no answer has told yet."""
+    """Return the comparisons along one axis, or along all ways to do the work, that no answer reports."""
     answered: set[tuple[str, Case, Any]] = {("precision", gain.outcome.case, PLAIN) for gain in said.precisions}
     answered |= {("placement", each.other.case, each.base.case.placement)
                  for each in (cost.comparison for cost in said.copies)}  # fmt: skip
@@ -114,7 +114,7 @@ def unreported_comparisons(outcomes: Sequence[Outcome], said: Answers, by: str |
 
 
 def verdicts(outcomes: Sequence[Outcome], published: Sequence[Outcome] = ()) -> Verdicts:
-    """All that these outcomes say of their machine, each mean with the comparisons that it rests on."""
+    """Return all that these outcomes say of their machine, each mean with the comparisons that it rests on."""
     ours = [outcome for outcome in outcomes if not outcome.published and outcome.status == "ok"]
     devices = list(dict.fromkeys(outcome.case.device for outcome in ours))
     means = [headline for axis in ("device", "precision") for headline in headlines(ours, axis)]
@@ -137,7 +137,7 @@ def _order(case: Case) -> tuple[str, str, bool]:
 
 
 def headlines(outcomes: Sequence[Outcome], *axes: str) -> list[Headline]:
-    """The means of all comparisons along these axes (or all), by mode, sides, machine, and device for precisions."""
+    """Return the means of comparisons along axes, by mode, sides, machine, and for precisions by device."""
     groups: dict[tuple[Any, ...], list[Comparison]] = {}
     for axis in axes or HEADLINE_AXES:
         for comparison in compared_along(_counted(outcomes, axis), axis):
@@ -150,7 +150,7 @@ def headlines(outcomes: Sequence[Outcome], *axes: str) -> list[Headline]:
 
 
 def _counted(outcomes: Sequence[Outcome], axis: str) -> list[Outcome]:
-    """The outcomes that a headline rests on."""
+    """Return the outcomes that a headline rests on."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
     if axis == "device":
         return [outcome for outcome in typical(good) if outcome.case.precision in (PLAIN, None)]
@@ -158,17 +158,17 @@ def _counted(outcomes: Sequence[Outcome], axis: str) -> list[Outcome]:
 
 
 def compared_along(outcomes: Sequence[Outcome], axis: str, value: str = "step") -> list[Comparison]:
-    """All comparisons along an axis, each with the first value of that axis as base."""
+    """Return all comparisons along an axis, each with the first value of that axis as base."""
     return compared(along([outcome for outcome in outcomes if outcome.status == "ok"], axis), value)
 
 
 def compared_in_energy(outcomes: Sequence[Outcome], by: str | None = None) -> list[Comparison]:
-    """All comparisons of energies, along one axis or all ways to do the same work."""
+    """Return all comparisons of energies, along one axis or all ways to do the same work."""
     return [comparison for axis in ([by] if by else WAYS) for comparison in compared_along(outcomes, axis, "energy")]
 
 
 def means_by_work(comparisons: Sequence[Comparison], axis: str) -> list[Mean]:
-    """The means of comparisons along an axis for each workload, mode, machine, device and side."""
+    """Return the means of comparisons along an axis for each workload, mode, machine, device and side."""
 
     def work(comparison: Comparison) -> tuple[Any, ...]:
         base, other = comparison.base, comparison.other
@@ -179,7 +179,7 @@ def means_by_work(comparisons: Sequence[Comparison], axis: str) -> list[Mean]:
 
 
 def typical(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Of the cases of a workload that differ in sizes and placement: the largest that all devices did, without copies.
+    """Return, for each workload, the largest size that all devices did, without copies.
 
     Where no size succeeded on all devices, that of the most.
     """
@@ -203,7 +203,7 @@ def _size(case: Case) -> tuple[int, int, bool]:
 
 
 def _references(ours: Sequence[Outcome], published: Sequence[Outcome]) -> tuple[tuple[Comparison, ...], ...]:
-    """For each case the comparisons with published ones, the slowest machine first.
+    """Return, for each case, the comparisons with published ones, the slowest machine first.
 
     Those of the accelerators, if there are any. A CPU stands beside published CPUs and accelerators alike: the
     reader wants to know what there is to gain.

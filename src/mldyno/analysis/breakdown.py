@@ -49,7 +49,7 @@ class Shares:
 
 
 def shares(record: Record) -> Shares | None:
-    """The shares of a record that succeeded; None where it has no time of a step."""
+    """Return the shares of a record that succeeded; None where it has no time of a step."""
     estimate = step_time([record]) if record.status == "ok" and record.alone else None
     if estimate is None or estimate.value <= 0:
         return None
@@ -68,7 +68,7 @@ def shares(record: Record) -> Shares | None:
 
 
 def bound(record: Record) -> Bound | None:
-    """What holds the case up; None where there is no time, or nothing is known of peaks."""
+    """Return the bottleneck of a case; None where there is no time, or no peak is known."""
     of_peaks = shares(record)
     if of_peaks is None or of_peaks == Shares(None, None, None, None):
         return None
@@ -76,7 +76,7 @@ def bound(record: Record) -> Bound | None:
 
 
 def _waiting(of_peaks: Shares, loader_workers: int) -> Bound | None:
-    """Where most of a step is not the device's work."""
+    """Return where most of a step is not the device's work."""
     if loader_workers:
         if of_peaks.data is not None and of_peaks.data >= LOADING_SHARE:
             return Bound("host", f"steps take {show_percent(of_peaks.data)} of what the loader's workers can load")
@@ -88,7 +88,7 @@ def _waiting(of_peaks: Shares, loader_workers: int) -> Bound | None:
 
 
 def _working(of_peaks: Shares) -> Bound | None:
-    """Where a peak is near, whatever the host does meanwhile."""
+    """Return where a peak is near, whatever the host does meanwhile."""
     compute, memory = of_peaks.compute or 0.0, of_peaks.memory or 0.0
     if max(compute, memory) < CLEAR_SHARE:
         return None
@@ -142,7 +142,7 @@ class RankSplit:
 
 
 def split(outcome: Outcome) -> RankSplit | None:
-    """A case's step, taken apart; None where it was not measured in ranks."""
+    """Return a case's step, taken apart; None where it was not measured in ranks."""
     records = [record for record in outcome.good if _beside(record, "compute") and _beside(record, "step")]
     if not records:
         return None
@@ -168,7 +168,7 @@ def _beside(record: Record, name: str) -> list[float]:
 
 
 def _ratio(records: Sequence[Record], over: str, under: str, more: float = 0.0) -> Interval:
-    """How many times as long the one takes as the other, times e to the power of `more`."""
+    """Return how many times as long the one takes as the other, times e to the power of `more`."""
     logs = [_logs(_beside(record, over), _beside(record, under)) for record in records]
     return _factor([each for each in logs if each], more)
 
@@ -183,7 +183,7 @@ def _factor(by_process: Sequence[list[float]], more: float = 0.0) -> Interval:
 
 
 def _hidden(records: Sequence[Record]) -> Interval | None:
-    """Of the exchange's own time, the share that a step does not take longer for."""
+    """Return the share of the exchange's time that a step does not take longer for."""
     series = [[_beside(record, name) for name in ("step", "compute", "exchange")] for record in records]
     if not all(map(all, series)):
         return None
@@ -201,7 +201,7 @@ def _share(step: Sequence[float], compute: Sequence[float], exchange: Sequence[f
 
 
 def _straggler(records: Sequence[Record]) -> tuple[int, Interval] | None:
-    """From steps without an exchange: in the others each waits for the slowest, and all look alike."""
+    """Return the slowest rank, by steps without an exchange: with one, all wait for the slowest."""
     ranks = range(records[0].case.ranks or 1)
     if len(ranks) < 2:
         return None
@@ -256,7 +256,7 @@ class LoopParts:
 
 
 def loop_parts(record: Record) -> LoopParts | None:
-    """A tracked loop, taken apart, steady or not; None of any other record."""
+    """Return a tracked loop, taken apart, steady or not; None of any other record."""
     if not record.case.tracked or record.status not in ("ok", "unsteady"):
         return None
     apart = record.values("apart_time", "apart")
@@ -274,7 +274,7 @@ def loop_parts(record: Record) -> LoopParts | None:
 
 
 def _waiting_for_data(steps: Sequence[float], waits: Sequence[float]) -> Interval | None:
-    """The share of all steps, with an interval from batches of blocks."""
+    """Return the share of all steps, with an interval from batches of blocks."""
     if not steps or len(steps) != len(waits) or not any(waits):
         return None
     share = math.fsum(waits) / math.fsum(steps)
@@ -286,7 +286,7 @@ def _waiting_for_data(steps: Sequence[float], waits: Sequence[float]) -> Interva
 
 
 def loader_cost(real: Sequence[float], held: Sequence[float]) -> LoaderCost | None:
-    """What real batches cost beside held ones, round by round, in the unit of the times; None without rounds."""
+    """Return what real batches cost over held ones, round by round, in the unit of the times; None without rounds."""
     if not real or len(real) != len(held):
         return None
     ratio, width = paired(log_ratios(dict(enumerate(held)), dict(enumerate(real))))
@@ -295,7 +295,7 @@ def loader_cost(real: Sequence[float], held: Sequence[float]) -> LoaderCost | No
 
 
 def _change(record: Record) -> Change | None:
-    """Whether it got slower or faster while it was steady, and from which step on, counted from the very first."""
+    """Return by how much it got slower or faster while steady, and from which step on, counted from the first."""
     parts = [part for part in record.series if (part.metric, part.stage) == ("step_time", "steady")]
     values = [value for part in parts for value in part.values]
     shape = drift(values)

@@ -121,7 +121,7 @@ class Mean(Claim):
 
 
 def geometric_mean(comparisons: Sequence[Comparison]) -> Mean:
-    """The geometric mean of the ratios, with an interval where each of them has one.
+    """Return the geometric mean of the ratios, with an interval where each of them has one.
 
     Its ends are those of the intervals' ends: as if all erred the same way, since what slows a machine
     down for a while slows all of its cases down.
@@ -139,7 +139,7 @@ def geometric_mean(comparisons: Sequence[Comparison]) -> Mean:
 
 
 def between_machines(comparisons: Sequence[Comparison]) -> list[Mean]:
-    """The mean of all cases that two machines share, where they are several; devices that differ are kept apart."""
+    """Return the mean of all cases that two machines share, if there are several; each pair of devices apart."""
 
     def sides(comparison: Comparison) -> tuple[object, ...]:
         base, other = comparison.base, comparison.other
@@ -150,7 +150,7 @@ def between_machines(comparisons: Sequence[Comparison]) -> list[Mean]:
 
 
 def compare(base: Outcome, other: Outcome, value: str = "step") -> Comparison | None:
-    """The comparison of two outcomes; None where one has no such value, or they may not do the same work."""
+    """Return the comparison of two outcomes; None where one has no such value, or they may not do the same work."""
     first, second = base.figure(value), other.figure(value)
     if first is None or second is None or min(first.value, second.value) <= 0 or doubt(base, other):
         return None
@@ -178,12 +178,12 @@ def compare(base: Outcome, other: Outcome, value: str = "step") -> Comparison | 
 
 
 def _scope(outcome: Outcome) -> object:
-    """What its energy is that of; energies of two scopes have no ratio."""
+    """Return what its energy covers; energies of two scopes have no ratio."""
     return outcome.with_energy[0].fact("energy_scope") if outcome.with_energy else None
 
 
 def more_items(base: Outcome, other: Outcome) -> float:
-    """How many times as many items a step of the other has; 1 where both are of one size, or that is not known."""
+    """Return how many times as many items a step of the other has; 1 where sizes are equal or unknown."""
     if all(getattr(base.case, size) == getattr(other.case, size) for size in (*SIZES, "ranks", "scaling")):
         return 1.0
     first, second = (outcome.records[0].fact("items_per_step") or outcome.case.batch for outcome in (base, other))
@@ -191,17 +191,17 @@ def more_items(base: Outcome, other: Outcome) -> float:
 
 
 def compared(pairs: Pairs, value: str = "step") -> list[Comparison]:
-    """The comparisons of pairs, as far as both sides have the value: a time of a step, or its energy."""
+    """Return the comparisons of pairs, as far as both sides have the value: a time of a step, or its energy."""
     return [comparison for base, other in pairs if (comparison := compare(base, other, value)) is not None]
 
 
 def doubts(pairs: Pairs) -> list[str]:
-    """Why some pairs are not compared, each reason once."""
+    """Return why some pairs are not compared, each reason once."""
     return list(dict.fromkeys(filter(None, (doubt(base, other) for base, other in pairs))))
 
 
 def _how_to_pair(base: Outcome, other: Outcome) -> str:
-    """What would pair two cases of one machine."""
+    """Say what would pair two cases of one machine."""
     if base.records[0].run.id != other.records[0].run.id:
         return "measure both in one run, so that they are paired"
     if base.pairings and other.pairings:
@@ -210,7 +210,7 @@ def _how_to_pair(base: Outcome, other: Outcome) -> str:
 
 
 def _paired(base: Outcome, other: Outcome, value: str) -> Comparison | None:
-    """From the pairings of the two, the nearest kind of which there is enough; None where there is none."""
+    """Compare by the closest kind of pairing that has enough rounds; None where there is none."""
     pairings = _pairings(base, other, MEASURED[value])
     inside = [logs for pairing, logs in pairings if pairing == "interleaved"]
     if inside and base.case.framework == "command":  # every run is a process: in which worker it was is no matter
@@ -228,7 +228,7 @@ def _paired(base: Outcome, other: Outcome, value: str) -> Comparison | None:
 
 
 def _in_one_process(base: Outcome, other: Outcome, value: str, by_process: list[list[float]]) -> Comparison:
-    """From the log-ratios of interleaved rounds, a list for each process."""
+    """Compare by the log-ratios of interleaved rounds, a list for each process."""
     processes = len(by_process)
     drifts = [drift([math.exp(log) for log in logs]) for logs in by_process]
     moved = max((abs(shape.change) for shape in drifts if shape is not None), default=0.0)
@@ -255,7 +255,7 @@ def _with_interval(
 
 
 def _advice(log_ratio: float, width: float, more: str, now: int) -> str:
-    """How much more it would take, if the ratio is what it looks like: the width shrinks with the root."""
+    """Return how much more it would take, if the ratio is what it looks like: the width shrinks with the root."""
     wanted = max(abs(log_ratio), DELTA - abs(log_ratio))
     factor = (width / wanted) ** 2 * 1.2
     if factor > MAX_ADVISED_FACTOR:
@@ -266,7 +266,7 @@ def _advice(log_ratio: float, width: float, more: str, now: int) -> str:
 
 
 def _pairings(base: Outcome, other: Outcome, metric: str) -> list[tuple[Pairing, list[float]]]:
-    """How both were paired, and the log-ratios of their rounds, one list for each pairing that succeeded."""
+    """Return how both were paired, and the log-ratios of their rounds, one list for each pairing that succeeded."""
     theirs = {_place(record): record for record in other.pairings}
     pairings = []
     for record in base.pairings:
@@ -284,12 +284,12 @@ def _place(record: Record) -> tuple[str, int, int, str]:
 
 
 def differing(a: Outcome, b: Outcome) -> list[str]:
-    """The axes, machine among them, on which two outcomes differ."""
+    """Return the axes, machine among them, on which two outcomes differ."""
     return [name for name in (*NAMES, "machine") if column(a, name) != column(b, name)]
 
 
 def differences(a: Outcome, b: Outcome) -> list[str]:
-    """What differs between two outcomes, beside their times: axes, machine, versions, threads."""
+    """Return what else differs between two outcomes: axes, machine, versions, threads."""
     names = differing(a, b)
     mine, yours = a.records[0], b.records[0]
     if mine.case.version != yours.case.version:
@@ -306,7 +306,7 @@ def differences(a: Outcome, b: Outcome) -> list[str]:
 
 
 def alike(outcomes: Sequence[Outcome], *axes: str) -> list[list[Outcome]]:
-    """Outcomes in groups that differ in nothing but these axes."""
+    """Group outcomes that differ in nothing but these axes."""
     shared = attrgetter(*(name for name in NAMES if name not in axes))
 
     def rest(outcome: Outcome) -> tuple[object, ...]:
@@ -317,7 +317,7 @@ def alike(outcomes: Sequence[Outcome], *axes: str) -> list[list[Outcome]]:
 
 
 def along(outcomes: Sequence[Outcome], axis: str) -> Pairs:
-    """Pairs of outcomes that differ along one axis, each with the first value of that axis as base."""
+    """Pair outcomes that differ along one axis, each with the first value of that axis as base."""
     values = dict.fromkeys((column(outcome, axis),) for outcome in outcomes)
     order = list(values) if axis in AS_MEASURED else in_order(set(values))
     rank = {key[0]: place for place, key in enumerate(order)}
@@ -329,7 +329,7 @@ def along(outcomes: Sequence[Outcome], axis: str) -> Pairs:
 
 
 def between_workloads(newest: Sequence[Outcome], every: Sequence[Outcome]) -> Pairs:
-    """Pairs of outcomes that differ in their workload; `every` has those of all runs, the oldest first.
+    """Pair outcomes that differ in their workload; `every` has those of all runs, the oldest first.
 
     The base of each is the one that it was last paired with; where it never was, the first of the newest ones.
     """
@@ -347,7 +347,7 @@ def between_workloads(newest: Sequence[Outcome], every: Sequence[Outcome]) -> Pa
 def pairs(
     left: Sequence[Outcome], right: Sequence[Outcome], allowed: Collection[str], one_free: bool = False
 ) -> tuple[Pairs, set[str]]:
-    """Pairs that differ in nothing but what is compared, or in one thing; and in what else the others differ."""
+    """Pair outcomes that differ in what is compared only, or in one axis; return in what else the rest differ."""
     comparable, refused = [], set()
     for a in left:
         for b in right:
@@ -362,7 +362,7 @@ def pairs(
 
 
 def match(left: Sequence[Outcome], right: Sequence[Outcome], allowed: Collection[str], one_free: bool = False) -> Pairs:
-    """The pairs that can be compared; refuses where all are unlike."""
+    """Return the pairs that can be compared; refuses where all are unlike."""
     comparable, refused = pairs(left, right, allowed, one_free)
     if not comparable and not refused:
         raise MldynoError("nothing to compare: these are the same records.")
@@ -376,7 +376,7 @@ WITHOUT = (FAKE, COMMAND, TRACKED)  # frameworks that compute nothing that could
 
 
 def proof_of(outcome: Outcome) -> list[float] | None:
-    """The numbers that an outcome's records give; None where they give none."""
+    """Return the numbers that an outcome's records give; None where they give none."""
     texts = (record.fact("proof") for record in outcome.records)
     text = next((text for text in texts if text), None)
     try:
@@ -386,7 +386,7 @@ def proof_of(outcome: Outcome) -> list[float] | None:
 
 
 def disagreement(base: Outcome, other: Outcome) -> tuple[float, float] | None:
-    """By how much the numbers of two differ, relative to the largest, and how much they may; None where unknown."""
+    """Return the relative difference of what two outcomes computed, and its tolerance; None where unknown."""
     mine, yours = proof_of(base), proof_of(other)
     if not mine or not yours or len(mine) != len(yours):
         return None
@@ -395,7 +395,7 @@ def disagreement(base: Outcome, other: Outcome) -> tuple[float, float] | None:
 
 
 def doubt(base: Outcome, other: Outcome) -> str:
-    """Why the times of two frameworks can't be compared; empty where they can, and within one framework."""
+    """Return why the times of two frameworks can't be compared; empty where they can, and within one framework."""
     frameworks = [base.case.framework, other.case.framework]
     if len({*frameworks}) == 1 or {*frameworks} & {*WITHOUT} or base.published or other.published:
         return ""

@@ -56,7 +56,7 @@ class Estimate(Interval):
 
 
 def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
-    """The headline of a metric over the processes of one case in one run."""
+    """Return the headline of a metric over the processes of one case in one run."""
     unit = next((s.unit for r in records for s in r.series if s.metric == metric), None)
     entry = metric_named(metric)
     groups = [values for record in records for values in by_process(record, metric)]
@@ -85,12 +85,12 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
 
 
 def counting(records: Sequence[Record]) -> list[Record]:
-    """The records that a time comes from: those whose threads did not wait for a core, where there are such."""
+    """Return the records that a time comes from: those whose threads did not wait for a core, where there are such."""
     return undisturbed(records, contended)
 
 
 def uncontended(ordered: Sequence[float]) -> float | None:
-    """The mean of sorted values between the 5 % and the 10 % quantile; None under 20 values."""
+    """Return the mean of sorted values between the 5 % and the 10 % quantile; None under 20 values."""
     if len(ordered) < 20:
         return None
     return mean(ordered[len(ordered) // 20 : max(len(ordered) // 10, len(ordered) // 20 + 1)])
@@ -110,7 +110,7 @@ MIN_PROCESSES = 3  # from which on their spread is measured, not assumed
 
 
 def times_of_rounds(record: Record, metric: str = "step_time") -> dict[int, float]:
-    """What a step took in each round: one block of a round within a process, the median of a turn between them."""
+    """Return the time of a step in each round: a block within a process, else the median of a turn."""
     if record.run.pairing == "interleaved" and metric == "step_time":
         return times_in_process(record.series)
     turns = [part for part in record.series if (part.metric, part.stage) == (metric, "paired") and part.values]
@@ -120,7 +120,7 @@ def times_of_rounds(record: Record, metric: str = "step_time") -> dict[int, floa
 
 
 def times_in_process(series: Sequence[Series]) -> dict[int, float]:
-    """The time of a step in s in each round of a process."""
+    """Return the time of a step in s in each round of a process."""
     times, delays = (
         [value for part in series if (part.metric, part.stage) == (metric, "paired") for value in part.values]
         for metric in ("step_time", "run_delay")
@@ -129,19 +129,19 @@ def times_in_process(series: Sequence[Series]) -> dict[int, float]:
 
 
 def undelayed(times: Sequence[float], delays: Sequence[float]) -> dict[int, float]:
-    """The times without the delays, where those are known; a round whose delay fell outside its time is left out."""
+    """Subtract the delays from times, where they are known; drop a round whose delay fell outside its time."""
     if len(delays) != len(times):
         return dict(enumerate(times))
     return {place: time - delays[place] for place, time in enumerate(times) if delays[place] < time}
 
 
 def log_ratios(mine: Mapping[int, float], yours: Mapping[int, float]) -> list[float]:
-    """How many times as long mine took, round by round, as logarithms."""
+    """Return how many times as long mine took, round by round, as logarithms."""
     return [math.log(mine[place] / yours[place]) for place in mine if place in yours]
 
 
 def pooled(by_process: Sequence[list[float]]) -> tuple[float, float]:
-    """Mean log-ratio and half of its 95 % interval, from a list for each process.
+    """Return the mean log-ratio and its half-width, from a list for each process.
 
     A few processes do not show by themselves how they vary; then it comes from the rounds within them.
     """

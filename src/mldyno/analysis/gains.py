@@ -35,13 +35,13 @@ class PrecisionGain:
 
 
 def error_of(outcome: Outcome) -> float | None:
-    """The largest relative difference from the results in fp32 on the CPU; None where that was not looked at."""
+    """Return the largest relative difference from the results in fp32 on the CPU; None where that was not looked at."""
     errors = [record.checks.error for record in outcome.good if record.checks.error is not None]
     return max(errors, default=None)
 
 
 def precision_gains(outcomes: Sequence[Outcome]) -> list[PrecisionGain]:
-    """Each precision against fp32 in the same work, the fastest first, and last what did not succeed."""
+    """Return each precision against fp32 in the same work, the fastest first, and last what did not succeed."""
     gained = []
     for group in alike(outcomes, "precision"):
         plain = next((o for o in group if o.case.precision == PLAIN and o.status == "ok"), None)
@@ -76,7 +76,7 @@ class CopyCost:
 
 
 def copy_costs(outcomes: Sequence[Outcome]) -> list[CopyCost]:
-    """The cost of each copy that these outcomes tell."""
+    """Return the cost of each copy that these outcomes tell."""
     costs = []
     for group in alike(outcomes, "placement"):
         placed = {str(outcome.case.placement): outcome for outcome in group if outcome.status == "ok"}
@@ -119,7 +119,7 @@ class LoaderGain:
 
 
 def loader_gains(outcomes: Sequence[Outcome]) -> list[LoaderGain]:
-    """What workers bring to each case that was measured with two numbers of them or more."""
+    """Return the gains for each case that was measured with two numbers of workers or more."""
     gains = []
     for group in alike([outcome for outcome in outcomes if outcome.status == "ok"], LOADER_WORKERS):
         fewest, *others = sorted(group, key=lambda outcome: outcome.case.loader_workers)

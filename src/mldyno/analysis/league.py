@@ -22,18 +22,18 @@ MOST_NAMED = 5  # cases, before the rest is only counted
 
 
 def work(outcome: Outcome) -> tuple[Any, ...]:
-    """What an outcome did, as far as published figures state it."""
+    """Return what an outcome did, by the axes that published figures state."""
     return tuple(getattr(outcome.case, name) for name in WORK)
 
 
 def same_work(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
-    """Pairs of a published outcome and one of ours that succeeded and did the same work."""
+    """Pair each published outcome with ours that succeeded in the same work."""
     good = [outcome for outcome in theirs if outcome.status == "ok"]
     return [(there, here) for here in ours if here.status == "ok" for there in good if work(here) == work(there)]
 
 
 def place(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> Table | None:
-    """The time of a step of all work that both sides have; None where they share none.
+    """Return the time of a step of all work that both sides have; None where they share none.
 
     Machines are the rows where few cases are shared, and the columns where there are many.
     """
@@ -49,7 +49,7 @@ def place(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> Table | None:
 
 
 def nothing_shared(ours: str, theirs: Sequence[Outcome], catalogue: Collection[str]) -> str:
-    """Why a published machine can't be compared with `ours`: which cases it has, and how to measure one of them."""
+    """Say why a published machine can't be compared with `ours`, and how to measure one of its cases."""
     name = theirs[0].machine
     timed = [outcome.case for outcome in theirs if outcome.figure("step") is not None]
     if not timed:
@@ -94,7 +94,7 @@ class Division:
 
 
 def league(ours: Sequence[Outcome], others: Sequence[Outcome]) -> list[Division]:
-    """A division for each work that any of ours shares with another machine, in the order of ours.
+    """Return a division for each work that any of ours shares with another machine, in the order of ours.
 
     Figures that their authors doubt, and fake times, are in none. Nor are a user's own commands and loops: that two of
     one name do the same work is not known.
@@ -110,7 +110,7 @@ def league(ours: Sequence[Outcome], others: Sequence[Outcome]) -> list[Division]
 
 
 def _counts(outcome: Outcome) -> bool:
-    """Whether it has a time that nobody doubts."""
+    """Return whether it has a time that nobody doubts."""
     record = outcome.records[0]
     return _step(outcome) > 0 and not (record.case.own_work or record.fact("fake_time") or marks(record))
 

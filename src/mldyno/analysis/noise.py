@@ -23,7 +23,7 @@ VARIATION = (0.03, 0.10)
 
 
 def judge(values: Sequence[float], seconds: float, waiting: float | None = None, stolen: float | None = None) -> Noise:
-    """The verdict on times in s of blocks of the same work; a share that is not counted does not count."""
+    """Return the verdict on times in s of blocks of the same work; a share that is not counted does not count."""
     medians = [median(segment) for segment in batches(values, max(2, len(values) // SEGMENT_BLOCKS))]
     variation = spread(medians) / mean(medians)
     drift, two = shapes.drift(values), shapes.modes(values)
@@ -38,7 +38,7 @@ def judge(values: Sequence[float], seconds: float, waiting: float | None = None,
 
 
 def causes(noise: Noise) -> list[str]:
-    """What the verdict rests on, in words: whatever is as bad as the worst."""
+    """Say what the verdict rests on: whatever is as bad as the worst."""
     graded = _graded(noise.variation, noise.drift, noise.two_speeds, noise.waiting, noise.stolen)
     worst = max(grade for grade, _ in graded)
     return [words for grade, words in graded if grade == worst]
@@ -47,7 +47,7 @@ def causes(noise: Noise) -> list[str]:
 def _graded(
     variation: float, drift: float, apart: float | None, waiting: float | None, stolen: float | None
 ) -> list[tuple[int, str]]:
-    """Each figure that is known: 0 where it is that of a quiet machine, 2 of a very noisy one; and in words."""
+    """Return each figure that is known: 0 where it is that of a quiet machine, 2 of a very noisy one; and in words."""
     way = "slower" if drift > 0 else "faster"
     figures = [
         (variation, VARIATION, "the same work varied by {}"),
@@ -61,7 +61,7 @@ def _graded(
 
 
 def _detectable_paired(values: Sequence[float]) -> float | None:
-    """The largest difference that identical work left open, in comparisons of which every other block is one side."""
+    """Return the largest difference that comparisons of identical work, every other block, leave open."""
     logs = [math.log(b / a) for a, b in zip(values[::2], values[1::2], strict=False)]
     if len(logs) < 2 * FEWEST_COMPARISONS:
         return None
@@ -71,6 +71,6 @@ def _detectable_paired(values: Sequence[float]) -> float | None:
 
 
 def _detectable_separate(values: Sequence[float]) -> float | None:
-    """As if there were two such runs, one after the other."""
+    """Return the same for two separate runs."""
     width = batch_half_width(values, RUN_BATCHES) * autocorrelation(values).inflation(RUN_BATCHES)
     return SURE * math.sqrt(2) * width / mean(values) if math.isfinite(width) else None

@@ -102,7 +102,7 @@ class Outcome:
         return [f"{each.message}; {each.hint}" if each.hint else each.message for each in warnings]
 
     def figure(self, value: str) -> Estimate | None:
-        """The value asked for; None where this outcome does not have it."""
+        """Return the value asked for; None where this outcome does not have it."""
         if not self.good:
             return None
         own = {"step": lambda: self.step, "throughput": self._throughput,
@@ -124,12 +124,12 @@ class Outcome:
         return [name for name in (self.records[0].fact("phases") or "").split(", ") if name]
 
     def _rate_of(self, phase: str) -> Estimate | None:
-        """Items a second of what was timed apart."""
+        """Return the items per second of a phase."""
         time, items = of_metric(self.good, f"{phase}_time"), self.good[0].fact(f"{phase}_items")
         return time.per(items, "1/s") if time is not None and time.value and items else None
 
     def waits_for_data(self) -> float | None:
-        """The share of a step that it takes to get its batch from the data set on disk; None where it has none.
+        """Return the share of a step that it takes to get its batch from the data set on disk; None where it has none.
 
         Of a loader with workers: what share of the items that it can load a second the steps take.
         """
@@ -137,7 +137,7 @@ class Outcome:
         return None if rate is None or throughput is None else min(1.0, throughput.value / rate.value)
 
     def _once(self, fact: str) -> Estimate | None:
-        """What a process does once: the time in s of the one in the middle."""
+        """Return the median over processes of a time in s that each has once."""
         facts = [record.fact(fact) for record in self.good]
         times = [float(fact) for fact in facts if fact is not None]
         return Estimate(sorted(times)[len(times) // 2], unit="s", processes=len(times)) if times else None
@@ -148,7 +148,7 @@ class Outcome:
         return None if step is None or items is None else step.per(items, "1/s")
 
     def _share_of_peak(self) -> Estimate | None:
-        """Floating-point operations a second, as a share of those in matmuls on the same device."""
+        """Return floating-point operations per second over the device's peak in matmuls."""
         step = self.step
         flops, peak = (self.good[0].fact(name) for name in ("flops_per_step", "peak_flops"))
         return None if step is None or not flops or not peak else step.per(flops / peak, "1")
@@ -161,7 +161,7 @@ class Outcome:
         return [record for record, each in zip(self.good, scopes, strict=True) if each == scope]
 
     def _energy(self) -> Estimate | None:
-        """Energy of one step in J: the next process has another speed, and so another energy."""
+        """Return the energy of one step in J; its interval includes the variation between processes."""
         energy, power, step = *(of_metric(self.with_energy, name) for name in ("energy", "power")), self.step
         if energy is None:
             return None
@@ -176,7 +176,7 @@ class Outcome:
         return energy.with_half_width(energy.value * math.hypot(*parts, within, off))
 
     def _energy_above_idle(self) -> Estimate | None:
-        """The same without what the machine takes at rest in that time."""
+        """Return the same without what the machine takes at rest in that time."""
         energy, power, idle = self._energy(), *(of_metric(self.with_energy, name) for name in ("power", "idle_power"))
         if energy is None or power is None or idle is None or not power.value:
             return None
@@ -198,7 +198,7 @@ class Outcome:
 
 
 def of_steps(value: str) -> bool:
-    """Whether a value is one that every case of steps has, so that a case without it has failed."""
+    """Return whether a value is one that every case of steps has, so that a case without it has failed."""
     return value in VALUES or value.startswith("time:")
 
 
@@ -227,7 +227,7 @@ def missing(value: str) -> MldynoError:
 
 
 def outcomes(records: Sequence[Record]) -> list[Outcome]:
-    """Records put together by machine, case and run, in the order they came."""
+    """Group records by machine, case and run, in the order they came."""
     whole = (record for record in records if not record.interrupted)
     groups = grouped(whole, lambda record: (record.shown_machine, record.case.id, record.run.id))
     merged = []
@@ -247,19 +247,19 @@ ORDER = {word: place for axis in AXES if not axis.plugins for place, word in enu
 
 
 def column(outcome: Outcome, name: str) -> Any:
-    """An outcome's value on an axis, its machine, or its run."""
+    """Return an outcome's value on an axis, its machine, or its run."""
     if name == "run":
         return outcome.records[0].run.id
     return outcome.machine if name == "machine" else getattr(outcome.case, name)
 
 
 def varying(outcomes: Sequence[Outcome]) -> list[str]:
-    """The axes, machine among them, in which these outcomes differ."""
+    """Return the axes, machine among them, in which these outcomes differ."""
     return [name for name in (*NAMES, "machine") if len({column(outcome, name) for outcome in outcomes}) > 1]
 
 
 def in_order(keys: set[Key]) -> list[Key]:
-    """Keys sorted as a reader expects: numbers by size, the CPU and fp32 first."""
+    """Sort keys as a reader expects: numbers by size, the CPU and fp32 first."""
 
     def order(key: Key) -> list[tuple[int, int, str]]:
         return [
@@ -285,7 +285,7 @@ class Sample:
 
 
 def trace(outcome: Outcome, most: int) -> list[Sample]:
-    """Samples of all processes of a case, about `most` of them."""
+    """Return about `most` samples of all processes of a case."""
     every = [list(_samples(number, record)) for number, record in enumerate(outcome.records, 1)]
     counted = sum(map(len, every))
     share = min(1.0, most / counted) if counted else 1.0
@@ -293,7 +293,7 @@ def trace(outcome: Outcome, most: int) -> list[Sample]:
 
 
 def sample_count(outcome: Outcome) -> int:
-    """How many samples there are."""
+    """Return how many samples there are."""
     return sum(
         len(series.values)
         for record in outcome.records
@@ -303,7 +303,7 @@ def sample_count(outcome: Outcome) -> int:
 
 
 def thinned(samples: Sequence[Sample], most: int) -> list[Sample]:
-    """So many samples at even distances, the first and the last among them."""
+    """Return at most that many samples at even distances, the first and the last among them."""
     if len(samples) <= most:
         return list(samples)
     most = max(2, most)

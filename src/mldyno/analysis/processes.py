@@ -43,16 +43,16 @@ class Process:
     """Whether its threads had to wait for a core."""
 
     def near(self, other: Process) -> bool:
-        """Whether it ran on the same device with as many threads."""
+        """Return whether it ran on the same device with as many threads."""
         return self.kernel[:2] == other.kernel[:2]
 
     def without(self, slope: float) -> float:
-        """Its time without what the reference kernel explains."""
+        """Return its time without what the reference kernel explains."""
         return self.time - slope * self.reference
 
 
 def processes_of(record: Record, metric: str = "step_time") -> list[Process]:
-    """The processes of a case that was measured alone, well and in real time: one, or every run of a command."""
+    """Return the processes of a case that was measured alone, well and in real time: one, or every run of a command."""
     if record.status != "ok" or not record.alone or record.case.framework == THIS_PROCESS:
         return []
     if record.fact("wall_time") is None or record.fact("fake_time"):  # a figure, or nothing that varies
@@ -78,22 +78,22 @@ def processes_of(record: Record, metric: str = "step_time") -> list[Process]:
 
 
 def telling(records: Iterable[Record]) -> list[Process]:
-    """The processes that tell how much those of a machine differ: all but users' loops, which change in between."""
+    """Return the processes that show how much a machine varies: all but users' loops, which change in between."""
     return [process for record in records if not record.case.tracked for process in processes_of(record)]
 
 
 def undisturbed(items: Sequence[T], waited: Callable[[T], bool]) -> list[T]:
-    """Those that did not have to wait for a core, where there are such."""
+    """Return those that did not have to wait for a core, where there are such."""
     return [item for item in items if not waited(item)] or list(items)
 
 
 def contended(record: Record) -> bool:
-    """Whether its threads had to wait for a core, or the machine's host took much of its time."""
+    """Return whether its threads had to wait for a core, or the machine's host took much of its time."""
     return any(warning.code == "contended" for warning in record.warnings)
 
 
 def by_process(record: Record, metric: str) -> list[list[float]]:
-    """The values that count, of each process apart: of a command every run was one."""
+    """Return the values that count, of each process apart: of a command every run was one."""
     values = counted(record, metric)
     if record.fact("end_to_end"):
         return [[value] for value in values]
@@ -101,7 +101,7 @@ def by_process(record: Record, metric: str) -> list[list[float]]:
 
 
 def counted(record: Record, metric: str) -> list[float]:
-    """The metric's values that count: those of the first of its stages that has some.
+    """Return the metric's values that count: those of the first of its stages that has some.
 
     A figure from a CSV is `steady`, whatever it is.
     """
@@ -151,7 +151,7 @@ class Usual:
 
 
 def stated(record: Record) -> Usual:
-    """What a record says was usual; of one that says nothing, what is assumed of any machine."""
+    """Return what a record says was usual; the prior where it says nothing."""
     spread, freedom = record.fact("process_spread"), record.fact("process_freedom")
     if not spread or not freedom:
         return Usual()
@@ -164,7 +164,7 @@ def stated(record: Record) -> Usual:
 
 
 def usual_for(process: Process, others: Iterable[Process]) -> Usual:
-    """What is usual for the processes of a case, from the others of its machine.
+    """Return what is usual for the processes of a case, from the rest of its machine.
 
     Those of its own run show their spread by themselves; they count for the reference kernel only. Processes that had
     to wait for a core tell nothing of others; but one of them may be off by as much as any.
@@ -188,7 +188,7 @@ def usual_for(process: Process, others: Iterable[Process]) -> Usual:
 
 
 def _level(processes: Sequence[Process]) -> tuple[float, Variation]:
-    """The usual time of the reference kernel, and how far off it may be for an hour like that.
+    """Return the usual time of the reference kernel, and how far off it may be for an hour like that.
 
     From the means of a few long periods: neighbouring minutes are alike.
     """
@@ -219,17 +219,17 @@ class Slopes:
         self._common = sum(self._along.values()) / (sum(self._across.values()) + few)
 
     def of(self, case: str) -> float:
-        """The slope of a case, no less than 0."""
+        """Return the slope of a case, no less than 0."""
         along, across = self._along.get(case, 0.0), self._across.get(case, 0.0)
         return max(0.0, min(STEEPEST, (along + self._few * self._common) / (across + self._few)))
 
     def error(self, case: str) -> float:
-        """The standard deviation of that."""
+        """Return the standard deviation of that."""
         return SLOPES * math.sqrt(self._few / (self._across.get(case, 0.0) + self._few))
 
 
 def headline(processes: Sequence[Process], usual: Usual) -> tuple[float, Variation]:
-    """The mean time of a step over fresh processes, in s, and how far off what 30 others take on average may be."""
+    """Return the mean time of a step in s, and how far off the mean of 30 other processes may be."""
     waited = any(each.contended for each in processes)  # by as much as each other: more of them tell no more
     count = 1 if waited else len(processes)
     value = mean([math.exp(each.time) for each in processes])

@@ -20,18 +20,18 @@ MOST_VALUES = 8  # of an axis that still fit on a line
 
 
 def measured_here(outcome: Outcome) -> bool:
-    """Whether the user measured it, so that its command is the user's own."""
+    """Return whether the user measured it, so that its command is the user's own."""
     return outcome.records[0].provenance == "measured" and not outcome.records[0].imported_from
 
 
 def rerun_commands(outcomes: Sequence[Outcome]) -> list[str]:
-    """The suite that they come from, or a command for each workload, or for the user's own commands of a run."""
+    """Return the suite that they come from, or a command for each workload, or for the user's own commands of a run."""
     groups = grouped(outcomes, lambda each: each.records[0].run.id if each.case.own_command else each.case.workload)
     return [command for command in dict.fromkeys(map(rerun_command, groups.values())) if command]
 
 
 def rerun_command(outcomes: Sequence[Outcome]) -> str:
-    """The suite that they come from, or the workloads and axes that have all of them among their products."""
+    """Return the suite that they come from, or the workloads and axes that have all of them among their products."""
     if commands := [outcome for outcome in outcomes if outcome.case.own_command]:
         words = [word for line in dict.fromkeys(map(_own_words, commands)) if line for word in ("--", *line)]
         return shlex.join(["mldyno", "run", *words]) if words else ""
@@ -42,14 +42,14 @@ def rerun_command(outcomes: Sequence[Outcome]) -> str:
 
 
 def their_commands(outcomes: Sequence[Outcome]) -> list[str]:
-    """The command lines that others have timed, to be read; of older ones the names, with colons for slashes."""
+    """Return the command lines that others have timed, to be read; of older ones the names, with colons for slashes."""
     theirs = [outcome for outcome in outcomes if outcome.case.own_command and not measured_here(outcome)]
     records = {outcome.case.workload: outcome.records[0] for outcome in theirs}
     return [record.fact("command") or name for name, record in records.items() if not record.fact("private")]
 
 
 def _own_words(outcome: Outcome) -> tuple[str, ...]:
-    """The command that the user timed; nothing where its words are not known, as of older records with a colon."""
+    """Return the command that the user timed; nothing where its words are unknown, as in older records with a colon."""
     name, record = outcome.case.workload, outcome.records[0]
     line = record.fact("command")
     if not measured_here(outcome) or record.fact("private") or (line is None and ":" in name):
@@ -62,7 +62,7 @@ def _own_words(outcome: Outcome) -> tuple[str, ...]:
 
 
 def command_for(cases: Sequence[Case], elsewhere: bool = False) -> str:
-    """The command that measures these cases among others; what it would do anyway is not said.
+    """Return the command that measures these cases among others; what it would do anyway is not said.
 
     Elsewhere than where they come from, an accelerator has another name, so that all devices are asked for. There is
     none where a case has what this mldyno does not know.
@@ -83,7 +83,7 @@ def command_for(cases: Sequence[Case], elsewhere: bool = False) -> str:
 
 
 def _option(axis: Axis, values: dict[Any, None]) -> list[str]:
-    """The option that gives an axis these values, each read as if it was typed: none of them can be another word."""
+    """Return the option that gives an axis these values, each parsed as if it was typed."""
     stated = [axis.parse(axis.show(value)) for value in values if value is not None]
     if axis.plugins and not set(stated) <= set(plugins.names(axis.plugins)):
         raise MldynoError(f"unknown {axis.plugins}")

@@ -46,19 +46,19 @@ class Score(Interval):
 
 @cache
 def reference() -> reader.Reference:
-    """The rates that make 100, with the version of the set and the name of the machine."""
+    """Return the rates that make 100, with the version of the set and the name of the machine."""
     known = reader.read(SUITE).score
     assert known is not None
     return known
 
 
 def version() -> str:
-    """The suite and the version of its set, as a figure names them: quick 1."""
+    """Return the suite and the version of its set, as a figure names them: quick 1."""
     return f"{SUITE} {reference().version}"
 
 
 def scores(outcomes: Sequence[Outcome]) -> list[Score]:
-    """The scores of all machines and devices that have one, training before inference; those from a CSV last."""
+    """Return the scores of all machines and devices that have one, training before inference; those from a CSV last."""
     timed = [outcome for outcome in outcomes if outcome.step is not None and outcome.step.value > 0]
     ours = [outcome for outcome in timed if not outcome.published]
     sides = grouped(ours, lambda outcome: (outcome.machine, outcome.case.framework, outcome.case.device))
@@ -73,7 +73,7 @@ def scores(outcomes: Sequence[Outcome]) -> list[Score]:
 
 
 def figure_of(score: Score) -> Record:
-    """A score as a record of one figure, as a CSV has it; it is never stored."""
+    """Return a score as a record of one figure, as a CSV has it; it is never stored."""
     newest = max((outcome.records[-1] for outcome in score.outcomes), key=lambda record: record.created)
     case = replace(unstated(SUITE, score.case.framework), device=score.case.device, mode=score.case.mode)
     run = Run(f"{version()} {newest.created}", version())
@@ -84,7 +84,7 @@ def figure_of(score: Score) -> Record:
 
 
 def _score(outcomes: Sequence[Outcome], rates: Mapping[Case, float]) -> Score | None:
-    """The score over all of these cases; None unless every one has a time.
+    """Return the score over all of these cases; None unless every one has a time.
 
     Its ends are those of the intervals' ends: as if all erred the same way, since what slows a machine down for a
     while slows all of its cases down.
@@ -101,18 +101,18 @@ def _score(outcomes: Sequence[Outcome], rates: Mapping[Case, float]) -> Score | 
 
 
 def _anywhere(case: Case) -> Case:
-    """A case as the set names it, whichever framework and device it ran with."""
+    """Return a case as the set names it, whichever framework and device it ran with."""
     return replace(case, framework=AXIS["framework"].default, device=AXIS["device"].default)
 
 
 def missing(outcomes: Sequence[Outcome], mode: str) -> list[Case]:
-    """The cases of the set in one mode that none of these outcomes of one device has a time of."""
+    """Return the cases of the set in one mode that none of these outcomes of one device has a time of."""
     there = {_anywhere(outcome.case) for outcome in outcomes if outcome.step is not None}
     return [case for case in reference().rates if case.mode == mode and case not in there]
 
 
 def score_table(outcomes: Sequence[Outcome]) -> Table:
-    """Scores with machines and devices as rows, training and inference as columns."""
+    """Return scores with machines and devices as rows, training and inference as columns."""
     known = scores(outcomes)
     frameworks = {score.case.framework for score in known}
     table = Table("score", ("machine", "device", *(("framework",) if len(frameworks) > 1 else ())), ("mode",))

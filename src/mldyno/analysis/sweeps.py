@@ -67,7 +67,7 @@ class Crossing(Interval):
 
 
 def crossings(points: Sequence[Point]) -> list[Crossing]:
-    """All crossings, the smallest first; the points are ordered by size."""
+    """Return all crossings, the smallest first; the points are ordered by size."""
     clear = [place for place, point in enumerate(points) if point.winner]
     bulges = _bulges(points)
     return [
@@ -76,7 +76,7 @@ def crossings(points: Sequence[Point]) -> list[Crossing]:
 
 
 def _crossing(within: Sequence[Point], bulges: Sequence[float]) -> Crossing:
-    """The crossing between the first and the last point, at each of which another side wins; the others tell neither.
+    """Return the crossing between the first and the last point, at which different sides win.
 
     `bulges` are those of the stretches between them.
     """
@@ -96,7 +96,7 @@ def _crossing(within: Sequence[Point], bulges: Sequence[float]) -> Crossing:
 
 
 def _reaches_zero(places: Sequence[float], heights: Sequence[float], bulges: Sequence[float]) -> float:
-    """Where a line that begins under 0 first comes up to it; between two places it may bulge upwards.
+    """Return where a line that begins under 0 first comes up to it; between two places it may bulge upwards.
 
     At a share t of the way from one place to the next it is higher by `bulge * t * (1 - t)` than the straight line.
     """
@@ -113,7 +113,7 @@ def _reaches_zero(places: Sequence[float], heights: Sequence[float], bulges: Seq
 
 
 def _bulges(points: Sequence[Point]) -> list[float]:
-    """For each stretch between two neighbours: how far a bend like those at its ends can leave the straight line.
+    """Return, for each interval between neighbours, how far a bend like those at its ends can leave the line.
 
     At a share t of the way that is `bulge * t * (1 - t)`.
     """
@@ -127,7 +127,7 @@ def _bulges(points: Sequence[Point]) -> list[float]:
 
 
 def _point(size: int, comparison: Comparison) -> Point | None:
-    """What a comparison says at its size; nothing where it has no interval."""
+    """Return what a comparison says at its size; None where it has no interval."""
     if not comparison.low or not comparison.high:
         return None
     return Point(size, math.log(comparison.ratio), (math.log(comparison.high) - math.log(comparison.low)) / 2)
@@ -149,7 +149,7 @@ class Crossover:
     """What is compared: the time of a step, or its energy."""
 
     def size(self, comparison: Comparison) -> int:
-        """The size at which a comparison was made."""
+        """Return the size at which a comparison was made."""
         return int(column(comparison.other, self.over))
 
     @property
@@ -179,7 +179,7 @@ class Crossover:
 
 
 def crossovers(outcomes: Sequence[Outcome], axes: Sequence[str] = WAYS, value: str = "step") -> list[Crossover]:
-    """All that these outcomes tell: two ways to do the same work, along one of the axes, at two sizes or more."""
+    """Return all comparisons of two ways to do the same work, along these axes, at two sizes or more."""
     swept = []
     for axis in axes:
         for over in SIZES:
@@ -190,7 +190,7 @@ def crossovers(outcomes: Sequence[Outcome], axes: Sequence[str] = WAYS, value: s
 
 
 def _between(group: Sequence[Outcome], axis: str, over: str, base: Any, other: Any, value: str) -> Crossover:
-    """Two values of an axis against each other, at the sizes that both were tried at."""
+    """Compare two values of an axis at the sizes that both were tried at."""
     sides = [{column(o, over): o for o in group if column(o, axis) == value} for value in (base, other)]
     pairs = [(sides[0][size], sides[1][size]) for size in sorted(sides[0].keys() & sides[1].keys())]
     tried = tuple(outcome for pair in pairs for outcome in pair)
@@ -232,7 +232,7 @@ class Scaling:
 
 
 def scalings(outcomes: Sequence[Outcome]) -> list[Scaling]:
-    """The growth of all cases that were measured at two lengths or more."""
+    """Return the growth of all cases that were measured at two lengths or more."""
     growths = []
     for group in alike(outcomes, "seq"):
         lengths = {o.case.seq: o for o in group if o.case.seq is not None and _time(o) is not None}
@@ -255,7 +255,7 @@ def _scaling(outcomes: Sequence[Outcome]) -> Scaling:
 
 
 def fitted(points: Sequence[tuple[int, Estimate]]) -> Exponent:
-    """The exponent over all points, each a length and a time; no interval where not each time has one."""
+    """Return the exponent over all points, each a length and a time; no interval where not each time has one."""
     places, heights = [math.log(length) for length, _ in points], [math.log(time.value) for _, time in points]
     centre = mean(places)
     power = sum((place - centre) ** 2 for place in places)
@@ -267,7 +267,7 @@ def fitted(points: Sequence[tuple[int, Estimate]]) -> Exponent:
 
 
 def _width(shares: Sequence[float], times: Sequence[Estimate]) -> float | None:
-    """Half of the interval of a sum of such shares of the logarithms of times."""
+    """Return the half-width of a weighted sum of the logarithms of times."""
     variances, freedoms = [], []
     for share, time in zip(shares, times, strict=True):
         if time.half_width is None:
@@ -283,7 +283,7 @@ def _width(shares: Sequence[float], times: Sequence[Estimate]) -> float | None:
 
 
 def _exponent_between(shorter: Outcome, longer: Outcome) -> Exponent:
-    """The exponent between two lengths, from their comparison."""
+    """Return the exponent between two lengths, from their comparison."""
     ends = int(shorter.case.seq or 1), int(longer.case.seq or 1)
     apart = math.log(ends[1] / ends[0])
     found = compare(shorter, longer)

@@ -45,7 +45,7 @@ def lay_out(
     warnings_too: bool = True,
     by: str | None = None,
 ) -> Table:
-    """The table of a value; the newest outcome wins where two fall into one cell.
+    """Return the table of a value; the newest outcome wins where two fall into one cell.
 
     Warnings become notes of a cell, unless they are said beside the table. Speed-ups are taken along `by`.
     """
@@ -97,7 +97,7 @@ Place = tuple[Key, Key]
 
 
 def _base(table: Table, by: str | None) -> tuple[str, Callable[[Place], Place]]:
-    """What speed-ups are relative to, in words, and the place of each cell's base."""
+    """Return what speed-ups are relative to, in words, and the place of each cell's base."""
     if by is None:
         along_columns = len(table.col_keys) > 1
         keys, names = (table.col_keys, table.cols) if along_columns else (table.row_keys, table.rows)

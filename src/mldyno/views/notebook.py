@@ -20,13 +20,13 @@ from mldyno.views.titles import case_name
 
 
 def lines_html(lines: Sequence[str]) -> str:
-    """Lines as a list; nothing where there are none."""
+    """Return lines as a list; nothing where there are none."""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f"<ul>{items}</ul>" if items else ""
 
 
 def grid_html(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str = "") -> str:
-    """A table whose first `left` columns lean left."""
+    """Return a table whose first `left` columns lean left."""
 
     def line(tag: str, cells: Sequence[str]) -> str:
         places = enumerate(cells)
@@ -41,13 +41,13 @@ def grid_html(header: Sequence[str], body: Sequence[Sequence[str]], left: int, t
 
 
 def table_html(table: Table) -> str:
-    """A table with its notes."""
+    """Return a table with its notes."""
     header, body, notes = grid(table)
     return f"<div>{grid_html(header, body, len(table.rows), title_of(table))}{lines_html(notes)}</div>"
 
 
 def comparisons_html(comparisons: Sequence[Comparison]) -> str:
-    """Comparisons, a row each: how many times as fast, the verdict, and how it was found out."""
+    """Return comparisons, a row each: factor, verdict, and how they were made."""
     body = []
     for each in comparisons:
         other, base = arms(each)
@@ -58,6 +58,6 @@ def comparisons_html(comparisons: Sequence[Comparison]) -> str:
 
 
 def results_html(table: Table, outcomes: Sequence[Outcome], charts: Sequence[Chart] = ()) -> str:
-    """The results of a run: their table, how far they can be trusted, and their charts."""
+    """Return the results of a run: their table, how far they can be trusted, and their charts."""
     drawings = "".join(f"<div>{picture_svg(chart)}</div>" for chart in charts)
     return f"<div>{table_html(table)}{lines_html(trust_lines(outcomes))}{drawings}</div>"

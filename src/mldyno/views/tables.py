@@ -57,14 +57,14 @@ def _title(table: Table) -> str:
 
 
 def title_of(table: Table) -> str:
-    """What the table shows, in words; a throughput with its own items, and the time that it is counted over."""
+    """Return what the table shows; a throughput with its items, and the time that it is counted over."""
     nouns = _nouns(table)
     noun = nouns.pop() if len(nouns) == 1 else "items"
     return _title(table).replace("items per second", f"{noun} per {PERIODS[table.per][0]}")
 
 
 def _nouns(table: Table) -> set[str]:
-    """What the cells of a throughput count; nothing of another value."""
+    """Return what the cells of a throughput count; nothing for another value."""
     if table.value.partition(":")[0] != "throughput":
         return set()
     return {_noun(cell.outcome) for cell in table.cells.values() if cell.figure is not None}
@@ -80,7 +80,7 @@ def _noun(outcome: Outcome) -> str:
 
 
 def _scales(table: Table) -> Callable[[Cell], Scale | None]:
-    """The unit of each cell: one for all that can be read in it; a throughput's with its items, where they differ."""
+    """Return the unit of each cell: a common one if all can be read in it; a throughput's with its items."""
     if nouns := _nouns(table):
         seconds, mixed = PERIODS[table.per][1], len(nouns) > 1
         return lambda cell: (1 / seconds, f"{_noun(cell.outcome) if mixed else ''}/{table.per}")
@@ -90,7 +90,7 @@ def _scales(table: Table) -> Callable[[Cell], Scale | None]:
 
 
 def cell_text(cell: Cell | None, scale: Scale | None = None, ratio: bool = False) -> str:
-    """A cell as a person reads it: 2.31 ms ±1.2 %, `-` where memory ran out, else the status."""
+    """Return a cell as a person reads it: 2.31 ms ±1.2 %, `-` where memory ran out, else the status."""
     if cell is None:
         return ""
     if cell.figure is None:
@@ -103,7 +103,7 @@ def cell_text(cell: Cell | None, scale: Scale | None = None, ratio: bool = False
 
 
 def _worded(name: str, part: Any) -> str:
-    """A value of an axis as it is typed: yes, no, fp32."""
+    """Return a value of an axis as it is typed: yes, no, fp32."""
     if isinstance(part, bool):
         return {True: "yes", False: "no"}[part]
     return printable(as_typed(part) if name == "workload" else str(part))
@@ -145,7 +145,7 @@ def grid(
     mark: str = " [{}]",
     numbers: dict[str, int] | None = None,
 ) -> tuple[list[str], list[list[str]], list[str]]:
-    """Heads and lines of cells, escaped and with marks in the form asked for; and the notes below, not escaped yet.
+    """Return heads, lines of cells, escaped and with marks in the form asked for, and the notes, not escaped yet.
 
     `numbers` are those of notes that tables before this one have.
     """
@@ -165,7 +165,7 @@ def grid(
 
 
 def to_json(table: Table) -> list[dict[str, Any]]:
-    """One object a cell, in SI units."""
+    """Return one object for each cell, in SI units."""
     cells = []
     for (row, col), cell in table.cells.items():
         figure = cell.figure
@@ -181,7 +181,7 @@ def to_json(table: Table) -> list[dict[str, Any]]:
 
 
 def render(table: Table, form: str, notes_too: bool = True) -> str:
-    """The table in one of FORMATS; its notes can be omitted where another table has just said them."""
+    """Return the table in one of FORMATS; its notes can be omitted where another table has just said them."""
     if form == "json":
         better = metric_named(table.value).better
         content = {"value": table.value, "title": _title(table), "better": better, "cells": to_json(table)}
@@ -195,7 +195,7 @@ def render(table: Table, form: str, notes_too: bool = True) -> str:
 
 
 def _csv(table: Table) -> str:
-    """Numbers in one unit a column, each followed by half of its interval where the column has some."""
+    """Return numbers in one unit a column, each followed by its half-width where the column has some."""
     columns = [_column(table, col, head) for col, head in zip(table.col_keys, _heads(table), strict=True)]
     lines = [[*table.rows, *(inert(head) for column in columns for head in column[0])]]
     for place, row in enumerate(table.row_keys):
@@ -208,7 +208,7 @@ def _csv(table: Table) -> str:
 
 
 def _column(table: Table, col: Key, head: str) -> list[list[str]]:
-    """The head and the cells of one column, two of each where it has intervals."""
+    """Return the head and the cells of one column, two of each where it has intervals."""
     cells = [table.cells.get((row, col)) for row in table.row_keys]
     known = [cell.figure for cell in cells if cell is not None and cell.figure is not None]
     unit = known[0].unit if known else "1"
@@ -228,7 +228,7 @@ def _column(table: Table, col: Key, head: str) -> list[list[str]]:
 
 
 def _number(value: float, error: float | None = None, most: int = 3) -> str:
-    """A number as programs read it."""
+    """Return a number as programs read it."""
     return digits(value, error, most).replace(",", "")
 
 
@@ -236,7 +236,7 @@ def _number(value: float, error: float | None = None, most: int = 3) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text in which nothing means anything to Markdown, or to the HTML that it becomes."""
+    """Escape text for Markdown, and for the HTML that it becomes."""
     named = {"<": "&lt;", ">": "&gt;"}
     return _MARKDOWN.sub(lambda match: named.get(match[0], f"\\{match[0]}"), text.replace("&", "&amp;"))
 
@@ -250,12 +250,12 @@ def _markdown(table: Table, notes_too: bool) -> str:
 
 
 def latex_text(text: str) -> str:
-    """Text in which nothing means anything to LaTeX; two hyphens stay two."""
+    """Escape text for LaTeX; two hyphens stay two."""
     return re.sub("-(?=-)", "-{}", "".join(_LATEX.get(letter, letter) for letter in text))
 
 
 def _latex(table: Table, notes_too: bool) -> str:
-    """A `tabular` with the rules of booktabs; where it has notes, with these below it in a `threeparttable`."""
+    """Return a `tabular` with the rules of booktabs; where it has notes, with these below it in a `threeparttable`."""
     header, body, notes = grid(table, notes_too, latex_text, r"\tnote{{{}}}")
     leaning = "l" * len(table.rows) + "r" * (len(header) - len(table.rows))
     head, *lines = [" & ".join(map(_guarded, line)) + r" \\" for line in (header, *body)]
@@ -270,7 +270,7 @@ def _latex(table: Table, notes_too: bool) -> str:
 
 
 def _guarded(text: str) -> str:
-    """A bracket or a star at the start of a line would be taken for a part of the line break before it."""
+    """Return a bracket or a star at the start of a line would be taken for a part of the line break before it."""
     return f"{{}}{text}" if text.startswith(("[", "*")) else text
 
 
@@ -278,7 +278,7 @@ def _guarded(text: str) -> str:
 
 
 def _terminal(table: Table, notes_too: bool) -> str:
-    """The table as columns; where these are too wide, in parts or as a list, whichever is shorter."""
+    """Return the table as columns; where these are too wide, in parts or as a list, whichever is shorter."""
     header, body, notes = grid(table, notes_too)
     text = _in_columns(header, body, len(table.rows), title_of(table), _table_width())
     if text:
@@ -294,7 +294,7 @@ def _table_width() -> int:
 
 
 def _in_parts(table: Table, notes_too: bool) -> str:
-    """The rows several times, each time with some of the columns below their broken heads; nothing if that can't be.
+    """Repeat the rows, each time with some of the columns below their broken heads; nothing if that can't be.
 
     What all cells share stands in the title.
     """
@@ -350,7 +350,7 @@ def _part_of(table: Table, cols: list[Key]) -> Table:
 
 
 def _without_shared(table: Table) -> tuple[Table, str]:
-    """The table without the axes that all its cells share, and what these are, in words."""
+    """Return the table without the axes that all its cells share, and what these are, in words."""
     places = list(table.cells)
     kept, shared = [], []
     for side, names in enumerate((table.rows, table.cols)):
@@ -370,7 +370,7 @@ def _without_shared(table: Table) -> tuple[Table, str]:
 
 
 def _as_list(table: Table, notes_too: bool) -> str:
-    """A row for each cell; where that is too wide too, a line for each."""
+    """Return a row for each cell; where that is too wide too, a line for each."""
     long, shared = _without_shared(_long(table))
     header, body, notes = grid(long, notes_too)
     title = ": ".join(filter(None, [title_of(table), shared]))
@@ -380,7 +380,7 @@ def _as_list(table: Table, notes_too: bool) -> str:
 
 
 def _long(table: Table) -> Table:
-    """The same table with its columns as further rows."""
+    """Return the same table with its columns as further rows."""
     places = [(row, col) for row in table.row_keys for col in table.col_keys if (row, col) in table.cells]
     cells = {((*row, *col), ()): table.cells[row, col] for row, col in places}
     keys = [key for key, _ in cells]
@@ -388,19 +388,19 @@ def _long(table: Table) -> Table:
 
 
 def _words(parts: Iterable[tuple[str, Any]]) -> str:
-    """Values on axes, as a sentence has them; what is unstated is left out."""
+    """Return values on axes as a sentence has them, without what is unstated."""
     return printable(", ".join(named(axis, part) for axis, part in parts if part is not None))
 
 
 def _fact(axes: Sequence[str], row: Key, value: str) -> str:
-    """What a cell says, in a line; in two where the window is too narrow for it."""
+    """Return a cell in a line; in two where the window is too narrow."""
     case = _words(zip(axes, row, strict=True))
     line = _part(case, value)
     return line if len(line) <= window_width() else f"{case}\n  {value}"
 
 
 def aligned(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str = "") -> str:
-    """Columns for the terminal, of which the first `left` lean left; where they do not fit, parts with their names.
+    """Return columns for the terminal, the first `left` aligned left; where they do not fit, parts with their names.
 
     In plain text each part has a line.
     """
@@ -417,7 +417,7 @@ def _part(name: str, text: str) -> str:
 
 
 def _in_columns(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str, width: int) -> str:
-    """The columns; nothing where they are wider than that, or text is to be plain."""
+    """Return the columns; nothing where they are wider than that, or text is to be plain."""
     if plain():
         return ""
     text = _drawn(header, body, left, title)

@@ -13,7 +13,7 @@ DATA = Path(__file__).parent.parent / "data"
 
 @cache
 def templates(folder: str) -> Any:
-    """The templates of a folder in `data/`; each is compiled once."""
+    """Return the templates of a folder in `data/`; each is compiled once."""
     import jinja2
 
     return jinja2.Environment(
@@ -23,5 +23,5 @@ def templates(folder: str) -> Any:
 
 
 def _shown(value: Any) -> Any:
-    """Text as it can stand in HTML and XML; markup is ours."""
+    """Make text printable in HTML and XML; markup is ours."""
     return printable(value) if type(value) is str else value

@@ -31,43 +31,43 @@ def case_name(case: Case) -> str:
 
 
 def work_title(case: Case) -> str:
-    """What is computed: BERT-base, training."""
+    """Return what is computed: BERT-base, training."""
     return case_title(case, [axis.name for axis in _IN_ORDER if axis.kind != "work"])
 
 
 def case_title(case: Case, without: Collection[str] = ELSEWHERE) -> str:
-    """What is computed, how much of it, and in which ways other than the usual: BERT-base, training, batch 16, bf16."""
+    """Return work, sizes and unusual ways of a case: BERT-base, training, batch 16, bf16."""
     axes = [axis for axis in _IN_ORDER if axis.name not in without and getattr(case, axis.name) is not None]
     unusual = [axis for axis in axes if axis.kind != "way" or getattr(case, axis.name) != axis.default]
     return ", ".join([workload_title(case.workload), *(axis.say(getattr(case, axis.name)) for axis in unusual)])
 
 
 def shared_title(case: Case) -> str:
-    """What all in a ranking have done, as far as published figures state it: MLP, inference, batch 128."""
+    """Return the work of all in a ranking, by the axes that published figures state: MLP, inference, batch 128."""
     return case_title(case, [name for name in NAMES if name not in WORK])
 
 
 def ways_title(case: Case) -> str:
-    """In which other ways than the usual it was done, of those that a ranking leaves open: compiled, 1 CPU thread."""
+    """Return the unusual ways of a case that a ranking leaves open: compiled, 1 CPU thread."""
     ways = [axis for axis in AXES if axis.name not in (*WORK, *ELSEWHERE) and getattr(case, axis.name) != axis.default]
     return ", ".join(axis.say(getattr(case, axis.name)) for axis in ways)
 
 
 def place_title(case: Case) -> str:
-    """The device, and the framework where it is not the usual one: cpu, jax."""
+    """Return the device, and the framework where it is not the usual one: cpu, jax."""
     usual = case.own_work or case.framework == AXIS["framework"].default
     return case.device if usual else f"{case.device}, {case.framework}"
 
 
 def kind_title(case: Case) -> str:
-    """The kind of work, as a heading: Training; a user's own commands and loops, whose mode is not known, are apart."""
+    """Return the kind of work as a heading: Training; a user's own commands and loops are apart."""
     if case.own_work:
         return "Your own commands" if case.own_command else "Your own loops"
     return AXIS["mode"].say(case.mode).capitalize() if case.mode else "Other work"
 
 
 def case_on_device(case: Case, *without: str) -> str:
-    """A case as a sentence about it begins: BERT-base, training, batch 16 on cuda:0; a command by its words."""
+    """Return a case as a sentence about it begins: BERT-base, training, batch 16 on cuda:0; a command by its words."""
     if case.own_command:
         return case_name(case)
     device = "" if "device" in without else f" on {case.device}"

@@ -22,12 +22,12 @@ _PATH_PARTS = re.compile(r"[^/]*/|[^/]+")
 
 
 def plain() -> bool:
-    """Whether lines of words are wanted, and nothing else."""
+    """Return whether lines of words are wanted, and nothing else."""
     return bool(os.environ.get("MLDYNO_PLAIN"))
 
 
 def width_of(stream: Any) -> int:
-    """Columns of the window that a stream writes to; as many as are needed where it writes elsewhere."""
+    """Return the columns of the window that a stream writes to; unlimited where it writes elsewhere."""
     if stream is None or not stream.isatty():
         return NO_WINDOW
     columns = os.environ.get("COLUMNS", "")
@@ -40,19 +40,19 @@ def width_of(stream: Any) -> int:
 
 
 def console(stream: Any, **options: Any) -> Any:
-    """A console of rich that writes to a stream, in a Jupyter kernel too: there rich would display it instead."""
+    """Return a console of rich that writes to a stream; in a Jupyter kernel rich would display instead."""
     from rich.console import Console
 
     return Console(file=stream, force_jupyter=False, **options)
 
 
 def window_width() -> int:
-    """Columns of the window that standard output goes to."""
+    """Return the columns of the window that standard output goes to."""
     return width_of(sys.stdout)
 
 
 def fitted(line: str, width: int) -> str:
-    """A line broken between words where it is too wide; what follows hangs below the start of its text.
+    """Return a line broken between words where it is too wide; what follows hangs below the start of its text.
 
     A word that is too long for a line of its own, such as a case's id, breaks behind its slashes.
     """
