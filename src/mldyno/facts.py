@@ -9,11 +9,12 @@ Rule: standard library only, since a worker in any interpreter uses this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from mldyno.printable import LONGEST_TEXT
+from mldyno.units import count, digits, show_hertz
 
 Kind = Literal["count", "number", "text", "flag"]
 SMALLEST, LARGEST = 1e-30, 1e30  # what a number in a record may be, apart from 0, so that ratios stay finite
@@ -24,12 +25,14 @@ _TYPES = {"count": (int,), "number": (float, int), "flag": (bool,), "text": (str
 
 @dataclass(frozen=True)
 class Entry:
-    """What the value of one fact may be, in its SI unit."""
+    """One fact: its type, SI unit, range and wording."""
 
     kind: Kind
     unit: str = ""
     least: float = 0
     most: float = LARGEST
+    show: Callable[[Any], str] | None = None
+    """How a value is put into words; None where its name and value say it."""
 
     def flaw(self, value: Any) -> str:
         """What the value must be and is not; empty where it fits."""
@@ -47,6 +50,7 @@ _COUNT, _SOME = Entry("count"), Entry("count", least=1)
 _TIME, _NUMBER = Entry("number", "s", most=LONGEST_TIME_S), Entry("number", "1")
 _SHARE, _FREEDOM = Entry("number", "1", most=10), Entry("number", "1", least=0.1, most=1000)
 _RATE, _TEXT, _FLAG = Entry("number", "1/s"), Entry("text"), Entry("flag")
+_LABEL = Entry("text", show=lambda value: "")  # says which one it is, not what it is
 
 FACTS: Mapping[str, Entry] = {
     # the work
@@ -91,10 +95,13 @@ FACTS: Mapping[str, Entry] = {
 NAMED: Mapping[str, Entry] = {"_items": _SOME, "_loss_first": _NUMBER, "_loss_last": _NUMBER}
 """Facts of a phase, or of a check of a workload's own, by what follows its name."""
 DEVICE_FACTS: Mapping[str, Entry] = {
-    "driver": _TEXT, "kernel_driver": _TEXT, "power_limit": Entry("number", "W"), "clock": _RATE,
-    "memory_clock": _RATE, "cores": _COUNT, "performance_cores": _COUNT, "efficiency_cores": _COUNT,
+    "driver": _TEXT, "kernel_driver": _TEXT,
+    "power_limit": Entry("number", "W", show=lambda value: f"at most {digits(value)} W"),
+    "clock": Entry("number", "1/s", show=lambda value: f"up to {show_hertz(value)}"),
+    "memory_clock": Entry("number", "1/s", show=lambda value: f"memory at up to {show_hertz(value)}"),
+    "cores": _COUNT, "performance_cores": _COUNT, "efficiency_cores": _COUNT,
     "threads": _COUNT, "governor": _TEXT, "compute_capability": _TEXT, "multiprocessors": _COUNT,
-    "compute_units": _COUNT, "uuid": _TEXT, "pci_bus": _TEXT, "pci_product": _TEXT,
+    "compute_units": _COUNT, "uuid": _LABEL, "pci_bus": _LABEL, "pci_product": _LABEL,
 }  # fmt: skip
 
 _ANY_NUMBER = Entry("number", least=-LARGEST)
@@ -112,3 +119,14 @@ def flaw(entries: Mapping[str, Entry], name: str, value: Any) -> str:
 def flaws(entries: Mapping[str, Entry], facts: Mapping[str, Any]) -> dict[str, str]:
     """Return the facts that can't be what they are, each with the reason."""
     return {name: wrong for name, value in facts.items() if (wrong := flaw(entries, name, value))}
+
+
+def in_words(entries: Mapping[str, Entry], name: str, value: Any) -> str:
+    """Put a fact into words: driver 535.104.05, 12 performance cores; empty where there is nothing to say."""
+    entry, spoken = entries.get(name), name.replace("_", " ")
+    if entry is not None and entry.show is not None and value is not None:
+        return entry.show(value)
+    if isinstance(value, str):
+        return f"{spoken} {value}"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return count(int(value), spoken.removesuffix("s")) if is_number else ""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from mldyno import api
+from mldyno.metrics import METRIC
 from mldyno.store import Store
 from mldyno.views.tables import cell_text, render
 
@@ -22,10 +23,10 @@ def test_the_published_table_is_there_on_the_first_day(store: Store) -> None:
     assert table.rows == ("mode", "batch", "seq")
     assert len(table.row_keys) == 12
     m1, v100 = ("M1 Max 10-core CPU 32-core GPU 32GB", "mps"), ("NVIDIA V100 SXM2 16GB", "cuda:0")
-    assert cell_text(table.cells[("train", 16, 128), v100]) == "12.0 s"
-    assert cell_text(table.cells[("train", 256, 512), v100]) == "-"
+    assert cell_text(table.cells[("train", 16, 128), v100], METRIC["step"]) == "12.0 s"
+    assert cell_text(table.cells[("train", 256, 512), v100], METRIC["step"]) == "-"
     withdrawn_then_measured_again = table.cells[("train", 16, 128), m1]
-    assert cell_text(withdrawn_then_measured_again) == "63.0 s"
+    assert cell_text(withdrawn_then_measured_again, METRIC["step"]) == "63.0 s"
     assert "supersedes the May row" in withdrawn_then_measured_again.notes[0]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from mldyno import plugins
 from mldyno.analysis import grouped
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
 from mldyno.axes import AXES, NAMES
@@ -100,6 +101,15 @@ class Outcome:
         """What a reader must know beside the number; what holds for the whole machine is said elsewhere."""
         warnings = (warning for warning in self.warnings if warning.code not in OF_THE_MACHINE)
         return [f"{each.message}; {each.hint}" if each.hint else each.message for each in warnings]
+
+    @property
+    def item(self) -> str:
+        """What its throughput counts: token, image, B; where the record names none, what the workload's batch has."""
+        named = next((record.fact("item") for record in self.good), None) or "item"
+        if named == "item" and self.case.workload in plugins.names("workloads"):
+            workload = plugins.workload(self.case.workload)
+            return workload.item if workload.items(self.case) == self.case.batch else named
+        return named
 
     def figure(self, value: str) -> Estimate | None:
         """Return the value asked for; None where this outcome does not have it."""

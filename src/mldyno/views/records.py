@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from mldyno.analysis.breakdown import bound, shares
 from mldyno.analysis.estimates import step_time, uncontended
 from mldyno.analysis.outcomes import Outcome
-from mldyno.records import Case, Device, Fact, Machine, Pairing, Record
+from mldyno.facts import DEVICE_FACTS, in_words
+from mldyno.records import Case, Device, Machine, Pairing, Record
 from mldyno.stats.intervals import mean, median, quantile
 from mldyno.stats.shapes import modes
-from mldyno.units import count, digits, show, show_bytes, show_error, show_hertz, show_percent, show_seconds
+from mldyno.units import count, digits, show, show_bytes, show_error, show_percent, show_seconds
 from mldyno.views.claims import run_name
 from mldyno.views.outcomes import energy_summary, phases, trust
 from mldyno.views.titles import case_name
@@ -29,12 +30,6 @@ BOUNDS = {
 FAKE_FRAMEWORK = "This was the fake framework: nothing was computed, and no time is real"
 Rows = Iterator[tuple[str, str]]
 _COMPILED = (("graphs", "graph"), ("graph_breaks", "break"))
-_QUANTITIES: dict[str, Callable[[float], str]] = {
-    "clock": lambda value: f"up to {show_hertz(value)}",
-    "memory_clock": lambda value: f"memory at up to {show_hertz(value)}",
-    "power_limit": lambda value: f"at most {digits(value)} W",
-}
-_LABELS = ("uuid", "pci_bus", "pci_product")  # say which one it is, not what it is
 
 
 # -- machines and devices --------------------------------------------------------------------------
@@ -53,17 +48,9 @@ def machine_lines(machine: Machine) -> list[str]:
 
 def device_line(device: Device) -> str:
     """Describe a device in a line: its vendor's name, memory and other facts."""
-    memory = [show_bytes(device.memory)] if device.memory else []
-    return ", ".join([device.title, *memory, *_facts(device.facts)])
-
-
-def _facts(facts: Mapping[str, Fact]) -> Iterator[str]:
-    for name, value in facts.items():
-        spoken = name.replace("_", " ")
-        if isinstance(value, str) and name not in _LABELS:
-            yield f"{spoken} {value}"
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield _QUANTITIES[name](value) if name in _QUANTITIES else count(int(value), spoken.removesuffix("s"))
+    memory = show_bytes(device.memory) if device.memory else ""
+    facts = (in_words(DEVICE_FACTS, name, value) for name, value in device.facts.items())
+    return ", ".join(filter(None, [device.title, memory, *facts]))
 
 
 def sharing(counts: Mapping[tuple[Case, str], int], private: bool) -> str:

@@ -17,17 +17,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mldyno import plugins
 from mldyno.analysis.outcomes import Key, Outcome, column
 from mldyno.analysis.scores import reference
 from mldyno.analysis.sweeps import Crossover
 from mldyno.analysis.tables import Cell, Table
 from mldyno.axes import AXIS, COMMAND
-from mldyno.metrics import METRIC, metric_named
+from mldyno.metrics import METRIC, Metric, metric_named
 from mldyno.printable import printable
 from mldyno.sources import as_typed
 from mldyno.store.figures import inert
-from mldyno.units import PERIODS, UNITS, Scale, common_scale, digits, scale_of, show, show_error
+from mldyno.units import PERIODS, UNITS, Scale, common_scale, digits, scale_of
 from mldyno.views.as_json import case_without, machine_json
 from mldyno.views.claims import ENERGY_IN_A_CELL, IN_A_CELL, named
 from mldyno.views.outcomes import energy_source, shown
@@ -71,12 +70,8 @@ def _nouns(table: Table) -> set[str]:
 
 
 def _noun(outcome: Outcome) -> str:
-    """The items of a case: tokens, images, B; where it names none, those of its batch, if the workload counts these."""
-    item = next((record.fact("item") for record in outcome.good), None) or "item"
-    if item == "item" and outcome.case.workload in plugins.names("workloads"):
-        workload = plugins.workload(outcome.case.workload)
-        item = workload.item if workload.items(outcome.case) == outcome.case.batch else item
-    return printable(item) if item in UNITS else f"{printable(item)}s"
+    item = printable(outcome.item)
+    return item if item in UNITS else f"{item}s"
 
 
 def _scales(table: Table) -> Callable[[Cell], Scale | None]:
@@ -89,17 +84,13 @@ def _scales(table: Table) -> Callable[[Cell], Scale | None]:
     return lambda cell: common
 
 
-def cell_text(cell: Cell | None, scale: Scale | None = None, ratio: bool = False) -> str:
-    """Return a cell as a person reads it: 2.31 ms ±1.2 %, `-` where memory ran out, else the status."""
+def cell_text(cell: Cell | None, metric: Metric, scale: Scale | None = None) -> str:
+    """Show a cell: 2.31 ms ±1.2 %, `-` where memory ran out, else the status."""
     if cell is None:
         return ""
     if cell.figure is None:
         return NO_MEMORY if cell.outcome.status == "oom" else cell.outcome.status
-    figure = cell.figure
-    if ratio:
-        return f"{digits(figure.value, figure.half_width)}x{show_error(figure.value, figure.half_width)}"
-    known = show_error(figure.value, figure.half_width)
-    return show(figure.value, figure.unit, figure.half_width, scale) + known
+    return metric.show(cell.figure, cell.figure.unit, scale)
 
 
 def _worded(name: str, part: Any) -> str:
@@ -152,13 +143,13 @@ def grid(
     numbers = {} if numbers is None else numbers
     marks = _marks(table, numbers) if with_marks else {}
     notes = [f"[{number}] {note}" for note, number in numbers.items()]
-    scale, ratio = _scales(table), metric_named(table.value).ratio
+    scale, metric = _scales(table), metric_named(table.value)
     body = []
     for row in table.row_keys:
         line = [escaped(label) for label in _row_labels(table, row)]
         for col in table.col_keys:
             cell = table.cells.get((row, col))
-            text = escaped(cell_text(cell, scale(cell) if cell else None, ratio))
+            text = escaped(cell_text(cell, metric, scale(cell) if cell else None))
             line.append(text + (mark.format(marks[row, col]) if (row, col) in marks else ""))
         body.append(line)
     return [escaped(head) for head in (*table.rows, *_heads(table))], body, notes
