@@ -290,7 +290,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """What ways to run a model of this process bring, and how large a batch should fit."""
+    """What ways to run a model of this process gain, and how large a batch should fit."""
 
     results: Results
     largest: Sequence[Any]
@@ -303,7 +303,7 @@ class ModelCheck:
 
     @property
     def lines(self) -> list[str]:
-        """What the ways bring, and the largest batches, in words."""
+        """What the ways gain, and the largest batches, in words."""
         from mldyno.views.screens import statements
         from mldyno.views.titles import case_name
 

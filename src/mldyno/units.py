@@ -263,7 +263,7 @@ def show_percent(fraction: float) -> str:
 
 
 def show_error(value: float, half_width: float | None) -> str:
-    """Return how far off a value may be, to stand behind it: ' ±1.8 %'; nothing where that is not known."""
+    """Show the relative error of a value, to follow it: ' ±1.8 %'; empty where it is unknown."""
     if half_width is None or value <= 0:
         return ""
     return " ±100 % or more" if half_width >= value else f" ±{show_half_width(half_width / value)}"

@@ -19,7 +19,7 @@ Script = Callable[..., None]
 Measured = Callable[..., None]
 MLP, RESNET = "mlp/infer/torch/cpu/fp32/b128/device", "resnet50/infer/torch/cpu/fp32/b32/device"
 OWN = "separate runs, own interval only"
-NO_INTERVAL = "a published figure has no interval: how far off a factor with one may be is not known"
+NO_INTERVAL = "published figures have no interval, so a ratio with one may be off by an unknown amount"
 MLP_TITLE, RESNET_TITLE = "MLP, inference, batch 128 on cpu", "ResNet-50, inference, batch 32 on cpu"
 SUSPECT = f"suspect: M1 Mac mini, {RESNET_TITLE}: the same author measured 44 s on an M1 for the same work elsewhere"
 

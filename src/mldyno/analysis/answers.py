@@ -205,7 +205,7 @@ def _size(case: Case) -> tuple[int, int, bool]:
 def _references(ours: Sequence[Outcome], published: Sequence[Outcome]) -> tuple[tuple[Comparison, ...], ...]:
     """Return, for each case, the comparisons with published ones, the slowest machine first.
 
-    Those of the accelerators, if there are any. A CPU stands beside published CPUs and accelerators alike: the
+    Those of the accelerators, if there are any. A CPU is compared with published CPUs and accelerators: the
     reader wants to know what there is to gain.
     """
     real = [outcome for outcome in ours if not outcome.records[0].fact("fake_time")]

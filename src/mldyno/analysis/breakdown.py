@@ -212,8 +212,8 @@ def _straggler(records: Sequence[Record]) -> tuple[int, Interval] | None:
     slowest = max(ranks, key=lambda rank: typical[rank])
     logs = []
     for place in range(len(records)):
-        others = [by_rank[rank][place] for rank in ranks if rank != slowest]
-        logs.append(_logs(by_rank[slowest][place], [median(blocks) for blocks in zip(*others, strict=False)]))
+        rest = [by_rank[rank][place] for rank in ranks if rank != slowest]
+        logs.append(_logs(by_rank[slowest][place], [median(blocks) for blocks in zip(*rest, strict=False)]))
     factor = _factor(logs)
     return (slowest, factor) if factor.low is not None and factor.low > 1 and factor.value >= STRAGGLES else None
 

@@ -29,15 +29,10 @@ from mldyno.units import Interval
 
 DELTA = 0.02  # closer than this counts as equivalent
 CLEAR_LOG = 0.05  # from which on two times seem different, as a logarithm
-MAX_ADVISED_FACTOR = 100  # times as long: nobody would wait
+MAX_ADVISED_FACTOR = 100  # times as long: too long to wait
 PAIRED, SEPARATE = "paired", "separate runs"  # how a comparison was made
 MEASURED = {"step": "step_time", "energy": "energy"}  # what is compared: the figure, and the metric of its rounds
-AS_MEASURED = (
-    "workload",
-    "framework",
-    "python",
-    "run",
-)  # axes without an order of their own: what was measured first is the base
+AS_MEASURED = ("workload", "framework", "python", "run")  # axes without an order: what was measured first is the base
 LONGER_LOOPS = "a longer loop, or a quieter machine, would settle it"
 ONE_SIDED = f"{SEPARATE}, own interval only"  # one side is a published figure, which has none
 Pairs = list[tuple[Outcome, Outcome]]
@@ -191,7 +186,7 @@ def more_items(base: Outcome, other: Outcome) -> float:
 
 
 def compared(pairs: Pairs, value: str = "step") -> list[Comparison]:
-    """Return the comparisons of pairs, as far as both sides have the value: a time of a step, or its energy."""
+    """Compare pairs, where both sides have the value: the time of a step, or its energy."""
     return [comparison for base, other in pairs if (comparison := compare(base, other, value)) is not None]
 
 
@@ -336,8 +331,8 @@ def between_workloads(newest: Sequence[Outcome], every: Sequence[Outcome]) -> Pa
     paired: Pairs = []
     for group in alike(every, "workload"):
         last: dict[str, tuple[Outcome, Outcome]] = {}
-        for base, *others in grouped(group, lambda outcome: column(outcome, "run")).values():
-            last |= {other.case.workload: (base, other) for other in others if _pairings(base, other, "step_time")}
+        for base, *rest in grouped(group, lambda outcome: column(outcome, "run")).values():
+            last |= {other.case.workload: (base, other) for other in rest if _pairings(base, other, "step_time")}
         paired += last.values()
     known = {(outcome.machine, outcome.case.id) for pair in paired for outcome in pair}
     separate = [pair for pair in along(newest, "workload") if (pair[1].machine, pair[1].case.id) not in known]

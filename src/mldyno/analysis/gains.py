@@ -46,8 +46,8 @@ def precision_gains(outcomes: Sequence[Outcome]) -> list[PrecisionGain]:
     for group in alike(outcomes, "precision"):
         plain = next((o for o in group if o.case.precision == PLAIN and o.status == "ok"), None)
         if plain is not None:
-            others = [PrecisionGain(o, compare(plain, o)) for o in group if o.case.precision != PLAIN]
-            gained += sorted(others, key=lambda gain: -gain.comparison.ratio if gain.comparison else 0.0)
+            compared = [PrecisionGain(o, compare(plain, o)) for o in group if o.case.precision != PLAIN]
+            gained += sorted(compared, key=lambda gain: -gain.comparison.ratio if gain.comparison else 0.0)
     return gained
 
 
@@ -122,9 +122,9 @@ def loader_gains(outcomes: Sequence[Outcome]) -> list[LoaderGain]:
     """Return the gains for each case that was measured with two numbers of workers or more."""
     gains = []
     for group in alike([outcome for outcome in outcomes if outcome.status == "ok"], LOADER_WORKERS):
-        fewest, *others = sorted(group, key=lambda outcome: outcome.case.loader_workers)
+        fewest, *more = sorted(group, key=lambda outcome: outcome.case.loader_workers)
         best, steps = fewest, list[MoreWorkers]()
-        for outcome in others:
+        for outcome in more:
             over_fewest, over_best = compare(fewest, outcome), compare(best, outcome)
             if over_fewest is None or over_best is None:
                 continue

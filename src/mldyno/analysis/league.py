@@ -17,7 +17,7 @@ from mldyno.records import Case
 from mldyno.store.figures import STATED_AXES, marks
 
 WORK = tuple(name for name in STATED_AXES if name not in ("framework", "device"))  # that a published figure states
-MOST_COLUMNS = 6  # that still stand side by side
+MOST_COLUMNS = 6  # that fit side by side
 MOST_NAMED = 5  # cases, before the rest is only counted
 
 
@@ -89,8 +89,8 @@ class Division:
     @property
     def beside(self) -> list[Comparison]:
         """The fastest of ours against each other machine, the fastest of these first; ours is `other`."""
-        others = [outcome for place, outcome in enumerate(self.outcomes) if place not in self.ours]
-        return [comparison for each in others if (comparison := compare(each, self.best)) is not None]
+        theirs = [outcome for place, outcome in enumerate(self.outcomes) if place not in self.ours]
+        return [comparison for each in theirs if (comparison := compare(each, self.best)) is not None]
 
 
 def league(ours: Sequence[Outcome], others: Sequence[Outcome]) -> list[Division]:
@@ -110,7 +110,7 @@ def league(ours: Sequence[Outcome], others: Sequence[Outcome]) -> list[Division]
 
 
 def _counts(outcome: Outcome) -> bool:
-    """Return whether it has a time that nobody doubts."""
+    """Return whether it has a time that is not doubted."""
     record = outcome.records[0]
     return _step(outcome) > 0 and not (record.case.own_work or record.fact("fake_time") or marks(record))
 

@@ -325,7 +325,7 @@ def _counts(metric: str, stage: str) -> bool:
 
 
 def _samples(number: int, record: Record) -> Iterator[Sample]:
-    done = 1  # the first step stands apart
+    done = 1  # the first step is kept apart
     for series in record.series:
         if _counts(series.metric, series.stage):
             for value in series.values:

@@ -1,8 +1,8 @@
 """Scores: one number each for training and inference of a device, from a frozen set of cases.
 
-A score is 100 times the geometric mean of the speeds over fixed reference rates, which stand in the suite file with
+A score is 100 times the geometric mean of the speeds over fixed reference rates, which are in the suite file with
 the machine that is 100. There is one only where every case of the set came out, and two versions are never mixed.
-In a CSV of figures it is a line of its own, as if `quick` were a workload.
+In a CSV of figures it has its own line, as if `quick` were a workload.
 """
 
 from __future__ import annotations

@@ -184,8 +184,8 @@ def crossovers(outcomes: Sequence[Outcome], axes: Sequence[str] = WAYS, value: s
     for axis in axes:
         for over in SIZES:
             for group in alike([outcome for outcome in outcomes if column(outcome, over) is not None], axis, over):
-                base, *others = in_order({(column(outcome, axis),) for outcome in group})
-                swept += [_between(group, axis, over, base[0], other[0], value) for other in others]
+                base, *rest = in_order({(column(outcome, axis),) for outcome in group})
+                swept += [_between(group, axis, over, base[0], other[0], value) for other in rest]
     return [sweep for sweep in swept if len({column(tried, sweep.over) for tried in sweep.tried}) > 1]
 
 
@@ -286,10 +286,10 @@ def _exponent_between(shorter: Outcome, longer: Outcome) -> Exponent:
     """Return the exponent between two lengths, from their comparison."""
     ends = int(shorter.case.seq or 1), int(longer.case.seq or 1)
     apart = math.log(ends[1] / ends[0])
-    found = compare(shorter, longer)
-    if found is None:
+    comparison = compare(shorter, longer)
+    if comparison is None:
         raise AssertionError("unreachable: both have a time")
-    comparison = found.per_step
+    comparison = comparison.per_step
     low, high = comparison.low, comparison.high
     width = (math.log(high) - math.log(low)) / 2 / apart if low and high else None
     value = -math.log(comparison.ratio) / apart

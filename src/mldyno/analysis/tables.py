@@ -1,4 +1,4 @@
-"""Outcomes laid out on axes: which cells there are, and what stands in each."""
+"""Outcomes laid out on axes: which cells there are, and what each has."""
 
 from __future__ import annotations
 

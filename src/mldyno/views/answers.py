@@ -257,8 +257,8 @@ def _gaps(crossover: Crossover) -> Iterator[str]:
             if status == "oom":  # nothing larger was tried
                 yield f"{name} {_became(status)} {'from' if larger else 'at'} {size}{' on' if larger else ''}"
             else:
-                others = f" and {count(len(larger), 'larger one')}" if larger else ""
-                yield f"{name} {_became(status)} at {size}{others} ({first.reason})"
+                more = f" and {count(len(larger), 'larger one')}" if larger else ""
+                yield f"{name} {_became(status)} at {size}{more} ({first.reason})"
 
 
 def _crossover_notes(crossover: Crossover) -> Iterator[str]:

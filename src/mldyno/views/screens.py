@@ -39,7 +39,7 @@ from mldyno.views.claims import (
     sentence,
 )
 from mldyno.views.outcomes import energy_lines, phase_lines, shown, trust_line, trust_lines
-from mldyno.views.records import FAKE_FRAMEWORK
+from mldyno.views.records import BOUNDS, FAKE_FRAMEWORK
 from mldyno.views.tables import render
 from mldyno.views.titles import case_title, shared_title, work_title
 from mldyno.views.window import fitted, plain, window_width
@@ -125,7 +125,6 @@ MOST_DIVISIONS, MOST_SENTENCES = 2, 4
 MOST_BESIDE, FEWEST_BESIDE = 3, 1  # other machines in a division
 NAME_WIDTH, BAR_WIDTH = 34, 24
 BAR, THIN_BAR = "█", "▏"
-_HOLDS = {"compute": "arithmetic", "memory": "memory", "host": "issuing work to the device", "copy": "copies"}
 
 
 def screen(
@@ -203,7 +202,7 @@ def _sentences(outcomes: Sequence[Outcome], verdicts: Verdicts, notes: Sequence[
     """Return what matters most, the most important first, without evidence, which the report has."""
     about, copies = (verdict_lines(each) for each in (replace(verdicts, references=(), copies=()),
                                                       Verdicts(copies=verdicts.copies)))  # fmt: skip
-    said = [*_failures(outcomes), *about, *notes, *_held_back(outcomes), *copies]
+    said = [*_failures(outcomes), *about, *notes, *_bottlenecks(outcomes), *copies]
     if all(outcome.case.framework == "fake" for outcome in outcomes):
         said.insert(0, FAKE_FRAMEWORK)
     return [line.text if isinstance(line, Sentence) else line for line in said[:MOST_SENTENCES]]
@@ -212,16 +211,16 @@ def _sentences(outcomes: Sequence[Outcome], verdicts: Verdicts, notes: Sequence[
 def _failures(outcomes: Sequence[Outcome]) -> Iterator[str]:
     failed = [outcome for outcome in outcomes if outcome.status != "ok"]
     if failed:
-        first, others = failed[0], len(failed) - 1
-        more = f" (and {count(others, 'other case')})" if others else ""
+        first, rest = failed[0], len(failed) - 1
+        more = f" (and {count(rest, 'other case')})" if rest else ""
         yield f"{case_title(first.case)}{more}: {first.status}: {first.reason}"
 
 
-def _held_back(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _bottlenecks(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Say what limits the typical cases."""
     good = [outcome for outcome in typical(outcomes) if outcome.good]
     limits = [limit for outcome in good if (limit := bound(outcome.good[0])) is not None]
-    kinds = Counter(_HOLDS[limit.kind] for limit in limits if limit.kind in _HOLDS)
+    kinds = Counter(limit.kind for limit in limits if limit.kind != "unclear")
     if kinds:
-        parts = [f"{name} in {number}" for name, number in kinds.most_common()]
-        yield f"Bottleneck, in {count(len(limits), 'case')}: {', '.join(parts)}"
+        parts = [f"{number} {'is' if number == 1 else 'are'} {BOUNDS[kind]}" for kind, number in kinds.most_common()]
+        yield f"Bottleneck: of {count(len(limits), 'case')}, {', '.join(parts)}"

@@ -287,7 +287,7 @@ def _table_width() -> int:
 def _in_parts(table: Table, notes_too: bool) -> str:
     """Repeat the rows, each time with some of the columns below their broken heads; nothing if that can't be.
 
-    What all cells share stands in the title.
+    The title says what all cells share.
     """
     if plain() or not table.cols:
         return ""
@@ -343,14 +343,14 @@ def _part_of(table: Table, cols: list[Key]) -> Table:
 def _without_shared(table: Table) -> tuple[Table, str]:
     """Return the table without the axes that all its cells share, and what these are, in words."""
     places = list(table.cells)
-    kept, shared = [], []
+    remaining, shared = [], []
     for side, names in enumerate((table.rows, table.cols)):
         values = {name: {place[side][index] for place in places} for index, name in enumerate(names)}
-        kept.append([index for index, name in enumerate(names) if len(values[name]) != 1])
+        remaining.append([index for index, name in enumerate(names) if len(values[name]) != 1])
         shared += [(name, *known) for name, known in values.items() if len(known) == 1]
 
     def key(side: int, part: Key) -> Key:
-        return tuple(part[index] for index in kept[side])
+        return tuple(part[index] for index in remaining[side])
 
     return replace(
         table,

@@ -15,7 +15,7 @@ from typing import Any
 UNTOLD_WIDTH = 80  # columns of a terminal that does not tell
 WIDEST = 10_000  # columns that a terminal is believed to have
 NO_WINDOW = sys.maxsize  # columns, where a line may have as many as it needs
-# What stands before the text of a line: spaces; then a bullet, a number, a note's mark, or a name with a gap behind it.
+# What precedes the text of a line: spaces; then a bullet, a number, a note's mark, or a name with a gap behind it.
 _BEFORE_TEXT = re.compile(r" *(?:- |\d+\. |\[\d+\] |\S.*?  +)?")
 _WORDS = re.compile(r" *[^ ]+(?: %[^ ]*)?")  # each with the spaces before it; a number keeps its %
 _PATH_PARTS = re.compile(r"[^/]*/|[^/]+")
@@ -54,7 +54,7 @@ def window_width() -> int:
 def fitted(line: str, width: int) -> str:
     """Return a line broken between words where it is too wide; what follows hangs below the start of its text.
 
-    A word that is too long for a line of its own, such as a case's id, breaks behind its slashes.
+    A word that is too long for a line, such as a case's id, breaks behind its slashes.
     """
     if len(line) <= width:
         return line

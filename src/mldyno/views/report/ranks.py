@@ -1,4 +1,4 @@
-"""What do ranks bring? Speed-up over one process against the ideal, and what a step of several ranks is made of."""
+"""How well does it scale? Speed-up over one process against the ideal, and what a step of several ranks is made of."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ranks(subject: Subject) -> Section | None:
         "All of it was measured in one job, in rounds: steps with an exchange of gradients, without one, and of one "
         "process alone took turns. Dashed would be one process; a rank more is a process more, ideally a whole one."
     )
-    return Section("ranks", "What do ranks bring?", "Ranks", lead, shown)
+    return Section("ranks", "How well does it scale?", "Ranks", lead, shown)
 
 
 def _by_work(known: Sequence[Split]) -> list[list[Split]]:
