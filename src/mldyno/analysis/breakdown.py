@@ -104,12 +104,12 @@ def _issuing(record: Record, of_peaks: Shares) -> Bound:
     kernel = _kernel_time(record)
     if kernel is not None and kernel < SHORT_KERNEL:
         return Bound("host", f"{why}; a kernel takes {show_seconds(kernel)} on average: issuing them is the work")
-    return Bound("unclear", f"{why}; neither is near its peak")
+    return Bound("unclear", why)
 
 
 def _why(of_peaks: Shares) -> str:
-    parts = [("arithmetic", of_peaks.compute, "matmuls"), ("memory traffic", of_peaks.memory, "copies")]
-    return ", ".join(f"{what} at {show_percent(share)} of {peak}" for what, share, peak in parts if share is not None)
+    parts = [(of_peaks.compute, "matmul rate"), (of_peaks.memory, "memory bandwidth")]
+    return ", ".join(f"{show_percent(share)} of the peak {what}" for share, what in parts if share is not None)
 
 
 def _kernel_time(record: Record) -> float | None:

@@ -93,7 +93,7 @@ class Outcome:
         target, step = self.records[-1].fact("target"), self.step
         if not target or step is None or step.half_width is None or step.half_width <= target * step.value:
             return []
-        message = f"its time is not known to the ±{show_percent(target)} asked for"
+        message = f"its interval is wider than the ±{show_percent(target)} asked for"
         return [Warning_(TARGET_NOT_REACHED, message, "give it more time with --budget, or a quieter machine")]
 
     @property
