@@ -40,7 +40,6 @@ class ResultComparison(Comparison):
 
     @classmethod
     def of(cls, comparison: Comparison) -> ResultComparison:
-        """Return a comparison as analysis makes it."""
         return cls(**vars(comparison))
 
     def __str__(self) -> str:
@@ -79,7 +78,6 @@ class ResultTable(laying.Table):
 
     @classmethod
     def of(cls, table: laying.Table) -> ResultTable:
-        """Return a table as analysis lays it out."""
         return cls(**vars(table))
 
     @classmethod
@@ -150,7 +148,6 @@ class Results:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """The records put together by case."""
         return outcomes(self.everything)
 
     @property
@@ -257,7 +254,6 @@ class Measurement:
 
     @property
     def outcome(self) -> Outcome:
-        """As one that can be compared."""
         return Outcome((self.record,))
 
     @property

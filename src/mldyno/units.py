@@ -56,7 +56,6 @@ class Interval:
 
     @property
     def half_width(self) -> float | None:
-        """Half of the interval's width."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
     @property

@@ -132,7 +132,6 @@ def verdicts(outcomes: Sequence[Outcome], published: Sequence[Outcome] = ()) -> 
 
 
 def _order(case: Case) -> tuple[str, str, bool]:
-    """Training comes before inference."""
     return case.device, str(case.precision), case.mode != "train"
 
 

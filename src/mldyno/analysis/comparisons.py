@@ -68,12 +68,10 @@ class Claim:
 
     @property
     def low(self) -> float | None:
-        """Lower end of the 95 % interval."""
         return self.speedup.low
 
     @property
     def high(self) -> float | None:
-        """Upper end of the 95 % interval."""
         return self.speedup.high
 
     @property
@@ -173,7 +171,6 @@ def compare(base: Outcome, other: Outcome, value: str = "step") -> Comparison | 
 
 
 def _scope(outcome: Outcome) -> object:
-    """Return what its energy covers; energies of two scopes have no ratio."""
     return outcome.with_energy[0].fact("energy_scope") if outcome.with_energy else None
 
 

@@ -21,7 +21,6 @@ class PrecisionGain:
 
     @property
     def error(self) -> float | None:
-        """How far its results are off."""
         return error_of(self.outcome)
 
     @property
@@ -100,7 +99,6 @@ class MoreWorkers:
 
     @property
     def workers(self) -> int:
-        """How many."""
         return self.over_best.other.case.loader_workers
 
 

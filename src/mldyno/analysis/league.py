@@ -78,7 +78,6 @@ class Division:
 
     @property
     def case(self) -> Case:
-        """The work."""
         return self.outcomes[min(self.ours)].case
 
     @property

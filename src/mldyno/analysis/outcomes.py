@@ -39,12 +39,10 @@ class Outcome:
 
     @property
     def case(self) -> Case:
-        """The case."""
         return self.records[0].case
 
     @property
     def machine(self) -> str:
-        """The machine as tables name it."""
         return self.records[0].shown_machine
 
     def renamed(self, workload: str) -> Outcome:
@@ -59,7 +57,6 @@ class Outcome:
 
     @cached_property
     def good(self) -> list[Record]:
-        """The processes that succeeded."""
         return [record for record in self.records if record.status == "ok"]
 
     @cached_property
@@ -74,7 +71,6 @@ class Outcome:
 
     @property
     def reason(self) -> str:
-        """Why it is not ok."""
         return "" if self.good else self.records[0].reason
 
     @property

@@ -35,7 +35,6 @@ class Score(Interval):
 
     @property
     def machine(self) -> str:
-        """The machine as tables name it."""
         return self.outcomes[0].machine
 
     @property

@@ -62,7 +62,6 @@ class Crossing(Interval):
 
     @property
     def size(self) -> float:
-        """The size without its interval."""
         return self.value
 
 
@@ -149,7 +148,6 @@ class Crossover:
     """What is compared: the time of a step, or its energy."""
 
     def size(self, comparison: Comparison) -> int:
-        """Return the size at which a comparison was made."""
         return int(column(comparison.other, self.over))
 
     @property
