@@ -18,7 +18,7 @@ from bench.work import Work, say
 
 from mldyno import api
 from mldyno.analysis.breakdown import split
-from mldyno.frameworks._torch_ranks import environment
+from mldyno.frameworks.torch.ranks import environment
 from mldyno.records import Case, Record
 from mldyno.stats.intervals import half_width, mean, median
 from mldyno.store import Query, Store

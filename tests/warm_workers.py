@@ -27,7 +27,7 @@ from typing import Any
 
 MODULES = {  # that each kind of process imports before it forks
     "plain": ("mldyno.worker.listen", "mldyno.frameworks.fake"),
-    "torch": ("torch", "mldyno.worker.listen", "mldyno.frameworks.torch"),
+    "torch": ("torch", "mldyno.worker.listen", "mldyno.frameworks.torch.ranks"),
 }
 KINDS = {"torch": "torch", "onnxruntime": "torch", "openvino": "torch", None: "torch"}  # by a case's framework
 READ_WHEN_USED = (

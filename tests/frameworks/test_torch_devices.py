@@ -10,8 +10,8 @@ import torch
 
 from mldyno.axes import AXIS
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._torch_devices import counted_memory, list_devices
 from mldyno.frameworks.torch import Torch
+from mldyno.frameworks.torch.devices import counted_memory, list_devices
 from mldyno.records import Case, Device, Fact
 
 T4 = {"name": "Tesla T4", "total_memory": 15_634_661_376, "major": 7, "minor": 5, "multi_processor_count": 40,

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._torch_features import FEATURES, support, try_feature
+from mldyno.frameworks.torch.devices import FEATURES, support, try_feature
 
 # Warnings as PyTorch's sources have them, for MPS and for XPU.
 MPS = "The operator '{}' is not currently supported on the MPS backend and will fall back to run on the CPU. This may …"

@@ -21,7 +21,7 @@ from tests.frameworks.test_every_framework import started
 
 from mldyno import datasets, plugins
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._torch_loader import Items
+from mldyno.frameworks.torch.loader import Items
 from mldyno.records import Case
 from mldyno.worker.session import CaseSession
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mldyno import plugins
-from mldyno.frameworks._torch_places import actual_device, watch_compute
+from mldyno.frameworks.torch.operations import actual_device, watch_compute
 from mldyno.records import Case
 
 CPU = torch.device("cpu")

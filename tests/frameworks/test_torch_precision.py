@@ -11,7 +11,7 @@ import torch
 from mldyno import plugins
 from mldyno.axes import PRECISIONS
 from mldyno.frameworks import TOLERANCE, Unsupported
-from mldyno.frameworks._torch_precision import PrecisionPolicy, matmul_types
+from mldyno.frameworks.torch.precision import PrecisionPolicy, matmul_types
 from mldyno.records import Case
 from mldyno.worker.checks import Wrong, failure
 from mldyno.worker.session import CaseSession, open_case

@@ -11,7 +11,7 @@ from tests.frameworks.in_own_process import Few
 
 from mldyno import datasets, plugins
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._torch_operations import count_operations
+from mldyno.frameworks.torch.operations import count_operations
 from mldyno.messages import DataSource, TrainEndToEnd
 from mldyno.records import Case
 from mldyno.worker.session import open_case

@@ -11,7 +11,7 @@ import pytest
 
 from mldyno import api
 from mldyno.analysis.breakdown import split
-from mldyno.frameworks._torch_ranks import INTERFACES, LOOPBACK, environment
+from mldyno.frameworks.torch.ranks import INTERFACES, LOOPBACK, environment
 from mldyno.records import Case, Record
 from mldyno.runner import pairing
 from mldyno.store import Store

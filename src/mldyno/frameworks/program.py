@@ -31,8 +31,8 @@ from mldyno.frameworks import (
     relative_error,
     without_chance,
 )
-from mldyno.frameworks._loader import FETCHED_BATCHES, TEST_BATCH, PlainLoader
 from mldyno.frameworks.layers import Layers
+from mldyno.frameworks.loader import FETCHED_BATCHES, TEST_BATCH, Loader, PlainLoader
 from mldyno.trees import each_array, is_array
 from mldyno.values import SEED
 
@@ -221,6 +221,61 @@ class ArrayFramework(Framework):
         return ArrayProgram(self, case, build, data)
 
 
+class ModelProgram(Program):
+    """A case of a model: what any framework does with batches from disk and with phases."""
+
+    training: bool
+    loader: Loader | None
+    batches: Iterator[Any]
+    """Without end; on the device, or on the host where the case's placement says so."""
+    step_phases: Mapping[str, Phase]
+    """The recipe's."""
+    noted: dict[str, Any]
+
+    def load_first(self) -> bool:
+        """Get the first batch from disk."""
+        if self.loader is None:
+            return False
+        self.batches = itertools.chain([next(self.batches)], self.batches)
+        return True
+
+    @property
+    def phases(self) -> Mapping[str, int]:
+        """Return the recipe's phases, or those of a data set on disk."""
+        if self.step_phases or self.loader is None:
+            return {name: phase.items for name, phase in self.step_phases.items()}
+        return self.loader.phases
+
+    def run_phase(self, name: str) -> None:
+        """Issue one phase; those of a step one after the other, on the fixed batch."""
+        if name == "data":
+            for _ in range(FETCHED_BATCHES):
+                next(self.batches)
+        elif name == "epoch":
+            self._epoch()
+        else:
+            self._run_step_phase(name)
+
+    def _epoch(self) -> None:
+        """Take every item of the data set once, then evaluate on its held-out part."""
+        assert self.loader is not None
+        if self.training:
+            self._train_on(self.loader.epoch())
+        self.noted["accuracy"] = self._count_correct(self.loader.held_out()) / self.loader.tested
+
+    @abstractmethod
+    def _run_step_phase(self, name: str) -> None:
+        """Issue one of the recipe's phases on the fixed batch."""
+
+    @abstractmethod
+    def _train_on(self, batches: Iterator[Any]) -> None:
+        """Issue a training step on each of a loader's batches."""
+
+    @abstractmethod
+    def _count_correct(self, batches: Iterator[Any]) -> int:
+        """Count the right answers on a loader's batches."""
+
+
 class Computed(NamedTuple):
     """What a case computed from some weights on some batch: outputs, or losses of a few updates."""
 
@@ -229,7 +284,7 @@ class Computed(NamedTuple):
     batch: Batch
 
 
-class ArrayProgram(Program):
+class ArrayProgram(ModelProgram):
     """A case on its device, with the batches it takes in turn."""
 
     def __init__(
@@ -239,7 +294,7 @@ class ArrayProgram(Program):
         self.training = case.mode == "train"
         self.copies, self.returns = case.placement != "device", case.placement == "roundtrip"
         recipe = framework.recipe(case, build, dropout=True)
-        self.loader = None if data is None else PlainLoader(data, case.batch or 1, self.training)
+        self.loader: PlainLoader | None = None if data is None else PlainLoader(data, case.batch or 1, self.training)
         pool = [recipe.draw() for _ in range(BATCH_POOL)] if self.loader is None else [self._drawn(self.loader.first())]
         self.backend = framework.backend(case, recipe, dropout=True)
         self.params, self.updates, self.step_phases = self.backend.params, recipe.updates, recipe.phases
@@ -268,13 +323,6 @@ class ArrayProgram(Program):
             return map(self._on_host, map(self._drawn, self.loader.endless()))
         put = self._on_host if self.copies else self._placed
         return itertools.cycle([put(batch) for batch in pool])
-
-    def load_first(self) -> bool:
-        """Get the first batch from disk."""
-        if self.loader is None:
-            return False
-        self.batches = itertools.chain([next(self.batches)], self.batches)
-        return True
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -309,22 +357,8 @@ class ArrayProgram(Program):
 
     # -- phases ------------------------------------------------------------------------------------
 
-    @property
-    def phases(self) -> Mapping[str, int]:
-        """Return the recipe's phases, or those of a data set on disk."""
-        if self.loader is not None:
-            return self.loader.phases
-        return {name: phase.items for name, phase in self.step_phases.items()}
-
-    def run_phase(self, name: str) -> None:
-        """Issue one phase; those of a step one after the other, on the fixed batch."""
-        if name == "data":
-            for _ in range(FETCHED_BATCHES):
-                next(self.batches)
-        elif name == "epoch":
-            self._epoch()
-        else:
-            self.carry = self.backend.run_phase(self.step_phases[name], self.fixed[0], self.carry)
+    def _run_step_phase(self, name: str) -> None:
+        self.carry = self.backend.run_phase(self.step_phases[name], self.fixed[0], self.carry)
 
     def prepare_phases(self) -> None:
         """Make the graphs for batches of sizes that only an epoch has, before it is timed."""
@@ -336,17 +370,13 @@ class ArrayProgram(Program):
                     self.backend.train(*self._placed(self._drawn(batch)), self.updates)
             self.backend.wait()
 
-    def _epoch(self) -> None:
-        """Take every item of the data set once, then evaluate on its held-out part."""
-        assert self.loader is not None
-        if self.training:
-            for batch in self.loader.epoch():
-                self.backend.train(*self._placed(self._drawn(batch)), self.updates)
-        correct = 0
-        for batch in self.loader.held_out():
-            inputs, targets = self._placed(self._drawn(batch))
-            correct += self.backend.correct(self.backend.infer(inputs), targets)
-        self.noted["accuracy"] = correct / self.loader.tested
+    def _train_on(self, batches: Iterator[Any]) -> None:
+        for batch in batches:
+            self.backend.train(*self._placed(self._drawn(batch)), self.updates)
+
+    def _count_correct(self, batches: Iterator[Any]) -> int:
+        placed = map(self._placed, map(self._drawn, batches))
+        return sum(self.backend.correct(self.backend.infer(inputs), targets) for inputs, targets in placed)
 
     # -- what is observed --------------------------------------------------------------------------
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mldyno.frameworks import PROOF_NUMBERS, TOLERANCE, Framework, Program, Unsupported, proof_case, relative_error
-from mldyno.frameworks._torch_program import tensor_of, with_first_values
 from mldyno.frameworks.program import BATCH_POOL, cores
+from mldyno.frameworks.torch.program import tensor_of, with_first_values
 from mldyno.records import Device
 from mldyno.values import SEED
 

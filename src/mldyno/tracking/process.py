@@ -97,7 +97,7 @@ def devices(name: str) -> list[Device]:
     if name == "cpu":
         return []
     with suppress(Exception):
-        from mldyno.frameworks._torch_devices import list_devices  # on a GPU only: it loads all that a framework needs
+        from mldyno.frameworks.torch.devices import list_devices  # on a GPU only: it loads all that a framework needs
 
         return [device for device in list_devices(sys.modules["torch"]) if device.name == name]
     return [Device(name, TRACKED)]

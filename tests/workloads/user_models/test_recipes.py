@@ -13,7 +13,7 @@ import torch
 
 from mldyno import plugins, sources
 from mldyno.axes import Case
-from mldyno.frameworks._torch_program import TorchProgram
+from mldyno.frameworks.torch.program import TorchProgram
 from mldyno.plugins import start_framework
 from mldyno.sources import Source
 from mldyno.workloads.user_models import code, describe

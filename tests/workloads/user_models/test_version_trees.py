@@ -16,7 +16,7 @@ import torch
 
 from mldyno import plugins, sources
 from mldyno.axes import Case
-from mldyno.frameworks._torch_program import TorchProgram
+from mldyno.frameworks.torch.program import TorchProgram
 from mldyno.plugins import start_framework
 from mldyno.runner.describing import beside, earlier
 from mldyno.sources import Source

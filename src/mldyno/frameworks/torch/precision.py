@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks._torch_operations import watch_matmuls
 from mldyno.frameworks.layers import IMAGE_DIMENSIONS
+from mldyno.frameworks.torch.operations import watch_matmuls
 from mldyno.records import Case
 
 CAST = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}

@@ -9,24 +9,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import (
-    TOLERANCE,
-    Framework,
-    Trial,
-    Unsupported,
-    _torch_devices,
-    _torch_features,
-    _torch_memory,
-    _torch_ranks,
-)
-from mldyno.frameworks._torch_precision import AUTOCAST, PrecisionPolicy
-from mldyno.frameworks._torch_program import TorchProgram, waiting
-from mldyno.frameworks._torch_ranks import TorchTeam
-from mldyno.frameworks.program import MATMUL_SIDE, Repeated, cores
+from mldyno.frameworks import TOLERANCE, Framework, Trial, Unsupported
+from mldyno.frameworks.torch import devices
 from mldyno.values import SEED
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
+    from mldyno.frameworks.program import Repeated
+    from mldyno.frameworks.torch.program import TorchProgram
+    from mldyno.frameworks.torch.ranks import TorchTeam
     from mldyno.records import Case, Device, Fact
     from mldyno.workloads import Build
 
@@ -65,17 +56,22 @@ class Torch(Framework):
     parallel = ("ddp", "fsdp")
     computes_in_caller = True
     layouts = ("nn", "nt", "tn", "tt")  # by rows, or transposed: by columns
-    features: Mapping[str, float] = {name: feature.timeout for name, feature in _torch_features.FEATURES.items()}
-    fallback: Mapping[str, str] = _torch_features.FALLBACK
+    features: Mapping[str, float] = {name: feature.timeout for name, feature in devices.FEATURES.items()}
+    fallback: Mapping[str, str] = devices.FALLBACK
     torch: Any = None
     _team: TorchTeam | None = None
 
     def environment(self, case: Case) -> dict[str, str]:
-        """What ranks need when they start."""
-        return _torch_ranks.environment(case, cores()) if case.in_ranks else {}
+        """Return what ranks need when they start."""
+        from mldyno.frameworks.program import cores
+        from mldyno.frameworks.torch.ranks import environment
+
+        return environment(case, cores()) if case.in_ranks else {}
 
     def team(self) -> TorchTeam:
-        """The ranks that were started together."""
+        """Join the ranks that were started together."""
+        from mldyno.frameworks.torch.ranks import TorchTeam
+
         if not self.torch.distributed.is_available():
             raise Unsupported("this build of torch has no torch.distributed")
         self._team = self._team or TorchTeam(self.torch)
@@ -118,15 +114,15 @@ class Torch(Framework):
 
     def devices(self) -> list[Device]:
         """The CPU, and every accelerator that torch finds."""
-        return _torch_devices.list_devices(self.torch)
+        return devices.list_devices(self.torch)
 
     def support(self) -> dict[str, Fact]:
         """CUDA, ROCm, XPU and MPS, as far as this build has them."""
-        return _torch_features.support(self.torch)
+        return devices.support(self.torch)
 
     def try_feature(self, feature: str, device: str) -> Trial:
         """One of the features on a device, beside the CPU in double precision."""
-        return _torch_features.try_feature(self.torch, feature, device)
+        return devices.try_feature(self.torch, feature, device)
 
     def check(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> None:
         """TF32 is a mode of NVIDIA's GPUs since 2020."""
@@ -137,7 +133,8 @@ class Torch(Framework):
         if case.pin_memory and case.device.partition(":")[0] in UNPINNED:
             raise Unsupported(f"pinned memory is for copies to CUDA or XPU; on {case.device} PyTorch pins nothing")
         super().check(case, build, data)
-        if case.device.startswith("mps") and case.precision in AUTOCAST and self._release < SAFE_AUTOCAST_ON_MPS:
+        autocasts = str(case.precision).startswith("amp")
+        if case.device.startswith("mps") and autocasts and self._release < SAFE_AUTOCAST_ON_MPS:
             raise Unsupported(f"torch {self.torch.__version__} crashes in batch norm under autocast on MPS; update it")
         if case.precision == "tf32" and not self.torch.version.hip:
             capability = tuple(self.torch.cuda.get_device_capability(case.device))
@@ -146,8 +143,10 @@ class Torch(Framework):
                 raise Unsupported(f"tf32 needs a GPU of compute capability 8.0; {case.device} has {version}")
 
     def _check_ranks(self, case: Case) -> None:
+        from mldyno.frameworks.torch.ranks import BACKENDS
+
         kind, ranks = case.device.partition(":")[0], case.ranks or 1
-        if kind not in _torch_ranks.BACKENDS:
+        if kind not in BACKENDS:
             raise Unsupported(f"PyTorch has nothing that carries gradients between ranks on {kind}")
         if ranks % case.nodes:
             raise Unsupported(f"{ranks} ranks can't be spread over {case.nodes} nodes evenly")
@@ -158,23 +157,32 @@ class Torch(Framework):
 
     def build_program(self, case: Case, build: Build, data: Opened | None) -> TorchProgram:
         """Build the case on its device."""
+        from mldyno.frameworks.torch.program import TorchProgram
+        from mldyno.frameworks.torch.ranks import RankProgram
+
         if case.in_ranks and self._team is None:
             raise Unsupported("ranks are started together, by `mldyno run --ranks`; this process is one by itself")
         if self._team is not None:
-            return _torch_ranks.RankProgram(self.torch, case, build, data, self._team)
+            return RankProgram(self.torch, case, build, data, self._team)
         return TorchProgram(self.torch, case, build, data)
 
     def forecast_memory(self, case: Case, build: Build | None) -> int | None:
         """From a step on the meta device; None where the case can't be built there."""
+        from mldyno.frameworks.torch.operations import peak
+
         if build is None:
             return None
         try:
-            return _torch_memory.peak(self.torch, case, build)
+            return peak(self.torch, case, build)
         except (RuntimeError, NotImplementedError):
             return None
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
         """Multiply two square matrices on the case's device, in its precision."""
+        from mldyno.frameworks.program import MATMUL_SIDE, Repeated
+        from mldyno.frameworks.torch.precision import PrecisionPolicy
+        from mldyno.frameworks.torch.program import waiting
+
         torch, turns = self.torch, layout or self.layouts[0]
         device = torch.device(case.device)
         policy, generator, side = PrecisionPolicy(torch, case, device), torch.Generator(), min(size, MATMUL_SIDE)
@@ -187,6 +195,9 @@ class Torch(Framework):
 
     def copy(self, case: Case, size: int, from_host: bool) -> Repeated:
         """Copy random bytes on the case's device, or from the host to it."""
+        from mldyno.frameworks.program import Repeated
+        from mldyno.frameworks.torch.program import waiting
+
         if from_host and case.device == "cpu":
             raise Unsupported("nothing is copied between the host and its own CPU")
         torch, device = self.torch, self.torch.device(case.device)

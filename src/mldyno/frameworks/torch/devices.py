@@ -1,8 +1,9 @@
-"""What a device can do in PyTorch: small computations by name, each held against the CPU in double precision.
+"""The devices that PyTorch finds, with what it reports of them, and what they can do: small computations by name.
 
-A computation gets tensors that lie on its device and gives tensors that lie there. What is expected is the
-same computation on the CPU with the same inputs, widened; inputs are rounded to their type before
-that, so that only what is computed can differ.
+Titles and facts of vendors are added by the parent; PyTorch gives what they are found by there: a UUID, a product.
+A computation gets tensors that lie on its device and gives tensors that lie there. What is expected is the same
+computation on the CPU in double precision with the same inputs. Inputs are rounded to their type before that, so that
+only what is computed can differ.
 """
 
 from __future__ import annotations
@@ -10,14 +11,92 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from mldyno.frameworks import Trial, Unsupported
-from mldyno.records import Fact
+from mldyno.records import Device, Fact
 from mldyno.values import SEED
+
+# What the properties of a device say, under the names of the facts, in SI units.
+FACTS: dict[str, dict[str, Callable[[Any], Fact]]] = {
+    "cuda": {
+        "compute_capability": lambda its: f"{its.major}.{its.minor}",
+        "multiprocessors": lambda its: int(its.multi_processor_count),
+        "clock": lambda its: its.clock_rate * 1e3,  # from kHz
+        "memory_clock": lambda its: its.memory_clock_rate * 1e3,
+        "uuid": lambda its: str(its.uuid),
+    },
+    "xpu": {
+        "driver": lambda its: str(its.driver_version),
+        "compute_units": lambda its: int(its.max_compute_units),
+        "uuid": lambda its: str(its.uuid),
+        "pci_product": lambda its: f"0x{its.device_id:04x}",
+    },
+}
+
+
+def list_devices(torch: Any) -> list[Device]:
+    """The CPU, and every accelerator that torch.accelerator offers now."""
+    devices = [Device("cpu", "torch")]
+    if torch.accelerator.is_available():
+        kind = torch.accelerator.current_accelerator().type
+        devices += [_accelerator(torch, kind, index) for index in range(torch.accelerator.device_count())]
+    return devices
+
+
+def _accelerator(torch: Any, kind: str, index: int) -> Device:
+    name = f"{kind}:{index}" if index or kind == "cuda" else kind
+    module: Any = getattr(torch, kind, None)
+    try:
+        properties = module.get_device_properties(index)
+        readers = {} if getattr(torch.version, "hip", None) else FACTS.get(kind, {})  # AMD's cards are called cuda too
+        return Device(name, "torch", str(properties.name), int(properties.total_memory), _facts(properties, readers))
+    except (AttributeError, RuntimeError, AssertionError):
+        return Device(name, "torch", _metal_name(torch, kind), memory=_recommended(module))
+
+
+def _facts(properties: Any, readers: dict[str, Callable[[Any], Fact]]) -> dict[str, Fact]:
+    """What the properties say; which of them there are depends on the version of PyTorch."""
+    facts: dict[str, Fact] = {}
+    for name, read in readers.items():
+        with suppress(AttributeError, TypeError, ValueError, RuntimeError):
+            facts[name] = read(properties) or None
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _metal_name(torch: Any, kind: str) -> str:
+    """What Metal calls its device; newer versions of PyTorch pass it on."""
+    with suppress(AttributeError, RuntimeError):
+        if kind == "mps":
+            return str(torch.backends.mps.get_name())
+    return Device.title
+
+
+def _recommended(module: Any) -> int | None:
+    """What Metal lets a process take of the memory that GPU and CPU share, in B; None for other devices."""
+    with suppress(AttributeError, RuntimeError, AssertionError):
+        return int(module.recommended_max_memory())
+    return None
+
+
+def counted_memory(torch: Any, device: Any, counter: str) -> int | None:
+    """What a counter of a device's memory says, in B: torch.accelerator's, or, before 2.9, that of the device's module.
+
+    None on the CPU, and where neither counts.
+    """
+    if device.type == "cpu":
+        return None
+    for module in (torch.accelerator, getattr(torch, device.type, None)):
+        with suppress(AttributeError, RuntimeError, ValueError, TypeError):
+            return int(getattr(module, counter)(device))
+    return None
+
+
+# -- what a device can do ----------------------------------------------------------------------------
+
 
 MATRIX_SIZE = 64  # rows and columns of a matrix: enough for kernels that want multiples of 8 and more than 16 rows
 FALLBACK = {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}
@@ -197,16 +276,16 @@ def try_feature(torch: ModuleType, name: str, device: str) -> Trial:
             raise Unsupported(f"{refusal}; torch says: {messages[-1]}" if messages else str(refusal)) from None
     wide = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
     expected = (feature.plain or feature.compute)(torch, *(tensor.to(wide) for tensor in inputs))
-    error = max(_relative(value.to(wide), truth) for value, truth in zip(actual, expected, strict=True))
+    error = max(relative_error(value.to(wide), truth) for value, truth in zip(actual, expected, strict=True))
     elsewhere = [str(result.device) for result in results if result.device.type != target.type]
     if elsewhere:
         return Trial(error, feature.tolerance, f"the result lies on {elsewhere[0]}")
     return Trial(error, feature.tolerance, ", ".join(dict.fromkeys(fallen_back(caught))))
 
 
-def _relative(actual: Any, expected: Any) -> float:
-    """The largest difference over the largest value; not a number counts as infinitely far off."""
-    error = float((actual - expected).abs().max()) / float(expected.abs().max())
+def relative_error(actual: Any, expected: Any) -> float:
+    """Return the largest difference of two tensors over the largest value; infinite where one is not a number."""
+    error = float((actual - expected).abs().max()) / max(1e-6, float(expected.abs().max()))
     return error if error == error else float("inf")  # noqa: PLR0124 (what is not a number is not itself)
 
 

@@ -15,20 +15,16 @@ from mldyno.frameworks import (
     PROOF_NUMBERS,
     PROOF_RATE,
     TOLERANCE,
-    Program,
     Unsupported,
-    _torch_places,
     proof_case,
     without_chance,
 )
-from mldyno.frameworks._loader import FETCHED_BATCHES
-from mldyno.frameworks._torch_devices import counted_memory
-from mldyno.frameworks._torch_features import every_warning, fallen_back
-from mldyno.frameworks._torch_loader import OwnLoader, TorchLoader
-from mldyno.frameworks._torch_operations import count_operations
-from mldyno.frameworks._torch_precision import PrecisionPolicy, backward_and_step
 from mldyno.frameworks.layers import IMAGE_DIMENSIONS
-from mldyno.frameworks.program import BATCH_POOL, COMPARED_ITEMS, seed_generators
+from mldyno.frameworks.program import BATCH_POOL, COMPARED_ITEMS, ModelProgram, seed_generators
+from mldyno.frameworks.torch.devices import counted_memory, every_warning, fallen_back, relative_error
+from mldyno.frameworks.torch.loader import OwnLoader, TorchLoader
+from mldyno.frameworks.torch.operations import actual_device, count_operations, watch_compute
+from mldyno.frameworks.torch.precision import PrecisionPolicy, backward_and_step
 from mldyno.values import SEED
 
 if TYPE_CHECKING:
@@ -51,7 +47,7 @@ def _done() -> None:
     """Nothing to wait for."""
 
 
-class TorchProgram(Program):
+class TorchProgram(ModelProgram):
     """A case on its device, with the batches it takes in turn."""
 
     rank, size = 0, 1
@@ -66,8 +62,9 @@ class TorchProgram(Program):
         self.policy = PrecisionPolicy(torch, case, self.device)
         self.build = build
         self.recipe = recipe = self._fresh()
+        self.step_phases = recipe.phases
         self._check_phases()
-        self.loader = self._loader(data)
+        self.loader: TorchLoader | None = self._loader(data)
         if self.rank:  # each rank has batches of its own
             torch.manual_seed(SEED + self.rank)
         pool = [recipe.draw() for _ in range(BATCH_POOL)] if self.loader is None else [self.loader.first()]
@@ -163,13 +160,6 @@ class TorchProgram(Program):
             return leaf.to(self.device) if callable(getattr(leaf, "to", None)) else leaf  # such as a graph's data
 
         return trees.mapped(moved, tree)
-
-    def load_first(self) -> bool:
-        """Get the first batch from disk; workers of the loader are started by it."""
-        if self.loader is None:
-            return False
-        self.batches = itertools.chain([next(self.batches)], self.batches)
-        return True
 
     @property
     def loads_ahead(self) -> int:  # type: ignore[override]
@@ -268,40 +258,24 @@ class TorchProgram(Program):
 
     # -- phases ----------------------------------------------------------------------------------
 
-    @property
-    def phases(self) -> Mapping[str, int]:
-        """What can be timed apart from the step, in this order, and the items in it."""
-        if self.recipe.phases:
-            return {name: phase.items for name, phase in self.recipe.phases.items()}
-        if self.loader is not None:
-            return self.loader.phases
-        return {}
+    def _run_step_phase(self, name: str) -> None:
+        self._run_phase(name, self.fixed)
 
-    def run_phase(self, name: str) -> None:
-        """Issue one phase; those of a step one after the other, on one batch."""
-        if name == "data":
-            for _ in range(FETCHED_BATCHES):
-                next(self.batches)
-        elif name == "epoch":
-            self._epoch()
-        else:
-            self._run_phase(name, self.fixed)
+    def _train_on(self, batches: Iterator[Batch]) -> None:
+        with self.policy.steps():
+            for batch in batches:
+                self._train(*self._placed(batch), self.recipe.updates)
 
-    def _epoch(self) -> None:
-        """Every item of the data set once, then the evaluation on its held-out part."""
-        assert self.loader is not None
-        if self.training:
-            with self.policy.steps():
-                for batch in self.loader.epoch():
-                    self._train(*self._placed(batch), self.recipe.updates)
+    def _count_correct(self, batches: Iterator[Batch]) -> int:
+        """Count on the device, and read the sum once."""
         self.network.eval()
         correct = self.torch.zeros((), dtype=self.torch.long, device=self.device)
         with self.torch.inference_mode(), self.policy.steps():
-            for batch in self.loader.held_out():
+            for batch in batches:
                 inputs, targets = self._placed(batch)
                 correct += (self.infer(inputs).argmax(1) == targets).sum()
         self.network.train(self.training)
-        self.noted["accuracy"] = int(correct) / self.loader.tested
+        return int(correct)
 
     # -- what is observed beside the time --------------------------------------------------------
 
@@ -324,7 +298,7 @@ class TorchProgram(Program):
         if self.case.compile:
             return {}
         batch = next(self.batches)
-        with _torch_places.watch_compute(self.torch) as self.compute_devices, every_warning(self.torch) as said:
+        with watch_compute(self.torch) as self.compute_devices, every_warning(self.torch) as said:
             counts = count_operations(self.torch, self.device, lambda: self._run_on(iter([batch])))
         return {"kernels_per_step": counts.kernels, "host_syncs_per_step": counts.host_syncs,
                 "bytes_per_step": counts.moved, "copied_per_step": counts.copied,
@@ -375,7 +349,7 @@ class TorchProgram(Program):
         """Where everything really is; what lies elsewhere, or was computed elsewhere, is named too."""
         home = self.torch.device("cpu") if self.returns else None
         output_device = self.output_device if self.output is None else first_tensor(self.torch, self.output).device
-        actual = _torch_places.actual_device(self.network, self.optimiser, self.fixed, output_device, home)
+        actual = actual_device(self.network, self.optimiser, self.fixed, output_device, home)
         elsewhere = sorted(self.compute_devices - {actual.partition(",")[0]})
         return f"{actual}, matmuls or gradients on {elsewhere[0]}" if elsewhere else actual
 
@@ -463,7 +437,7 @@ class TorchProgram(Program):
         network = self._on_device(recipe.network).eval()
         with self.policy.steps():
             actual = self._outputs(self.policy.around(self._compiled(network)), self._to_device(inputs), SEED)
-        return self._not_by_chance(list(map(_relative, actual, expected)), drawn)
+        return self._not_by_chance(list(map(relative_error, actual, expected)), drawn)
 
     def _outputs(self, forward: Any, inputs: Any, seed: int) -> list[Any]:
         """What a network gives, with random numbers drawn from a seed."""
@@ -494,7 +468,7 @@ class TorchProgram(Program):
         self._seed(SEED)
         with self.policy.steps():
             loss = self._losses_of(network, self._compiled(network), self._placed(batch), plain=False)[-1]
-        error = _relative(self._double(loss), expected[0])
+        error = relative_error(self._double(loss), expected[0])
         if error <= TOLERANCE[self.policy.precision]:
             return error
         return self._not_by_chance([error], self._spread(expected, lambda seed: plain(self._fresh().network, seed)))
@@ -503,7 +477,7 @@ class TorchProgram(Program):
         """How far passes in fp32 are from the first one if they draw other random numbers; 0 where none are drawn."""
         spread = [0.0 for _ in expected]
         for seed in range(SEED + 1, SEED + 1 + OTHER_DRAWS):
-            spread = list(map(max, spread, map(_relative, outputs(seed), expected)))
+            spread = list(map(max, spread, map(relative_error, outputs(seed), expected)))
             if not any(spread):
                 break
         return spread
@@ -595,9 +569,3 @@ def compiler_facts(torch: ModuleType) -> dict[str, Any]:
         "graph_breaks": sum(counters["graph_break"].values()),
         "compile_cached": bool(counters["inductor"]["fxgraph_cache_hit"]),
     }
-
-
-def _relative(actual: Any, expected: Any) -> float:
-    """The largest difference of two tensors, relative to the largest value; infinite where one is not a number."""
-    error = float((actual - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
-    return error if error == error else float("inf")  # noqa: PLR0124

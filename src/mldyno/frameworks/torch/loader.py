@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks._loader import FETCHED_BATCHES, SHUFFLE_SEED, Loader
+from mldyno.frameworks.loader import FETCHED_BATCHES, SHUFFLE_SEED, Loader
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened, Split

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from mldyno import rendezvous, trees
 from mldyno.frameworks import TOLERANCE, Steps, Unsupported
-from mldyno.frameworks._torch_program import TorchProgram, first_items
 from mldyno.frameworks.program import BATCH_POOL, COMPARED_ITEMS, cores
+from mldyno.frameworks.torch.program import TorchProgram, first_items
 from mldyno.values import SEED
 
 if TYPE_CHECKING:

@@ -1,0 +1,265 @@
+"""PyTorch's operations, watched on their way to the device: which ran where, and how much they moved and allocated.
+
+Here "matmuls" means matmuls, convolutions and the like. Code that asks for an accelerator and gets the CPU runs, and
+gives right results: one published comparison was made so. So everything that can lie elsewhere unnoticed is checked:
+all parameters and buffers, the inputs and the output, the optimiser's state, and, while a step is watched, its matmuls
+and the gradients that the optimiser gets.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from mldyno import trees
+from mldyno.frameworks.program import BATCH_POOL
+
+if TYPE_CHECKING:
+    from mldyno.records import Case
+    from mldyno.workloads import Batch, Build
+
+
+# Those that PyTorch's flop counter does not know: some come whole where nothing is recorded for gradients,
+# some devices have them as one kernel.
+COMPOSITE = (
+    "linear", "matmul", "einsum", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", "lstm",
+    "mkldnn_rnn_layer", "_cudnn_rnn", "_lstm_mps", "_thnn_fused_lstm_cell",
+)  # fmt: skip
+
+
+@contextmanager
+def watch_operations(torch: ModuleType, see: Callable[[Any, list[Any], list[Any]], None]) -> Iterator[None]:
+    """Let `see` have each operation that runs meanwhile, those of the backward pass too, with the tensors in and out.
+
+    Behind autocast, which has cast what goes in by then.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    def tensors(tree: Any) -> list[Any]:
+        return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+    class Watch(TorchDispatchMode):  # type: ignore[misc]
+        """Kept out of the compiler's way only where there is one: to import it takes 1 to 2 s."""
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return "torch._dynamo" in sys.modules
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            see(func, tensors((args, kwargs)), tensors(result))
+            return result
+
+    with Watch():
+        yield
+
+
+@contextmanager
+def watch_matmuls(torch: ModuleType) -> Iterator[Counter[tuple[str, str]]]:
+    """How many matmuls run meanwhile, by device and by the type of the numbers that go in."""
+    from torch.utils.flop_counter import flop_registry
+
+    counts: Counter[tuple[str, str]] = Counter()
+    names = {*COMPOSITE, *(packet.__name__ for packet in flop_registry)}
+
+    def see(operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
+        if operation.overloadpacket.__name__ in names:
+            inputs = [tensor for tensor in inputs if tensor.is_floating_point()] or inputs
+            counts.update((str(tensor.device), str(tensor.dtype).removeprefix("torch.")) for tensor in inputs[:1])
+
+    with watch_operations(torch, see):
+        yield counts
+
+
+@dataclass
+class Counts:
+    """What some work does on its device."""
+
+    kernels: int = 0
+    host_syncs: int = 0
+    """Values that the host reads back from it: device-to-host syncs."""
+    moved: int = 0
+    """Bytes that kernels take in and give out; what stays in a cache between two of them counts too."""
+    copied: int = 0
+    """Bytes that cross between host and device."""
+
+
+def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -> Counts:
+    """Kernels, device-to-host syncs and bytes of the work on a device; it is done once.
+
+    Views move no data and do not count. Nor does what an optimiser reads of its own step counters: these lie on
+    the host, whatever the device.
+    """
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    aten = torch.ops.aten
+    copies = (aten._to_copy, aten.copy_, aten.to)  # the last comes whole where nothing is recorded for gradients
+    counts, stepping = Counts(), list[Any]()
+
+    def see(operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
+        kinds = {tensor.device.type for tensor in inputs + outputs}
+        if device.type not in kinds:
+            return
+        if operation.overloadpacket in copies and len(kinds) > 1:
+            counts.copied += _bytes(outputs)
+            counts.host_syncs += outputs[0].device.type == "cpu"
+        elif operation is aten._local_scalar_dense.default:
+            counts.host_syncs += not (stepping and device.type == "cpu")
+        elif not (operation.is_view or operation is aten.detach.default):
+            counts.kernels += 1
+            counts.moved += _bytes(inputs + outputs)
+
+    hooks = [
+        register_optimizer_step_pre_hook(lambda optimiser, *_: stepping.append(optimiser)),
+        register_optimizer_step_post_hook(lambda *_: stepping.clear()),
+    ]
+    try:
+        with watch_operations(torch, see):
+            work()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return counts
+
+
+def _bytes(tensors: list[Any]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+# -- where tensors lie -----------------------------------------------------------------------------
+
+
+def actual_device(network: Any, optimiser: Any, batch: Batch, output_on: Any, expected_on: Any = None) -> str:
+    """The device that all of a program lies on; where something lies elsewhere, that is named too.
+
+    `output_on` is where the output was, None before there is one; `expected_on` where it must be, if not with the rest.
+    """
+    home = None
+    for what, tensor in _tensors(network, optimiser, batch):
+        home = tensor.device if home is None else home
+        if tensor.device != home:
+            return f"{home}, {what} on {tensor.device}"
+    if output_on is not None and output_on != (expected_on or home):
+        return f"{home}, the output on {output_on}"
+    return str(home)
+
+
+def _tensors(network: Any, optimiser: Any, batch: Batch) -> Iterator[tuple[str, Any]]:
+    for kind, named in (("parameter", network.named_parameters()), ("buffer", network.named_buffers())):
+        for name, tensor in named:
+            yield f"{kind} {name}", tensor
+    for what, tree in zip(("the inputs", "the targets"), batch, strict=True):
+        yield from ((what, leaf) for leaf in trees.leaves(tree) if hasattr(leaf, "device"))
+    states = getattr(optimiser, "state", None)
+    for state in states.values() if isinstance(states, Mapping) else ():
+        for name, tensor in state.items() if isinstance(state, Mapping) else ():
+            if getattr(tensor, "dim", int)():  # step counters are single numbers, and lie on the host on purpose
+                yield f"the optimiser's {name}", tensor
+
+
+@contextmanager
+def watch_compute(torch: ModuleType) -> Iterator[set[str]]:
+    """The devices on which matmuls run meanwhile, and where the gradients lie that an optimiser gets."""
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    devices: set[str] = set()
+
+    def look(optimiser: Any, *_: Any) -> None:
+        parameters = (parameter for group in optimiser.param_groups for parameter in group["params"])
+        devices.update(str(parameter.grad.device) for parameter in parameters if parameter.grad is not None)
+
+    hook = register_optimizer_step_pre_hook(look)
+    try:
+        with watch_matmuls(torch) as ran:
+            yield devices
+    finally:
+        hook.remove()
+        devices.update(device for device, _ in ran)
+
+
+# -- how much memory a case takes ------------------------------------------------------------------
+
+
+STEPS = 2  # the second one finds the optimiser's state in place
+
+
+def peak(torch: ModuleType, case: Case, build: Build) -> int:
+    """The most bytes that weights, gradients, optimiser and activations of a step hold at once.
+
+    On the CPU the model is built in fp32 and then cast, which counts; other devices get it as it is then.
+    """
+    from mldyno.frameworks.torch.precision import PrecisionPolicy
+
+    training = case.mode == "train"
+    policy = PrecisionPolicy(torch, case, torch.device("meta"))
+    built: list[Any] = []
+
+    def network() -> None:
+        recipe = build(torch, case)
+        built.extend((recipe, policy.cast(recipe.network).train(training)))
+
+    def steps() -> None:
+        recipe, network = built
+        on_host = lambda leaf: policy.on_host(leaf) if torch.is_tensor(leaf) else leaf  # noqa: E731
+        pool = [trees.mapped(on_host, recipe.draw()) for _ in range(BATCH_POOL)]
+        optimiser: Any = recipe.optimiser(network.parameters()) if training else None
+        for (inputs, targets), _ in zip(pool, range(STEPS), strict=False):
+            if training:
+                recipe.loss(network(inputs), targets).backward()
+                optimiser.step()
+                optimiser.zero_grad()
+            else:
+                with torch.inference_mode():
+                    _infer(recipe, network, inputs)
+
+    with torch.device("meta"):
+        building = _highest(torch, network, ())
+        working = _highest(torch, steps, (*built[1].parameters(), *built[1].buffers()))
+    return max(building, working) if case.device == "cpu" else working
+
+
+def _infer(recipe: Any, network: Any, inputs: Any) -> None:
+    if not recipe.phases:
+        network(inputs)
+    carried = None
+    for phase in recipe.phases.values():
+        carried = phase.run(network, inputs, carried)
+
+
+def _highest(torch: ModuleType, work: Callable[[], None], existing: Iterable[Any]) -> int:
+    """The highest sum of the sizes of all storages that live at once while the work is done, in B.
+
+    `existing`: tensors that were made before it.
+    """
+    sizes: dict[int, int] = {}
+    alive = highest = 0
+
+    def allocate(storage: Any) -> None:
+        nonlocal alive, highest
+        key = storage._cdata
+        if key not in sizes:
+            sizes[key] = storage.nbytes()
+            alive += sizes[key]
+            highest = max(highest, alive)
+            weakref.finalize(storage, drop, key)
+
+    def drop(key: int) -> None:
+        nonlocal alive
+        alive -= sizes.pop(key, 0)
+
+    def see(operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
+        for tensor in outputs:
+            allocate(tensor.untyped_storage())
+
+    for tensor in existing:
+        allocate(tensor.untyped_storage())
+    with watch_operations(torch, see):
+        work()
+    return highest
