@@ -8,6 +8,7 @@ import shutil
 import socket
 import zlib
 from contextlib import suppress
+from pathlib import Path
 
 _NAME = re.compile(r"([0-9a-f]{8})-([0-9]+)-([0-9]+)")
 _OWNED = re.compile(rf"\.?mldyno-({_NAME.pattern})-[^.]+(\.part)?")
@@ -19,13 +20,29 @@ def own_name() -> str:
 
 
 def _name_of(pid: int) -> str:
+    return f"{_host()}-{pid}-{started(pid)}"
+
+
+def started(pid: int) -> int:
+    """Return when a process was started, in 0.01 s; raise psutil.Error where there is none.
+
+    On Linux it is counted from the boot: by the clock, a process would be another one when the clock is set.
+    """
     import psutil
 
-    return f"{_host()}-{pid}-{round(100 * psutil.Process(pid).create_time())}"
+    process = psutil.Process(pid)
+    with suppress(OSError, IndexError, ValueError):
+        ticks = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19]
+        return round(100 * int(ticks) / os.sysconf("SC_CLK_TCK"))
+    return int(100 * process.create_time())
 
 
 def _host() -> str:
-    return f"{zlib.crc32(socket.gethostname().encode()):08x}"
+    """Return what stands for all processes that share their numbers: a container may have its machine's name."""
+    numbers = ""
+    with suppress(OSError):
+        numbers = os.readlink("/proc/self/ns/pid")
+    return f"{zlib.crc32(f'{socket.gethostname()} {numbers}'.encode()):08x}"
 
 
 def has_ended(name: str) -> bool:

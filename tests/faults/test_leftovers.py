@@ -14,6 +14,9 @@ import psutil
 import pytest
 from tests.faults.conftest import GONE_DEADLINE_S, wait_for
 
+from mldyno import leftovers
+from mldyno.runner.run import busy
+
 if TYPE_CHECKING:
     from tests.faults.conftest import Dyno
 
@@ -99,6 +102,30 @@ def test_what_a_killed_run_left_running_is_ended_by_the_next_one(dyno: Dyno, tmp
     dyno.finish(process)
     dyno.measure("mlp", "--mode", "infer", "--steps", "10")
     none_is_left(mark)
+
+
+# -- whose they are ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the clock tells when a process was started")
+def test_a_process_that_lives_is_known_again_when_the_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, other = leftovers.own_name(), f"{os.getppid()} {leftovers.started(os.getppid())}"
+    assert busy(other)
+    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: 4_070_908_800.0)  # by which it gives times of day
+    assert not leftovers.has_ended(own)
+    assert busy(other)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="containers are of Linux")
+def test_a_process_in_a_container_that_has_our_hosts_name_is_not_held_to_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host, _, since = leftovers.own_name().split("-")
+    assert leftovers.has_ended(f"{host}-{2**22 + 1}-{since}"), "no process has that number"
+    monkeypatch.setattr(os, "readlink", lambda path: "pid:[1]")
+    there = leftovers.own_name().partition("-")[0]
+    monkeypatch.undo()
+    assert not leftovers.has_ended(f"{there}-{2**22 + 1}-{since}"), "it may live where numbers are others"
 
 
 # -- temporary trees and files -----------------------------------------------------------------------

@@ -21,7 +21,7 @@ from mldyno.client.remote_case import SHORTEST_TIMEOUT_S, RemoteCase
 from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.errors import StoreError
 from mldyno.files import expanded
-from mldyno.leftovers import remove_leftovers
+from mldyno.leftovers import remove_leftovers, started
 from mldyno.masking import masked_line
 from mldyno.messages import DataSource
 from mldyno.plan import Plan
@@ -71,10 +71,7 @@ def no_smaller(case: Case, other: Case) -> bool:
 
 def owner() -> str:
     """Return this process as text that shows whether it is still alive."""
-    import psutil
-
-    process = psutil.Process()
-    return f"{process.pid} {process.create_time():.2f}"
+    return f"{os.getpid()} {started(os.getpid())}"
 
 
 def busy(owned_by: str) -> bool:
@@ -84,9 +81,9 @@ def busy(owned_by: str) -> bool:
     if owned_by == owner():
         return False
 
-    pid, _, created = owned_by.partition(" ")
+    pid, _, since = owned_by.partition(" ")
     try:
-        return f"{psutil.Process(int(pid)).create_time():.2f}" == created
+        return str(started(int(pid))) == since
     except (psutil.Error, ValueError):
         return False
 
