@@ -58,19 +58,27 @@ BEFORE = {
     "Vault": "vault<gap>login<gap>(?!-)",
     "an access key of Amazon": "(?:AKIA|ASIA)[0-9A-Z]{16}(?:<gap>|:)(?=[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=]))",
     "netrc": "login<gap><word><gap>password<gap>",
+    "registries and clouds": "(?:docker|podman|nerdctl|skopeo|helm|az)<gap><others>login<gap><others>-p<gap>?",
+    "Weights & Biases": r"wandb<gap>login<gap>(?:--?[\w-]+<gap>){0,5}(?!-)",
+    "npm": r"(?:npm|yarn|pnpm)<gap>config<gap>set<gap>[\w./:@-]{0,99}(?:_auth|_password|token)\w{0,9}<gap>",
+    "curl's users": r"curl<gap><others>-[a-zA-Z]{1,9}u<gap>?[^\s\0:]{1,99}:",
+    "HTTPie": r"https?<gap><others>-a<gap>[^\s\0:]{1,99}:",
+    "Samba": r"(?:smbclient|rpcclient)<gap><others>-U<gap>?[^\s\0%]{1,99}%",
+    "MQTT": "mosquitto_(?:pub|sub|rr)<gap><others>-P<gap>",
+    "passphrases of keys": "(?:ssh-keygen<gap><others>-[NP]|openssl<gap>enc<gap><others>-[kK])<gap>",
 }
 IN_WORDS = {"<others>": "(?:<word><gap>){0,20}?", "<word>": r"[^\0]+", "<gap>": r"\0"}
 IN_TEXT = {"<others>": "(?:<word><gap>){0,20}?", "<word>": r"\S{1,200}", "<gap>": r"\s{1,9}"}
 
 _NAME = (
     r"[\w.-]{0,60}(?:passw(?:or)?d|passphrase|passwd|pwd|secret|credentials?|bearer|api[-_]?keys?|(?:store|key)pass|"
-    r"(?:access|account|private|shared|master|encryption|signing|subscription)[-_]?key|token(?![a-z])|"
+    r"(?:access|account|private|secret|shared|master|(?:en|de)cryption|signing|subscription)[-_]?key|token(?![a-z])|"
     r"(?<![a-z])(?:pass|auth|otp)(?![a-z]))(?:[-_.][\w.-]{0,40})?"
 )
 _NAMES_NO_SECRET = (
     r"(?:files?|path|dir|folder|name|type|url|len|length|count|size|id|ids|limit|env|var|stdin|method|mode|header)"
 )
-_VALUE = r"""(?:'[^']*'|"[^"]*"|[^\s'"&;,)}\]]+)"""
+_VALUE = r"""(?:'[^']*'|"[^"]*"|(?:\\.|[^\s'"&;,)}\]\\])+)"""
 _ADJECTIVE = r"(?:an?|the|not|too|no|none|null|empty|invalid|missing|required|wrong|incorrect|expired|needed|set)\b"
 # Each is followed by a secret, which the second group holds.
 RULES = {
@@ -85,7 +93,7 @@ RULES = {
     "a key of the environment": r"(\b[A-Z][A-Z0-9_]{0,60}_KEY=)((?![/~.])(?=\S{0,60}\d)[\w+/=.-]{12,})",
 }  # fmt: skip
 _RULES = [re.compile(pattern) for pattern in RULES.values()]
-_NAMED = re.compile(rf"(?i)((?<![\w.-])(-{{0,2}}{_NAME})['\"]?\s*[=:]\s*(?:(?:bearer|basic|token)\s+)?)({_VALUE})")
+_NAMED = re.compile(rf"(?i)((?<![\w.-])(-{{0,2}}{_NAME})['\"]?\]?\s*[=:]\s*(?:(?:bearer|basic|token)\s+)?)({_VALUE})")
 _FLAG = re.compile(rf"(?i)((?<![\w.-])(--?{_NAME})\s+)(?!-)({_VALUE})")
 _SAID = re.compile(
     r"(?i)(\b(password|passphrase|passwd|secret|token|api[ _-]?key)(?:\s\w{1,20}){0,2}?\s?(?:\bis\b|\bwas\b|:)\s?)"
