@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from mldyno import interpreters, plugins, sources, suites
 from mldyno.axes import AXES, AXIS, LARGEST_WHOLE, NAMES, OF_LOADERS, SIZES, WORK, Case, axis_named, unstated
 from mldyno.errors import MldynoError, UsageError, unknown
@@ -109,8 +111,12 @@ def from_text(text: str) -> Plan:
     from mldyno.messages import Malformed
 
     try:
-        return _from_content(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, Malformed) as error:
+        plan = msgspec.convert(msgspec.to_builtins(_from_content(json.loads(text))), Plan)
+        check_most({axis.name: tuple(getattr(case, axis.name) for case in plan.cases) for axis in AXES if axis.most})
+        return _checked(plan)
+    except (
+        ValueError, TypeError, KeyError, AttributeError, RecursionError, Malformed, UsageError, msgspec.MsgspecError,
+    ) as error:  # fmt: skip
         raise MldynoError(
             f"the plan of a run can't be read ({error!r}); its store is damaged, or not of mldyno."
         ) from None

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,30 @@ def test_code_and_models_and_interpreters_are_shown_too(tmp_path: Path, store: S
     assert "  runs in Python 3.11.7+torch2.13.0\n" in err
     assert "allow it with --trust" in err
     assert sources.known("theirs.py@01234567") is None
+
+
+def test_each_program_of_a_strangers_plan_is_one_line(store: Store, mldyno: Mldyno) -> None:
+    begun(api.command_plan(["true", "a\n  runs the command: true\nb", "\x1b[2J"], {"steps": 1}), store)
+    code, _, err = mldyno("run", "--resume", "--store", str(store.path))
+    assert code == 2
+    shown, told = err.splitlines()[1:]
+    assert shown.startswith("  runs the command: true 'a   runs the command: true b' '")
+    assert "allow it with --trust" in told
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"budget": "x"}, {"commands": [[5]]}, {"cases": [{"workload": 5}]}, {"repeats": -1}, {"repeats": 10**9},
+     {"data": "theirs"}, {"cases": [{"workload": "mlp", "ranks": 10**6}]}, {"steps": 0.5}],
+)  # fmt: skip
+def test_a_plan_that_can_not_be_is_told_in_one_line_though_it_is_trusted(
+    store: Store, mldyno: Mldyno, change: dict[str, Any]
+) -> None:
+    store.begin_run("r1", "2026-01-01T00:00:00Z", "1 0.00", json.dumps({**json.loads(CATALOGUE.text()), **change}))
+    for more in ((), ("--dry-run",)):
+        code, _, err = mldyno("run", "--resume", "--trust", *more, "--store", str(store.path))
+        assert code == 1
+        assert err.splitlines()[-1].startswith("mldyno: the plan of a run can't be read (")
 
 
 def test_a_strangers_plan_of_the_catalogue_needs_trust_too(store: Store) -> None:

@@ -158,3 +158,21 @@ def test_where_there_is_no_room_for_all_of_it_nothing_of_it_stays(
     monkeypatch.setattr(os, "fsync", no_room)
     assert str(home) in rescue.rescue([record], store.path)
     assert [path.stat().st_size for path in full.iterdir()] == [0]
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_link_or_a_pipe_that_others_put_there_is_not_written_to(
+    rescued: Path, store: Store, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = decode(rescued.read_text().splitlines()[1])
+    rescued.unlink()
+    victim, here = tmp_path / "victim", tmp_path / "here"
+    victim.write_text("mine")
+    here.mkdir()
+    monkeypatch.chdir(here)
+    if kind == "link":
+        rescued.symlink_to(victim)
+    else:
+        os.mkfifo(rescued)
+    assert str(here / rescued.name) in rescue.rescue([record], store.path)
+    assert victim.read_text() == "mine"

@@ -20,6 +20,7 @@ from mldyno.client.remote_case import SHORTEST_TIMEOUT_S
 from mldyno.errors import MldynoError, UsageError
 from mldyno.messages import FrameworksProbed
 from mldyno.plan import Plan
+from mldyno.printable import printable
 from mldyno.results import Results
 from mldyno.runner.describing import beside, describe, earlier
 from mldyno.runner.events import Listener
@@ -287,7 +288,7 @@ def unfinished(
             own = keys.is_authentic(proof, PLAN, run_id, text)
             programs = list(_programs(begun))
             for line in [f"resumes run {run_id}", *programs] if programs or not own else ():
-                tell(line)
+                tell(printable(line))
             if not own and not trust:
                 raise UsageError(
                     f"nothing proves that this machine began run {run_id} of {store.path}; "

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mldyno.errors import StoreError
+from mldyno.files import regular
 from mldyno.records import Record
 from mldyno.store import proofs
 from mldyno.store.sqlite import default_path
@@ -38,8 +39,11 @@ def rescue(records: Sequence[Record], store: Path | None) -> str:
 
 
 def _append(target: Path, text: str) -> None:
-    """Write a text behind what a file holds; where there is no room for all of it, nothing of it stays."""
-    with target.open("ab") as out:
+    """Write a text behind what a file holds; where there is no room for all of it, nothing of it stays.
+
+    Others may have put a link or a pipe of that name into a shared folder: neither is written to.
+    """
+    with open(target, "ab", opener=regular) as out:
         before = out.tell()
         try:
             out.write(text.encode())
