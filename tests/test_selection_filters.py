@@ -223,3 +223,11 @@ def test_a_word_that_means_nothing_is_refused(text: str, says: str, store: Store
     with pytest.raises(MldynoError) as refused:
         api.show(text, store)
     assert str(refused.value).startswith(says)
+
+
+@pytest.mark.parametrize("text", ["", " ", "/", "imported_from=", "mlp/imported_from= ", "run=", "machine=", "batch="])
+def test_a_word_without_content_means_nothing_and_never_all_that_was_measured(text: str, store: Store) -> None:
+    store.append([a_record()])
+    with pytest.raises(UsageError, match=r"names nothing|lacks a value"):
+        api.remove(text, store=store)
+    assert ids(store) == [a_record().id]

@@ -88,6 +88,8 @@ def _choices(text: str, store: Store) -> dict[str, Pinned]:
 
 def pinned_by(text: str, store: Store) -> Pinned:
     """Return the axes and columns that a filter, a machine's name, a run or an imported file's name pins."""
+    if not text.strip():  # a variable of a script that was never set is not all that was measured here
+        raise UsageError(f"'{text}' names nothing; write a filter such as mlp/train or device=cpu.")
     if not text.isprintable():
         raise UsageError(f"'{text}' can't be the name of anything; `mldyno history` lists what there is.")
     stored = [name for known in store.workloads() for name in (known, family(known))]

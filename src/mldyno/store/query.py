@@ -127,6 +127,8 @@ def _read_explicit(term: str, plugin_names: Mapping[str, Sequence[str]]) -> tupl
         return None
     word, _, value = term.partition("=")
     name, value = axis_named(word.strip(), COLUMNS), value.strip()
+    if not value:
+        raise UsageError(f"'{term}' lacks a value; write one behind the equals sign.")
     if name == "workload":
         return name, workload_named(value, plugin_names) or value
     if name in _CLOSED and value not in _CLOSED[name]:
