@@ -159,6 +159,10 @@ ALTERED: dict[str, tuple[Case, Alter, str]] = {
     "the second GPU": (CUDA, case(device="cuda:1"), "its machine has no device cuda:1"),
     "ran elsewhere": (CUDA, fact("device_seen", "cpu"), "it ran on cpu, and says cuda:0"),
     "another framework": (MLP, case(framework="jax"), "its machine has no device cpu in jax"),
+    "ranks of a framework that is not known": (
+        MLP, case(framework="theirs", ranks=2), "its machine has no device cpu in theirs"),
+    "more cores than its name, with more spaces": (
+        MLP, machine(name="Example CPU, 64 cores, 32  GB"), "and has 8 cores"),
     "computed elsewhere": (
         MLP, lambda record: replace(record, software=Software(framework="numpy")), "numpy computed it",
     ),
@@ -167,6 +171,12 @@ ALTERED: dict[str, tuple[Case, Alter, str]] = {
     "M1 Max 10-core CPU 32-core GPU 32GB": (
         MLP, machine(name="m1 max 10-core CPU 32-core GPU 32GB"), "none of its parts is m1 max"),
     "RTX 4090": (MLP, machine(name="my RTX 4090 Ti"), "none of its parts is RTX 4090 Ti"),
+    "M1Max": (MLP, machine(name="M1Max"), "none of its parts is M1Max"),
+    "M1_Max": (MLP, machine(name="M1_Max"), "none of its parts is M1 Max"),
+    "M1 Max in wide letters": (MLP, machine(name="\uff2d\uff11 Max"), "none of its parts is M1 Max"),
+    "RTX-4090": (MLP, machine(name="my RTX-4090"), "none of its parts is RTX 4090"),
+    "8xH100": (MLP, machine(name="8xH100"), "none of its parts is H100"),
+    "A100_80GB": (MLP, machine(name="A100_80GB"), "none of its parts is A100"),
     "a published name": (MLP, machine(name="Unstated CPU"), "as a published one"),
     "more cores than its name": (MLP, machine(name="Example CPU, 64 cores, 32 GB"), "and has 8 cores"),
     "nothing of its machine": (MLP, machine(cpu="unknown", devices=()), "it says nothing of its machine"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
@@ -13,10 +14,11 @@ from mldyno.stats.intervals import median
 from mldyno.store import reference
 
 CHIP = re.compile(
-    r"\bM[1-9](?: (?:Pro|Max|Ultra))?\b|\b(?:RTX|GTX) ?(?:PRO )?(?:A?\d{3,4})(?: ?Ti| ?SUPER)*\b|\bMI\d{2,3}X?\b"
+    r"\bM[1-9](?: ?(?:Pro|Max|Ultra))?\b|\b(?:RTX|GTX) ?(?:PRO )?(?:A?\d{3,4})(?: ?Ti| ?SUPER)*\b|\bMI\d{2,3}X?\b"
     r"|\b(?:T4|L4|L40S?|A10G?|A[34]0|[APV]100|H[12]00|G?B[123]00|A6000)\b|\bi[3579]\b|\bXeon\b|\bEPYC\b|\bRyzen\b|\bThreadripper\b|\bJetson\b",
     re.IGNORECASE,
 )  # in the name of a machine: what it claims to be
+SEVERAL = re.compile(r"\b\d+x(?=[A-Z])", re.IGNORECASE)  # before a chip: 8xH100
 OWN_FORM = re.compile(r".*, (?P<cores>\d+) cores?, (?P<memory>\d+) GB")  # of a name that mldyno gives
 MEMORY_VARIES = 0.05  # as a kernel or a driver takes more or less for itself
 FEWEST = 4  # samples that can be known again
@@ -74,14 +76,14 @@ def _differs(one: Machine, other: Machine) -> str:
 
 def _claims(machine: Machine, words: str) -> Iterator[str]:
     """Chips, cores and memory that a name claims, and its machine has not."""
-    chips = CHIP.findall(machine.name)
+    chips = CHIP.findall(SEVERAL.sub("", _plain(machine.name)))
     for chip in chips:
         if _squeezed(chip) not in words:
             yield f"its machine is called '{machine.name}', and none of its parts is {chip}; give it another name"
             return
     if not chips and machine.name.casefold() in {name.casefold() for name in reference.machines()}:
         yield f"its machine is called '{machine.name}', as a published one; give it another name"
-    form = OWN_FORM.fullmatch(machine.name)
+    form = OWN_FORM.fullmatch(" ".join(machine.name.split()))
     if form and machine.memory and (
         int(form["cores"]) != machine.cores or int(form["memory"]) != round(machine.memory / 2**30)
     ):  # fmt: skip
@@ -89,7 +91,12 @@ def _claims(machine: Machine, words: str) -> Iterator[str]:
 
 
 def _squeezed(text: str) -> str:
-    return "".join(text.casefold().split())
+    return "".join(_plain(text).casefold().split())
+
+
+def _plain(text: str) -> str:
+    """Return a text in plain letters, with a space for whatever else stands between words: M1_Max, RTX-4090."""
+    return re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text))
 
 
 # -- samples ---------------------------------------------------------------------------------------

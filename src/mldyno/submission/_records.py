@@ -178,7 +178,8 @@ def _work(record: Record, workload: Workload) -> Iterator[str]:
 def work_of(record: Record, workload: Workload) -> dict[str, float]:
     """The facts of a step that follow from the case alone, whatever its record says."""
     case, ranks = record.case, 1
-    if case.in_ranks and plugins.framework(case.framework).parallel:
+    built_in = case.framework in plugins.built_in("frameworks")
+    if case.in_ranks and built_in and plugins.framework(case.framework).parallel:
         try:
             case, ranks = own_share(case, 0), case.ranks or 1
         except (Unsupported, MldynoError):
