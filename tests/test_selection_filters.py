@@ -231,3 +231,14 @@ def test_a_word_without_content_means_nothing_and_never_all_that_was_measured(te
     with pytest.raises(UsageError, match=r"names nothing|lacks a value"):
         api.remove(text, store=store)
     assert ids(store) == [a_record().id]
+
+
+@pytest.mark.parametrize("text", ["", " ", "imported_from=", "machine=", "run=", "mlp/imported_from="])
+def test_an_empty_word_means_nothing_rather_than_all_that_was_measured_here(
+    text: str, store: Store, tmp_path: Path
+) -> None:
+    store.append([a_record()])
+    for read in every_reader(store, tmp_path):
+        with pytest.raises(UsageError, match=r"names nothing; write a filter such as|lacks a value; write one"):
+            read(text)
+    assert len(ids(store)) == 1

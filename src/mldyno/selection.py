@@ -23,7 +23,7 @@ from mldyno.records import Record
 from mldyno.sources import family, is_target
 from mldyno.store import Query, Store, transfer
 from mldyno.store.machine_names import identity_of, nearest, the_one_meant, told_apart, with_names
-from mldyno.store.query import axis_value, is_explicit, latest, parse_filter, spelled, workload_named
+from mldyno.store.query import axis_value, is_explicit, latest, nothing_named, parse_filter, spelled, workload_named
 from mldyno.units import count
 
 THIS_MACHINE = "this-machine"
@@ -88,8 +88,8 @@ def _choices(text: str, store: Store) -> dict[str, Pinned]:
 
 def pinned_by(text: str, store: Store) -> Pinned:
     """Return the axes and columns that a filter, a machine's name, a run or an imported file's name pins."""
-    if not text.strip():  # a variable of a script that was never set is not all that was measured here
-        raise UsageError(f"'{text}' names nothing; write a filter such as mlp/train or device=cpu.")
+    if not text.strip():  # a variable of a script that is not set; what was not imported came from no file
+        raise nothing_named(text)
     if not text.isprintable():
         raise UsageError(f"'{text}' can't be the name of anything; `mldyno history` lists what there is.")
     stored = [name for known in store.workloads() for name in (known, family(known))]

@@ -210,7 +210,7 @@ def history(
 ) -> list[Record]:
     """The newest records, newest first."""
     opened_store = opened(store)
-    query = Query(pinned_by(text, opened_store) if text else {}, heads=False, since=_moment(since))
+    query = Query(pinned_by(text, opened_store) if text is not None else {}, heads=False, since=_moment(since))
     return without_rehearsals(query, lambda query: opened_store.history(query, most), tell)
 
 

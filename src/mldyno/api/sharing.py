@@ -33,7 +33,7 @@ def export(
 ) -> int:
     """Write stored records to a file, without command lines and paths if `private`; gives how many."""
     opened_store = opened(store)
-    query = Query(pinned_by(text, opened_store) if text else {}, heads=False, until=latest())
+    query = Query(pinned_by(text, opened_store) if text is not None else {}, heads=False, until=latest())
     tell_future(replace(query, until=""), opened_store, tell)
     if tell is not None:
         _tell_sharing(tell, opened_store.counts(query), private)
@@ -66,7 +66,7 @@ def submit(
     opened_store = opened(store)
     here = machines.describe()
     own = opened_store.name_of(here)
-    pinned = pinned_by(what, opened_store) if what else {}
+    pinned = pinned_by(what, opened_store) if what is not None else {}
     if pinned.get("machine", own) != own:
         raise UsageError(f"'{what}' is another machine; what it measured is to be submitted there.")
     query = Query({**pinned, "machine": own}, provenances=("measured",))
@@ -240,7 +240,7 @@ def site(
 
 def _chosen(what: str | None, store: Store | str | None, tell: Tell | None) -> list[Record]:
     """The newest records that a word means, or all; of a file, as they would be if it was imported."""
-    records, pinned = select(what or None, opened(store), tell=tell)
+    records, pinned = select(what, opened(store), tell=tell)
     if "file" not in pinned:
         return records
     return [came_from(record, transfer.file_name(pinned["file"])) for record in records]  # no command of the reader's

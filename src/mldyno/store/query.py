@@ -86,8 +86,13 @@ def parse_filter(text: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[s
             value = pinned[name]
         pinned[name] = value
     if not pinned:
-        raise UsageError(f"'{text}' names nothing; write a filter such as mlp/train or device=cpu.")
+        raise nothing_named(text)
     return pinned
+
+
+def nothing_named(text: str) -> UsageError:
+    """Return the error for a filter without a value, which would else mean all records, or those that lack one."""
+    return UsageError(f"'{text}' names nothing; write a filter such as mlp/train or device=cpu.")
 
 
 def spelled(pinned: Mapping[str, Any]) -> str:
