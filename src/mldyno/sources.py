@@ -42,6 +42,8 @@ class Source:
     """The git work tree of its code; empty where there is none, or before a worker has described it."""
     other: str = ""
     """The tree of the version that it is compared with; nothing may be imported from there."""
+    read: tuple[str, ...] = ()
+    """Code that it runs by path, and settings that it reads, as paths in its tree."""
     version: str = ""
     """The user's name of this version: `now`, or `HEAD~1`; empty where it is compared with no other."""
     weights: bool = False
@@ -51,7 +53,7 @@ class Source:
     name: str = ""
     """The name of the workload; empty before a worker has described it."""
     digest: str = ""
-    """SHA-256 of its code and of what that imports from its tree, or of the file."""
+    """SHA-256 of its code and of what that imports and reads from its tree, or of the file."""
     built: str = ""
     """The same right after the model was built: a forward pass may import more."""
     framework: str = ""

@@ -88,7 +88,8 @@ def test_a_change_is_measured_against_a_revision_and_said_in_words(folder: Path,
 def test_code_that_did_not_change_has_nothing_to_be_compared(folder: Path, mldyno: Mldyno) -> None:
     code, _, err = mldyno("run", "my_model.py", "--against", "HEAD", *FEW)
     assert code == 1
-    assert err == "mldyno: my_model.py is the same at HEAD, with all that it imports; nothing to compare.\n"
+    imports = f"with all that it imports from {folder.name}"
+    assert err == f"mldyno: my_model.py is the same at HEAD, {imports}; nothing to compare.\n"
     trees = subprocess.run(["git", "worktree", "list"], capture_output=True, text=True, check=True).stdout
     assert trees.count("\n") <= 2
 

@@ -96,7 +96,8 @@ def _held_against(
         older = earlier(own, against)
     older = look_at(against, replace(older, version=against))
     if older.name == own.name:
-        raise MldynoError(f"{own.title} is the same at {against}, with all that it imports; nothing to compare.")
+        place = f" from {os.path.basename(own.root)}" if own.root else ""
+        raise MldynoError(f"{own.title} is the same at {against}, with all that it imports{place}; nothing to compare.")
     sources.register(replace(own, other=older.root if older.other else ""), words[0])
     return [against, *words], {**settings, "by": "workload"}
 

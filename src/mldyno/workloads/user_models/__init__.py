@@ -1,9 +1,9 @@
 """The user's models: a source becomes a workload, and each of its cases a Recipe. In the worker only.
 
 `describe` calls the user's code once, before anything is planned; `workload_of` makes a workload of what it found.
-`code` loads and calls the user's code, `version_trees` keeps the modules of two versions apart, `recipes` takes apart
-what the code returns, `frameworks` knows the arrays and models of each framework. `hf` and `onnx` read sources without
-code.
+`code` loads and calls the user's code, `version_trees` keeps the modules of two versions apart, `reads` notices which
+scripts and settings the code reads, `recipes` takes apart what it returns, `frameworks` knows the arrays and models of
+each framework. `hf` and `onnx` read sources without code.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mldyno.sources import Source
 from mldyno.workloads import Recipe, Workload
 from mldyno.workloads.user_models import code
 from mldyno.workloads.user_models.frameworks import Torch, adapter_for
+from mldyno.workloads.user_models.reads import Watch
 from mldyno.workloads.user_models.recipes import (
     NotUnderstood,
     Parts,
@@ -43,18 +44,22 @@ def describe(source: Source, start: Start) -> Source:
         reader = _reader_of(source)
         known = reader.describe(start(reader.STARTS) if reader.STARTS else None, source)
         return replace(source, name=source.named(known["digest"]), framework=reader.FRAMEWORKS[0], **known)
-    sizes = code.default_sizes(source)
-    returned = code.call(source, None)
+    with (watch := Watch()):
+        sizes = code.default_sizes(source)
+        returned = code.call(source, None)
     source = code.located(source)
-    known = replace(source, built=code.digest_of(source), batch=sizes.get("batch"), seq=sizes.get("seq"))
-    if isinstance(returned, Recipe):
-        known = _describe_recipe(known, returned)
-    else:
-        known = describe_parts(known, parts_of(returned, source.title), start)
+    imported = code.imported_files(source)
+    known = replace(source, batch=sizes.get("batch"), seq=sizes.get("seq"))
+    with watch:
+        if isinstance(returned, Recipe):
+            known = _describe_recipe(known, returned)
+        else:
+            known = describe_parts(known, parts_of(returned, source.title), start)
     if fault := code.tree_fault(source):
         raise NotUnderstood(fault)
-    digest = code.digest_of(source)  # the forward pass may have imported more
-    return replace(known, digest=digest, name=source.named(digest))
+    source = code.with_reads(source, watch)
+    built, digest = code.digest_of(source, imported), code.digest_of(source)  # the forward pass may import more
+    return replace(known, read=source.read, built=built, digest=digest, name=source.named(digest))
 
 
 def describe_parts(source: Source, parts: Parts, start: Start) -> Source:

@@ -23,6 +23,7 @@ from typing import Any
 from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.workloads.user_models import version_trees
+from mldyno.workloads.user_models.reads import Watch
 from mldyno.workloads.user_models.recipes import NotUnderstood, example
 
 SIZES = {"batch": ("batch_size", "batch"), "seq": ("seq_len", "sequence_length", "seq")}
@@ -135,7 +136,11 @@ def _module(source: Source) -> ModuleType:
 
 
 def _module_name(source: Source) -> str:
-    return source.place if source.kind == "module" else os.path.splitext(os.path.basename(source.place))[0]
+    return source.place if source.kind == "module" else _stem(source.place)
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, tuple[str, int | None]]:
@@ -183,13 +188,34 @@ def located(source: Source) -> Source:
     return source
 
 
-def digest_of(source: Source) -> str:
-    """Return the SHA-256 of the code, of all it has imported from its tree, and of what its functions may import."""
+def imported_files(source: Source) -> dict[str, str]:
+    """Return the modules of its tree that its code has imported so far: their names, by file."""
     activate(source)
     tree = tree_of(source)
     files = {file: name for name in [*sys.modules] if (file := version_trees.file_in(name, tree))}
     if source.kind == "file":
         files[source.place] = _module_name(source)
+    return files
+
+
+def with_reads(source: Source, watch: Watch) -> Source:
+    """Return the source with what its code read in its tree, besides the modules that it imports."""
+    tree = tree_of(source)
+    if words := watch.fault(tree, source.other):
+        raise NotUnderstood(f"{source.version_title}: {words}")
+    modules = {version_trees.real(file) for file in version_trees.import_closure(imported_files(source), tree)}
+    return replace(source, read=watch.names(tree, source.other, modules))
+
+
+def digest_of(source: Source, imported: dict[str, str] | None = None) -> str:
+    """Return the SHA-256 of the code, of what it reads and imports from its tree, and of what it may import.
+
+    `imported` are the modules that count as imported; by default those of now.
+    """
+    activate(source)
+    tree = tree_of(source)
+    read = {path: _stem(path) for name in source.read if os.path.isfile(path := os.path.join(tree, name))}
+    files = {**read, **(imported_files(source) if imported is None else imported)}
     start = source.root if source.kind == "module" and source.root else version_trees.real(source.folder)
     named = {os.path.relpath(path, start): path for path in version_trees.import_closure(files, tree)}
     if source.kind == "file":

@@ -67,11 +67,12 @@ def installed(path: str, root: str) -> bool:
 def file_of(module: Any) -> str:
     """Return the file or archive that a module was loaded from; empty where there is none."""
     file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
-    return _existing(file) if isinstance(file, str) and os.path.isabs(file) else ""
+    return existing(file) if isinstance(file, str) and os.path.isabs(file) else ""
 
 
 @cache
-def _existing(path: str) -> str:
+def existing(path: str) -> str:
+    """A file, or the archive that it lies in; empty where there is neither."""
     path = os.path.normpath(path)
     while not os.path.exists(path):
         path = os.path.dirname(path)
@@ -269,7 +270,8 @@ def import_closure(files: dict[str, str], root: str) -> dict[str, str]:
         path, name = waiting.pop()
         for imported in _names_in(path, name):
             spec = _spec_of(imported, root)
-            file = "" if spec is None or not spec.has_location else own_file(str(spec.origin), root)
+            origin = "" if spec is None or not spec.has_location else existing(str(spec.origin))
+            file = own_file(origin, root)
             if file and file not in known:
                 known[file] = imported
                 waiting.append((file, imported))
