@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tests.analysis.made import met, outcome
@@ -29,6 +30,18 @@ def test_a_precision_that_is_slower_is_not_worth_it() -> None:
     said = lines(*found)
     assert said[0] == "No GPU found; run `mldyno doctor` to see why"
     assert said[1].startswith("bf16 is not worth it in training on your CPU: 10.00x (9.9")
+
+
+def test_what_was_seen_with_one_model_of_the_users_is_not_said_of_the_machine() -> None:
+    own: dict[str, Any] = {"workload": "vae.py@422cac5a"}
+    slower = met(outcome(0.002, **own), outcome(0.02, precision="bf16", **own))
+    assert lines(*slower)[1].startswith("bf16 is not worth it in training of vae.py@422cac5a on your CPU: 10.00x (9.9")
+    faster = met(outcome(0.02, **own), outcome(0.002, device="mps", **own))
+    assert lines(*faster)[0].startswith("Your GPU trains vae.py@422cac5a 10.0x (")
+    faster = met(outcome(0.02, mode="infer", **own), outcome(0.002, mode="infer", device="mps", **own))
+    assert lines(*faster)[0].startswith("Your GPU runs vae.py@422cac5a 10.0x (")
+    both = [*slower, *met(outcome(0.002), outcome(0.02, precision="bf16"), group=2)]
+    assert lines(*both)[1].startswith("bf16 is not worth it in training on your CPU: 10.00x (9.9")
 
 
 def test_two_accelerators_are_called_by_their_names() -> None:

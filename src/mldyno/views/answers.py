@@ -12,6 +12,7 @@ from mldyno.analysis.outcomes import Outcome, column
 from mldyno.analysis.sweeps import Crossing, Crossover, Exponent, Scaling
 from mldyno.axes import AXIS
 from mldyno.records import Case
+from mldyno.sources import family
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, interval_parts, show_interval, show_percent, show_seconds
 from mldyno.views.claims import (
@@ -142,12 +143,21 @@ def _ground(mean: Mean) -> tuple[str, ...]:
     return f"geometric mean of {len(ordered)} cases: {each}", " and ".join(kinds)
 
 
+def _own_model(mean: Mean) -> str:
+    """Return the user's model that a mean is about alone: what holds for one model need not hold for a machine."""
+    workloads = {comparison.other.case.workload for comparison in mean.comparisons}
+    own = {workload_title(workload) for workload in workloads if family(workload) != workload}
+    return own.pop() if len(workloads) == len(own) == 1 else ""
+
+
 # -- is the accelerator worth it -------------------------------------------------------------------
 
 
 def _device_verdict(mean: Mean, called: Called) -> Sentence:
     case = mean.comparisons[0].other.case
     does = DOES.get(str(case.mode), "works")
+    if model := _own_model(mean):
+        does = f"{does.removesuffix(' models')} {model}"
     text = DEVICE.of(mean, other=called(case.device), base=called(HOST), does=does)
     return Sentence(text, *_ground(mean), clear=mean.verdict != "inconclusive")
 
@@ -291,7 +301,8 @@ def _precision_sentence(gain: PrecisionGain) -> Sentence:
 
 def _precision_verdict(mean: Mean, called: Called) -> Sentence:
     case = mean.comparisons[0].other.case
-    where = f" in {WORK.get(str(case.mode), 'work')} on {called(case.device)}"
+    of_model = f" of {model}" if (model := _own_model(mean)) else ""
+    where = f" in {WORK.get(str(case.mode), 'work')}{of_model} on {called(case.device)}"
     clear = mean.verdict != "inconclusive"
     said = Sentence(PRECISION.of(mean, precision=str(case.precision), where=where), *_ground(mean), clear=clear)
     return said if clear else said.capitalised()  # else it begins with the name of a precision
