@@ -64,6 +64,8 @@ def test_results_fit_a_screen_and_can_be_counted_walked_through_and_saved(store:
     assert len(repr(results).splitlines()) <= 21
     assert repr(results).endswith("print it to see them")
     assert len(repr(results.compare("batch")).splitlines()) <= 21
+    assert len(repr(results.table()).splitlines()) <= 21
+    assert repr(results.table()).startswith("time of one step")
     assert len(repr(results.compare("batch")[0])) < 300
     path = tmp_path / "mine.jsonl"
     assert results.save(str(path)) == len(results.everything) == len(path.read_text().splitlines())

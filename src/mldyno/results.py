@@ -111,6 +111,9 @@ class ResultTable(laying.Table):
     def __str__(self) -> str:
         return self.to("terminal")
 
+    def __repr__(self) -> str:
+        return one_screen(str(self))
+
     def _repr_html_(self) -> str:
         from mldyno.views.notebook import table_html
 
