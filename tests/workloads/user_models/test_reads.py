@@ -6,8 +6,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.workloads import test_own_trees
-from tests.workloads.test_own_trees import both, committed
+from tests.workloads.user_models import test_version_trees
+from tests.workloads.user_models.test_version_trees import both, committed
 
 from mldyno import sources
 from mldyno.plugins import start_framework
@@ -15,7 +15,7 @@ from mldyno.sources import Source
 from mldyno.workloads.user_models import code, describe, reads
 from mldyno.workloads.user_models.recipes import NotUnderstood
 
-fresh_process, repository = test_own_trees.fresh_process, test_own_trees.repository
+fresh_process, repository = test_version_trees.fresh_process, test_version_trees.repository
 BUILD = "def build(): return torch.nn.Linear(4, WIDTH), torch.randn(2, 4)\n"
 HERE = "import torch, json, runpy, importlib.util, pathlib\nhere = pathlib.Path(__file__).parent.parent\n"
 BY_PATH = """
