@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from mldyno.callbacks._training import Training
+from mldyno.callbacks import Training
 
 
 class KerasTracker(keras.callbacks.Callback):  # type: ignore[misc]

@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from mldyno.callbacks._training import Training
+from mldyno.callbacks import Training
 
 OLDER = "pytorch_lightning"  # the same package by its first name, whose Trainer has callbacks of its own
 _package: Any = import_module(OLDER if OLDER in sys.modules and "lightning" not in sys.modules else "lightning.pytorch")

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from mldyno.callbacks._training import Training
+from mldyno.callbacks import Training
 
 
 class TransformersTracker(TrainerCallback):  # type: ignore[misc]

@@ -19,7 +19,7 @@ from mldyno.stats import shapes
 from mldyno.stats.intervals import median
 from mldyno.timing.blocks import DRAIN_STEPS
 from mldyno.timing.stopping import SUSTAINED_S, WARMUP_SHARE
-from mldyno.units import show_bytes, show_percent, show_seconds
+from mldyno.units import count, show_bytes, show_percent, show_seconds
 
 SHORTEST_QUEUE = 512  # kernels that find room in the queue of any device
 DRAINED_SHARE = 0.9  # a device that is done when the loop returns has waited for the loop, or the loop for it
@@ -30,7 +30,7 @@ HEAT_SHARE, HELD_BACK_SHARE = 0.01, 0.10  # of the measured time, that a GPU may
 BURST_SHARE = 0.9  # of the time under load that a long run stands for
 SHARED_SCOPES = ("cores", "package", "memory", "system")  # whose sensors see other processes too
 SHARED_CORES = 0.1  # that other processes may have, on average
-QUIET_WAITING = ("passive", "PASSIVE")
+PASSIVE_WAITING = ("passive", "PASSIVE")  # of OMP_WAIT_POLICY
 
 INTERRUPTED = Warning_("interrupted", "the run was ended within this case", "mldyno run --resume repeats it")
 ENERGY_LOST = "energy-lost"
@@ -89,46 +89,28 @@ class Evidence:
         )  # fmt: skip
 
 
-def _late_change(evidence: Evidence) -> Judged:
-    if not evidence.facts.get("late_changes"):
-        return None
-    return (
-        "a graph was compiled or device memory was reserved while it was measured",
-        "give it more --budget to warm up; look for shapes that change from step to step",
-    )
+# -- causes ----------------------------------------------------------------------------------------
 
 
-def _recompiled(evidence: Evidence) -> Judged:
+def _recompiled(evidence: Evidence) -> str:
     times = evidence.facts.get("recompiles")
-    if not times:
-        return None
-    return (
-        f"compiled {times} more time{'s' * (times > 1)} after its first step",
-        "look for shapes or values that change from step to step; TORCH_LOGS=recompiles tells which",
-    )
+    return count(times, "more time") if times else ""
 
 
-def _drifting(evidence: Evidence) -> Judged:
+def _drift(evidence: Evidence, rises: bool) -> str:
+    """Return by how much step times drifted, and how; empty where they did not in that direction."""
     drift = shapes.drift(evidence.values("step_time", "steady"))
-    if drift is None:
-        return None
-    way = "rose" if drift.change > 0 else "fell"
+    if drift is None or (drift.change > 0) != rises:
+        return ""
     how = "bit by bit" if drift.change_point is None else f"at once, {show_percent(drift.change_point)} into it"
-    cure = "let the machine cool down and rest, then repeat; if it drifts again, look for heat, memory or a leak"
-    if drift.change < 0:
-        cure = "it got faster: it was still warming up, or other work ended; run it again, or longer with --budget"
-    return f"step times {way} by {show_percent(abs(drift.change))} while it was measured, {how}", cure
+    return f"{show_percent(abs(drift.change))} while it was measured, {how}"
 
 
-def _two_modes(evidence: Evidence) -> Judged:
+def _two_speeds(evidence: Evidence) -> str:
     modes = shapes.modes(evidence.values("step_time", "steady"))
     if modes is None:
-        return None
-    apart, share = show_percent(modes.slow / modes.fast - 1), show_percent(modes.slow_share)
-    return (
-        f"two speeds: {share} of the blocks took {apart} longer than the others",
-        "trust neither mean nor median alone; more --repeats show which speed processes get, a quiet machine has one",
-    )
+        return ""
+    return f"{show_percent(modes.slow_share)} of the blocks took {show_percent(modes.slow / modes.fast - 1)} longer"
 
 
 def waiting_share(evidence: Evidence) -> float:
@@ -143,7 +125,7 @@ def _waited(evidence: Evidence) -> bool:
     windows = evidence.total("window_time")
     if not windows:
         return False
-    if evidence.facts.get("end_to_end"):  # of a command only the process that waits for it is seen, but the machine is
+    if _is_command(evidence):  # only the process that waits for the command is seen, but the machine is
         return evidence.total("cpu_pressure") > WAITING_LIMIT * windows
     if evidence.values("run_delay", "window"):
         return waiting_share(evidence) > WAITING_LIMIT
@@ -151,36 +133,29 @@ def _waited(evidence: Evidence) -> bool:
     return alone and evidence.total("cpu_time") < (1 - WAITING_LIMIT) * windows
 
 
-def _contended(evidence: Evidence) -> Judged:
-    windows, cores = evidence.total("window_time"), evidence.machine.cores or os.cpu_count() or 1
-    advice = "end other programs, or give it fewer --threads: on a busy machine threads wait for each other"
-    if windows and evidence.total("stolen_time") > STOLEN_LIMIT * windows * cores:
-        taken = f"the virtual machine's host took over {show_percent(STOLEN_LIMIT)} of its time"
-        return taken, "repeat it at another hour"
-    if _waited(evidence) and evidence.facts.get("end_to_end"):
-        waited = f"threads of this machine waited over {show_percent(WAITING_LIMIT)} of the time for a core"
-        return waited, "end other programs; or it starts more threads than there are cores"
-    if _waited(evidence):
-        return f"its threads waited over {show_percent(WAITING_LIMIT)} of the time for a core", advice
-    return None
+def _is_command(evidence: Evidence) -> bool:
+    return bool(evidence.facts.get("end_to_end"))
 
 
-def _oversubscribed(evidence: Evidence) -> Judged:
-    ranks = (evidence.case.ranks or 1) // evidence.case.nodes
-    cores, threads = evidence.machine.cores, evidence.threads or 1
-    if evidence.case.device == "cpu" and cores and ranks > cores:
-        return (
-            f"{ranks} ranks share {cores} cores: they take turns, and wait for each other",
-            "as many --ranks as there are cores at most, for times that mean something",
-        )
-    if evidence.case.device != "cpu" or threads < 2 or evidence.env.get("OMP_WAIT_POLICY") in QUIET_WAITING:
-        return None
-    if not _waited(evidence) and not (cores and threads * ranks > cores):
-        return None
-    return (
-        "more OpenMP threads than free cores: those that wait spin, and keep the others from working",
-        "--threads 1, or set OMP_WAIT_POLICY=PASSIVE, so that a waiting thread sleeps",
-    )
+def _stolen(evidence: Evidence) -> bool:
+    cores = evidence.machine.cores or os.cpu_count() or 1
+    windows = evidence.total("window_time")
+    return bool(windows) and evidence.total("stolen_time") > STOLEN_LIMIT * windows * cores
+
+
+def _ranks_share_cores(evidence: Evidence) -> str:
+    ranks, cores = (evidence.case.ranks or 1) // evidence.case.nodes, evidence.machine.cores
+    crowded = evidence.case.device == "cpu" and cores and ranks > cores
+    return f"{ranks} ranks share {cores} cores" if crowded else ""
+
+
+def _threads_spin(evidence: Evidence) -> bool:
+    """Return whether there are more OpenMP threads than free cores, and those that wait spin."""
+    ranks, cores = (evidence.case.ranks or 1) // evidence.case.nodes, evidence.machine.cores
+    threads = evidence.threads or 1
+    if evidence.case.device != "cpu" or threads < 2 or evidence.env.get("OMP_WAIT_POLICY") in PASSIVE_WAITING:
+        return False
+    return _waited(evidence) or bool(cores and threads * ranks > cores)
 
 
 def _issues_late(evidence: Evidence, fact: str) -> bool:
@@ -202,7 +177,7 @@ def _waits_in_step(evidence: Evidence) -> str:
     if not _issues_late(evidence, "drained_share"):
         return ""
     if reads:
-        return f"it reads back {reads} value{'s' * (reads != 1)}"
+        return f"it reads back {count(reads, 'value')}"
     if copied:
         return f"it copies {show_bytes(copied)}"
     hidden = not _issues_late(evidence, "issued_share") and 0 < kernels * drained < SHORTEST_QUEUE
@@ -219,101 +194,128 @@ def _near_peak(evidence: Evidence) -> bool:
     return False
 
 
-def _host_bound(evidence: Evidence) -> Judged:
+def _host_bound(evidence: Evidence) -> bool:
     events = evidence.facts.get("events_share")
     idle = evidence.case.device != "cpu" and isinstance(events, float) and abs(1 - events) > EVENTS_TOLERANCE
     late = _issues_late(evidence, "issued_share") and not _waits_in_step(evidence)
-    if not (late or idle) or _near_peak(evidence):
-        return None
-    return (
-        "the host holds the device up: steps end no later than they are issued",
-        "a larger batch or --compile yes gives the device more to do; look for copies and .item() within the step",
-    )
+    return (late or idle) and not _near_peak(evidence)
 
 
-def _step_waits(evidence: Evidence) -> Judged:
-    how = _waits_in_step(evidence)
-    if not how:
-        return None
-    return (
-        f"each step waits for the device within itself: {how}, so that the host can't run ahead",
-        "it is part of the step; only where that can be left out, as .item() often can, will it be faster",
-    )
-
-
-def _burst(evidence: Evidence) -> Judged:
+def _burst(evidence: Evidence) -> str:
     worked = evidence.facts.get("load_time")
     if evidence.case.device == "cpu" or not isinstance(worked, float) or worked >= BURST_SHARE * SUSTAINED_S:
-        return None
-    return (
-        f"a burst: the device had worked for {show_seconds(worked)} only, and may be slower when it gets warm",
-        f"--budget {math.ceil(SUSTAINED_S / WARMUP_SHARE) * 3}s and more gives it {SUSTAINED_S:.0f} s of load first",
-    )
+        return ""
+    return show_seconds(worked)
 
 
-def _falls_back(evidence: Evidence) -> Judged:
-    times, allowed = evidence.facts.get("fallbacks_per_step"), evidence.env.get("PYTORCH_ENABLE_MPS_FALLBACK") == "1"
-    if not times and not (allowed and evidence.case.device.startswith("mps") and times is None):
-        return None
-    what = f"{times} of its operations ran on the CPU in each step" if times else "parts of it may have run on the CPU"
-    return f"{what}: the device lacks them", "unset PYTORCH_ENABLE_MPS_FALLBACK: then it says which, and refuses"
+def _may_fall_back(evidence: Evidence) -> bool:
+    allowed = evidence.env.get("PYTORCH_ENABLE_MPS_FALLBACK") == "1"
+    return allowed and evidence.case.device.startswith("mps") and evidence.facts.get("fallbacks_per_step") is None
 
 
-def _emulated(evidence: Evidence) -> Judged:
-    if not evidence.facts.get("emulated"):
-        return None
-    return "this GPU has no bf16 of its own: PyTorch emulates it", "take fp16 or amp-fp16 here"
-
-
-def _leaking(evidence: Evidence) -> Judged:
+def _leaked(evidence: Evidence) -> str:
     sizes = evidence.values("resident_memory", "window")
     if len(sizes) < 8:
-        return None
+        return ""
     quarter = len(sizes) // 4
     first, last = median(sizes[quarter : 2 * quarter]), median(sizes[-quarter:])
-    if last - first < max(LEAK_BYTES, LEAK_SHARE * first):
-        return None
-    return f"its memory grew by {show_bytes(last - first)} while it was measured", "look for what each step keeps"
+    return show_bytes(last - first) if last - first >= max(LEAK_BYTES, LEAK_SHARE * first) else ""
 
 
-def _shared_power(evidence: Evidence) -> Judged:
-    others = evidence.facts.get("energy_others")
-    if evidence.facts.get("energy_scope") not in SHARED_SCOPES or not others or others < SHARED_CORES:
-        return None
-    return (
-        f"other processes had {others:.2g} of the cores meanwhile, whose power is in its energy too",
-        "end other programs: what a sensor of the whole package counts can't be told apart",
-    )
+def _cores_of_others(evidence: Evidence) -> str:
+    cores = evidence.facts.get("energy_others")
+    if evidence.facts.get("energy_scope") not in SHARED_SCOPES or not cores or cores < SHARED_CORES:
+        return ""
+    return f"{cores:.2g}"
 
 
-def _virtualised(evidence: Evidence) -> Judged:
-    if not evidence.machine.virtualised:
-        return None
-    return ("a virtual machine", "its host can't be seen from inside: trust ratios of one run before times of two days")
+# -- the list --------------------------------------------------------------------------------------
 
 
-def _of_state(code: str) -> Rule:
-    return lambda evidence: CONDITIONS[code](evidence.state)
+@dataclass(frozen=True)
+class Rule:
+    """A warning: its code, its cause, which fills the message, and the next step.
+
+    Without a message it is judged by the condition with its code.
+    """
+
+    code: str
+    cause: Callable[[Evidence], Any] = lambda evidence: None
+    message: str = ""
+    hint: str = ""
+
+    def judge(self, evidence: Evidence) -> Judged:
+        """Return the message and the hint, where it applies."""
+        if not self.message:
+            return CONDITIONS[self.code](evidence.state)
+        cause = self.cause(evidence)
+        return (self.message.format(cause), self.hint) if cause else None
 
 
-Rule = Callable[[Evidence], Judged]
-# Those that concern fake time, then those that need a real machine.
-_ALWAYS: dict[str, Rule] = {
-    "late-change": _late_change, "recompiled": _recompiled,
-    "drifting": _drifting, "two-modes": _two_modes, "host-bound": _host_bound,
-    "step-waits": _step_waits, "falls-back": _falls_back, "emulated": _emulated,
-}  # fmt: skip
-_REAL: dict[str, Rule] = {
-    "contended": _contended, "oversubscribed": _oversubscribed, "throttled": _of_state("throttled"),
-    "burst": _burst, "swapping": _of_state("swapping"), "leaking": _leaking, "on-battery": _of_state("on-battery"),
-    "shared-power": _shared_power,
-    "low-power": _of_state("low-power"), "virtualised": _virtualised, "rosetta": _of_state("rosetta"),
-}  # fmt: skip
-WARNING_CODES = (*_ALWAYS, *_REAL, INTERRUPTED.code, LEFT_OUT_CODE, ENERGY_LOST, TARGET_NOT_REACHED)
+MORE_BUDGET = f"--budget {math.ceil(SUSTAINED_S / WARMUP_SHARE) * 3}s"
+REFUSE_FALLBACK = "unset PYTORCH_ENABLE_MPS_FALLBACK: then it says which, and refuses"
+WAITED_LONG = f"over {show_percent(WAITING_LIMIT)} of the time for a core"
+RULES = (
+    Rule("late-change", lambda evidence: evidence.facts.get("late_changes"),
+         "a graph was compiled or device memory was reserved while it was measured",
+         "give it more --budget to warm up; look for shapes that change from step to step"),
+    Rule("recompiled", _recompiled, "compiled {} after its first step",
+         "look for shapes or values that change from step to step; TORCH_LOGS=recompiles shows which"),
+    Rule("drifting", lambda evidence: _drift(evidence, rises=True), "step times rose by {}",
+         "let the machine cool down and rest, then repeat; if it drifts again, look for heat, memory or a leak"),
+    Rule("drifting", lambda evidence: _drift(evidence, rises=False), "step times fell by {}",
+         "it got faster: it was still warming up, or other work ended; run it again, or longer with --budget"),
+    Rule("two-modes", _two_speeds, "two speeds: {} than the others",
+         "trust neither mean nor median alone; more --repeats show which speed processes get, a quiet machine has one"),
+    Rule("host-bound", _host_bound, "the host holds the device up: steps end no later than they are issued",
+         "a larger batch or --compile yes gives the device more to do; look for copies and .item() within the step"),
+    Rule("step-waits", _waits_in_step,
+         "each step waits for the device within itself: {}, so that the host can't run ahead",
+         "it is part of the step; only where that can be left out, as .item() often can, will it be faster"),
+    Rule("falls-back", lambda evidence: evidence.facts.get("fallbacks_per_step"),
+         "{} of its operations ran on the CPU in each step: the device lacks them", REFUSE_FALLBACK),
+    Rule("falls-back", _may_fall_back, "parts of it may have run on the CPU: the device lacks them", REFUSE_FALLBACK),
+    Rule("emulated", lambda evidence: evidence.facts.get("emulated"),
+         "this GPU has no bf16: PyTorch emulates it", "take fp16 or amp-fp16 here"),
+)  # fmt: skip
+RULES_OF_REAL_TIME = (
+    Rule("contended", _stolen, f"the virtual machine's host took over {show_percent(STOLEN_LIMIT)} of its time",
+         "repeat it at another hour"),
+    Rule("contended", lambda evidence: _is_command(evidence) and _waited(evidence),
+         f"threads of this machine waited {WAITED_LONG}",
+         "end other programs; or it starts more threads than there are cores"),
+    Rule("contended", _waited, f"its threads waited {WAITED_LONG}",
+         "end other programs, or give it fewer --threads: on a busy machine threads wait for each other"),
+    Rule("oversubscribed", _ranks_share_cores, "{}: they take turns, and wait for each other",
+         "as many --ranks as there are cores at most, for times that mean something"),
+    Rule("oversubscribed", _threads_spin,
+         "more OpenMP threads than free cores: those that wait spin, and keep the others from working",
+         "--threads 1, or set OMP_WAIT_POLICY=PASSIVE, so that a waiting thread sleeps"),
+    Rule("throttled"),
+    Rule("burst", _burst, "a burst: the device had worked for {} only, and may be slower when it gets warm",
+         f"{MORE_BUDGET} and more gives it {SUSTAINED_S:.0f} s of load first"),
+    Rule("swapping"),
+    Rule("leaking", _leaked, "its memory grew by {} while it was measured", "look for what each step keeps"),
+    Rule("on-battery"),
+    Rule("shared-power", _cores_of_others,
+         "other processes had {} of the cores meanwhile, whose power is in its energy too",
+         "end other programs: a sensor of the whole package counts them too"),
+    Rule("low-power"),
+    Rule("virtualised", lambda evidence: evidence.machine.virtualised, "a virtual machine",
+         "its host can't be seen from inside: prefer comparisons within one run"),
+    Rule("rosetta"),
+)  # fmt: skip
+WARNING_CODES = (
+    *dict.fromkeys(rule.code for rule in (*RULES, *RULES_OF_REAL_TIME)),
+    INTERRUPTED.code, LEFT_OUT_CODE, ENERGY_LOST, TARGET_NOT_REACHED,
+)  # fmt: skip
 
 
 def of_measurement(evidence: Evidence) -> list[Warning_]:
-    """Return the warnings of a case that succeeded; nothing interferes with fake time."""
-    rules = _ALWAYS if evidence.facts.get("fake_time") else {**_ALWAYS, **_REAL}
-    judged = ((code, rule(evidence)) for code, rule in rules.items())
-    return [Warning_(code, *texts) for code, texts in judged if texts is not None]
+    """Return the warnings of a case that succeeded, each code once; nothing interferes with fake time."""
+    warnings: dict[str, Warning_] = {}
+    for rule in RULES if evidence.facts.get("fake_time") else (*RULES, *RULES_OF_REAL_TIME):
+        judged = rule.judge(evidence)
+        if judged is not None:
+            warnings.setdefault(rule.code, Warning_(rule.code, *judged))
+    return list(warnings.values())
