@@ -9,20 +9,18 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mldyno import machine
 from mldyno.leftovers import has_ended, own_name
 from mldyno.rendezvous import JOB
+from mldyno.units import show_bytes
 
 if TYPE_CHECKING:
     import psutil
-from collections.abc import Callable
-from functools import cache
-
-from mldyno.units import show_bytes
 
 TREE_SHARE = 0.001  # of a core, that looking for the worker's own processes may take
 MOST_LOOKS = 5  # for processes that start others while they are ended
