@@ -185,3 +185,20 @@ def test_a_large_file_is_not_written_anew_for_a_few_records(filled: Store, monke
     assert filled.path.stat().st_size == before
     api.remove("machine=gone", store=filled)
     assert filled.path.stat().st_size < 0.4 * before
+
+
+@pytest.mark.parametrize("value", ["x''", "NULL"])
+def test_of_a_store_that_is_damaged_nothing_is_removed_and_it_is_said(store: Store, value: str) -> None:
+    records = [a_record(), a_record(batch=9, run="r2")]
+    store.append(records)
+    store.close()
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '')")
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute(f"UPDATE records SET run = {value} WHERE number = 1")
+    with pytest.raises(StoreError, match="it is damaged"):
+        store.remove([record.id for record in records], nobody)
+    store.close()
+    with closing(sqlite3.connect(store.path)) as connection:
+        assert connection.execute("SELECT count(*) FROM records").fetchone() == (2,)

@@ -172,7 +172,7 @@ class Store:
         with self._writing() as connection:
             connection.execute("PRAGMA secure_delete = ON")  # no text stays in what the file does not use any more
             find = "SELECT number, run, case_number FROM records WHERE id = ?"
-            rows = [row for id_ in ids for row in connection.execute(find, (id_,))]
+            rows = self._checked([row for id_ in ids for row in connection.execute(find, (id_,))], int, str, int)
             runs, cases = sorted({run for _, run, _ in rows}), _listed({case_number for _, _, case_number in rows})
             for run in runs:
                 owner = connection.execute("SELECT owner FROM runs WHERE id = ? AND finished = 0", (run,)).fetchone()
@@ -242,6 +242,10 @@ class Store:
         """Return the rows of a query, whose columns must have these types; damage shows as a column of another one."""
         with self._reading() as connection:
             rows = [] if connection is None else connection.execute(sql, tuple(values)).fetchall()
+        return self._checked(rows, *types)
+
+    def _checked(self, rows: list[tuple[Any, ...]], *types: type) -> list[tuple[Any, ...]]:
+        """Return the rows; raise where a column has another type than it should."""
         for row in rows:
             if tuple(map(type, row)) != types:
                 raise StoreError(f"store {self.path}: {opening.DAMAGED}.")
