@@ -55,12 +55,25 @@ def test_a_plug_tells_what_the_whole_machine_takes(address: str, name: str, know
         found.read()
 
 
-@pytest.mark.parametrize("answer", [{"apower": None}, {"apower": "much"}, {}])
+@pytest.mark.parametrize(
+    "answer", [{"apower": None}, {"apower": "much"}, {}, {"apower": float("nan")}, {"apower": "inf"}]
+)
 def test_an_answer_without_a_number_is_no_power(address: str, answer: dict[str, Any]) -> None:
     Answers.known = {"/rpc/Switch.GetStatus?id=0": answer}
     found = plug.find(Surroundings())
     assert not found.sensors
     assert "plug" in found.closed[0].name
+
+
+def test_an_answer_that_is_nested_without_end_is_no_power(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nested(answers: Answers) -> None:
+        answers.send_response(200)
+        answers.end_headers()
+        answers.wfile.write(b"[" * plug.LONGEST_ANSWER)
+
+    monkeypatch.setattr(Answers, "do_GET", nested)
+    (closed,) = plug.find(Surroundings()).closed
+    assert closed.reason.startswith("the plug's answer can't be used")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ Its counter of energy is used where it has a digit fine enough, else its power.
 from __future__ import annotations
 
 import json
+import math
 import os
 import urllib.error
 import urllib.request
@@ -57,9 +58,12 @@ class Plug(Sensor):
         """Energy in J, or power in W."""
         find = self.kind.energy if self.method == "counter" else self.kind.power
         try:
-            return find(asked(self.address + self.kind.path))
+            number = find(asked(self.address + self.kind.path))
         except (KeyError, TypeError, ValueError) as error:
             raise Unreadable(f"the plug's answer has no such number: {error}") from None
+        if not math.isfinite(number):
+            raise Unreadable(f"the plug's answer has no such number: {number}")
+        return number
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
@@ -78,7 +82,7 @@ def asked(address: str) -> Mapping[str, Any]:
     try:
         with NAMED_ONLY.open(address, timeout=TIMEOUT_S) as answer:
             said = json.loads(answer.read(LONGEST_ANSWER))
-    except (urllib.error.HTTPError, ValueError) as error:
+    except (urllib.error.HTTPError, ValueError, RecursionError) as error:
         raise Unreadable(f"the plug's answer can't be used: {error}") from None
     except (OSError, HTTPException) as error:
         raise Silent(f"the plug does not answer: {error}") from None
