@@ -12,7 +12,7 @@ from bench.work import Work, say
 from mldyno import api
 from mldyno.cli.progress import PlainLines
 from mldyno.records import Case, Pairing, Record
-from mldyno.runner.forecast import TimeLeft
+from mldyno.store.selection import opened
 
 WHOLE = 180.0  # s
 RIGHT = (2 / 3, 4 / 3)  # the time left that is shown, over what it really was
@@ -23,8 +23,8 @@ SHORT = 10.0  # s: with less than this left, nobody plans by it
 class Logged(PlainLines):
     """Notes at every event how much time had passed, and how much was shown to be left."""
 
-    def __init__(self, left: TimeLeft) -> None:
-        super().__init__(left, verbose=False)
+    def __init__(self) -> None:
+        super().__init__()
         self.points: list[tuple[float, float]] = []
 
     def say(self, line: str) -> None:
@@ -59,12 +59,12 @@ def measure(work: Work) -> Chapter:
     """One run of quick on a machine that has never run it, and what its bar would have shown."""
     chapter = Chapter("11. `mldyno quick`: its time, and the time left that it shows")
     began = time.monotonic()
-    store = api.opened(str(work.folder / "watched.sqlite"))
+    store = opened(str(work.folder / "watched.sqlite"))
     chosen = api.quick_plan({"budget": 0.5} if work.quick else None, "fake" if work.quick else "torch", store)
-    listener = Logged(TimeLeft(chosen.plan, chosen.forecasts))
+    listener = Logged()
     set_up = time.monotonic() - began
     say(f"  {len(chosen.plan.cases)} cases, set up in {set_up:.1f} s")
-    results = api.run_plan(chosen.plan, store, listener)
+    results = api.run_plan(chosen.plan, store, listener, forecasts=chosen.forecasts)
     whole = time.monotonic() - began
     total = listener.left.elapsed
     cases = f"{len(results.records)} cases"

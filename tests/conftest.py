@@ -20,19 +20,20 @@ from mldyno.client import worker_process
 from mldyno.client.worker_process import WorkerProcess
 from mldyno.plan import Plan
 from mldyno.records import Record
+from mldyno.results import Results
 from mldyno.runner.events import Listener
 from mldyno.store import Store
 
 OWN_SECRET = "0123456789abcdef" * 2
 OWN_KEY = keys.fingerprint(keys.of_seed(OWN_SECRET).public)
 SLOWEST_FIRST = (
-    "test_program", "test_nodes", "test_user_models_how_to", "test_rank_faults", "test_run_command_energy",
+    "test_program", "test_nodes", "test_user_models_how_to", "test_rank_faults", "test_measure_run_energy",
     "user_models/test_frameworks", "browser/test_report", "test_parent_faults", "test_docs", "test_bench_self",
-    "test_simulated_device", "test_every_workload", "test_torch_ranks", "test_run_command_own", "browser/test_site",
+    "test_simulated_device", "test_every_workload", "test_torch_ranks", "test_measure_run_own", "browser/test_site",
     "user_models/test_hf", "test_bench", "callbacks", "tracking/test_process", "test_venv_ppo",
     "test_bad_input", "test_abilities", "test_contract_on_device",
     "test_hostile_imports", "test_mutated_records", "test_max_batch", "transformers", "test_forecast",
-    "test_crossover_command", "test_torch_precision", "test_axes", "test_quick_command", "test_pairing",
+    "test_measure_crossover", "test_torch_precision", "test_axes", "test_measure_quick", "test_pairing",
 )  # fmt: skip
 
 
@@ -144,10 +145,10 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
 
 
 @pytest.fixture
-def fake_run(store: Store) -> Callable[..., api.Results]:
+def fake_run(store: Store) -> Callable[..., Results]:
     """Runs workloads on the fake framework into the test's store, in one round if nothing else is asked for."""
 
-    def run(*targets: str, **options: Any) -> api.Results:
+    def run(*targets: str, **options: Any) -> Results:
         options.setdefault("repeats", 1)
         return api.run(*(targets or ("mlp",)), framework="fake", store=store, **options)
 

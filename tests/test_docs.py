@@ -15,7 +15,7 @@ from mldyno import cli, plugins, suites
 from mldyno.analysis.findings import CODES as FINDINGS
 from mldyno.analysis.outcomes import VALUES
 from mldyno.axes import AXES
-from mldyno.cli import COMMANDS
+from mldyno.cli import commands
 from mldyno.hardware import Meter
 from mldyno.recording.warnings import WARNING_CODES
 from mldyno.records import Case, Device, Status
@@ -53,7 +53,7 @@ def programs() -> list[tuple[str, str]]:
 
 def test_every_command_and_option_is_in_the_reference() -> None:
     text = REFERENCE.read_text()
-    for name in COMMANDS:
+    for name in (name for names in commands().values() for name in names):
         command = cli.cli.get_command(click.Context(cli.cli), name)
         assert command is not None
         assert f"mldyno {name}" in text

@@ -14,10 +14,11 @@ from tests.grown import copied
 from mldyno import api, plugins
 from mldyno.metrics import METRIC, METRICS, metric_named
 from mldyno.records import SCHEMA, Case, Device, Machine, Record, Run, Series, seal
+from mldyno.results import Results
 from mldyno.store import Store
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference.md"
-FakeRun = Callable[..., api.Results]
+FakeRun = Callable[..., Results]
 ENTRY = '    Metric("joules", "J", "energy of all windows", ("window",), "sum", "lower", aliases=("energy",)),\n'
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from tests.warm_workers import Forked, WarmWorkers
 
-from mldyno import api
 from mldyno.axes import Case
 from mldyno.client import worker_process
 from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import ProbeFrameworks
+from mldyno.results import Results
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 FAKE = Case("mlp", framework="fake")
@@ -31,7 +31,7 @@ def test_it_answers_as_one_that_is_started(framework: str, warm_workers: WarmWor
     assert answers[0] == answers[1]
 
 
-def test_it_measures_as_one_that_is_started(fake_run: Callable[..., api.Results], warm_workers: WarmWorkers) -> None:
+def test_it_measures_as_one_that_is_started(fake_run: Callable[..., Results], warm_workers: WarmWorkers) -> None:
     taken = []
     for warm_workers.on in (False, True):
         (record,) = fake_run("mlp", mode="infer", device="gpu", steps=40).records

@@ -5,18 +5,21 @@ results = mldyno.run("mlp", device=["cpu"], precision=["fp32", "bf16"])
 results.compare(by="precision")
 mldyno.measure(step)
 for batch in mldyno.track(loader): ...
+mldyno.quick()
 
 What is named here is loaded when it is first used, so that `import mldyno` costs nothing.
 """
 
 import typing as _typing
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-__all__ = ["__version__", "check", "compare", "crossover", "max_batch", "measure", "report", "run", "table", "track"]
+__all__ = [  # noqa: F405
+    "__version__", "check", "compare", "crossover", "max_batch", "measure", "quick", "report", "run", "table", "track",
+]  # fmt: skip
 
 if _typing.TYPE_CHECKING:
-    from mldyno.api import check, compare, crossover, max_batch, measure, report, run, table, track
+    from mldyno.api import *  # noqa: F403
 else:
 
     def __getattr__(name):

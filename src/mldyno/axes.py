@@ -1,4 +1,4 @@
-"""The axes of a case. A field of `Case` with an entry is an axis, and the entry is all there is to say of it.
+"""The axes of a case: each is a field of `Case` with an entry, and the entry holds all that is known about it.
 
 Ids, options, plans, suites, filters, CSV, the command to measure it again, headlines and labels follow from
 the entries; the table in docs/reference.md is held to them by a test.
@@ -34,6 +34,18 @@ LARGEST_WHOLE = 2**53  # whole numbers in a record stay exact in any JSON reader
 
 
 @dataclass(frozen=True)
+class Need:
+    """What another axis must be for an axis to mean anything."""
+
+    axis: str
+    met: Callable[[Any], bool]
+    refusal: str = ""
+    """Why an axis is refused where no case meets the need, and what to do; it is ignored if this is empty."""
+    implied: Any = None
+    """The value that a plan takes for the other axis, where none is given and the workload has it."""
+
+
+@dataclass(frozen=True)
 class Axis:
     """One direction in which cases vary."""
 
@@ -41,40 +53,42 @@ class Axis:
     kind: Kind = "way"
     """What is computed (work), how much of it (size), or how it is computed (way)."""
     values: tuple[str, ...] = ()
-    """All that there are, where they are a closed list of words."""
+    """All values, where they are words of a closed list."""
     read: Callable[[Axis, str], Any] | None = None
-    """How a value is read from a text that is not one of `values`."""
+    """Read a value that is not one of `values` from a text."""
     words: Mapping[str, str] = field(default_factory=dict)
-    """Other words for some values."""
+    """Synonyms of values."""
     aliases: tuple[str, ...] = ()
     """Other names of the axis."""
     prefix: str = ""
-    """What stands before a value in an id; a flag is its prefix alone."""
+    """Prefix of a value in an id; a flag is its prefix alone."""
     older_prefixes: tuple[str, ...] = ()
-    """Prefixes that ids of earlier versions had; filters still know them."""
+    """Prefixes in ids of earlier versions, which filters still accept."""
     in_every_id: bool = False
     """Whether the default is in the id too."""
     planned: tuple[Any, ...] = ()
-    """What a plan takes where nothing is said; the default, if this is empty."""
+    """Values of a plan if none are given; the default, if this is empty."""
     own_process: bool = False
     """Whether two values can't share a process."""
     plugins: str = ""
-    """The kind of plugin whose names are the values."""
+    """Kind of plugin whose names are the values."""
     smallest: int = 1
-    """Where a sweep over a size begins."""
+    """Smallest size of a sweep."""
     least: int = 1
-    """The least that a number may be."""
+    """Smallest number allowed."""
     most: int | None = None
-    """The most that a plan may ask for; records and filters may have more."""
+    """Largest number in a plan; records and filters may have more."""
+    needs: tuple[Need, ...] = ()
+    """Where one is not met, a plan leaves the axis at its default."""
     phrase: str | Mapping[str, str] = "{}"
-    """How a value is said in a title: a pattern, or a phrase for each value."""
+    """How titles put a value: a pattern, or a phrase for each value."""
     name: str = ""
     default: Any = None
     optional: bool = False
     """Whether a case may leave it unstated, as None."""
 
     def parse(self, text: str) -> Any:
-        """The value that a user means by a text."""
+        """Return the value that a user means by a text."""
         text = self.words.get(text.strip(), text.strip())
         if self.read is not None:
             return self.read(self, text)
@@ -83,28 +97,28 @@ class Axis:
         return text
 
     def show(self, value: Any) -> str:
-        """A value as it is typed behind the option: 16, fp32, yes."""
+        """Return a value as it is typed after the option: 16, fp32, yes."""
         return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
     def short(self, value: Any) -> str:
-        """A value as it stands in an id or beside a bar: b16, fp32, compile."""
+        """Return a value as in an id or beside a bar: b16, fp32, compile."""
         if isinstance(value, bool):
             return self.prefix if value else f"no-{self.prefix}"
         return f"{self.prefix}{value}"
 
     def say(self, value: Any) -> str:
-        """A value as it stands in a title: batch 16, 128 tokens, inference."""
+        """Return a value as in a title: batch 16, 128 tokens, inference."""
         shown = f"{value:,}" if type(value) is int else self.show(value)
         if not isinstance(self.phrase, str):
             return self.phrase.get(shown, shown)
         return self.phrase.format(shown).removesuffix("s" if shown == "1" else "")
 
     def id_part(self, value: Any) -> str:
-        """What an id says of a value; nothing where it is unstated, or the default of an axis that need not show."""
+        """Return a value's part of an id; nothing if it is unstated, or a default that ids omit."""
         return "" if value is None or (value == self.default and not self.in_every_id) else self.short(value)
 
     def bare(self, word: str, plugin_names: Collection[str] = ()) -> Any:
-        """The value that a word of an id means on this axis; None where it means none."""
+        """Return the value that a word of an id means on this axis, or None."""
         word = self.words.get(word, word)
         if word in (*self.values, *plugin_names) and not self.prefix:
             return word
@@ -120,19 +134,23 @@ class Axis:
                 return self.parse(rest)
         return None
 
+    def applies(self, case: Case) -> bool:
+        """Return whether the axis means anything for a case."""
+        return all(need.met(getattr(case, need.axis)) for need in self.needs)
+
     @property
     def number(self) -> bool:
-        """Whether its values are whole numbers."""
+        """Return whether its values are whole numbers."""
         return self.read is whole_number
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What it is called on the command line, its own name first."""
+        """Return its options, its own name first."""
         return tuple(f"--{word}" for word in (self.name.replace("_", "-"), *self.aliases))
 
 
 def whole_number(axis: Axis, text: str) -> int:
-    """A whole number, no less than the axis allows."""
+    """Read a whole number, no smaller than the axis allows."""
     if not (text.isascii() and text.isdecimal() and len(text) < 17 and axis.least <= int(text) < LARGEST_WHOLE):
         name, example = axis.name.replace("_", " "), 16 if axis.least else 2
         raise UsageError(f"'{text[:40]}' is not a {name}; write a whole number such as {example}.")
@@ -140,7 +158,7 @@ def whole_number(axis: Axis, text: str) -> int:
 
 
 def yes_or_no(axis: Axis, text: str) -> bool:
-    """A flag."""
+    """Read a flag."""
     words = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
     if text.lower() not in words:
         raise unknown(axis.name, text, words)
@@ -148,7 +166,7 @@ def yes_or_no(axis: Axis, text: str) -> bool:
 
 
 def device_name(axis: Axis, text: str) -> str:
-    """The one name of a device: cuda always has a number, any other kind only from its second device on."""
+    """Return the canonical name of a device: cuda always has a number, other kinds only from the second device on."""
     kind, colon, number = text.partition(":")
     numbered = number.isascii() and number.isdecimal() and len(number) < 5
     if kind not in DEVICE_KINDS or (colon and not numbered):
@@ -158,7 +176,7 @@ def device_name(axis: Axis, text: str) -> str:
 
 
 def interpreter(axis: Axis, text: str) -> str:
-    """The name of an interpreter. What a path leads to is asked only where a user names it: `interpreters.name_of`."""
+    """Read the name of an interpreter; paths are resolved only where a user gives them, by `interpreters.name_of`."""
     if not interpreters.NAME.fullmatch(text):
         raise UsageError(f"'{text[:40]}' is not the name of an interpreter; write it as a case does: 3.11.7+jax0.10.2.")
     return text
@@ -166,6 +184,14 @@ def interpreter(axis: Axis, text: str) -> str:
 
 def _axis(help: str, **entry: Any) -> dict[str, Axis]:  # as the options call it
     return {"axis": Axis(help, **entry)}
+
+
+LOADER = Need(
+    "placement", "loader".__eq__, "is about batches from a data set on disk; write --placement loader.", "loader"
+)
+LOADER_WORKERS = Need(
+    "loader_workers", bool, "counts what each loader worker holds ready; give --loader-workers 1 or more too."
+)
 
 
 @dataclass(frozen=True)
@@ -204,65 +230,72 @@ class Case:
         "CPU threads of the framework", read=whole_number, most=4096, prefix="t", own_process=True,
         phrase="{} CPU threads"))  # fmt: skip
     layout: Layout = field(default="contiguous", metadata=_axis(
-        "contiguous, channels-last: how images lie in memory", values=get_args(Layout)))  # fmt: skip
+        "contiguous, channels-last: memory format of images", values=get_args(Layout)))  # fmt: skip
     allocator: Allocator = field(default="system", metadata=_axis(
-        "system, steady (glibc's, told to keep what it has), jemalloc, tcmalloc", values=get_args(Allocator),
+        "system, steady (glibc's, set to keep freed memory), jemalloc, tcmalloc", values=get_args(Allocator),
         own_process=True, phrase="{} allocator"))  # fmt: skip
     scaling: Scaling = field(default="weak", metadata=_axis(
-        "weak, strong: ranks have the batch each, or share it", values=get_args(Scaling), own_process=True,
+        "weak, strong: a batch for each rank, or one that they share", values=get_args(Scaling), own_process=True,
+        needs=(Need("ranks", lambda ranks: (ranks or 1) > 1),),  # one has the batch to itself
         phrase={"weak": "a batch for each rank", "strong": "one batch for all ranks"}))  # fmt: skip
     parallel: Parallel | None = field(default=None, metadata=_axis(
         "ddp, fsdp: how ranks train together (ddp)", values=get_args(Parallel), own_process=True))  # fmt: skip
     nodes: int = field(default=1, metadata=_axis(
-        "machines that the ranks are spread over", read=whole_number, most=1024, prefix="n", own_process=True,
+        "machines that share the ranks", read=whole_number, most=1024, prefix="n", own_process=True,
         phrase="{} nodes"))  # fmt: skip
     python: str | None = field(default=None, metadata=_axis(
         "paths of other interpreters, whose frameworks are measured", read=interpreter, own_process=True,
         phrase="Python {}"))  # fmt: skip
     loader_workers: int = field(default=0, metadata=_axis(
-        "processes that load batches ahead (PyTorch's num_workers); placement loader, if none is given",
+        "processes that load batches ahead (PyTorch's num_workers); implies placement loader",
         read=whole_number, most=1024, least=0, prefix="lw", aliases=("num-workers", "num_workers"), own_process=True,
-        phrase="{} loader workers"))  # fmt: skip
+        needs=(LOADER,), phrase="{} loader workers"))  # fmt: skip
     prefetch: int | None = field(default=None, metadata=_axis(
         "batches that each loader worker holds ready (2)", read=whole_number, most=1024, prefix="prefetch",
-        aliases=("prefetch-factor", "prefetch_factor"), own_process=True, phrase="prefetch {}"))  # fmt: skip
+        aliases=("prefetch-factor", "prefetch_factor"), own_process=True, needs=(LOADER, LOADER_WORKERS),
+        phrase="prefetch {}"))  # fmt: skip
     pin_memory: bool = field(default=False, metadata=_axis(
-        "yes, no: the loader's batches lie in page-locked memory, for copies to an accelerator", read=yes_or_no,
-        prefix="pinned", phrase={"yes": "pinned memory", "no": "pageable memory"}))  # fmt: skip
+        "yes, no: the loader's batches are in page-locked memory, for copies to an accelerator", read=yes_or_no,
+        prefix="pinned", needs=(LOADER,), phrase={"yes": "pinned memory", "no": "pageable memory"}))  # fmt: skip
 
     @property
     def loads_ahead(self) -> bool:
-        """Whether processes of a loader work ahead of its steps, while it rests too; those of a command end with it."""
+        """Return whether loader workers run ahead of the steps, also while the case waits."""
         return self.loader_workers > 0 and self.framework != "command"
 
     @property
+    def sets_loader(self) -> bool:
+        """Return whether it sets an axis that needs a loader."""
+        return any(LOADER in axis.needs and getattr(self, axis.name) != axis.default for axis in AXES)
+
+    @property
     def rehearsed(self) -> bool:
-        """Whether it is of the fake framework: nothing is computed, and no time of it is real."""
+        """Return whether it is simulated: the fake framework computes nothing, and none of its times is real."""
         return self.framework == FAKE
 
     @property
     def in_ranks(self) -> bool:
-        """Whether it has ranks that train together, or one that is treated as such."""
+        """Return whether it runs in ranks, if only one."""
         return (self.ranks or 1) > 1 or self.nodes > 1 or self.parallel is not None
 
     @property
     def own_command(self) -> bool:
-        """Whether it is a user's own command, with its words as the workload; a published training has a mode."""
+        """Return whether it is a user's command, with its words as the workload; a published training has a mode."""
         return self.framework == COMMAND and self.mode is None
 
     @property
     def tracked(self) -> bool:
-        """Whether it is a loop of a user's own program, which was measured as it ran."""
+        """Return whether it is a tracked loop of a user's program."""
         return self.framework == TRACKED
 
     @property
     def own_work(self) -> bool:
-        """Whether it is a user's own work, by a name that only the user knows: a command or a loop."""
+        """Return whether its workload is a user's command or loop."""
         return self.own_command or self.tracked
 
     @property
     def id(self) -> str:
-        """The readable id, such as bert-base/train/torch/mps/fp32/b16/s128/host."""
+        """Return the readable id, such as bert-base/train/torch/mps/fp32/b16/s128/host."""
         parts = [axis.id_part(getattr(self, axis.name)) for axis in _IN_ID]
         if self.version != 1:
             parts[0] += f"@{self.version}"
@@ -282,11 +315,10 @@ NAMES = tuple(axis.name for axis in AXES)
 SIZES = tuple(axis.name for axis in AXES if axis.kind == "size")
 WORK = tuple(axis.name for axis in AXES if axis.kind != "way")  # what is computed, and how much of it
 WAYS = tuple(axis.name for axis in AXES if axis.kind == "way")
-OF_LOADERS = ("loader_workers", "prefetch", "pin_memory")  # which mean something with placement loader only
 
 
 def axis_named(word: str, columns: tuple[str, ...] = ()) -> str:
-    """The axis a user means by a word; `columns` are further words that are possible here."""
+    """Return the axis that a user means by a word, or one of `columns`."""
     if word in columns:
         return word
     if word not in AXIS:
@@ -295,6 +327,6 @@ def axis_named(word: str, columns: tuple[str, ...] = ()) -> str:
 
 
 def unstated(workload: str, framework: str) -> Case:
-    """A case of which nothing else is said: how it is computed is its own affair."""
+    """Return a case with nothing else stated, such as a command."""
     nothing: dict[str, Any] = {axis.name: None for axis in AXES if axis.optional}
     return Case(workload, framework=framework, **nothing)

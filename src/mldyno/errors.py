@@ -1,4 +1,4 @@
-"""The errors a user can cause, and what the command line does with each.
+"""Errors that a user can cause, with their exit codes.
 
 Rule: a message says what was wrong, what was expected and what to do next, in one line.
 """
@@ -11,13 +11,13 @@ OK, USER_ERROR, USAGE, NOT_ALL_OK = range(4)  # exit codes of every command
 
 
 class MldynoError(Exception):
-    """Something the user can mend; shown as one line, never as a traceback."""
+    """An error that the user can fix; printed as one line, never as a traceback."""
 
     exit_code = USER_ERROR
 
 
 class UsageError(MldynoError):
-    """A word on the command line or a key in a suite that mldyno does not know."""
+    """An unknown word on the command line, or key in a suite."""
 
     exit_code = USAGE
 
@@ -27,18 +27,18 @@ class StoreError(MldynoError):
 
 
 class StoreLocked(StoreError):
-    """Another process holds the store for longer than this one waits."""
+    """Another process holds the store longer than this one waits."""
 
 
 class ImportFileError(MldynoError):
-    """A file that `import` was given is not what it should be; the store was not touched."""
+    """A file to import is not valid; the store was not changed."""
 
 
-MOST_MEANT, MOST_LISTED = 3, 24  # names that may be meant; names beyond which the list of all would bury them
+MOST_MEANT, MOST_LISTED = 3, 24  # names that are suggested; known names beyond which they are not listed too
 
 
 def unknown(kind: str, word: str, known: Iterable[str], meant: Sequence[str] = ()) -> UsageError:
-    """The error for a name that is not among the known ones: with what is `meant`, or like it, or the list of all."""
+    """Return the error for an unknown name, with what is `meant`, or similar names, or all names."""
     import difflib
 
     names = list(known)

@@ -1,7 +1,7 @@
-"""Files that a user or a stranger names: only regular ones are opened, so that no command waits for one without end.
+"""Open only regular files, whoever named them, so that no command waits forever.
 
-A pipe with a name is waited for until somebody writes, and a device never ends. What the shell has opened for us, as
-standard input or by `<(…)`, is another matter: it lies in folders of the system's own.
+A named pipe blocks until a writer comes, and a device never ends. What the shell has opened for us, as standard input
+or by `<(…)`, is allowed: it is in folders of the system.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OPENED_BY_THE_SHELL = ("/dev/fd/", "/dev/stdin", "/proc/")
 
 
 def check_regular(path: Path | str, or_stream: bool = False) -> None:
-    """Raise OSError where something else than a regular file is there; with `or_stream`, what the shell opened may."""
+    """Raise OSError if a path is not a regular file; with `or_stream`, what the shell opened is allowed."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def regular(path: str, flags: int) -> int:
 
 
 def expanded(path: str) -> Path:
-    """A path with the home folder for its `~`."""
+    """Return a path with its `~` expanded."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Passwords, tokens and keys in a command or a setting, replaced before anything is stored or shown.
+"""Mask passwords, tokens and keys in commands and settings before anything is stored or shown.
 
 Rules: a secret is known by its name (`--token X`, `PASSWORD=X`, `Authorization: X`, `user:X@host`), by what stands
 before it (`sshpass -p X`), by the shape that its issuer gave it, or by being long and random. What is masked stays
@@ -113,7 +113,7 @@ _A_NUMBER = re.compile(r"[\d.,]{1,7}")
 
 
 def _before(meaning: dict[str, str], start: str) -> re.Pattern[str]:
-    """What stands before a secret, and the secret itself, for words or for a text."""
+    """Return the pattern of a secret and what precedes it, for words or for a text."""
     pattern = rf"({start}(?:{'|'.join(BEFORE.values())}))(<word>)"
     for mark, expression in meaning.items():
         pattern = pattern.replace(mark, expression)
@@ -125,7 +125,7 @@ _BEFORE_IN_TEXT = _before(IN_TEXT, r"(?<![\w.-])")
 
 
 def masked(text: str) -> str:
-    """A text, such as a setting or what a command said, without its secrets."""
+    """Mask the secrets in a text, such as a setting or a command's output."""
     text = _BEFORE_IN_TEXT.sub(rf"\1{MASK}", text)
     text = _SHAPE.sub(MASK, text)
     for rule in _RULES:
@@ -136,7 +136,7 @@ def masked(text: str) -> str:
 
 
 def masked_words(words: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command without their secrets: what stands behind `--token`, and all that `masked` knows."""
+    """Mask the secrets in a command's words: what follows `--token`, and all that `masked` knows."""
     hidden: list[str] = []
     words = _BEFORE_WORD.sub(rf"\1{MASK}", "\0".join(words)).split("\0") if words else ()
     for before, word in zip(["", *words], words, strict=False):
@@ -155,12 +155,12 @@ def masked_words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def masked_line(words: Sequence[str]) -> str:
-    """A command as it is typed, without its secrets."""
+    """Return a command as it is typed, with its secrets masked."""
     return shlex.join(masked_words(words))
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Whether that is the value of a secret: `--token-file` names a file, and a token that is a number is a count."""
+    """Return whether a value is secret: `--token-file` names a file, and a token that is a number is a count."""
     return not _NO_SECRET.match(name) and not ("token" in name.lower() and _A_NUMBER.fullmatch(value))
 
 
@@ -175,7 +175,7 @@ def _long_masked(match: re.Match[str]) -> str:
 
 
 def _is_random(word: str) -> bool:
-    """Whether a long word looks like a key: hexadecimal digits only, or capitals, small letters and digits mixed up."""
+    """Return whether a long word looks like a key: hexadecimal, or capitals, small letters and digits mixed."""
     letters = [letter for letter in word if letter.isalnum()]
     if len(letters) >= 32 and _HEX.fullmatch(word):
         return True

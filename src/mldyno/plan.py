@@ -1,7 +1,7 @@
-"""Suites and flags become a Plan: every case, expanded before anything runs.
+"""Expand suites and options to a Plan: every case, before anything runs.
 
-What it depends on are files, those of suites and of workloads, and the devices that a framework finds, for
-which the caller gives a function. It starts nothing and writes nothing.
+A plan depends on the files of suites and workloads, and on the devices that a framework finds, for which the caller
+passes a function. Nothing here writes a file or starts a process, unless a suite is trusted to name interpreters.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from typing import Any
 import msgspec
 
 from mldyno import interpreters, plugins, sources, suites
-from mldyno.axes import AXES, AXIS, LARGEST_WHOLE, NAMES, OF_LOADERS, SIZES, WORK, Case, axis_named, unstated
+from mldyno.axes import AXES, AXIS, NAMES, SIZES, WORK, Case, axis_named, unstated
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.masking import MASK, masked_line, masked_words
 from mldyno.printable import printable
 from mldyno.records import SCHEMA, upgraded_case
+from mldyno.settings import OF_PLANS, Settings, parsed
 from mldyno.sources import Source
 from mldyno.suites import reader
-from mldyno.suites.reader import ALL, DATA, Suite, Values
+from mldyno.suites.reader import ALL, Suite, Values
 
-CHECKS = ("learned", "agrees")  # that a user may do without, for a model of their own
 MOST_SIZES_PER_DOUBLING = 16
-MOST_REPEATS = 1000
-FEWEST_REPEATS, MOST_CHOSEN_REPEATS = 3, 30  # where nobody says how many
+FEWEST_REPEATS, MOST_CHOSEN_REPEATS = 3, 30  # if the user gives none
 PROCESS_S = 20.0  # of the budget, for each of the fewest processes of a case
 PLAN_FORMAT = 4  # of the text of a plan; 1 had a budget for each process, 1 and 2 one command, 3 no sources
 MOST_CASES = 10_000  # of a plan; three repeats of a second each take a working day
@@ -40,61 +39,46 @@ Devices = Callable[[Case], Sequence[str]]  # that are meant by the word in a cas
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The cases with how well and how long each is measured; times in s."""
+class Plan(Settings):
+    """The cases with how well and how long each is measured; times in s.
+
+    A budget is for all processes of a case, a timeout for one of them, a limit for the whole run. Without a timeout,
+    each case gets one from its forecast; without repeats, it gets as many processes as it needs, at least three.
+    """
 
     cases: tuple[Case, ...]
     suite: str | None = None
-    target: float = 0.02
-    """How well the time is to be known, as a share of it."""
-    budget: float = 60.0
-    """For a case over all its processes."""
-    repeats: int | None = None
-    """Processes of each case; None where as many as it takes, but three at least."""
-    steps: int | None = None
-    timeout: float | None = None
-    """For a case in one process; None where it follows from what the case is estimated to take."""
-    limit: float | None = None
-    """For the whole run: when it is over, nothing more is begun."""
-    data: str = "auto"
-    """Where placement `loader` takes its data set from: real, synthetic, or real where it can be had."""
     commands: tuple[tuple[str, ...], ...] = ()
-    """Your commands, each as its words, one for each case; they are timed as a whole."""
-    by: str | None = None
-    """An axis along which cases are compared in any case; those that do the same work always are."""
-    energy: bool = False
-    """Whether the energy of steps is measured too, after their time."""
+    """Words of the user's commands, one command for each case; a command is timed as a whole."""
     sources: tuple[Source, ...] = ()
-    """Where those of its workloads come from that are of the user's own."""
-    unchecked: tuple[str, ...] = ()
-    """Checks that the user does without."""
+    """Sources of the workloads that are the user's."""
 
     @property
     def fewest(self) -> int:
-        """Processes that each case has at least."""
+        """Fewest processes of each case."""
         return self.repeats or FEWEST_REPEATS
 
     @property
     def most(self) -> int:
-        """Processes that each case has at most."""
+        """Most processes of each case."""
         return self.fewest if self.steps is not None else self.repeats or MOST_CHOSEN_REPEATS
 
     @property
     def head_to_head(self) -> bool:
-        """Whether a ratio is what is asked for: of two versions of a file, or of commands beside each other."""
+        """Return whether a ratio is asked for: of two versions of a file, or of two commands."""
         return self.by == "workload"
 
     def command_of(self, case: Case) -> tuple[str, ...]:
-        """The words of the command that a case is; none where it is a workload."""
+        """Return the words of a case's command; none if it is a workload."""
         return dict(zip(self.cases, self.commands, strict=False)).get(case, ())
 
     def text(self) -> str:
-        """The plan as JSON, with the schema that its cases are written in, and without the secrets of its commands."""
+        """Return the plan as JSON, with the schema of its cases, and without the secrets of its commands."""
         content = {**asdict(self), "commands": [masked_words(words) for words in self.commands]}
         return json.dumps({"schema": SCHEMA, "format": PLAN_FORMAT, **content}, sort_keys=True)
 
     def same_as(self, other: Plan) -> bool:
-        """Whether the same is to be measured, wherever the user's own code lies."""
+        """Return whether both plans measure the same, wherever the user's code is."""
         mine, theirs = (
             replace(each, sources=tuple(source.anywhere for source in each.sources)) for each in (self, other)
         )
@@ -102,7 +86,7 @@ class Plan:
 
     @property
     def masked(self) -> bool:
-        """Whether words of its commands are missing, since it was read from a text."""
+        """Return whether its commands lack words: secrets, which its text does not keep."""
         return any(MASK in word for words in self.commands for word in words)
 
 
@@ -139,34 +123,33 @@ def _from_content(content: dict[str, Any]) -> Plan:
 
 
 def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None) -> Plan:
-    """The plan that times your command as a whole; or several with `--` between them, which take turns then.
+    """Return the plan that times a command as a whole, or several with `--` between them, interleaved.
 
-    Every run is a process of its own already.
+    One repeat is enough: each step is a new process.
     """
     commands = parted(words)
     cases = tuple(unstated(name_of(command), "command") for command in commands)
     _remember(cases, commands)
     if len(set(cases)) < len(cases):
-        raise UsageError("one command stands there twice, or two differ in secrets only; name commands that differ.")
+        raise UsageError("a command is given twice, or two differ only in secrets; give commands that differ.")
     by = {"by": "workload"} if len(cases) > 1 else {}
-    given = {key: value for key, value in (settings or {}).items() if value is not None}
-    return _checked(Plan(cases, commands=commands, **_budgeted({"repeats": 1, **by, **given})))
+    return _checked(Plan(cases, commands=commands, **_budgeted({"repeats": 1, **by, **parsed(settings)})))
 
 
 def _remember(cases: Sequence[Case], commands: Sequence[Sequence[str]]) -> None:
-    """Note what was typed for the commands that cases are."""
+    """Remember what was typed for the commands of cases."""
     for case, words in zip(cases, commands, strict=False):
         sources.remember(case.workload, masked_line(words))
 
 
 def parted(words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The commands that stand there with `--` between them, each as its words."""
+    """Split words at each `--` into commands."""
     ends = [-1, *(place for place, word in enumerate(words) if word == "--"), len(words)]
     return tuple(tuple(words[before + 1 : end]) for before, end in itertools.pairwise(ends))
 
 
 def name_of(words: Sequence[str]) -> str:
-    """A command as the workload of a case: without its secrets, with a colon where paths have a slash, as ids need."""
+    """Return the workload name of a command: without secrets, with colons for the slashes that ids can't have."""
     return sources.name_of(masked_line(words))
 
 
@@ -177,7 +160,7 @@ def expand(
     here: Here = lambda framework, python: ("cpu",),
     trust: bool = False,
 ) -> Plan:
-    """The plan for workloads and suites on the axes given; a flag overrides what a suite says.
+    """Return the plan for workloads and suites on axes; axes and settings given here override those of suites.
 
     `here` names the devices that a framework finds; it is asked only where a device is `all` or `gpu`. `trust` lets a
     suite name interpreters by their paths, which are then asked for their names.
@@ -208,19 +191,18 @@ def expand(
         of_code = all(sources.runs_code(target) for target in targets if sources.is_target(target))
         why = "a function of yours takes it as batch_size" if of_code else "its first dimension is fixed in the file"
         raise UsageError(f"no batch to choose in {', '.join(targets)}: {why}.")
-    _check_loaders(chosen, cases)
-    given = {key: value for key, value in (settings or {}).items() if value is not None}
+    _check_needs(chosen, cases)
     own = sources.of_workloads({case.workload for case in cases})
-    settings_of_all = _budgeted({**from_suites, **given})
+    settings_of_all = _budgeted({**from_suites, **parsed(settings)})
     return _checked(Plan(tuple(dict.fromkeys(cases)), suite=suite, sources=own, **settings_of_all))
 
 
 def _unknown_target(target: str, axes: Mapping[str, Sequence[str]]) -> UsageError:
-    """What is no target: a value of an axis that lost its comma, or a name that was not typed well."""
+    """Return the error for an unknown target: a value of an axis that lost its comma, or a misspelled name."""
     for name, values in {**axes, "batch": axes.get("batch", ())}.items():
         if target.isdecimal() if AXIS[name].number else AXIS[name].bare(target) is not None:
             given = f"{AXIS[name].options[0]} {','.join([*values, target])}"
-            return UsageError(f"'{target}' is no workload; values stand with their axis, with commas: {given}.")
+            return UsageError(f"'{target}' is no workload; separate the values of an axis with commas: {given}.")
     return unknown("workload or suite", target, [*suites.names(), *plugins.names("workloads")])
 
 
@@ -233,7 +215,7 @@ def sweep(
     settings: Mapping[str, Any] | None = None,
     here: Here = lambda framework, python: ("cpu",),
 ) -> Plan:
-    """The plan that compares two ways to do a workload over sizes; `ends` are the smallest and the largest of them.
+    """Return the plan that compares two ways to do a workload over sizes; `ends` are the smallest and the largest size.
 
     Exactly one axis has two values. From 1 item or 8 tokens up to the workload's own size, if nothing else is said.
     """
@@ -273,14 +255,14 @@ def sweep(
 
 
 def check_present(cases: Sequence[Case], here: Here) -> None:
-    """Raise where a device is not here: one side alone answers nothing, however long it is measured."""
+    """Raise if a device is not present: one side alone answers nothing."""
     for framework, device, python in dict.fromkeys((case.framework, case.device, case.python) for case in cases):
         if device != "cpu" and device not in (names := here(framework, python)):
             raise absent(device, framework, names)
 
 
 def geometric(first: int, last: int, per_doubling: int) -> list[int]:
-    """Whole sizes from the first to the last, evenly spaced by their ratio, so many for each doubling."""
+    """Return whole sizes from first to last in geometric progression, `per_doubling` of them for each doubling."""
     count = math.ceil(per_doubling * math.log2(last / first))
     sizes = {min(last, round(first * 2 ** (number / per_doubling))) for number in range(count)}
     return sorted(sizes | {last})
@@ -299,14 +281,14 @@ def _both_devices(case: Case, here: Here) -> list[str]:
 
 
 def _varied(cases: Sequence[Case], over: str) -> dict[str, list[Any]]:
-    """Return the axes in which the cases of a sweep differ beside mode and size, with their values."""
+    """Return the axes besides mode and size in which the cases of a sweep differ, with their values."""
     names = [name for name in NAMES if name not in ("mode", over)]
     values = {name: list(dict.fromkeys(getattr(case, name) for case in cases)) for name in names}
     return {name: listed for name, listed in values.items() if len(listed) > 1}
 
 
 def _compared(cases: Sequence[Case], over: str) -> str:
-    """The one axis along which a sweep compares; raises unless it has two values, and no other has several."""
+    """Return the axis along which a sweep compares; raise unless it is the only one that varies, with two values."""
     values = _varied(cases, over)
     varied = list(values)
     if not varied:
@@ -323,36 +305,27 @@ def _compared(cases: Sequence[Case], over: str) -> str:
 
 
 def _budgeted(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with a budget: if none is given, so many s for each process that a case has at least."""
-    processes = min(settings.get("repeats") or FEWEST_REPEATS, MOST_REPEATS)
-    return {"budget": PROCESS_S * processes, **settings}
+    """Add a budget if none is given: PROCESS_S for each of the fewest processes of a case."""
+    return {"budget": PROCESS_S * (settings.get("repeats") or FEWEST_REPEATS), **settings}
 
 
 def _checked(plan: Plan) -> Plan:
-    """The plan, if its settings make sense."""
-    if plan.data not in DATA:
-        raise unknown("data", plan.data, DATA)
-    if plan.repeats is not None and not 0 < plan.repeats <= MOST_REPEATS:
-        raise UsageError(f"--repeats must lie between 1 and {MOST_REPEATS}.")
-    if plan.steps is not None and not 0 < plan.steps < LARGEST_WHOLE:
-        raise UsageError("--steps must be a whole number over 0.")
+    """Return the plan; raise if a setting is none, or does not fit its cases."""
+    parsed({name: getattr(plan, name) for name in OF_PLANS})
     if plan.unchecked and not plan.sources:
         raise UsageError("--no-check is for models of your own; those of the catalogue are always checked.")
-    for check in plan.unchecked:
-        if check not in CHECKS:
-            raise unknown("check", check, CHECKS)
     return plan
 
 
 def absent(device: str, framework: str, names: Sequence[str]) -> MldynoError:
-    """The error for a device that a framework does not find."""
+    """Return the error for a device that a framework does not find."""
     return MldynoError(
         f"no device '{device}' here; {framework} sees {', '.join(names)}. `mldyno doctor` says what it finds."
     )
 
 
 def _present(here: Here, case: Case) -> Sequence[str]:
-    """The devices that the word in a case stands for."""
+    """Return the devices that the word in a case means: `all`, `gpu`, or one device."""
     if case.device not in (ALL, GPU):
         return (case.device,)
     names = here(case.framework, case.python)
@@ -364,7 +337,7 @@ def _present(here: Here, case: Case) -> Sequence[str]:
 
 
 def _of_suite(suite: Suite, chosen: Values, devices: Devices) -> list[Case]:
-    """What a suite says to run on the axes chosen; that it makes sense does not depend on these, nor on devices."""
+    """Return the cases of a suite on the chosen axes; check it on its own, whatever axes and devices there are."""
     for axes in ({}, chosen):
         _check_count(_combinations_of_suite(suite, axes))
     _check_excludes(suite)
@@ -376,7 +349,7 @@ def _of_suite(suite: Suite, chosen: Values, devices: Devices) -> list[Case]:
 
 
 def _left_of(suite: Suite, chosen: Values, devices: Devices) -> list[Case]:
-    """The cases of a suite, those that it includes first, without those that it excludes."""
+    """Return the cases of a suite, included ones first, without excluded ones."""
     cases = [case for included in suite.included for case in _left_of(included, chosen, devices)]
     cases += [case for axes in suite.cases for case in _cases({**axes, **chosen}, devices)]
     return [case for case in cases if not any(_has(case, axes) for axes in suite.excluded)]
@@ -387,12 +360,12 @@ def _has(case: Case, axes: Values) -> bool:
 
 
 def _check_excludes(suite: Suite) -> list[Case]:
-    """The cases as they are written; raises where a suite excludes what it never had, which is a typo."""
+    """Return the cases as written; raise where a suite excludes what it does not have, which is a typo."""
     cases = [case for included in suite.included for case in _check_excludes(included)]
     for axes in suite.cases:
         _check_modes(axes)
         of_table = _cases(axes, lambda case: (case.device,))
-        _check_loaders(axes, of_table)
+        _check_needs(axes, of_table)
         cases += of_table
     for axes in suite.excluded:
         _check_exclude(axes, cases, suite.file)
@@ -400,7 +373,7 @@ def _check_excludes(suite: Suite) -> list[Case]:
 
 
 def _check_exclude(axes: Values, cases: Sequence[Case], file: str) -> None:
-    """Raise unless some case has what is excluded; behind a word such as `all` any device can be."""
+    """Raise unless some case has what is excluded; `all` may be any device."""
     wider = {name: (*values, ALL, GPU) if name == "device" else values for name, values in axes.items()}
     for name, values in axes.items():
         known = dict.fromkeys(getattr(case, name) for case in cases)
@@ -414,7 +387,7 @@ def _check_exclude(axes: Values, cases: Sequence[Case], file: str) -> None:
 
 
 def _check_modes(axes: Values) -> None:
-    """Raise where a workload is asked for by its name in a mode that it does not have."""
+    """Raise where a workload is named with a mode that it does not have."""
     for workload in (plugins.workload(name) for name in axes["workload"] if name != ALL):
         if any(mode not in workload.modes for mode in axes.get("mode", ())):
             if workload.untrained:
@@ -422,19 +395,22 @@ def _check_modes(axes: Values) -> None:
             raise UsageError(f"{workload.name} runs in mode {', '.join(workload.modes)} only.")
 
 
-def _check_loaders(axes: Values, cases: Sequence[Case]) -> None:
-    """Raise where something is asked of a loader, or of its workers, and no case has such."""
-    asked = [name for name in OF_LOADERS if any(value != AXIS[name].default for value in axes.get(name, ()))]
-    if asked and not any(case.placement == "loader" for case in cases):
-        names = ", ".join(dict.fromkeys(case.workload for case in cases))
-        why = "write --placement loader" if "placement" in axes else f"there is no data set for {names}"
-        raise UsageError(f"{AXIS[asked[0]].options[0]} is about batches from a data set on disk; {why}.")
-    if "prefetch" in asked and not any(case.loader_workers for case in cases):
-        raise UsageError("--prefetch counts what each loader worker holds ready; give --loader-workers 1 or more too.")
+def _check_needs(axes: Values, cases: Sequence[Case]) -> None:
+    """Raise where a value of an axis is asked for, and no case meets what that axis needs."""
+    asked = [AXIS[name] for name, values in axes.items() if any(value != AXIS[name].default for value in values)]
+    for axis in asked:
+        for need in axis.needs:
+            if not need.refusal or any(need.met(getattr(case, need.axis)) for case in cases):
+                continue
+            refusal = need.refusal
+            if need.implied is not None and need.axis not in axes:  # which no workload has
+                names = ", ".join(dict.fromkeys(case.workload for case in cases))
+                refusal = f"{refusal.partition(';')[0]}; there is no data set for {names}."
+            raise UsageError(f"{axis.options[0]} {refusal}")
 
 
 def _check_count(cases: int) -> None:
-    """Raise where a plan has more cases than anyone can wait for; the lists multiply, so a few are too many soon."""
+    """Raise where a plan has too many cases: the lists of all axes multiply."""
     if cases > MOST_CASES:
         raise UsageError(f"{cases:,} cases are over {MOST_CASES:,}; the lists of all axes multiply: shorten some.")
 
@@ -445,12 +421,12 @@ def _combinations_of_suite(suite: Suite, chosen: Values) -> int:
 
 
 def _combinations(axes: Values) -> int:
-    """How many combinations of the axes' values there are, without making them."""
+    """Count the combinations of the axes' values without making them."""
     return math.prod(map(len, _values(axes).values()))
 
 
 def _values(axes: Values) -> dict[str, tuple[Any, ...]]:
-    """The values of every axis: those given, or what a plan takes where nothing is said."""
+    """Return the values of every axis: those given, or else those that a plan takes."""
     values = {axis.name: axis.planned for axis in AXES[1:]} | dict(axes)
     if ALL in values["workload"]:
         values["workload"] = tuple(plugins.names("workloads"))
@@ -458,7 +434,7 @@ def _values(axes: Values) -> dict[str, tuple[Any, ...]]:
 
 
 def _cases(axes: Values, devices: Devices) -> list[Case]:
-    """All combinations of the axes' values that there are, with the workload's own choices where none are given."""
+    """Return all valid combinations of the axes' values, with the workload's choices where none are given."""
     values = _values(axes)
     check_most(values)
     cases = []
@@ -468,10 +444,10 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
         if "framework" not in axes and case.framework not in workload.frameworks:
             case = replace(case, framework=workload.frameworks[0])
         if "placement" not in axes:
-            from_disk = workload.loads and any(name in axes for name in OF_LOADERS)
-            placement = "loader" if from_disk else workload.placement
-            case = replace(case, placement=placement)  # type: ignore[arg-type]
-        case = replace(case, **_unasked_of_loader(case))
+            implied = [need.implied for name in axes for need in AXIS[name].needs if need.axis == "placement"]
+            placement: Any = implied[0] if implied and workload.loads else workload.placement
+            case = replace(case, placement=placement)
+        case = replace(case, **{axis.name: axis.default for axis in AXES if not axis.applies(case)})
         plugins.check("frameworks", case.framework)
         if case.python is not None:
             case = replace(case, python=interpreters.name_for(case.python, case.framework))
@@ -479,8 +455,6 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
             continue
         if (case.ranks or 1) % case.nodes:
             raise UsageError(f"{case.ranks} ranks can't be spread over {case.nodes} nodes evenly; give --ranks too.")
-        if (case.ranks or 1) == 1:  # one has the batch to itself
-            case = replace(case, scaling=AXIS["scaling"].default)
         sizes = {name: _size(getattr(case, name), getattr(workload, name)) for name in SIZES if hasattr(workload, name)}
         case = replace(case, workload=workload.name, version=workload.version, **sizes)  # type: ignore[arg-type]
         cases += [replace(case, device=name) for name in devices(case)]
@@ -488,19 +462,13 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
 
 
 def check_most(values: Values) -> None:
-    """Raise where a plan asks for more ranks, workers or threads than a machine can have."""
+    """Raise where a plan has more ranks, workers or threads than a machine can have."""
     for axis in (AXIS[name] for name in values):
         largest = max((value for value in values[axis.name] if value is not None), default=0) if axis.most else 0
         if largest > (axis.most or 0):
             raise UsageError(f"{largest:,} {axis.name.replace('_', ' ')} are over {axis.most:,}; ask for fewer.")
 
 
-def _unasked_of_loader(case: Case) -> dict[str, Any]:
-    """What a case without a loader, or without workers of one, has as every other has it."""
-    without = OF_LOADERS if case.placement != "loader" else () if case.loader_workers else ("prefetch",)
-    return {name: AXIS[name].default for name in without}
-
-
 def _size(asked: int | None, own: int | None) -> int | None:
-    """The size of a case: as it was asked for, else the workload's own; none where the workload has no such size."""
+    """Return the size of a case: the given one, else the workload's; none if the workload has no such size."""
     return (asked or own) if own else None

@@ -1,4 +1,4 @@
-"""Text that does no harm where it is shown: in a terminal, a page, a picture, a file of tables.
+"""Make text harmless wherever it is shown: in a terminal, a page, a picture, a table.
 
 Rule: standard library only, and nothing of ours, so that every layer can use it.
 """
@@ -13,7 +13,7 @@ REPLACEMENT = "\ufffd"  # Unicode's own sign for a character that can't be shown
 
 
 def printable(text: str) -> str:
-    """The text on one line, of printable characters only: all spaces and breaks are ' ', the rest is '\ufffd'.
+    """Return the text on one line, of printable characters only: spaces and breaks become ' ', others '\ufffd'.
 
     Replaced are control characters, half surrogate pairs, what changes the direction of reading or has no width,
     and what is not assigned.
@@ -24,7 +24,7 @@ def printable(text: str) -> str:
 
 
 def printable_content(content: Any) -> Any:
-    """JSON's own values with every text in them, keys too, made printable, and no longer than a record may have it."""
+    """Make every text in JSON values printable, keys too, and no longer than a record allows."""
     if isinstance(content, str):
         return shortened(printable(content), LONGEST_TEXT)
     if isinstance(content, dict):
@@ -35,12 +35,12 @@ def printable_content(content: Any) -> Any:
 
 
 def shortened(text: str, most: int) -> str:
-    """The text with at most so many characters; where some are missing, an ellipsis says so."""
+    """Shorten a text to at most `most` characters, with an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def name_from(text: str) -> str:
-    """A name for a record: printable and short; two long ones that begin alike stay two, by a digest of the whole."""
+    """Return a printable, short name for a record; a digest of the whole keeps long names distinct."""
     if len(text) <= LONGEST_NAME:
         return printable(text)
     import hashlib  # rarely needed, and slow to load

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from mldyno.analysis import comparisons as comparing
 from mldyno.analysis import tables as laying
-from mldyno.analysis.answers import Answers, answers
 from mldyno.analysis.comparisons import Comparison
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome, known_value, outcomes
-from mldyno.analysis.scores import score_table
 from mldyno.axes import NAMES, axis_named
 from mldyno.errors import MldynoError, UsageError
 from mldyno.records import Case, Record
 
 if TYPE_CHECKING:
+    from mldyno.analysis.answers import Answers, Verdicts
+    from mldyno.analysis.league import Division
+    from mldyno.plan import Plan
     from mldyno.views.report.parts import Chart
 
 MOST_LINES = 20  # that a value shows of itself where it was not printed
@@ -92,6 +93,8 @@ class ResultTable(laying.Table):
     ) -> ResultTable:
         """Lay outcomes out on the axes that a user names; raise where these make no table."""
         if value == "score":
+            from mldyno.analysis.scores import score_table
+
             return cls.of(score_table(cases))
         down, across = ([axis_named(word, ("machine",)) for word in words] for words in (rows, cols))
         if both := set(down) & set(across):
@@ -143,6 +146,8 @@ class Results:
     everything: list[Record] = field(default_factory=list)
     left_out: list[Case] = field(default_factory=list)
     """Cases for which the limit of the run left no time."""
+    plan: Plan | None = None
+    """What was asked for; None where the records come from elsewhere."""
 
     @property
     def records(self) -> list[Record]:
@@ -190,6 +195,8 @@ class Results:
     @property
     def answers(self) -> Answers:
         """What the cases say: crossovers, precisions, copies, growth with the length."""
+        from mldyno.analysis.answers import answers
+
         return answers(self.outcomes)
 
     def table(
@@ -236,6 +243,24 @@ class Results:
             return str(self)
         charts = self.charts if len(self) > 1 else []
         return results_html(self.table(), self.outcomes, [each.chart for each in charts])
+
+
+@dataclass(repr=False, kw_only=True)
+class QuickResults(Results):
+    """Results of `quick`, which show themselves as one screen."""
+
+    notes: list[str]
+    """What was omitted or changed, and why."""
+    verdicts: Verdicts
+    standings: list[Division]
+    """This machine among others, for each work that they share."""
+    page: str
+    """Where the report is, or why there is none."""
+
+    def __str__(self) -> str:
+        from mldyno.views.screens import screen
+
+        return "\n".join(screen(self.outcomes, self.verdicts, self.standings, self.notes, self.page))
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:

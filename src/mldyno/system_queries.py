@@ -1,7 +1,7 @@
-"""What the system says through its tools and its files: one way to ask, within limits of time and length.
+"""Query the system's tools and files, within limits of time and length.
 
-Nothing here raises. A tool that is missing, not allowed, fails, hangs or does not stop talking says
-nothing, and costs no more than its time. Standard library only: the worker asks too.
+Nothing here raises. A tool that is missing, not allowed, fails, hangs or prints without end gives an empty answer, and
+costs no more than its timeout. Standard library only: the worker uses it too.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool said, without the space around it, and its exit code; None where it did not come to its end."""
+    """Output of a tool, stripped, and its exit code; None if it did not finish."""
 
     said: str = ""
     code: int | None = None
 
 
 def ask(*command: str, timeout_s: float | None = None) -> str:
-    """What a tool says that ends well; empty where it does not. It has `timeout_s` to do so."""
+    """Return the output of a tool that exits with code 0 within `timeout_s`; else an empty text."""
     answer = hear(*command, timeout_s=timeout_s)
     return answer.said if answer.code == 0 else ""
 
 
 def hear(*command: str, timeout_s: float | None = None) -> Answer:
-    """What a tool says on its standard output, whether it ends well or not."""
+    """Return the standard output and exit code of a tool."""
     if shutil.which(command[0]) is None:
         return Answer()
     ends = time.monotonic() + (TOOL_TIMEOUT_S if timeout_s is None else timeout_s)
@@ -58,7 +58,7 @@ def hear(*command: str, timeout_s: float | None = None) -> Answer:
 
 
 def _heard(process: subprocess.Popen[bytes], ends: float) -> bytes | None:
-    """All that a process says, if it comes to an end before that time; None otherwise."""
+    """Return all output of a process that ends in time; else None."""
     assert process.stdout is not None
     said = bytearray()
     with selectors.DefaultSelector() as pipe:
@@ -74,7 +74,7 @@ def _heard(process: subprocess.Popen[bytes], ends: float) -> bytes | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """See that a process is gone; without a word where it can't be killed."""
+    """Kill a process if it still runs; ignore one that can't be killed."""
     assert process.stdout is not None
     with suppress(OSError, subprocess.SubprocessError):
         if process.poll() is None:
@@ -84,7 +84,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def read(path: Path | str) -> str:
-    """A file of the system's, without the space around it; empty where it is missing or may not be read."""
+    """Return a file of the system, stripped; an empty text if it can't be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(LONGEST_ANSWER_B).strip()
@@ -93,7 +93,7 @@ def read(path: Path | str) -> str:
 
 
 def kernel_number(name: str) -> int | None:
-    """A number that macOS's kernel keeps under a name, read at once; None elsewhere, and where it keeps none."""
+    """Return a number of macOS's kernel by its name; None elsewhere, and for unknown names."""
     if sys.platform != "darwin":
         return None
     value, size = ctypes.c_int(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
@@ -104,7 +104,7 @@ def kernel_number(name: str) -> int | None:
 
 
 def footprint(pid: int) -> int | None:
-    """Memory in B that macOS charges a process for, compressed and given to the GPU included; None elsewhere."""
+    """Return the memory in B that macOS charges a process for, with compressed and GPU memory; None elsewhere."""
     if sys.platform != "darwin":
         return None
     usage = (ctypes.c_uint8 * RUSAGE_BYTES)()
@@ -115,7 +115,7 @@ def footprint(pid: int) -> int | None:
 
 
 def attempt(find: Callable[[], T], otherwise: T) -> T:
-    """What a function finds; something else where it fails in whatever way."""
+    """Return the result of a function, or `otherwise` if it raises anything."""
     try:
         return find()
     except Exception:

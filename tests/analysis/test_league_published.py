@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from mldyno import api
 from mldyno.analysis.league import nothing_shared, place
 from mldyno.analysis.outcomes import Outcome, outcomes
 from mldyno.analysis.rerun import command_for
 from mldyno.records import Case
+from mldyno.results import Results
 from mldyno.store.reference import newest
 
-FakeRun = Callable[..., api.Results]
+FakeRun = Callable[..., Results]
 
 
 def of_machine(name: str) -> list[Outcome]:

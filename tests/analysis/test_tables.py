@@ -11,10 +11,11 @@ import pytest
 
 from mldyno import api
 from mldyno.metrics import METRIC
+from mldyno.results import Results
 from mldyno.store import Store
 from mldyno.views.tables import cell_text, render
 
-FakeRun = Callable[..., api.Results]
+FakeRun = Callable[..., Results]
 Script = Callable[..., None]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from mldyno import cli
 from mldyno.axes import AXES
-from mldyno.cli import COMMANDS, GROUPS
+from mldyno.cli import commands
 from mldyno.messages import FrameworkFacts, FrameworksProbed
 from mldyno.records import Device
 from mldyno.selftest.measures import Measure
@@ -29,7 +29,7 @@ def command_named(name: str) -> click.Command:
     return found
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [name for names in commands().values() for name in names])
 def test_the_help_of_every_command_has_an_example(name: str, mldyno: Mldyno) -> None:
     code, out, _ = mldyno(name, "--help")
     assert code == 0
@@ -48,15 +48,16 @@ def test_mldyno_alone_says_what_it_is_and_what_to_try(mldyno: Mldyno) -> None:
 
 
 def test_every_command_has_its_place_among_what_a_user_wants(mldyno: Mldyno) -> None:
-    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
+    groups = commands()
+    assert sum(map(len, groups.values())) == len(cli.cli.list_commands(click.Context(cli.cli))) == 18
     for out in (mldyno()[1], mldyno("--help")[1]):
-        assert all(title in out and all(name in out for name in names) for title, names in GROUPS.items())
+        assert all(title in out and all(name in out for name in names) for title, names in groups.items())
 
 
 def test_an_option_of_mldyno_itself_that_stands_behind_the_command_is_put_in_its_place(mldyno: Mldyno) -> None:
     for option in ("--plain", "--version"):
         code, _, err = mldyno("list", option)
-        assert (code, err) == (2, f"mldyno: {option} stands before the command; write: mldyno {option} list\n")
+        assert (code, err) == (2, f"mldyno: {option} goes before the command; write: mldyno {option} list\n")
 
 
 @pytest.mark.parametrize(
@@ -248,6 +249,24 @@ def test_start_up_imports_no_numbers_no_framework_and_no_charts(words: list[str]
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+def loaded_by(*words: str) -> list[str]:
+    code = (
+        "import sys\nfrom mldyno.cli import main\n"
+        f"try:\n    main({words!r})\nexcept SystemExit:\n    pass\n"
+        "print(*(name for name in sys.modules if name.startswith('mldyno')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1].split()
+
+
+def test_a_table_loads_at_most_60_modules_and_nothing_that_measures() -> None:
+    names = loaded_by("table", "bert-base")
+    assert "mldyno.analysis.tables" in names
+    assert len(names) <= 60, sorted(names)
+    writing = ("client", "doctor", "messages", "plan", "runner", "selftest", "timing", "tracking", "worker")
+    assert [name for name in names if name.split(".")[1:2] and name.split(".")[1] in writing] == []
 
 
 def measured(ok: bool | None) -> Measure:

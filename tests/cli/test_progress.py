@@ -10,7 +10,7 @@ import pytest
 
 from mldyno import api
 from mldyno.cli import progress
-from mldyno.runner.forecast import TimeLeft
+from mldyno.runner.forecast import TimeLeft, forecast
 from mldyno.store import Query, Store
 
 Mldyno = Callable[..., tuple[int, str, str]]
@@ -27,16 +27,16 @@ class Screen(io.StringIO):
 
 
 def watched(
-    monkeypatch: pytest.MonkeyPatch, store: Store, columns: int, loudness: str = "usual", **settings: str
+    monkeypatch: pytest.MonkeyPatch, store: Store, columns: int, verbosity: str | None = None, **settings: str
 ) -> str:
     """All that a run writes to a terminal so wide."""
     screen = Screen()
     for name, value in {"TERM": "xterm-256color", "COLUMNS": str(columns), **settings}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setattr(progress, "REDRAW_INTERVAL", 0.0)
+    monkeypatch.setattr(progress, "REDRAW_INTERVAL_S", 0.0)
     plan = api.make_plan(["mlp"], {"framework": "fake", "mode": "infer", "device": ["cpu", "gpu"]}, {"repeats": 2})
-    api.run_plan(plan, store, progress.listener_for(plan, api.forecast(plan, store), False, loudness))
+    api.run_plan(plan, store, progress.listener_for(verbosity))
     return screen.getvalue()
 
 
@@ -139,11 +139,10 @@ def test_while_a_paired_comparison_is_to_come_there_is_time_left(mldyno: Mldyno)
 
 def test_as_json_too_the_time_left_is_learnt(store: Store) -> None:
     plan = api.command_plan(["sleep", "1"], {})
-    left = TimeLeft(plan, api.forecast(plan, store))
-    listener = progress.JsonLines(progress.PlainLines(left, verbose=False))
-    listener.begin(plan, [(plan.cases[0], 0)])
+    listener = progress.PlainLines(as_json=True)
+    listener.begin(plan, [(plan.cases[0], 0)], forecast(plan, store))
     listener.progress(plan.cases[0], 1000.0, None, 0.0)
-    assert left.seconds > 2000.0
+    assert listener.left.seconds > 2000.0
 
 
 def test_a_counted_bar_shows_what_is_done_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from mldyno import api
 from mldyno.client import worker_process
 from mldyno.client.worker_process import NotHere, settings_for
+from mldyno.results import Results
 
-FakeRun = Callable[..., api.Results]
+FakeRun = Callable[..., Results]
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from mldyno import api
+from mldyno import machine
 from mldyno.cli import cli, main
 from mldyno.store import layout
 
@@ -80,5 +80,5 @@ if __name__ == "__main__":
     jobs = json.loads(Path(sys.argv[1]).read_text())
     for name in {words[0] for _, words, _, _ in jobs}:
         cli.get_command(None, name)  # type: ignore[arg-type]
-    api.this_machine()
+    machine.describe()
     print(json.dumps([killed(*job) for job in jobs]))

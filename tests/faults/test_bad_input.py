@@ -128,7 +128,7 @@ def test_a_value_that_makes_no_sense_is_answered_with_one_that_does(
         ("[[cases]]\nworkload = 'mlp'\n[[exclude]]\nbatch = 3\n", USAGE, ("batch in [[exclude]]", "Possible: 128.")),
         ("budget = '3 weeks'\n[[cases]]\nworkload = 'mlp'\n", USAGE, ("'3 weeks' is not a duration",)),
         ("target = 2\n[[cases]]\nworkload = 'mlp'\n", USAGE, ("'2' is 100 % or more",)),
-        ("repeats = 0\n[[cases]]\nworkload = 'mlp'\n", USAGE, ("repeats must lie between 1 and 1000",)),
+        ("repeats = 0\n[[cases]]\nworkload = 'mlp'\n", USAGE, ("repeats must be between 1 and 1,000",)),
         ("repeats = 'two'\n[[cases]]\nworkload = 'mlp'\n", USAGE, ("repeats must be a whole number",)),
         ("repeats = true\n[[cases]]\nworkload = 'mlp'\n", USAGE, ("repeats must be a whole number",)),
         ("[[cases]\nworkload = mlp", USER_ERROR, ("own.toml: not TOML:",)),

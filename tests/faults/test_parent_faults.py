@@ -104,7 +104,7 @@ def test_a_signal_within_a_case_keeps_what_was_measured(dyno: Dyno, suite: str, 
     assert done.code == 3
     assert len(done.lines) == 2
     assert done.lines[-1] == (
-        f"mldyno: ended by {number.name}; all that was measured is kept. Go on with: mldyno run --resume"
+        f"mldyno: ended by {number.name}; all that was measured is kept. Resume with: mldyno run --resume"
     )
     whole, partial = dyno.records()
     assert (whole.case.id, whole.status, whole.interrupted) == (FIRST, "ok", False)

@@ -22,11 +22,12 @@ from mldyno.frameworks.fake import CLOCK
 from mldyno.plan import Plan, name_of
 from mldyno.recording.warnings import Evidence, of_measurement
 from mldyno.records import Case, Machine, Series, seal
+from mldyno.results import Results
 from mldyno.store import Query, Store
 from mldyno.worker.session import measure_rounds, open_case
 
 
-def run(store: Store, *words: str, **settings: Any) -> api.Results:
+def run(store: Store, *words: str, **settings: Any) -> Results:
     return api.run_plan(api.command_plan(words, {"budget": 0.5, **settings}), store)
 
 
@@ -292,7 +293,7 @@ def test_a_run_whose_secrets_were_not_kept_is_resumed_with_its_words(store: Stor
         (["run", "--by", "device", "--", "true"], "omit --by before --"),
         (["run", "--", "true", "--"], "name the command after --"),
         (["run", "--", "true", "--", "no-such-command"], "goes into sh -c"),
-        (["run", "--", "true", "--", "true"], "one command stands there twice"),
+        (["run", "--", "true", "--", "true"], "a command is given twice"),
         (["run", "--", "true", "--token", "hunter2x", "--", "true", "--token", "hunter3x"], "in secrets only"),
     ],
 )

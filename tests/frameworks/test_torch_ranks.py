@@ -13,6 +13,7 @@ from mldyno import api
 from mldyno.analysis.breakdown import split
 from mldyno.frameworks.torch.ranks import INTERFACES, LOOPBACK, environment
 from mldyno.records import Case, Record
+from mldyno.results import Results
 from mldyno.runner import pairing
 from mldyno.store import Store
 
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[api.Results]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
     """A network without batch norm, in two ranks with the batch to themselves, and in two that share it."""
     folder = tmp_path_factory.mktemp("ranks")
     with pytest.MonkeyPatch.context() as patch:
@@ -35,19 +36,19 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[api.Results]:
                       repeats=1, budget=3.0, store=Store(folder / "records.sqlite"))  # fmt: skip
 
 
-def record(results: api.Results, scaling: str) -> Record:
+def record(results: Results, scaling: str) -> Record:
     (found,) = [each for each in results.records if each.case.scaling == scaling and each.alone]
     assert found.status == "ok", found.reason
     return found
 
 
-def test_batches_of_a_rank_and_of_all_are_stated(results: api.Results) -> None:
+def test_batches_of_a_rank_and_of_all_are_stated(results: Results) -> None:
     weak, strong = record(results, "weak"), record(results, "strong")
     assert (weak.fact("batch_per_rank"), weak.fact("batch_in_all"), weak.fact("items_per_step")) == (16, 32, 32)
     assert (strong.fact("batch_per_rank"), strong.fact("batch_in_all"), strong.fact("items_per_step")) == (8, 16, 16)
 
 
-def test_the_step_is_taken_apart_in_rounds_of_one_job(results: api.Results) -> None:
+def test_the_step_is_taken_apart_in_rounds_of_one_job(results: Results) -> None:
     weak = record(results, "weak")
     kinds = ("step", "compute", "bare", "exchange", "alone", "all_cores")
     lengths = {len(weak.values(f"{kind}_time", "beside")) for kind in kinds}
@@ -60,7 +61,7 @@ def test_the_step_is_taken_apart_in_rounds_of_one_job(results: api.Results) -> N
     assert 0 < parts.over_same_threads.value < 4
 
 
-def test_each_ranks_series_and_memory_are_kept(results: api.Results) -> None:
+def test_each_ranks_series_and_memory_are_kept(results: Results) -> None:
     weak = record(results, "weak")
     steps = [series for series in weak.series if series.metric == "step_time" and series.turn is not None]
     blocks = [len(series.values) for series in steps if series.stage in ("warmup", "steady")]  # a slow start is cut
@@ -71,7 +72,7 @@ def test_each_ranks_series_and_memory_are_kept(results: api.Results) -> None:
     assert len(weak.values("rank_peak_memory", "process")) == 2
 
 
-def test_it_has_proven_that_the_ranks_trained_together(results: api.Results) -> None:
+def test_it_has_proven_that_the_ranks_trained_together(results: Results) -> None:
     weak = record(results, "weak")
     assert weak.checks.learned
     assert weak.fact("loss_first") == pytest.approx(math.log(10), rel=0.1), "as it was before the first update"

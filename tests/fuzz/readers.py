@@ -18,8 +18,8 @@ from mldyno.plan import Plan
 from mldyno.records import Record
 from mldyno.runner.forecast import forecast
 from mldyno.runner.run import usual_timeouts
-from mldyno.selection import select
 from mldyno.store import Query, Store, transfer
+from mldyno.store.selection import select
 from mldyno.views.records import details, record_text
 from mldyno.views.tables import FORMATS
 

@@ -47,12 +47,12 @@ def test_what_must_not_happen_is_heard(act: str, tmp_path: Path) -> None:
     program = f"""
 import ctypes, os, socket, subprocess, sys
 from pathlib import Path
-from mldyno.cli import history_command
+from mldyno.cli import read
 from tests.fuzz import watched
 FOLDER = {str(tmp_path)!r}
 def act(**options):
     {act}
-history_command.command.callback = act
+read.history.callback = act
 faults = watched.run(("history",), Path(FOLDER), untouched={strange_files.UNTOUCHED!r}).faults
 sys.exit(0 if faults else 1)
 """

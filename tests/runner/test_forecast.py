@@ -14,6 +14,7 @@ from mldyno import api, machine
 from mldyno.cli import cli
 from mldyno.client.remote_case import SHORTEST_TIMEOUT_S
 from mldyno.records import seal
+from mldyno.runner.forecast import forecast
 from mldyno.runner.run import TIMEOUT_FACTOR, usual_timeouts
 from mldyno.store import Store
 
@@ -67,7 +68,7 @@ def test_the_memory_of_a_real_case_is_foreseen_about_right(store: Store) -> None
 def test_a_timeout_follows_from_what_a_case_is_estimated_to_take_where_the_user_names_none(store: Store) -> None:
     plan = api.make_plan(["mlp", "cifar10-cnn-process"], {"mode": ["train"]}, {"repeats": 2})
     assert plan.timeout is None
-    short, end_to_end = api.forecast(plan, store)
+    short, end_to_end = forecast(plan, store)
     timeouts = usual_timeouts(plan, [short, end_to_end])
     assert timeouts[short.case.id] == SHORTEST_TIMEOUT_S
     assert timeouts[end_to_end.case.id] == TIMEOUT_FACTOR * end_to_end.seconds / 2 > SHORTEST_TIMEOUT_S
@@ -78,4 +79,4 @@ def test_what_was_too_slow_last_time_gets_more_time_now(store: Store) -> None:
     slow = replace(record, run=replace(record.run, id="slow"), facts={**record.facts, "wall_time": 900.0})
     store.append([seal(slow)])
     plan = api.make_plan(["mlp"], {"framework": "fake", "mode": ["infer"]}, {"repeats": 1})
-    assert usual_timeouts(plan, api.forecast(plan, store)) == {record.case.id: pytest.approx(4500, rel=0.1)}
+    assert usual_timeouts(plan, forecast(plan, store)) == {record.case.id: pytest.approx(4500, rel=0.1)}

@@ -116,7 +116,7 @@ def test_what_a_paired_run_is_said_to_take_at_its_start_is_right_within_a_third(
     left = TimeLeft(plan, forecast(plan, store), clock)
     left.begin([(case, number) for number in range(plan.most) for case in plan.cases])
     said = left.seconds
-    api.run_plan(plan, store, PlainLines(left, verbose=False))
+    api.run_plan(plan, store, PlainLines())
     assert 2 / 3 < said / clock.now < 4 / 3
 
 

@@ -10,17 +10,18 @@ import pytest
 from mldyno import api
 from mldyno.client.worker_process import Ended
 from mldyno.records import Case, Pairing, Record
+from mldyno.results import Results
 from mldyno.runner import pairing
 from mldyno.runner.events import Listener
 from mldyno.runner.pairing import FRESH_PAIRS, MOST_TOGETHER, comparable, groups, pairings
 from mldyno.store import Query, Store
 from mldyno.timing.stopping import Stopping
 
-FakeRun = Callable[..., api.Results]
+FakeRun = Callable[..., Results]
 Script = Callable[..., None]
 
 
-def met(results: api.Results) -> list[Record]:
+def met(results: Results) -> list[Record]:
     return [record for record in results.everything if not record.alone]
 
 

@@ -14,11 +14,12 @@ from mldyno import api
 from mldyno.analysis.outcomes import Outcome
 from mldyno.hardware import Description
 from mldyno.plan import Plan
+from mldyno.results import Results
 from mldyno.runner.events import Interrupts
 from mldyno.store import Query, Store
 from mldyno.views.outcomes import trust
 
-FakeRun = Callable[..., api.Results]
+FakeRun = Callable[..., Results]
 Script = Callable[..., None]
 
 

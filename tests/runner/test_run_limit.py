@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from mldyno import api
+from mldyno.results import Results
 from mldyno.runner import run as running
 from mldyno.store import Store
 
-FakeRun = Callable[..., api.Results]
+FakeRun = Callable[..., Results]
 Script = Callable[..., None]
 
 

@@ -13,11 +13,13 @@ from mldyno.client import process_tree, worker_process
 from mldyno.client.process_tree import taken_by_others
 from mldyno.errors import MldynoError
 from mldyno.records import Case, Record
+from mldyno.results import Results
 from mldyno.runner.events import Listener
+from mldyno.runner.probing import Search
 from mldyno.store import Store
 from mldyno.views.outcomes import trust
 
-FakeRun = Callable[..., api.Results]
+FakeRun = Callable[..., Results]
 GIB = 1 << 30
 
 
@@ -178,7 +180,7 @@ def test_who_filled_the_machine(held: int, grown: int | None, others: bool, monk
 # -- the largest batch -------------------------------------------------------------------------------
 
 
-def searched(**more: Any) -> api.Search:
+def searched(**more: Any) -> Search:
     return api.max_batch("mlp", ["infer"], 256, framework="fake", **more)["infer"]
 
 

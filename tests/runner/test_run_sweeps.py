@@ -12,10 +12,11 @@ from mldyno import api
 from mldyno.datasets.mnist import DATASET
 from mldyno.errors import MldynoError
 from mldyno.records import Case
+from mldyno.results import Results
 from mldyno.runner.run import no_smaller
 from mldyno.store import Store
 
-FakeRun = Callable[..., api.Results]
+FakeRun = Callable[..., Results]
 
 
 def test_a_batch_that_ran_out_of_memory_skips_larger_ones_of_the_same_kind(

@@ -15,11 +15,12 @@ import pytest
 from mldyno import api, records
 from mldyno.errors import ImportFileError, StoreError
 from mldyno.records import SCHEMA, Device, Machine, Record, Run, Series, Software, Warning_, canonical, content_id, seal
+from mldyno.results import Results
 from mldyno.store import Query, Store, codec, embedded, transfer
 from mldyno.store.codec import BadRecord, decode, decode_stored
 from mldyno.store.query import latest
 
-FakeRun = Callable[..., api.Results]
+FakeRun = Callable[..., Results]
 ALL = Query(heads=False)
 OF_1 = (Path(__file__).parent.parent / "history" / "0.1" / "records.jsonl").read_text(encoding="utf-8").splitlines()
 

@@ -22,11 +22,12 @@ from mldyno import api
 from mldyno.cli import main
 from mldyno.errors import ImportFileError, MldynoError, StoreError
 from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series, content_id, seal
+from mldyno.results import Results
 from mldyno.store import Query, Store, figures, proofs, transfer
 from mldyno.store.codec import BadRecord, decode, json_schema
 from mldyno.store.reference import FILE, newest, published
 
-FakeRun = Callable[..., api.Results]
+FakeRun = Callable[..., Results]
 SHIPPED = FILE.parent / "record.schema.json"
 
 

@@ -1,54 +1,44 @@
-"""One function per verb: what the command line calls, and what a notebook gets as `mldyno.run` and so on.
+"""The functions behind the commands, and what a notebook gets as `mldyno.run` and so on.
 
 import mldyno
 results = mldyno.run("mlp", device="cpu", placement=["device", "roundtrip"])
 results.compare(by="placement")
+
+Rule: a function's file is imported when the function is first used, so that reading loads nothing that measures.
+Which file defines a name is read from the files.
 """
 
 from __future__ import annotations
 
-from mldyno.analysis.answers import Answers
-from mldyno.api.examining import check, doctor, measure, selftest
-from mldyno.api.reading import (
-    compare,
-    compare_along,
-    history,
-    in_several_runs,
-    other_machines,
-    placed,
-    show,
-    standings,
-    table,
-    this_machine,
-    verdicts,
-)
-from mldyno.api.running import (
-    command_plan,
-    crossover,
-    crossover_plan,
-    dry_run,
-    host,
-    join,
-    make_plan,
-    max_batch,
-    probe,
-    quick_plan,
-    run,
-    run_plan,
-    unfinished,
-)
-from mldyno.api.sharing import Removal, card, check_submissions, export, import_, remove, report, site, submit
-from mldyno.results import Results
-from mldyno.runner.forecast import Forecast, forecast
-from mldyno.runner.probing import Attempt, Search
-from mldyno.runner.quick import Chosen
-from mldyno.selection import opened
-from mldyno.tracking.tracker import Tracker, track
+import os
+import re
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Answers", "Attempt", "Chosen", "Forecast", "Removal", "Results", "Search", "Tracker", "card", "check",
-    "check_submissions", "command_plan", "compare", "compare_along", "crossover", "crossover_plan", "doctor", "dry_run",
-    "export", "forecast", "history", "host", "import_", "in_several_runs", "join", "make_plan", "max_batch", "measure",
-    "opened", "other_machines", "placed", "probe", "quick_plan", "remove", "report", "run", "run_plan", "selftest",
-    "show", "site", "standings", "submit", "table", "this_machine", "track", "unfinished", "verdicts",
-]  # fmt: skip
+if TYPE_CHECKING:
+    from mldyno.api.examining import *  # noqa: F403
+    from mldyno.api.reading import *  # noqa: F403
+    from mldyno.api.running import *  # noqa: F403
+    from mldyno.api.sharing import *  # noqa: F403
+    from mldyno.tracking.tracker import track as track
+else:
+
+    def __getattr__(name):
+        module = _modules().get(name)
+        if module is None:
+            raise AttributeError(f"module 'mldyno.api' has no attribute {name!r}")
+        return getattr(import_module(module), name)
+
+
+@cache
+def _modules() -> dict[str, str]:
+    """Return the module that defines each public function or class."""
+    modules = {"track": "mldyno.tracking.tracker"}
+    folder = os.path.dirname(__file__)
+    for file in os.listdir(folder):
+        if file.endswith(".py"):
+            with open(os.path.join(folder, file), encoding="utf-8") as source:
+                names = re.findall(r"^(?:def|class) ([a-zA-Z]\w*)", source.read(), re.MULTILINE)
+            modules |= dict.fromkeys(names, f"mldyno.api.{file[:-3]}")
+    return modules

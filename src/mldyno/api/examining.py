@@ -1,4 +1,4 @@
-"""Verbs that ask about this machine, mldyno itself, and what lives in this process."""
+"""Functions that examine this machine, mldyno itself, and what lives in this process."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def selftest(
     device: str = "cpu",
     export: str | None = None,
 ) -> Iterator[Measure]:
-    """The product's own errors, measured on this machine one after the other; `progress` hears what is left in s.
+    """Measure mldyno's own errors on this machine, one after the other; `progress` hears the time left in s.
 
-    On a device other than the CPU, its contract instead. `export` is a file that gets the result when it is complete.
+    On a device other than the CPU, test its contract instead. `export` is a file for the complete result.
     """
     from mldyno.selftest import result_file
     from mldyno.selftest import table as selftest_table
@@ -43,7 +43,7 @@ def selftest(
 
 
 def _device_meant(framework: str, word: str) -> str:
-    """The one device that a word means; raises where it is not here. Nothing is asked for the CPU."""
+    """Return the device that a word means; raise if it is not here. The CPU needs no probe."""
     if word == "all":
         raise UsageError("the self-test takes one device at a time, for example: --device gpu")
     name = str(AXIS["device"].parse(word))
@@ -58,7 +58,7 @@ def _device_meant(framework: str, word: str) -> str:
 
 
 def _exported(measures: Iterator[Measure], path: str, device: str, framework: str, quick: bool) -> Iterator[Measure]:
-    """The measures; after the last of them the file is written."""
+    """Yield the measures; write the file after the last one."""
     from mldyno.selftest import result_file
 
     began = time.monotonic()
@@ -78,7 +78,7 @@ def doctor(
     quick: bool = False, noise: float | None = None, framework: str | None = None, store: str | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Checkup:  # fmt: skip
-    """All that a check-up sees, so many s of it for noise (60, none if quick); `findings(it)` says what it means."""
+    """Return all that a check-up sees; `noise` s are for noise (60, none if quick). `findings(it)` explains it."""
     from mldyno.doctor import checkup
 
     wanted = checkup.wanted(quick, noise, framework, store)
@@ -112,9 +112,9 @@ def check(
     no_check: str | Sequence[str] = (),
     limit: float = 60.0,
 ) -> ModelCheck:
-    """What devices, precisions and the compiler bring for a model of this process, and how large a batch should fit.
+    """Compare devices, precisions and the compiler for a model of this process, and estimate the largest batch.
 
-    It is measured here, on copies; nothing is stored. After `limit` s nothing more is begun.
+    It is measured in this process, on copies; nothing is stored. After `limit` s nothing more is started.
     """
     from mldyno.runner import in_notebook
 

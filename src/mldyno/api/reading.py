@@ -1,24 +1,21 @@
-"""Verbs that read what is stored: comparisons, tables, records, and a run among other machines."""
+"""Functions that read what is stored: comparisons, tables, records, and a run among published machines."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from mldyno import machine as machines
 from mldyno import plugins
 from mldyno.analysis import comparisons as comparing
-from mldyno.analysis import league as placing
 from mldyno.analysis import tables as laying
-from mldyno.analysis.answers import Answers, Verdicts, answers
-from mldyno.analysis.answers import verdicts as judge
-from mldyno.analysis.league import Division, league
 from mldyno.analysis.outcomes import Outcome, known_value, missing, outcomes
 from mldyno.axes import axis_named
 from mldyno.errors import MldynoError, UsageError, unknown
-from mldyno.records import Machine, Record
+from mldyno.records import Record
 from mldyno.results import Comparisons, Results, ResultTable
-from mldyno.selection import (
+from mldyno.store import Query, Store
+from mldyno.store.selection import (
     Tell,
     nothing_for,
     of_several,
@@ -30,13 +27,10 @@ from mldyno.selection import (
     select_each,
     without_rehearsals,
 )
-from mldyno.store import Query, Store
 from mldyno.units import PERIODS, parse_since
 
-
-def this_machine() -> Machine:
-    """The facts of this machine."""
-    return machines.describe()
+if TYPE_CHECKING:
+    from mldyno.analysis.answers import Answers
 
 
 def compare(
@@ -49,7 +43,7 @@ def compare(
     tell: Tell | None = None,
     value: str = "step",
 ) -> Comparisons:
-    """A against B, or the cases of A head-to-head along an axis; of all that is stored, or what was made since then."""
+    """Compare A with B, or the cases of A along an axis; all that is stored, or what was measured since then."""
     if b is None:
         return compare_along(a, by, store, since, tell, value)[0]
     moment = _moment(since)
@@ -69,13 +63,15 @@ def compare(
     if _one_published(left) != _one_published(right):
         text, theirs = (b, left) if _one_published(left) else (a, right)
         if not comparing.compared(comparing.pairs(outcomes(left), outcomes(right), allowed, one_free)[0]):
-            raise MldynoError(placing.nothing_shared(text, outcomes(theirs), plugins.names("workloads")))
+            from mldyno.analysis.league import nothing_shared
+
+            raise MldynoError(nothing_shared(text, outcomes(theirs), plugins.names("workloads")))
     pairs = comparing.match(_with_time(left, a, moment), _with_time(right, b, moment), allowed, one_free)
     return _compared(pairs, tell, value)
 
 
 def _moment(since: str | None) -> str:
-    """The moment that a user means by a word, as records write it; empty where there is none."""
+    """Return the time that a user means by a word, as records write it; empty without one."""
     return "" if since is None else parse_since(since, time.time())
 
 
@@ -87,11 +83,13 @@ def compare_along(
     tell: Tell | None = None,
     value: str = "step",
 ) -> tuple[Comparisons, Answers]:
-    """The cases that a word means, head-to-head along an axis (device, if none is named), and what they say.
+    """Compare the cases that a word means along an axis (device, if none is named); return what they answer too.
 
     Along `run`, each case that this machine has measured in several: the oldest is the base. Along `workload`, the
     base is what was last measured head-to-head with each.
     """
+    from mldyno.analysis.answers import answers
+
     axis, moment = axis_named(by or "device", ("machine", "run")), _moment(since)
     of_runs = axis == "run"
     records = runs_of(text, opened(store), moment, tell) if of_runs else select(text, opened(store), moment, tell)[0]
@@ -105,7 +103,7 @@ def compare_along(
 
 
 def _compared(pairs: comparing.Pairs, tell: Tell | None, value: str) -> Comparisons:
-    """The comparisons of pairs; what is not compared is told, and refused where nothing else is there."""
+    """Compare pairs; report those that can't be compared, and raise if there are no others."""
     if value not in comparing.MEASURED:
         raise unknown("value", value, list(comparing.MEASURED))
     comparisons, doubts = Comparisons(comparing.compared(pairs, value)), comparing.doubts(pairs)
@@ -120,13 +118,13 @@ def _compared(pairs: comparing.Pairs, tell: Tell | None, value: str) -> Comparis
 
 
 def in_several_runs(text: str, store: Store | str | None = None, since: str | None = None) -> bool:
-    """Whether there is something to compare along `run`."""
+    """Return whether there is something to compare along `run`."""
     known = outcomes(runs_of(text, opened(store), _moment(since)))
     return bool(comparing.along([outcome for outcome in known if outcome.status == "ok"], "run"))
 
 
 def _one_published(records: list[Record]) -> bool:
-    """Whether these are the figures of one published machine."""
+    """Return whether these are the figures of one published machine."""
     names = {record.machine.name for record in records}
     return len(names) == 1 and all(record.provenance == "published" for record in records)
 
@@ -153,7 +151,7 @@ def table(
     per: str | None = None,
     tell: Tell | None = None,
 ) -> ResultTable:
-    """The newest outcomes of one target or several, such as exported files, laid out on axes.
+    """Lay out the newest outcomes of targets, such as exported files, on axes.
 
     The time of a step, if nothing else is asked for; with `by`, the speed-up along that axis; with `per` (s, min, h,
     day), the throughput over that time. Scores have rows and columns of their own.
@@ -184,7 +182,7 @@ def table(
 
 
 def _check_period(per: str, value: str) -> None:
-    """Raise unless a value can be counted over that time."""
+    """Raise unless a value is a throughput, and the time is known."""
     if per not in PERIODS:
         raise unknown("time", per, PERIODS)
     if value.partition(":")[0] != "throughput":
@@ -192,7 +190,7 @@ def _check_period(per: str, value: str) -> None:
 
 
 def show(text: str, store: Store | str | None = None, tell: Tell | None = None) -> list[Record]:
-    """The newest records of a case, or the one with an id; paired comparisons are shown by their ids only."""
+    """Return the newest records of a case, or the one with an id; paired comparisons are found by their ids only."""
     records, pinned = select(text, opened(store), tell=tell)
     if "id" not in pinned:
         records = [record for record in records if record.alone]
@@ -208,34 +206,16 @@ def history(
     since: str | None = None,
     tell: Tell | None = None,
 ) -> list[Record]:
-    """The newest records, newest first."""
+    """Return the newest records, newest first."""
     opened_store = opened(store)
     query = Query(pinned_by(text, opened_store) if text is not None else {}, heads=False, since=_moment(since))
     return without_rehearsals(query, lambda query: opened_store.history(query, most), tell)
 
 
-def verdicts(results: Results, store: Store) -> Verdicts:
-    """What a run says of this machine as a whole, beside published figures of the same work."""
-    return judge(results.outcomes, _published(store))
-
-
-def other_machines(results: Results, store: Store) -> list[Record]:
-    """The newest records of all machines but the one that a run was on, published ones among them."""
-    here = {outcome.machine for outcome in results.outcomes}
-    return [record for record in store.select(Query()) if record.shown_machine not in here]
-
-
-def standings(results: Results, others: Sequence[Record]) -> list[Division]:
-    """A run among other machines, in each work that it shares with any of them."""
-    return league(results.outcomes, outcomes(others))
-
-
-def _published(store: Store) -> list[Outcome]:
-    return outcomes(store.select(Query(provenances=("published",))))
-
-
 def placed(results: Results, store: Store) -> laying.Table | None:
-    """A suite's run among the published figures of the same work; None where there are none, or no suite was run."""
+    """Lay out a suite's run among published figures of the same work; None if there are none, or no suite was run."""
+    from mldyno.analysis.league import place
+
     if all(record.run.suite is None for record in results.records):
         return None
-    return placing.place(results.outcomes, _published(store))
+    return place(results.outcomes, outcomes(store.select(Query(provenances=("published",)))))

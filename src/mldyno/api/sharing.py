@@ -1,4 +1,4 @@
-"""Verbs that bring records in and out: exports, submissions, imports, removals, reports and sites."""
+"""Functions that take records in and out: exports, submissions, imports, removals, reports and sites."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mldyno.analysis.scores import figure_of, scores
 from mldyno.axes import Case
 from mldyno.errors import MldynoError, StoreError, UsageError
 from mldyno.records import Record
-from mldyno.selection import Tell, nothing_to_remove, opened, pinned_by, select, stored, tell_future
 from mldyno.store import Query, Store, proofs, transfer
 from mldyno.store.codec import came_from
 from mldyno.store.private import private_copy
 from mldyno.store.query import latest
+from mldyno.store.selection import Tell, nothing_to_remove, opened, pinned_by, select, stored, tell_future
 from mldyno.units import count
 
 
@@ -31,7 +31,7 @@ def export(
     private: bool = False,
     tell: Tell | None = None,
 ) -> int:
-    """Write stored records to a file, without command lines and paths if `private`; gives how many."""
+    """Write stored records to a file, without command lines and paths if `private`; return how many."""
     opened_store = opened(store)
     query = Query(pinned_by(text, opened_store) if text is not None else {}, heads=False, until=latest())
     tell_future(replace(query, until=""), opened_store, tell)
@@ -47,7 +47,7 @@ def export(
 
 
 def _tell_sharing(tell: Tell, counts: Mapping[tuple[Case, str], int], private: bool) -> None:
-    """Say what is about to be shared, where there is something."""
+    """Report what is about to be shared, if anything."""
     from mldyno.views.records import sharing
 
     if counts:
@@ -57,7 +57,7 @@ def _tell_sharing(tell: Tell, counts: Mapping[tuple[Case, str], int], private: b
 def submit(
     path: str | None = None, what: str | None = None, store: Store | str | None = None, tell: Tell | None = None
 ) -> tuple[str, int]:
-    """Write the newest records of this machine for a shared collection, as private copies; gives file and count.
+    """Write the newest records of this machine for a shared collection, as private copies; return file and count.
 
     This machine's key signs them. Those of the cases that make the score come first. Fake ones are left out.
     """
@@ -91,7 +91,7 @@ def submit(
 
 
 def check_submissions(paths: Sequence[str]) -> tuple[int, list[str]]:
-    """How many records files for a shared collection hold, and what speaks against taking them, a line each."""
+    """Check files for a shared collection; return how many records they hold, and a line for each fault."""
     from mldyno import submission
 
     examined = [transfer.examined(path) for path in paths]
@@ -102,7 +102,7 @@ def check_submissions(paths: Sequence[str]) -> tuple[int, list[str]]:
 
 
 def import_(paths: Sequence[str], store: Store | str | None = None, tell: Tell | None = None) -> tuple[int, int]:
-    """Take the records of files into the store, all or none; gives how many were new and how many there were.
+    """Add the records of files to the store, all or none; return how many were new and how many there were.
 
     They count as imported, whatever machine they name; but what this machine rescued from a store that it could not
     write, which only its secret proves, comes back as measured.
@@ -148,7 +148,7 @@ def remove(
     confirm: Callable[[Removal], bool] = lambda removal: True,
     tell: Tell | None = None,
 ) -> int:
-    """Remove the stored records that words mean: ids, runs, machines, files, filters; gives how many.
+    """Remove the stored records that words mean: ids, runs, machines, files, filters; return how many.
 
     `confirm` sees first what would go; if it says no, nothing does. Published figures can't be removed. The file
     shrinks; where it can't, `tell` hears why.
@@ -185,9 +185,9 @@ def report(
     private: bool = False,
     tell: Tell | None = None,
 ) -> list[str]:
-    """Write the report of what a word means (everything, if none is given): a page, or a folder of pictures.
+    """Write the report of what a word means (everything, without one): a page, or a folder of pictures.
 
-    Without command lines and paths if `private`. Gives the paths of what was written.
+    Without command lines and paths if `private`. Return the paths of what was written.
     """
     from mldyno.reporting import write_page, write_pictures
 
@@ -204,7 +204,7 @@ def card(
     private: bool = False,
     tell: Tell | None = None,
 ) -> str:
-    """Write one picture to post, PNG: the machine, what was found, and the command to do it again."""
+    """Write one picture to post, PNG: the machine, its results, and the command to repeat them."""
     from mldyno.reporting import write_card
 
     return write_card(_reported(what, store, private, tell), path)
@@ -218,7 +218,7 @@ def site(
     tell: Tell | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> str:
-    """Write a static site of what a word means, or of everything, published machines too; gives its first page."""
+    """Write a static site of what a word means, or of everything, published machines too; return its first page."""
     from mldyno.reporting import write_site
     from mldyno.views.site.collection import stems
     from mldyno.views.site.pages import MARK, TITLE
@@ -239,7 +239,7 @@ def site(
 
 
 def _chosen(what: str | None, store: Store | str | None, tell: Tell | None) -> list[Record]:
-    """The newest records that a word means, or all; of a file, as they would be if it was imported."""
+    """Return the newest records that a word means, or all; those of a file as if it were imported."""
     records, pinned = select(what, opened(store), tell=tell)
     if "file" not in pinned:
         return records
@@ -247,7 +247,7 @@ def _chosen(what: str | None, store: Store | str | None, tell: Tell | None) -> l
 
 
 def _reported(what: str | None, store: Store | str | None, private: bool, tell: Tell | None) -> list[Record]:
-    """The records that a report is about: those that were measured, or imported."""
+    """Return the records that a report is about: measured or imported ones."""
     records = _chosen(what, store, tell)
     measured = [record for record in records if record.provenance != "published"]
     if not outcomes(measured):
@@ -264,7 +264,7 @@ def _reported(what: str | None, store: Store | str | None, private: bool, tell: 
 
 
 def _tell_machines(tell: Tell, records: Sequence[Record]) -> None:
-    """Say which of several machines the report is about, and how to get one about another."""
+    """Report which of several machines the report is about, and how to get one about another."""
     from mldyno.reporting import machines_of
 
     name, others = machines_of(records)

@@ -1,57 +1,38 @@
-"""The command line: one file per command, each imported only when it is called."""
+"""The command line: a file for each group of commands, which is imported only when one of them is called.
+
+Rule: a command is a function with `@command(NAME, SUMMARY)` in the file of its group. The list of commands is read from
+the files' texts, so that `mldyno --help` imports none of them.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
+from types import FrameType
 
 import click
 
 from mldyno import __version__
-from mldyno.cli.ending import tidy_end
-from mldyno.cli.output import NobodyReads, gated
+from mldyno.cli.output import ReaderGone, gated
 from mldyno.errors import NOT_ALL_OK, OK, MldynoError
 from mldyno.printable import printable
 from mldyno.views.window import window_width
 
-COMMANDS = {
-    "quick": "At most three minutes: what this machine is, how fast it trains and runs models.",
-    "run": "Measure workloads or a suite, on every axis you name.",
-    "join": "Take part in training that another machine measures.",
-    "max-batch": "The largest batch that fits on a device.",
-    "crossover": "Is the GPU worth it? From which size on one of two beats the other.",
-    "compare": "How much faster is one than the other, and how sure is that?",
-    "table": "Lay results out on rows and columns, published machines among them.",
-    "report": "One page with charts, tables and what they say; pictures, and a card to post.",
-    "show": "All that is known of a case or a record.",
-    "history": "What was measured, newest first.",
-    "list": "Workloads, suites, frameworks, devices, machines.",
-    "doctor": "Why is the GPU not used? What works on it? How free and quiet is this machine?",
-    "selftest": "How often is mldyno itself wrong, on this machine?",
-    "export": "Write records to a file: JSON lines or CSV.",
-    "import": "Take records from files into the store.",
-    "submit": "Write one checked file for a shared collection; or check such files.",
-    "remove": "Take records out of the store: of a run, a machine, a file; by their ids.",
-    "completion": "Print the script for your shell's completion.",
-}
-
-OTHER_WORDS = {  # for commands, as other tools have them
+GROUPS = ("measure", "read", "explore", "share", "maintain")  # files, in the order of the help
+SYNONYMS = {  # of commands, in other tools
     "bench": ("quick", "run"), "benchmark": ("quick", "run"), "measure": ("run",), "time": ("run",),
     "test": ("selftest",), "info": ("doctor",), "check": ("doctor",), "results": ("history", "table"),
     "ls": ("list",), "plot": ("report",), "diff": ("compare",), "delete": ("remove",), "rm": ("remove",),
     "upload": ("submit",), "share": ("report", "submit"),
 }  # fmt: skip
-
 WIDEST_HELP = 100  # columns
-GROUPS = {  # the commands by what a user wants
-    "measure": ("quick", "run", "crossover", "max-batch", "join"),
-    "see what it says": ("compare", "table", "report", "show", "history"),
-    "know what there is": ("list", "doctor"),
-    "pass it on": ("export", "import", "submit", "remove"),
-    "look after mldyno": ("selftest", "completion"),
-}
+END_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 WELCOME = """mldyno finds out how fast this machine really trains and runs models.
 
@@ -69,60 +50,77 @@ All commands: mldyno --help. One of them: mldyno run --help.
 """
 
 
-class FittingHelp(click.HelpFormatter):
-    """Leaves most of a narrow window to what is said of an option, so that no word of it is broken."""
+@cache
+def commands() -> dict[str, dict[str, str]]:
+    """Return the commands of each group, by its title: what a user wants; each command with its summary."""
+    return {title: summaries for title, summaries, _ in _groups()}
+
+
+@cache
+def _groups() -> list[tuple[str, dict[str, str], str]]:
+    """Return the title, the commands and the file of each group."""
+    groups = []
+    for file in GROUPS:
+        with open(os.path.join(os.path.dirname(__file__), f"{file}.py"), encoding="utf-8") as source:
+            text = source.read()
+        title = text[: text.index("\n")].removeprefix('"""Commands to ').removesuffix('."""')
+        groups.append((title, dict(re.findall(r'^@command\("([\w-]+)", "(.+?)"', text, re.MULTILINE)), file))
+    return groups
+
+
+class NarrowHelp(click.HelpFormatter):
+    """Help that leaves most of a narrow window to the descriptions."""
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        """Names, and what is said of each."""
         super().write_dl(rows, min(col_max, self.width // 3), col_spacing)
 
 
-class FittingContext(click.Context):
-    """Whose help fits."""
+class WrappingContext(click.Context):
+    """Context that wraps help to the window."""
 
-    formatter_class = FittingHelp
+    formatter_class = NarrowHelp
 
 
 class LazyGroup(click.Group):
     """Imports a command's file when the command is called, not when help is shown."""
 
-    context_class = FittingContext
+    context_class = WrappingContext
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order a user meets them."""
-        return list(COMMANDS)
+        return [name for summaries in commands().values() for name in summaries]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported now."""
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = import_module(f"mldyno.cli.{cmd_name.replace('-', '_')}_command").command
-        command.context_class = FittingContext
-        return command
+        for _, summaries, file in _groups():
+            if cmd_name in summaries:
+                for value in vars(import_module(f"mldyno.cli.{file}")).values():
+                    if isinstance(value, click.Command) and value.name == cmd_name:
+                        value.context_class = WrappingContext
+                        return value
+        return None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As usual, with the nearest name where there is no such command."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+        """Name the nearest command where there is none of that name."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
             from mldyno import plugins, suites
             from mldyno.errors import unknown
 
             runs = args[0] in (*plugins.names("workloads"), *suites.names())
-            raise unknown("command", args[0], COMMANDS, [f"run {args[0]}"] if runs else OTHER_WORDS.get(args[0], ()))
+            raise unknown("command", args[0], known, [f"run {args[0]}"] if runs else SYNONYMS.get(args[0], ()))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands without importing them."""
-        longest = max(map(len, COMMANDS))
-        for title, names in GROUPS.items():
+        longest = max(map(len, self.list_commands(ctx)))
+        for title, summaries in commands().items():
             with formatter.section(f"To {title}"):
-                formatter.write_dl([(name.ljust(longest), COMMANDS[name]) for name in names])
+                formatter.write_dl([(name.ljust(longest), summary) for name, summary in summaries.items()])
 
 
 @click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="mldyno %(version)s")
-@click.option("--plain", is_flag=True, help="Lines of plain text only, for screen readers and logs (or $MLDYNO_PLAIN).")
+@click.option("--plain", is_flag=True, help="Print plain lines only, for screen readers and logs (or $MLDYNO_PLAIN).")
 @click.pass_context
 def cli(ctx: click.Context, plain: bool) -> None:
     """A dynamometer for deep-learning machines: how fast does yours really train and run models?
@@ -132,9 +130,9 @@ def cli(ctx: click.Context, plain: bool) -> None:
       mldyno quick
     """
     if plain:
-        os.environ["MLDYNO_PLAIN"] = "1"  # which whatever shows something asks for
+        os.environ["MLDYNO_PLAIN"] = "1"  # read by all that prints
     if ctx.invoked_subcommand is None:
-        rows = "".join(f"  {title:<20}  {', '.join(names)}\n" for title, names in GROUPS.items())
+        rows = "".join(f"  {title:<20}  {', '.join(summaries)}\n" for title, summaries in commands().items())
         click.echo(WELCOME.format(groups=rows), nl=False)
 
 
@@ -155,45 +153,80 @@ def _run(arguments: Sequence[str] | None) -> int:
     except MldynoError as error:
         if os.environ.get("MLDYNO_DEBUG"):
             raise
-        _say(str(error))
+        _print_error(str(error))
         return error.exit_code
     except click.ClickException as error:
-        _say(_explained(error))
+        _print_error(_explained(error))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
-        _say(f"ended by {str(error.__cause__ or error) or 'Ctrl-C'}.")
+        _print_error(f"ended by {str(error.__cause__ or error) or 'Ctrl-C'}.")
         return NOT_ALL_OK
-    except NobodyReads:
+    except ReaderGone:
         return OK
     except Exception as error:
         if os.environ.get("MLDYNO_DEBUG"):
             raise
-        if isinstance(error, FileNotFoundError) and _nowhere():
-            _say("the folder that you are in was deleted; change into another one.")
+        if isinstance(error, FileNotFoundError) and _folder_is_gone():
+            _print_error("the folder that you are in was deleted; change into another one.")
         else:
-            _say(f"something went wrong inside mldyno ({type(error).__name__}: {error}); MLDYNO_DEBUG=1 shows where.")
+            inside = f"{type(error).__name__}: {error}"
+            _print_error(f"something went wrong inside mldyno ({inside}); MLDYNO_DEBUG=1 shows where.")
         return 1
 
 
-def _nowhere() -> bool:
-    """Return whether the working folder is gone, which any look at a relative path then meets."""
+def _folder_is_gone() -> bool:
+    """Return whether the working folder was deleted, so that no relative path works."""
     try:
         return not os.getcwd()
     except FileNotFoundError:
         return True
 
 
-def _say(message: str) -> None:
-    """What went wrong, in one line; a shell that completes a word hears nothing."""
+def _print_error(message: str) -> None:
+    """Print what went wrong in one line, but nothing to a shell that completes a word."""
     if "_MLDYNO_COMPLETE" not in os.environ:
         click.echo(f"mldyno: {printable(message)}", err=True)
 
 
 def _explained(error: click.ClickException) -> str:
-    """What Click says, and where there is help; of an option of mldyno itself, where it stands."""
+    """Return Click's message, and where there is help; for an option of mldyno itself, where it belongs."""
     context, option = getattr(error, "ctx", None), getattr(error, "option_name", "")
     if context is None:
         return error.format_message()
     if isinstance(error, click.NoSuchOption) and any(option in parameter.opts for parameter in cli.params):
-        return f"{option} stands before the command; write: mldyno {option} {context.info_name}"
+        return f"{option} goes before the command; write: mldyno {option} {context.info_name}"
     return f"{error.format_message()} See: {context.command_path} --help"
+
+
+# -- signals ---------------------------------------------------------------------------------------
+
+
+class Signalled(KeyboardInterrupt):
+    """A signal has ended the command; its name is the message."""
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # the system and a shell both send SIGHUP: do not interrupt the end
+    raise Signalled(signal.Signals(number).name)
+
+
+@contextmanager
+def tidy_end() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does, so that temporary files are removed.
+
+    Signals that are ignored, as under nohup, stay so. Only the main thread may do this.
+    """
+    handled = []
+    for number in END_SIGNALS:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            try:
+                signal.signal(number, _raise)
+            except ValueError:  # this is another thread
+                break
+            handled.append(number)
+    try:
+        yield
+    finally:
+        for number in handled:
+            if signal.getsignal(number) is _raise:
+                signal.signal(number, signal.SIG_DFL)

@@ -1,43 +1,50 @@
-"""Options that every reading command shares, what it prints for programs, and the words that a shell completes."""
+"""What commands share: options, which follow from the axes and settings; completion; printing for programs."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from mldyno.cli.output import whole_lines
+from mldyno.errors import MldynoError
 
-store_option = click.option(
-    "--store", metavar="FILE", help="Store to use instead of the one in your data folder (or $MLDYNO_STORE)."
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
-since_option = click.option(
-    "--since", metavar="WHEN", help="Only what was measured since then: yesterday, 3d, 12h, 2026-11-01 (UTC)."
-)
+if TYPE_CHECKING:
+    from mldyno.axes import Axis
+    from mldyno.settings import Setting
 
-private_option = click.option("--private", is_flag=True, help="Leave command lines and paths out.")
+F = TypeVar("F", bound=Callable[..., Any])
+EFFORT = ("steps", "budget", "target", "repeats", "energy", "timeout", "limit", "data")
+
+
+def command(name: str, summary: str, cls: type[click.Command] = click.Command) -> Callable[[Any], click.Command]:
+    """Make a function a command; the list of commands shows the summary, which is read from the file's text."""
+    return click.command(name, cls=cls, short_help=summary)
 
 
 def say(line: str) -> None:
-    """A line beside the result, on standard error."""
+    """Print a line besides the result, on standard error."""
     click.echo(line, err=True)
 
 
 def print_data(text: str) -> None:
-    """What a program may read: in whole lines, in a window too."""
+    """Print what a program may read, in whole lines also in a window."""
     with whole_lines():
         click.echo(text)
 
 
 def print_json(content: Any) -> None:
-    """One JSON document."""
+    """Print one JSON document."""
     import json
 
     print_data(json.dumps(content, indent=1, allow_nan=False))
+
+
+# -- types -----------------------------------------------------------------------------------------
 
 
 class Words(click.ParamType):  # type: ignore[type-arg]
@@ -46,41 +53,140 @@ class Words(click.ParamType):  # type: ignore[type-arg]
     name = "list"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        """The words between the commas."""
         words = value if isinstance(value, list) else [word.strip() for word in str(value).split(",")]
         if not all(words):
             self.fail(f"'{value}' has an empty entry; write it as one,two.", param, ctx)
         return words
 
 
+class Parsed(click.ParamType):  # type: ignore[type-arg]
+    """A value that the product's own parser reads."""
+
+    def __init__(self, name: str, parse: Callable[[Any], Any]) -> None:
+        self.name, self.parse = name, parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self.parse(value)
+        except MldynoError as error:
+            self.fail(str(error), param, ctx)
+
+
+def duration(value: Any) -> float:
+    """Return a time in s."""
+    from mldyno.units import parse_duration
+
+    return value if isinstance(value, float) else parse_duration(str(value))
+
+
+DURATION = Parsed("duration", duration)
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+store_option = click.option("--store", metavar="FILE", help="Store to use, instead of the default (or $MLDYNO_STORE).")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+since_option = click.option(
+    "--since", metavar="WHEN", help="Only what was measured since then: yesterday, 3d, 12h, 2026-11-01 (UTC)."
+)
+private_option = click.option("--private", is_flag=True, help="Omit command lines and paths.")
+
+
+def all_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Combine options into one decorator, in this order."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+def axis_options(without: str = "") -> Callable[[F], F]:
+    """Return an option for each axis of a case but one; each takes a comma list, and the lists multiply."""
+    from mldyno.axes import AXES
+
+    return all_of(*(_axis_option(axis) for axis in AXES if axis.name not in ("workload", without)))
+
+
+def _axis_option(axis: Axis) -> Callable[[F], F]:
+    def complete(ctx: click.Context, param: click.Parameter, start: str) -> list[str]:
+        from mldyno import plugins
+
+        known = list(axis.values) or (plugins.names(axis.plugins) if axis.plugins else [])
+        before, comma, last = start.rpartition(",")
+        return [before + comma + value for value in known if value.startswith(last)]
+
+    return click.option(*axis.options, axis.name, type=Words(), metavar="LIST", help=axis.help, shell_complete=complete)
+
+
+def setting_options(*names: str, **usual: str) -> Callable[[F], F]:
+    """Return the options of settings by their names; `usual` are defaults that differ here, for the help."""
+    from mldyno.settings import SETTINGS
+
+    return all_of(*(_setting_option(SETTINGS[name], usual.get(name, SETTINGS[name].usual)) for name in names))
+
+
+def _setting_option(setting: Setting, usual: str) -> Callable[[F], F]:
+    from mldyno import settings
+
+    name = f"--{setting.keyword.replace('_', '-')}"
+    text = f"{setting.help[:-1]} ({usual})." if usual else setting.help
+    if setting.read is settings.flag:
+        return click.option(name, setting.keyword, is_flag=True, default=None, help=text)
+    kind: click.ParamType[Any] = Parsed(setting.metavar.lower(), setting.parse)
+    if setting.read is settings.whole_number:
+        kind = click.IntRange(1, setting.most)
+    elif setting.values:
+        kind = click.Choice(setting.values)
+    elif setting.read is settings.checks:
+        kind = Words()
+    return click.option(name, setting.keyword, type=kind, metavar=setting.metavar or None, help=text)
+
+
+verbosity_options = all_of(
+    click.option("-q", "--quiet", "verbosity", flag_value="quiet", help="Print nothing while it runs."),
+    click.option("-v", "--verbose", "verbosity", flag_value="verbose", help="Print details of each case as it ends."),
+)
+run_options = all_of(
+    verbosity_options,
+    click.option("--resume", is_flag=True, help="Resume the last run that did not finish; run only what is missing."),
+    click.option("--dry-run", is_flag=True, help="Show the cases, their time and memory, what can't fit; run nothing."),
+)
+
+
+# -- completion ------------------------------------------------------------------------------------
+
+
 def complete_targets(ctx: click.Context, param: click.Parameter, start: str) -> list[Any]:
-    """Workloads and suites that begin so, or else files."""
+    """Complete workloads and suites, or else files."""
     from mldyno import plugins, suites
 
-    return _beginning_so(start, [*plugins.names("workloads"), *suites.names()])
+    return _starting_with(start, [*plugins.names("workloads"), *suites.names()])
 
 
 def complete_stored(ctx: click.Context, param: click.Parameter, start: str) -> list[Any]:
-    """Workloads and machines that begin so, those of the store among them, or else files; never fails."""
+    """Complete workloads and machines, also those of the store, or else files; never fail."""
     from mldyno import plugins
-    from mldyno.selection import THIS_MACHINE
+    from mldyno.store.selection import THIS_MACHINE
 
     names = [*plugins.names("workloads"), THIS_MACHINE]
-    with suppress(Exception):  # a store that can't be looked into at once has nothing to offer
+    with suppress(Exception):  # a store that can't be read at once has nothing to offer
         from mldyno.store import Store
 
         store = Store.as_it_is(ctx.params.get("store"))
         names += [*store.workloads_as_typed(), *store.machines()]
-    return _beginning_so(start, list(dict.fromkeys(names)))
+    return _starting_with(start, list(dict.fromkeys(names)))
 
 
-def _beginning_so(start: str, names: list[str]) -> list[Any]:
-    """The names that begin so, as the shell can take them; what can't be typed is not offered."""
+def _starting_with(start: str, names: list[str]) -> list[Any]:
+    """Return the names that start so, quoted for the shell; omit what can't be typed."""
     from click.shell_completion import CompletionItem
 
-    begun = [name for name in names if name.isprintable() and name.casefold().startswith(start.casefold())]
-    if not begun:
+    possible = [name for name in names if name.isprintable() and name.casefold().startswith(start.casefold())]
+    if not possible:
         return [CompletionItem(start, type="file")]
     if os.environ.get("_MLDYNO_COMPLETE", "").startswith("bash"):  # other shells quote what they insert
-        begun = [re.sub(r"([^\w@%+=:,./-])", r"\\\1", name) for name in begun]
-    return [CompletionItem(name) for name in begun]
+        possible = [re.sub(r"([^\w@%+=:,./-])", r"\\\1", name) for name in possible]
+    return [CompletionItem(name) for name in possible]

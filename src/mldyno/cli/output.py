@@ -1,9 +1,9 @@
-"""All that the command line prints: it does no harm to a terminal, wherever its words came from.
+"""Output of the command line, which does no harm to a terminal, wherever its words came from.
 
-Standard output and standard error pass a gate that lets printable text and line breaks through, and nothing else. In a
-window it breaks lines that are too wide between words; a pipe gets them whole, and so does whatever a program may read.
-A disk that is full, a reader that has gone and an encoding that lacks a character are met here too. Only bars are
-styled; their texts are made printable first. Rule: no other file writes past the gate.
+Standard output and standard error pass a gate that lets only printable text and line breaks through. In a window it
+breaks wide lines between words; a pipe gets them whole, and so does what a program may read. A full disk, a reader that
+is gone and an encoding that lacks a character are handled here too. Only bars are styled, and their texts are made
+printable first. Rule: no other file writes past the gate.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def _spelled(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("mldyno-spelled", _spelled)
 
 
-class NobodyReads(Exception):
-    """Whoever read standard output has gone, as `head` does."""
+class ReaderGone(Exception):
+    """The reader of standard output is gone, as `head` is after its lines."""
 
 
 class Styled:
-    """A stream to which styled text is written; what its encoding lacks is replaced.
+    """A stream for styled text; characters that its encoding lacks are replaced.
 
-    Standard output is what was asked for: without it a command ends. What goes to standard error may be lost.
+    A command ends if it can't write to standard output. What goes to standard error may be lost.
     """
 
     def __init__(self, ungated: Any, needed: bool) -> None:
@@ -53,47 +53,41 @@ class Styled:
         self.end: Exception | None = None
 
     def write(self, text: str) -> int:
-        """Pass text on."""
         self._try(self.ungated.write, text.encode(self.encoding, self.errors).decode(self.encoding))
         return len(text)
 
     def flush(self) -> None:
-        """Have all of it written now."""
         self._try(self.ungated.flush)
 
     def _try(self, act: Callable[..., object], *arguments: str) -> None:
         try:
             act(*arguments)
         except OSError as error:
-            with open(os.devnull, "wb") as nowhere:  # what is still in the stream must not fail again at the end
+            with open(os.devnull, "wb") as nowhere:  # what the stream still holds must not fail again at the end
                 os.dup2(nowhere.fileno(), self.fileno())
             reason = f"standard output: {error.strerror or error}; not all of it was written. Send it elsewhere."
-            self.end = NobodyReads() if isinstance(error, BrokenPipeError) else MldynoError(reason)
+            self.end = ReaderGone() if isinstance(error, BrokenPipeError) else MldynoError(reason)
         if self.needed and self.end is not None:  # again each time, since Click tries streams and forgets the error
             raise self.end
 
 
 class Gate(Styled):
-    """A stream to which plain text is written, whoever it came from; in a window its lines fit.
-
-    `whole` leaves them as they are.
-    """
+    """A stream for plain text of any origin; in a window its lines are wrapped, unless `whole` is set."""
 
     whole = False
 
     def write(self, text: str) -> int:
-        """Pass on what is printable, in the same lines, or in lines that fit."""
         width = NO_WINDOW if self.whole else width_of(self)
         return super().write("\n".join(fitted(printable(line), width) for line in text.split("\n")))
 
 
 @contextmanager
 def gated() -> Iterator[None]:
-    """Whatever is printed meanwhile passes the gate."""
-    if "_MLDYNO_COMPLETE" in os.environ:  # then Click writes bytes: names that are printable
+    """Send all that is printed meanwhile through the gate."""
+    if "_MLDYNO_COMPLETE" in os.environ:  # then Click writes bytes: printable names
         yield
         return
-    with open(os.devnull, "w") as nowhere:  # for streams that there are not
+    with open(os.devnull, "w") as nowhere:  # in place of a stream that is missing
         out, err = Gate(sys.stdout or nowhere, needed=True), Gate(sys.stderr or nowhere, needed=False)
         with redirect_stdout(out), redirect_stderr(err):
             yield
@@ -101,7 +95,7 @@ def gated() -> Iterator[None]:
 
 @contextmanager
 def whole_lines() -> Iterator[None]:
-    """What goes to standard output meanwhile may be read by a program: its lines stay whole, in a window too."""
+    """Keep the lines of standard output whole meanwhile, in a window too: a program may read them."""
     out: Any = sys.stdout
     out.whole = True
     try:
@@ -111,14 +105,14 @@ def whole_lines() -> Iterator[None]:
 
 
 def on_terminal() -> bool:
-    """Whether a bar can be drawn on standard error."""
+    """Return whether a bar can be drawn on standard error."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not plain()
 
 
 def new_bar() -> Any:
-    """A bar on standard error with a description, a share and a detail; it is drawn only when asked to.
+    """Return a bar on standard error with a description, a share and a detail, drawn only by `refresh`.
 
-    In a narrow window the description gives way first, then the bar; the detail stays.
+    In a narrow window the description is shortened first, then the bar; the detail stays.
     """
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
@@ -130,7 +124,6 @@ def new_bar() -> Any:
 
     class Bar(Progress):
         def say(self, line: str) -> None:
-            """A line that stays above the bar."""
             self.console.print(Text(printable(line)))
 
     stream: Any = Styled(getattr(sys.stderr, "ungated", sys.stderr), needed=False)

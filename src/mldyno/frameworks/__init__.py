@@ -360,7 +360,7 @@ class Framework(ABC):
                 raise Unsupported("ranks train together; inference has no ranks")
         if case.placement == "loader" and data is None and not getattr(build, "loads", False):
             raise Unsupported(f"{case.workload} has no data set on disk; take placement device, host or roundtrip")
-        if (case.loader_workers or case.pin_memory) and not self.loads_in_workers:
+        if case.sets_loader and not self.loads_in_workers:
             raise Unsupported(f"{self.name}'s batches are loaded in its own process; torch has loader workers")
         devices = [device.name for device in self.devices()]
         if case.device not in devices:

@@ -19,14 +19,20 @@ if TYPE_CHECKING:
     from mldyno.plan import Plan
     from mldyno.records import Case, Pairing, Record
 
+if TYPE_CHECKING:
+    from mldyno.runner.forecast import Forecast
+
 HANGUP = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()  # the terminal is gone, as where a connection is lost
 
 
 class Listener:
     """Is notified while a run goes on; every method may be left out. Listening changes nothing."""
 
-    def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]]) -> None:
-        """A run begins, with these cases and repeats to do."""
+    def say(self, line: str) -> None:
+        """Hear what a user should know before the run begins."""
+
+    def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]], forecasts: Sequence[Forecast]) -> None:
+        """A run begins, with these cases and repeats to do, and what each case is expected to take."""
 
     def fetching(self, what: str, done: int, total: int | None) -> None:
         """A data set is being fetched or made: `done` bytes of it are there."""

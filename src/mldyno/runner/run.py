@@ -95,7 +95,7 @@ class Runner:
         self, plan: Plan, store: Store, run: str, forecasts: Sequence[Forecast] | None = None,
         python: str | None = None,
     ) -> None:  # fmt: skip
-        """`forecasts` say how long a case may take where the plan does not; they are made where there are none."""
+        """`forecasts` limit how long a case may take where the plan does not; they are made where there are none."""
         self.plan, self.store, self.run, self.python = plan, store, run, python
         self.listener = Listener()
         self.before: list[Process] = []
@@ -155,15 +155,15 @@ class Runner:
         self.store.prepare()
         for record in self.store.stream(Query({"run": self.run, "imported_from": ""})):
             self._note(record)
+        forecasts = forecast(self.plan, self.store) if self.forecasts is None else self.forecasts
         if self.plan.timeout is None:
-            forecasts = forecast(self.plan, self.store) if self.forecasts is None else self.forecasts
             self.timeouts = usual_timeouts(self.plan, forecasts)
         self.before = processes_before(self.store, self.machine)
         todo = [(c, r) for r in range(self.plan.most) for c in self.plan.cases if (c.id, r) not in self.known]
         text = self.plan.text()
         self.store.begin_run(self.run, now(), owner(), text, keys.authenticate(PLAN, self.run, text))
         self.began = time.monotonic()
-        self.listener.begin(self.plan, todo)
+        self.listener.begin(self.plan, todo, forecasts)
 
     def _note(self, record: Record) -> None:
         """Remember a record of this run."""

@@ -9,11 +9,11 @@ RENAMED = {"roof": "roofline"}  # suites that had another name; files that inclu
 
 
 def names() -> list[str]:
-    """The suites that ship with the product."""
+    """Return the names of the suites that ship with the product."""
     return sorted(name[: -len(".toml")] for name in os.listdir(FOLDER) if name.endswith(".toml"))
 
 
 def title(name: str) -> str:
-    """What a shipped suite is: the comment that its file begins with."""
+    """Return the title of a shipped suite: the first comment of its file."""
     with open(os.path.join(FOLDER, f"{name}.toml"), encoding="utf-8") as lines:
         return lines.readline().lstrip("# ").rstrip()

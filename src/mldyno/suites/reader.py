@@ -1,8 +1,7 @@
-"""Reads a suite file, and all that it includes; every key, type and value is checked.
+"""Read a suite file, and all that it includes; check every key, type and value.
 
-Rule: what a suite means depends on nothing but files, and reading it starts nothing, unless it is trusted: then it
-may name interpreters by their paths. Which workloads there are, and which devices `all` and `gpu` stand for, is found
-out when it is expanded.
+Rule: a suite depends on files only, and reading it starts no process, unless it is trusted: then it may name
+interpreters by their paths. Workloads, and the devices that `all` and `gpu` mean, are resolved when it is expanded.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from mldyno import interpreters, sources
-from mldyno.axes import AXIS, LARGEST_WHOLE, NAMES, Case, axis_named
+from mldyno.axes import AXIS, LARGEST_WHOLE, NAMES, Case
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.files import check_regular
+from mldyno.settings import IN_SUITES, SETTINGS
 from mldyno.suites import FOLDER, RENAMED, names
-from mldyno.units import parse_duration, parse_fraction
 
 ALL = "all"  # every workload of the catalogue, or every device that the framework finds
-DATA = ("auto", "real", "synthetic")
 LONGEST_SUITE_B = 1 << 20  # those that ship have some hundred
 MOST_ENTRIES = 1000  # files, tables and values of a suite, with all that it includes
 DEEPEST_INCLUDE = 20
@@ -33,7 +31,7 @@ Values = Mapping[str, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Reference:
-    """What a score is relative to: the cases of one version of a set, and their rates on the machine that is 100."""
+    """What a score is relative to: a frozen set of cases, and their rates on the machine whose score is 100."""
 
     version: int
     machine: str
@@ -43,7 +41,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Suite:
-    """What a suite file says, checked."""
+    """A suite file, checked."""
 
     file: str
     settings: dict[str, Any]
@@ -52,19 +50,19 @@ class Suite:
     cases: tuple[Values, ...]
     """Axes whose values multiply, one set for each table."""
     excluded: tuple[Values, ...]
-    """A case that has a value of each axis of such a set is dropped."""
+    """Sets of axes; a case that has a value of each axis of a set is dropped."""
     score: Reference | None = None
 
     @cached_property
     def entries(self) -> int:
-        """How much there is to read in it: files, tables and values, those of included suites as often as these."""
+        """Count its files, tables and values, those of a suite as often as it is included."""
         tables = (*self.cases, *self.excluded)
         values = sum(len(axis) for axes in tables for axis in axes.values())
         return 1 + len(tables) + values + sum(suite.entries for suite in self.included)
 
 
 def is_suite(word: str) -> bool:
-    """Whether a word is the name of a shipped suite, of today or before, or the path of any."""
+    """Return whether a word is the name of a shipped suite, current or renamed, or the path of any."""
     return word.endswith(".toml") or RENAMED.get(word, word) in names()
 
 
@@ -74,14 +72,14 @@ def read(target: str, trust: bool = False) -> Suite:
 
 
 def _file(word: str, folder: Path, kind: str) -> Path:
-    """The file of a suite, whose path is as seen from a folder."""
+    """Return the file of a suite; a path is relative to a folder."""
     if not is_suite(word):
         raise unknown(kind, word, names())
     return folder / word if word.endswith(".toml") else Path(FOLDER, f"{RENAMED.get(word, word)}.toml")
 
 
 def value_of(axis: str, text: str) -> Any:
-    """A value of an axis as a user wrote it; a device may be `all` too."""
+    """Read a value of an axis; a device may also be `all`."""
     return text if AXIS[axis].name == "device" and text == ALL else AXIS[axis].parse(text)
 
 
@@ -94,7 +92,7 @@ def _read(path: Path, above: tuple[Path, ...], trust: bool) -> Suite:
     if len(above) > DEEPEST_INCLUDE:
         raise UsageError(f"suite {path.name} is included over {DEEPEST_INCLUDE} deep; include it further up.")
     with _mistakes_in(path.name):
-        settings = {key: SETTINGS[key](key, content[key]) for key in content if key in SETTINGS}
+        settings = {key: SETTINGS[key].parse(_written(content[key])) for key in content if key in IN_SUITES}
         files = _files(content.get("include", []), path)
         interpreter = partial(_interpreter, folder=path.parent, trust=trust)
         cases = [_located(_axes(table, "[[cases]]", interpreter), path.parent) for table in _tables(content, "cases")]
@@ -108,7 +106,7 @@ def _read(path: Path, above: tuple[Path, ...], trust: bool) -> Suite:
 
 
 def _checked(suite: Suite) -> Suite:
-    """The suite, unless it is too large; asked after each include, since two includes a file soon are millions."""
+    """Raise if a suite is too large; checked after each include, since two includes a file soon are millions."""
     if suite.entries > MOST_ENTRIES:
         raise UsageError(f"suite {suite.file} has over {MOST_ENTRIES:,} files, tables and values in all; shorten it.")
     return suite
@@ -116,7 +114,7 @@ def _checked(suite: Suite) -> Suite:
 
 @contextmanager
 def _mistakes_in(file: str) -> Iterator[None]:
-    """Whatever is wrong is said with the suite's name."""
+    """Add the suite's name to errors."""
     try:
         yield
     except UsageError as error:
@@ -124,7 +122,7 @@ def _mistakes_in(file: str) -> Iterator[None]:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """The file's keys and values; its keys are known ones."""
+    """Return the file's keys and values; raise where a key is unknown."""
     try:
         import tomllib
     except ImportError:  # Python 3.10
@@ -151,7 +149,7 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _files(words: Any, path: Path) -> list[Path]:
-    """The files to include: shipped suites by name, others by their path as seen from this file."""
+    """Return the files to include: shipped suites by name, others by their path relative to this file."""
     if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
         raise UsageError('include must be a list of suites, such as ["quick", "other.toml"].')
     return [_file(word, path.parent, "suite to include") for word in words]
@@ -189,20 +187,20 @@ def _interpreter(text: str, folder: Path, trust: bool) -> str:
 
 
 def _located(axes: Values, folder: Path) -> Values:
-    """The axes with the user's own files as seen from here; a suite names them as seen from its own folder."""
+    """Make the user's files relative to the working folder; a suite names them relative to its own."""
     words = axes.get("workload", ())
     here = (str(folder / word) if sources.is_target(word) and ".py" in word else word for word in words)
     return {**axes, **({"workload": tuple(here)} if words else {})}
 
 
 def own_targets(suite: Suite) -> dict[str, str]:
-    """Targets of the user's own that a suite or one that it includes names, each with the file that does."""
+    """Return the user's targets that a suite or an included one names, each with the file that names it."""
     named = {word: suite.file for axes in suite.cases for word in axes["workload"] if sources.is_target(word)}
     return {**{word: file for other in suite.included for word, file in own_targets(other).items()}, **named}
 
 
 def _check_tables(includes: bool, cases: Sequence[Values], excluded: Sequence[Values]) -> None:
-    """What no single key shows: something to run, and excludes that name what they drop."""
+    """Raise unless there is something to run, and each exclude names what it drops."""
     if not cases and not includes:
         raise UsageError("it needs at least one [[cases]] table, or an include.")
     if not all("workload" in axes for axes in cases):
@@ -215,7 +213,7 @@ def _check_tables(includes: bool, cases: Sequence[Values], excluded: Sequence[Va
 
 
 def _reference(content: Any) -> Reference:
-    """The table of a score: version, machine, and rates, each of which names one case."""
+    """Read the table of a score: version, machine, and rates, each of which names one case."""
     known = isinstance(content, dict) and set(content) == {"version", "machine", "rates"}
     entries: Any = content["rates"] if known and isinstance(content["rates"], list) else [None]
     if not all(isinstance(entry, dict) for entry in entries):
@@ -234,20 +232,16 @@ def _rate(value: Any) -> float:
     return float(value)
 
 
-def _quantity(parse: Callable[[str], float]) -> Callable[[str, Any], float]:
-    def read_quantity(key: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise UsageError(f"{key} must be a number, or text such as '60s' or '2%'.")
-        return parse(_typed(key, value))
-
-    return read_quantity
-
-
 def _typed(key: str, value: str | float) -> str:
-    """A value as it would be typed on the command line."""
+    """Return a value as typed on the command line."""
     if isinstance(value, int) and abs(value) >= LARGEST_WHOLE:
         raise UsageError(f"{key} has a whole number beyond 2^53; write a smaller one.")
     return str(value)
+
+
+def _written(value: Any) -> Any:
+    """Return a setting as typed: numbers of TOML are checked as text is."""
+    return str(value) if isinstance(value, float) else value
 
 
 def _integer(key: str, value: Any) -> int:
@@ -256,25 +250,4 @@ def _integer(key: str, value: Any) -> int:
     return value
 
 
-def _word(key: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise UsageError(f"{key} must be a word.")
-    if key == "by":
-        return axis_named(value)
-    if value not in DATA:
-        raise unknown(key, value, DATA)
-    return value
-
-
-def _flag(key: str, value: Any) -> bool:
-    if type(value) is not bool:
-        raise UsageError(f"{key} must be true or false.")
-    return value
-
-
-SETTINGS: dict[str, Callable[[str, Any], Any]] = {
-    "budget": _quantity(parse_duration), "target": _quantity(parse_fraction), "repeats": _integer,
-    "steps": _integer, "timeout": _quantity(parse_duration), "limit": _quantity(parse_duration),
-    "data": _word, "by": _word, "energy": _flag,
-}  # fmt: skip
-KEYS = (*SETTINGS, "include", "cases", "exclude", "score")
+KEYS = (*IN_SUITES, "include", "cases", "exclude", "score")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mldyno.analysis.answers import Answers
 from mldyno.analysis.comparisons import Comparison, Mean
-from mldyno.analysis.gains import CopyCost, LoaderGain, PrecisionGain
 from mldyno.analysis.outcomes import Outcome, column
-from mldyno.analysis.sweeps import Crossover, Exponent, Scaling
 from mldyno.records import Case
 from mldyno.units import Interval
 from mldyno.views.claims import arms, doubts, named
+
+if TYPE_CHECKING:  # tables use this file, and have no answers
+    from mldyno.analysis.answers import Answers
+    from mldyno.analysis.gains import CopyCost, LoaderGain, PrecisionGain
+    from mldyno.analysis.sweeps import Crossover, Exponent, Scaling
 
 Json = dict[str, Any]
 

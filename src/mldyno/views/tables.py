@@ -15,11 +15,9 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mldyno.analysis.outcomes import Key, Outcome, column
-from mldyno.analysis.scores import reference
-from mldyno.analysis.sweeps import Crossover
 from mldyno.analysis.tables import Cell, Table
 from mldyno.axes import AXIS, COMMAND
 from mldyno.metrics import METRIC, Metric, metric_named
@@ -31,6 +29,9 @@ from mldyno.views.as_json import case_without, machine_json
 from mldyno.views.claims import ENERGY_IN_A_CELL, IN_A_CELL, named
 from mldyno.views.outcomes import energy_source, shown
 from mldyno.views.window import NO_WINDOW, console, plain, window_width
+
+if TYPE_CHECKING:
+    from mldyno.analysis.sweeps import Crossover
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
 NO_MEMORY = "-"
@@ -49,6 +50,8 @@ def _title(table: Table) -> str:
     if table.value == "speedup":
         return f"speed-up over {printable(table.base)}"
     if table.value == "score":
+        from mldyno.analysis.scores import reference
+
         return f"score, quick {reference().version}: 100 is {reference().machine}"
     title = printable(metric_named(table.value).title)
     runs = bool(table.cells) and all(cell.outcome.case.framework == COMMAND for cell in table.cells.values())

@@ -16,9 +16,9 @@ UNTOLD_WIDTH = 80  # columns of a terminal that does not tell
 WIDEST = 10_000  # columns that a terminal is believed to have
 NO_WINDOW = sys.maxsize  # columns, where a line may have as many as it needs
 # What precedes the text of a line: spaces; then a bullet, a number, a note's mark, or a name with a gap behind it.
-_BEFORE_TEXT = re.compile(r" *(?:- |\d+\. |\[\d+\] |\S.*?  +)?")
-_WORDS = re.compile(r" *[^ ]+(?: %[^ ]*)?")  # each with the spaces before it; a number keeps its %
-_PATH_PARTS = re.compile(r"[^/]*/|[^/]+")
+_BEFORE_TEXT = r" *(?:- |\d+\. |\[\d+\] |\S.*?  +)?"  # compiled when used: most output needs none of these
+_WORDS = r" *[^ ]+(?: %[^ ]*)?"  # each with the spaces before it; a number keeps its %
+_PATH_PARTS = r"[^/]*/|[^/]+"
 
 
 def plain() -> bool:
@@ -58,12 +58,12 @@ def fitted(line: str, width: int) -> str:
     """
     if len(line) <= width:
         return line
-    before = _BEFORE_TEXT.match(line)
+    before = re.match(_BEFORE_TEXT, line)
     spaces, start = len(line) - len(line.lstrip()), before.end() if before else 0
     hang = start if spaces < start <= width // 2 else spaces + 2
     lines = [""]
-    for word in _WORDS.findall(line):
-        for part in [word] if hang + len(word.lstrip()) <= width else _PATH_PARTS.findall(word):
+    for word in re.findall(_WORDS, line):
+        for part in [word] if hang + len(word.lstrip()) <= width else re.findall(_PATH_PARTS, word):
             if lines[-1].strip() and len(lines[-1]) + len(part) > width:
                 lines.append(" " * hang + part.lstrip())
             else:

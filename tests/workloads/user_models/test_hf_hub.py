@@ -105,7 +105,7 @@ def hub(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 def workloads_of(word: str, weights: bool = False, download: bool = False) -> set[str]:
     """The workloads of a plan."""
-    return {case.workload for case in api.make_plan([word], {}, weights=weights, download=download).cases}
+    return {case.workload for case in api.make_plan([word], {}, {"weights": weights, "download": download}).cases}
 
 
 def test_a_model_is_fetched_only_where_that_is_asked_for_and_without_its_weights(hub: Hub) -> None:
@@ -146,7 +146,7 @@ def test_a_model_in_the_cache_is_found_by_its_name(tiny: Path, tmp_path: Path) -
     assert {case.workload.partition("@")[0] for case in plan.cases} == {"hf:some:tiny"}
     assert {case.mode for case in plan.cases} == {"train", "infer"}
     with pytest.raises(MldynoError, match="the weights of hf:some/tiny are not in the local cache; fetch with --weigh"):
-        api.make_plan(["hf:some/tiny"], {}, weights=True)
+        api.make_plan(["hf:some/tiny"], {}, {"weights": True})
 
 
 def test_a_model_that_is_not_here_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,10 +154,10 @@ def test_a_model_that_is_not_here_says_how_to_get_it(monkeypatch: pytest.MonkeyP
         api.make_plan(["hf:gpt2"], {})
     assert str(error.value) == ("hf:gpt2 is not in the local cache; fetch with --download, or: hf download gpt2.")
     with pytest.raises(MldynoError, match="hf:gpt2 can't be fetched, since HF_HUB_OFFLINE is set; unset it"):
-        api.make_plan(["hf:gpt2"], {}, download=True)
+        api.make_plan(["hf:gpt2"], {}, {"download": True})
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # where nobody listens
     with pytest.raises(MldynoError, match=r"can't be fetched: huggingface.co can't be reached \(Connection refused\)"):
-        api.make_plan(["hf:gpt2"], {}, download=True)
+        api.make_plan(["hf:gpt2"], {}, {"download": True})
     with pytest.raises(MldynoError, match="'a b' is no folder here, and can't be a model's name"):
         api.make_plan(["hf:a b"], {})

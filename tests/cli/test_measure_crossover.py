@@ -92,14 +92,14 @@ def test_a_sweep_that_was_cut_short_goes_on(
     mldyno: Mldyno, store: Store, cut_short: Callable[[Plan, int], None]
 ) -> None:
     axes: dict[str, Any] = {"framework": "fake", "device": ["cpu", "gpu"], "mode": "infer"}
-    plan = api.crossover_plan("mlp", axes, "batch", 2, 8, settings={"repeats": 1})
+    plan = api.crossover_plan("mlp", "batch", 2, 8, repeats=1, **axes)
     cut_short(plan, 3)
     code, out, err = mldyno(*SWEEP, "--from", "2", "--to", "8", "--resume")
     assert code == 0
     assert err.count(" a step") == 4, "two of six were there"
     assert "gpu beats cpu from batch 5.0" in out
     assert mldyno(*SWEEP, "--from", "2", "--to", "8", "--resume")[0] == 1
-    (found,) = api.crossover("mlp", smallest=4, largest=8, settings={"repeats": 1}, store=store, **axes)
+    (found,) = api.crossover("mlp", smallest=4, largest=8, repeats=1, store=store, **axes)
     assert found.crossings[0].size == pytest.approx(TRUTH, rel=0.01)
 
 

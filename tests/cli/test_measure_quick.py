@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from mldyno import api
+import mldyno as package
+from mldyno.analysis.answers import verdicts
+from mldyno.analysis.outcomes import outcomes
 from mldyno.plan import expand
 from mldyno.runner import probing
 from mldyno.runner.probing import Rates
-from mldyno.runner.quick import choose
+from mldyno.runner.quick import Chosen, choose
 from mldyno.store import Query, Store
 from mldyno.views.answers import verdict_lines
 
@@ -54,17 +56,30 @@ def test_with_an_accelerator_each_sentence_is_true(mldyno: Mldyno, script: Scrip
     assert "mlp/infer/fake/gpu/fp32/b1/device: 300 µs a step" in err
     page = Path(out.strip().splitlines()[-1].removeprefix("report: "))
     assert "4.00x" in page.read_text()
-    results = api.Results("", store.select(Query(provenances=("measured",))))
-    said = verdict_lines(api.verdicts(results, store))  # what did not fit on the screen
+    measured, published = (outcomes(store.select(Query(provenances=(kind,)))) for kind in ("measured", "published"))
+    said = verdict_lines(verdicts(measured, published))  # what did not fit on the screen
     assert any("batch 1: your GPU is 3.00x (3.00-3.00) slower" in line for line in said)
     assert any("copying in and back costs 250 µs a step, 20 % (20-20) of it" in line for line in said)
+
+
+def test_quick_is_a_function_of_python_whose_results_print_the_same_screen(script: Script, store: Store) -> None:
+    script(*TRUTH)
+    results = package.quick(framework="fake", budget="1s", limit=60, store=store)
+    assert results.all_ok
+    assert results.plan is not None
+    assert (results.plan.suite, results.plan.budget) == ("quick", 1.0)
+    lines = str(results).splitlines()
+    assert lines[0].startswith("test bench")
+    assert "- Your GPU trains 4.00x (4.00-4.00) faster than your CPU" in lines
+    assert lines[-1] == results.page
+    assert Path(results.page.removeprefix("report: ")).is_file()
 
 
 CPU_ONLY = Rates(("cpu",), 1.5, {("cpu", "fp32"): 8e10, ("cpu", "amp-bf16"): 1.6e11})
 BOTH = Rates(("cpu", "gpu"), 1.5, {**CPU_ONLY.known, ("gpu", "fp32"): 1e13, ("gpu", "amp-fp16"): 4e13})
 
 
-def chosen(found: Rates, store: Store) -> api.Chosen:
+def chosen(found: Rates, store: Store) -> Chosen:
     axes = {"device": ["all"], "framework": ["torch"]}
     return choose(expand(["quick"], axes, here=lambda framework, python: found.devices), store, found)
 

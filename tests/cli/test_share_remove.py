@@ -84,7 +84,7 @@ def test_where_nobody_can_be_asked_nothing_is_removed_without_a_yes(
 ) -> None:
     assert ended(FIRST) == 2
     shown, error = capsys.readouterr()
-    assert error == "mldyno: Nothing removed: not an interactive terminal. Pass --yes to skip the confirmation.\n"
+    assert error == "mldyno: Not a terminal; nothing removed. Pass --yes to remove without asking.\n"
     assert shown.startswith("7 records of 1 run on 1 machine:\n")
     assert left(stored) == 8
     assert ended(FIRST, "--yes") == 0

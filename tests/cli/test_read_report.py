@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.views.report import made_records
 
-from mldyno import api
+from mldyno.results import Results
 from mldyno.store import Query, Store
 from mldyno.views.report import page as pages
 
@@ -41,7 +41,7 @@ def test_a_report_goes_round_through_import(filled: Store, mldyno: Mldyno, tmp_p
     assert "bf16" in out
 
 
-def test_a_fake_run_says_that_it_is_one(fake_run: Callable[..., api.Results], tmp_path: Path) -> None:
+def test_a_fake_run_says_that_it_is_one(fake_run: Callable[..., Results], tmp_path: Path) -> None:
     path = fake_run("mlp", device=["cpu", "gpu"], mode="infer").report(str(tmp_path / "own.html"))
     text = Path(path).read_text(encoding="utf-8")
     assert "This was the fake framework" in text

@@ -1,19 +1,18 @@
-"""`mldyno list`: what there is to choose from. Imports no framework."""
+"""Commands to know what there is."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from mldyno import plugins
-from mldyno.axes import FAKE
-from mldyno.cli.options import json_option, print_json, say, store_option
+from mldyno import plugins, suites
+from mldyno.cli.options import DURATION, command, json_option, print_json, say, store_option
 from mldyno.errors import unknown
-from mldyno.units import count
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from mldyno.store.reference import Publication
 
 KINDS = ("workloads", "suites", "frameworks", "devices", "machines")
@@ -26,23 +25,23 @@ class Kind(click.ParamType):  # type: ignore[type-arg]
     name = "kind"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The kind that a word means."""
         kind = value if value in KINDS else f"{value}s"
         if kind not in KINDS:
             raise unknown("kind", value, KINDS)
         return kind
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The kinds that begin so."""
+        from click.shell_completion import CompletionItem
+
         return [CompletionItem(kind) for kind in KINDS if kind.startswith(incomplete)]
 
 
-@click.command("list")
+@command("list", "Workloads, suites, frameworks, devices, machines.")
 @click.argument("kind", required=False, type=Kind(), metavar="[KIND]")
 @store_option
 @json_option
-def command(kind: str | None, store: str | None, as_json: bool) -> None:
-    """Workloads, suites, frameworks; `devices` asks each framework, `machines` has the published ones too.
+def list_(kind: str | None, store: str | None, as_json: bool) -> None:
+    """List workloads, suites and frameworks; `devices` asks each framework, `machines` has the published ones too.
 
     \b
     Examples:
@@ -65,48 +64,30 @@ def command(kind: str | None, store: str | None, as_json: bool) -> None:
 
 
 def _rows(kind: str, store: str | None) -> Rows:
-    return {"workloads": _workloads, "suites": _suites, "frameworks": _frameworks, "devices": _devices}.get(
-        kind, lambda: _machines(store)
-    )()
-
-
-def _workloads() -> Rows:
-    return [
-        (name, plugins.about("workloads", name)[0] + _from("workloads", name)) for name in plugins.names("workloads")
-    ]
-
-
-def _from(kind: str, name: str) -> str:
-    """Which package a member comes from, where it is not built in."""
-    package = plugins.origin(kind, name)
-    return f" (from the package {package})" if package else ""
-
-
-def _suites() -> Rows:
-    from mldyno import suites
-
-    return [(name, suites.title(name)) for name in suites.names()]
-
-
-def _frameworks() -> Rows:
+    if kind == "suites":
+        return [(name, suites.title(name)) for name in suites.names()]
+    if kind == "devices":
+        return [(device["name"], device["about"]) for device in devices_json()]
+    if kind == "machines":
+        return [(machine["name"], machine["about"]) for machine in machines_json(store)]
     rows = []
-    for name in plugins.names("frameworks"):
-        title, _ = plugins.about("frameworks", name)
-        here = "" if plugins.installed(name) else f" (not installed: pip install 'mldyno[{name}]')"
-        rows.append((name, title + _from("frameworks", name) + here))
+    for name in plugins.names(kind):
+        package = plugins.origin(kind, name)
+        added = f" (from the package {package})" if package else ""
+        missing = (
+            "" if kind == "workloads" or plugins.installed(name) else f" (not installed: pip install 'mldyno[{name}]')"
+        )
+        rows.append((name, plugins.about(kind, name)[0] + added + missing))
     return rows
 
 
-def _devices() -> Rows:
-    return [(device["name"], device["about"]) for device in devices_json()]
-
-
 def devices_json() -> list[dict[str, Any]]:
-    """The devices that each framework sees, with all that is known of them; one that can't be started says why.
+    """Return the devices that each framework sees, with all that is known of them, or why it can't be started.
 
-    Those of the fake framework, which are made up, are left out, and frameworks that are not installed, but for torch.
+    Omitted are simulated devices, and frameworks that are not installed, except torch.
     """
     from mldyno import api
+    from mldyno.axes import FAKE
     from mldyno.views.records import device_line
 
     rows: list[dict[str, Any]] = []
@@ -123,15 +104,12 @@ def devices_json() -> list[dict[str, Any]]:
     return rows
 
 
-def _machines(store: str | None) -> Rows:
-    return [(machine["name"], machine["about"]) for machine in machines_json(store)]
-
-
 def machines_json(store: str | None) -> list[dict[str, Any]]:
-    """The machines of the store and the published ones, with what was published of each and what speaks against it.
+    """Return the machines of the store and the published ones, with what was published of each and any doubts.
 
-    Of those in the store, the ones that have measured something; where there is none, those that have rehearsed.
+    A machine of the store that has only simulated records is omitted, unless there is no other.
     """
+    from mldyno.axes import FAKE
     from mldyno.store import Query, Store
     from mldyno.store.reference import Publication, machines
 
@@ -144,7 +122,7 @@ def machines_json(store: str | None) -> list[dict[str, Any]]:
     stored, measured = with_records(rehearsed=True), with_records(rehearsed=False)
     left_out = {*stored} - {*measured, *shipped} if measured else set()
     if left_out:
-        say(f"machines that have only rehearsed (framework {FAKE}) are left out")
+        say(f"machines with simulated records only (framework {FAKE}) are hidden")
     rows = []
     for name in (name for name in opened.machines() if name not in left_out):
         files, publication = opened.files_of(name) if name in stored else [], shipped.get(name, Publication())
@@ -158,9 +136,48 @@ def machines_json(store: str | None) -> list[dict[str, Any]]:
 
 
 def _about(stored: bool, files: list[str], publication: Publication) -> str:
-    """A machine in a line."""
+    """Return a machine in a line."""
+    from mldyno.units import count
+
     parts = [f"in your store, imported from {', '.join(files)}" if files else "in your store"] if stored else []
     if publication.figures:
         parts.append(f"published in {', '.join(publication.sources)}: {count(publication.figures, 'figure')}")
     parts += [f"{count(len(cases), 'figure')} {mark}: {reason}" for (mark, reason), cases in publication.marked.items()]
     return "; ".join(parts)
+
+
+@command("doctor", "Why is the GPU not used? What works on it? How idle and quiet is this machine?")
+@click.option("--quick", is_flag=True, help="A few seconds: no noise test, no threads, nothing compiled.")
+@click.option("--noise", type=DURATION, metavar="TIME", help="Measure noise for this long (60s; none with --quick).")
+@click.option("--framework", help="Check only this one: torch, or fake for the simulated framework.")
+@store_option
+@json_option
+def doctor(quick: bool, noise: float | None, framework: str | None, store: str | None, as_json: bool) -> None:
+    """Why is the GPU not used? What works on each device? How idle and how quiet is this machine?
+
+    Prints facts, features that are tried in processes of their own, and findings, each with its cure.
+    Takes three to four minutes, one of them for noise, and shows how long is left; leave the machine
+    alone meanwhile. Nothing is stored.
+
+    \b
+    Examples:
+      mldyno doctor
+      mldyno doctor --quick --json
+    """
+    from mldyno import api
+    from mldyno.cli.progress import PartBar
+    from mldyno.runner.events import Interrupted
+    from mldyno.views.doctor import as_json as content
+    from mldyno.views.doctor import report
+
+    try:
+        with PartBar() as bar:
+            checkup = api.doctor(quick, noise, framework, store, bar)
+    except (Interrupted, KeyboardInterrupt) as end:
+        raise Interrupted(
+            f"{str(end) or 'ended by SIGINT'}; a check-up that was not completed tells nothing."
+        ) from None
+    if as_json:
+        print_json(content(checkup))
+    else:
+        click.echo(report(checkup))

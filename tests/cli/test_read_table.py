@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mldyno import api
 from mldyno.analysis.scores import reference
+from mldyno.results import Results
 
 Mldyno = Callable[..., tuple[int, str, str]]
-FakeRun = Callable[..., api.Results]
+FakeRun = Callable[..., Results]
 
 
 def measure_the_set(mldyno: Mldyno, folder: Path) -> None:

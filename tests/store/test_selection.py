@@ -15,8 +15,8 @@ from mldyno.recording.warnings import INTERRUPTED
 from mldyno.records import Machine, Record, Run, Series, seal
 from mldyno.results import ResultTable
 from mldyno.runner.forecast import forecast
-from mldyno.selection import LEFT_OUT
 from mldyno.store import Query, Store
+from mldyno.store.selection import LEFT_OUT
 
 THEIR_KEY, THIRD_KEY = "a1" * 16, "b2" * 16
 PLAN = api.make_plan(["mlp"], {"mode": "infer", "framework": "fake"}, {"repeats": 1})

@@ -78,7 +78,7 @@ def test_machines_that_have_only_rehearsed_do_not_stand_beside_others(mldyno: Ml
     assert "a rehearser" in out
     store.append([record(Case("mlp", batch=8), 2e-3, replace(BENCH, name="a worker"))])
     code, out, err = mldyno("list", "machines")
-    assert (code, err) == (0, "machines that have only rehearsed (framework fake) are left out\n")
+    assert (code, err) == (0, "machines with simulated records only (framework fake) are hidden\n")
     assert "a rehearser" not in out
     assert "a worker" in out
     assert "NVIDIA V100" in out

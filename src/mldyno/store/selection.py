@@ -1,6 +1,6 @@
-"""Which records a word means: a file, an id, a run, a machine, a filter; and what is said where there are none.
+"""Select the records that a word means: a file, an id, a run, a machine, a filter; and explain where there are none.
 
-Rule: rehearsals, whose times are made up, never stand beside what was measured; `without_rehearsals` decides.
+Rule: simulated records never appear among measured ones; `without_rehearsals` decides.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ import contextlib
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from mldyno import machine as machines
-from mldyno import plan as plans
-from mldyno import plugins, suites
+from mldyno import plugins, sources, suites
 from mldyno.axes import FAKE, TRACKED
 from mldyno.errors import MldynoError, StoreError, UsageError, unknown
+from mldyno.masking import masked_line
 from mldyno.records import Record
 from mldyno.sources import family, is_target
-from mldyno.store import Query, Store, transfer
+from mldyno.store import Query, Store
 from mldyno.store.machine_names import identity_of, nearest, the_one_meant, told_apart, with_names
 from mldyno.store.query import axis_value, is_explicit, latest, nothing_named, parse_filter, spelled, workload_named
 from mldyno.units import count
@@ -38,8 +37,21 @@ Selected = tuple[list[Record], Pinned]  # the records that a word means, and wha
 
 
 def opened(store: Store | str | None) -> Store:
-    """The store that is meant."""
+    """Open a store, unless it is open."""
     return store if isinstance(store, Store) else Store(store)
+
+
+def _own_name(store: Store) -> str:
+    """Return this machine's name in the store."""
+    from mldyno import machine  # asks the system, which few questions need
+
+    return store.name_of(machine.describe())
+
+
+def _in_file(path: str) -> Iterator[Record]:
+    from mldyno.store import transfer
+
+    return transfer.read(path)
 
 
 class Ambiguous(UsageError):
@@ -111,7 +123,7 @@ def pinned_by(text: str, store: Store) -> Pinned:
 
 
 def _all_terms(text: str) -> bool:
-    """Whether all that stands between the slashes could be a term."""
+    """Return whether all parts between slashes could be terms."""
     return all(part and part == part.strip() for part in text.split("/"))
 
 
@@ -147,7 +159,7 @@ def _with_names_joined(text: str, workloads: Collection[str]) -> str:
 def _command_name(text: str) -> str:
     """Return the workload of a command as it was typed, slashes, secrets and all."""
     try:
-        return plans.name_of(shlex.split(text))
+        return sources.name_of(masked_line(shlex.split(text)))
     except ValueError:  # a quote that is not closed
         return text
 
@@ -162,7 +174,7 @@ def _meaning_of_word(
         meanings.append(value)
     meanings += [{column: word} for column in ("run", "imported_from") if store.holds(column, word)]
     meanings += [{"machine": name} for name in names if name.casefold() == word.casefold()]
-    meanings += [{"machine": store.name_of(machines.describe())}] if word == THIS_MACHINE else []
+    meanings += [{"machine": _own_name(store)}] if word == THIS_MACHINE else []
     if meanings:
         return _only(word, {spelled(pinned): pinned for pinned in meanings})
     machine = the_one_meant(word, names)
@@ -189,7 +201,7 @@ def _nothing_like(text: str, store: Store) -> UsageError | None:
 
 
 def without_rehearsals(query: Query, read: Callable[[Query], list[Record]], tell: Tell | None) -> list[Record]:
-    """What is read for a query but rehearsals; they are there where they are named, or where nothing was measured."""
+    """Read a query without simulated records, unless they are named or nothing else was measured."""
     if query.ids or "framework" in query.equal:
         return read(query)
     real = read(replace(query, rehearsed=False))
@@ -201,7 +213,7 @@ def without_rehearsals(query: Query, read: Callable[[Query], list[Record]], tell
 
 
 def tell_future(query: Query, store: Store, tell: Tell | None) -> None:
-    """Say which records are left out since their date is in the future, and how to remove them."""
+    """Report which records are omitted since their date is in the future, and how to remove them."""
     if tell is not None and (late := store.of_the_future(query)):
         ids = " ".join(id_[:10] for id_, _ in late[:MOST_IDS])
         tell(f"left out: {count(len(late), 'record')} with a date in the future ({late[0][1]}): the clock was wrong; "
@@ -209,15 +221,13 @@ def tell_future(query: Query, store: Store, tell: Tell | None) -> None:
 
 
 def select(text: str | None, store: Store, since: str = "", tell: Tell | None = None) -> Selected:
-    """The records that a word means (a file, an id, a machine, a filter; all, without one), made since then, and what
-    it pins.
-    """
+    """Return the records that a word means (a file, an id, a machine, a filter; all, without one), and what it pins."""
     if text is None:
         tell_future(Query(since=since), store, tell)
         return without_rehearsals(Query(since=since), store.select, tell), {}
     meaning = meant_by(text, store)
     if "file" in meaning:
-        records = list(transfer.read(text))
+        records = list(_in_file(text))
         named = list(with_names(records, told_apart({*map(identity_of, records)})))
         query = Query(since=since)
         return without_rehearsals(query, lambda query: [*filter(query.fits, named)], tell), meaning
@@ -231,7 +241,7 @@ def select(text: str | None, store: Store, since: str = "", tell: Tell | None = 
 
 
 def select_each(texts: Sequence[str | None], store: Store, since: str, tell: Tell | None) -> list[Selected]:
-    """What each word means; what is left out is told once."""
+    """Select for each word; report what is omitted once."""
     lines: list[str] = []
     selected = [select(text, store, since, lines.append) for text in texts]
     if tell is not None:
@@ -241,21 +251,21 @@ def select_each(texts: Sequence[str | None], store: Store, since: str, tell: Tel
 
 
 def runs_of(text: str, store: Store, since: str = "", tell: Tell | None = None) -> list[Record]:
-    """All runs of what a word means: those of this machine, unless the word says whose."""
+    """Return all runs of what a word means: those of this machine, unless the word names another."""
     pinned = meant_by(text, store)
     if "file" in pinned or "id" in pinned:
         return select(text, store, since, tell)[0]
     if "imported_from" not in pinned:
-        pinned = {"machine": store.name_of(machines.describe()), **pinned}
+        pinned = {"machine": _own_name(store), **pinned}
     tell_future(Query(pinned, since=since), store, tell)
     return without_rehearsals(Query(pinned, heads=False, since=since, until=latest()), store.select, tell)
 
 
 def stored(text: str, store: Store) -> list[Record]:
-    """All records of the store that a word means, however old; of a file, those that are in the store."""
+    """Return all stored records that a word means, however old; for a file, those of its records that are stored."""
     meaning = meant_by(text, store)
     if "file" in meaning:
-        ids = [record.id for record in transfer.read(text)]
+        ids = [record.id for record in _in_file(text)]
         parts = [tuple(ids[place : place + IDS_AT_ONCE]) for place in range(0, len(ids), IDS_AT_ONCE)]
         return [record for part in parts for record in store.stream(Query(ids=part, heads=False))]
     query = Query(ids=(meaning["id"],), heads=False) if "id" in meaning else Query(meaning, heads=False)
@@ -263,7 +273,7 @@ def stored(text: str, store: Store) -> list[Record]:
 
 
 def of_several(selected: Sequence[Selected]) -> list[Record]:
-    """The records of several targets, each once; where two files name their machines alike, with the file's name."""
+    """Merge the records of targets, each once; add the file's name where two files use the same machine name."""
     files: dict[str, set[str]] = {}
     for records, pinned in selected:
         for record in records:
@@ -277,7 +287,7 @@ def of_several(selected: Sequence[Selected]) -> list[Record]:
 
 
 def of_two(left: Selected, right: Selected) -> tuple[list[Record], list[Record]]:
-    """The records of two sides; where both have machines of one name but of other keys, with the file's name."""
+    """Return the records of two sides; add the file's name where machines of one name have different keys."""
     keys: list[dict[str, set[str | None]]] = [{}, {}]
     for known, (records, _) in zip(keys, (left, right), strict=True):
         for record in records:
@@ -287,7 +297,7 @@ def of_two(left: Selected, right: Selected) -> tuple[list[Record], list[Record]]
 
 
 def _with_file_name(selected: Selected, names: Collection[str]) -> list[Record]:
-    """The records of a target; machines of these names with the name of the file, if it is one."""
+    """Return the records of a target; if it is a file, machines of these names get the file's name."""
     records, pinned = selected
     if "file" not in pinned:
         return records
@@ -297,7 +307,7 @@ def _with_file_name(selected: Selected, names: Collection[str]) -> list[Record]:
 
 
 def nothing_for(targets: Sequence[str], since: str = "") -> MldynoError:
-    """That there is nothing to show, and what to run: only a workload or a suite can be run by its name."""
+    """Return the error for nothing to show, with what to run: only workloads and suites can be run by name."""
     runnable = [*plugins.names("workloads"), *suites.names()]
     named = [target for target in targets if target in runnable]
     how = f"mldyno run {' '.join(named)}" if named else "mldyno run"
@@ -307,7 +317,7 @@ def nothing_for(targets: Sequence[str], since: str = "") -> MldynoError:
 
 
 def nothing_to_remove(text: str, store: Store) -> MldynoError:
-    """That nothing stored is meant; what ships with mldyno can't be removed."""
+    """Return the error for nothing to remove; what ships with mldyno can't be removed."""
     meaning = meant_by(text, store)
     if not {"file", "id"} & meaning.keys() and store.select(Query(meaning)):
         return MldynoError(f"'{text}' means published figures only, which ship with mldyno and can't be removed.")

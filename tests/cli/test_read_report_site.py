@@ -10,6 +10,7 @@ import pytest
 from tests.views.site import made_machines
 
 from mldyno import api
+from mldyno.results import Results
 from mldyno.store import Store
 from mldyno.views.site import pages as site_pages
 
@@ -65,7 +66,7 @@ def test_ctrl_c_leaves_the_old_site_and_no_half_of_a_new_one(
 
 
 def test_fake_records_are_in_no_site(
-    fake_run: Callable[..., api.Results], mldyno: Mldyno, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake_run: Callable[..., Results], mldyno: Mldyno, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     fake_run("mlp", mode="infer")
