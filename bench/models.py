@@ -19,7 +19,7 @@ from mldyno.stats.intervals import median, paired
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, rounds
 from mldyno.units import show_seconds
-from mldyno.workloads import Recipe, bert_base, gpt2
+from mldyno.workloads import Recipe, bert, gpt2
 
 SLOWER = 1.02  # our time over theirs, at most
 THREADS = 1
@@ -135,7 +135,7 @@ def _theirs(name: str, recipe: Recipe) -> Any:
         network = GPT2LMHeadModel(GPT2Config(attn_implementation="sdpa"))  # its defaults are GPT-2 small
         state["lm_head.weight"] = state["transformer.wte.weight"]
     else:
-        shape = bert_base.SHAPE
+        shape = bert.BASE
         network = BertForSequenceClassification(
             BertConfig(
                 vocab_size=shape.vocabulary, hidden_size=shape.width, num_hidden_layers=shape.layers,

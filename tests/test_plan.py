@@ -14,6 +14,7 @@ from mldyno import plan as plans
 from mldyno.axes import AXIS
 from mldyno.errors import MldynoError, UsageError
 from mldyno.plan import expand
+from mldyno.workloads import bert
 
 
 def test_axes_multiply() -> None:
@@ -308,8 +309,8 @@ def test_all_workloads_are_the_whole_catalogue_in_the_modes_that_they_have(tmp_p
 def test_a_mode_on_the_command_line_leaves_away_what_a_suite_has_in_no_such_mode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bert = plugins.workload("bert-tiny")
-    monkeypatch.setattr("mldyno.workloads.bert_tiny.WORKLOAD", replace(bert, modes=("train",)))
+    tiny = plugins.workload("bert-tiny")
+    monkeypatch.setitem(bert.WORKLOADS, "bert-tiny", replace(tiny, modes=("train",)))
     path = own(tmp_path, "[[cases]]\nworkload = ['mlp', 'bert-tiny']\n")
     assert [case.workload for case in expand([path], {"mode": ["infer"]}).cases] == ["mlp"]
     for targets, axes in ((["bert-tiny"], {"mode": ["infer"]}), ([own(tmp_path, BERT_INFER)], {})):

@@ -71,7 +71,7 @@ def save_model(folder: Path = MODEL) -> None:
     """A BERT of the same shape as bert-tiny, with random weights, as transformers saves it."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    from mldyno.workloads.bert_tiny import SHAPE
+    from mldyno.workloads.bert import TINY as SHAPE
 
     config = BertConfig(
         vocab_size=SHAPE.vocabulary, hidden_size=SHAPE.width, num_hidden_layers=SHAPE.layers,

@@ -16,7 +16,7 @@ from bench.work import Work
 from bench import bench_self, bert_suite, loops, memory, models, tracking, watching
 from mldyno import plugins
 from mldyno.worker.session import open_case
-from mldyno.workloads import _bert, bert_base, gpt2
+from mldyno.workloads import bert, gpt2
 
 ROOT = Path(__file__).parents[2]
 THEN = Circumstances("2026-01-31", "0123456", 0.5, "a machine", "a system", "versions")
@@ -35,10 +35,10 @@ def test_a_quick_run_shows_its_figures_and_writes_nothing() -> None:
 def test_our_networks_are_measured_beside_those_of_transformers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = replace(bert_base.SHAPE, layers=2, vocabulary=1000)  # of the same width: what takes long is the optimiser
-    workload = _bert.workload("bert-base", "BERT-base", small, version=1, batch=1, seq=8, params=0)
-    monkeypatch.setattr(bert_base, "SHAPE", small)
-    monkeypatch.setattr(bert_base, "WORKLOAD", workload)
+    small = replace(bert.BASE, layers=2, vocabulary=1000)  # of the same width: what takes long is the optimiser
+    workload = bert.workload("bert-base", "BERT-base", small, version=1, batch=1, seq=8, params=0)
+    monkeypatch.setattr(bert, "BASE", small)
+    monkeypatch.setitem(bert.WORKLOADS, "bert-base", workload)
     chapter = models.measure(Work(tmp_path, quick=True))
     assert [figure.name for figure in chapter.figures] == ["`bert-base` train"]
 

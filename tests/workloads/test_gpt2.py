@@ -9,16 +9,16 @@ import torch
 
 from mldyno import plugins
 from mldyno.records import Case
-from mldyno.workloads import _gpt2, gpt2
+from mldyno.workloads import gpt2
 
-TINY = _gpt2.Shape(layers=2, width=32, heads=4, vocabulary=50, positions=40)
+TINY = gpt2.Shape(layers=2, width=32, heads=4, vocabulary=50, positions=40)
 
 
 @pytest.fixture
 def network() -> Any:
     """A tiny one whose logits depend on all that came before, ready for inference."""
     torch.manual_seed(1)
-    network = _gpt2.network(torch, TINY).eval()
+    network = gpt2.torch_network(torch, TINY).eval()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
@@ -27,7 +27,7 @@ def network() -> Any:
 
 def test_decoding_with_the_cache_gives_the_logits_of_a_whole_pass(network: Any) -> None:
     ids = torch.randint(50, (3, 17))
-    caches = [_gpt2.Cache(17) for _ in range(TINY.layers)]
+    caches = [gpt2.Cache(17) for _ in range(TINY.layers)]
     with torch.inference_mode():
         whole = network(ids)
         given = [network(ids[:, :6], caches)]
@@ -47,7 +47,7 @@ def test_a_token_sees_nothing_that_comes_after_it(network: Any) -> None:
 
 
 def test_the_cache_is_allocated_once_for_all_tokens() -> None:
-    cache = _gpt2.Cache(7)
+    cache = gpt2.Cache(7)
     first, _ = cache.extend(torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4))
     later, values = cache.extend(2 * torch.ones(1, 2, 1, 4), 3 * torch.ones(1, 2, 1, 4))
     assert first.data_ptr() == later.data_ptr()
@@ -95,7 +95,7 @@ def test_it_has_the_state_dict_of_transformers_but_for_the_tied_head() -> None:
         for name in ("ln_1", "ln_2"):
             shapes |= {f"transformer.h.{layer}.{name}.{kind}": (768,) for kind in ("weight", "bias")}
     with torch.device("meta"):
-        state = _gpt2.network(torch, gpt2.SHAPE).state_dict()
+        state = gpt2.torch_network(torch, gpt2.SHAPE).state_dict()
     assert {key: tuple(value.shape) for key, value in state.items()} == shapes
 
 
@@ -110,7 +110,7 @@ def test_texts_are_a_cycle_and_the_target_is_the_next_token() -> None:
 
 
 def test_dropout_can_be_switched_off_for_attention_too() -> None:
-    network = _gpt2.network(torch, TINY).train()
+    network = gpt2.torch_network(torch, TINY).train()
     ids = torch.randint(50, (2, 6))
     assert not torch.equal(network(ids), network(ids))
     for module in network.modules():

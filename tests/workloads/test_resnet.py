@@ -7,7 +7,7 @@ import torch
 
 from mldyno import plugins
 from mldyno.records import Case
-from mldyno.workloads import _resnet
+from mldyno.workloads import resnet
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -61,8 +61,8 @@ def test_it_has_the_state_dict_of_torchvision(name: str, counts: tuple[int, ...]
 def test_only_the_large_stem_shrinks_an_image() -> None:
     sides = {}
     for shrinks in (True, False):
-        shape = _resnet.Shape(block=_resnet.BASIC, counts=(1, 1, 1, 1), classes=10, shrinks=shrinks)
-        network = _resnet.network(torch, shape).eval()
+        shape = resnet.Shape(block=resnet.BASIC, counts=(1, 1, 1, 1), classes=10, shrinks=shrinks)
+        network = resnet.network(torch, shape).eval()
         network.layer1.register_forward_pre_hook(lambda _, given, key=shrinks: sides.update({key: given[0].shape[2]}))
         with torch.inference_mode():
             assert network(torch.randn(1, 3, 64, 64)).shape == (1, 10)

@@ -22,7 +22,7 @@ from mldyno import plugins
 from mldyno.records import Case
 from mldyno.workloads import Recipe
 from mldyno.workloads import _venv_ppo_learner as learner
-from mldyno.workloads._venv_ppo_data import FILE, Transitions, read
+from mldyno.workloads._venv_ppo_nets import FILE, Transitions, read
 
 WORKLOAD = plugins.workload("venv-ppo")
 ENVIRONMENT, POLICY = {"imitator", "transition", "discriminator"}, {"policy", "critic"}

@@ -9,15 +9,15 @@ import torch
 
 from mldyno import plugins
 from mldyno.records import Case
-from mldyno.workloads import _bert, _gpt2, bert_base, gpt2
+from mldyno.workloads import bert, gpt2
 
 CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5}  # logits and losses are of the order of 1
 CLOSER: dict[str, Any] = {"rtol": 1e-5, "atol": 2e-6}  # gradients reach 0.005 to 0.5
-BERT = _bert.Shape(layers=2, width=768, heads=12, inner=3072, vocabulary=28_996)
-GPT2 = _gpt2.Shape(layers=2, width=768, heads=12, vocabulary=50_257, positions=1024)
+BERT = bert.Shape(layers=2, width=768, heads=12, inner=3072, vocabulary=28_996)
+GPT2 = gpt2.Shape(layers=2, width=768, heads=12, vocabulary=50_257, positions=1024)
 
 
-def their_bert(shape: _bert.Shape) -> Any:
+def their_bert(shape: bert.Shape) -> Any:
     """BertForSequenceClassification without dropout, with weights of which none is zero or one."""
     from transformers import BertConfig, BertForSequenceClassification  # takes long: only where these tests run
 
@@ -29,7 +29,7 @@ def their_bert(shape: _bert.Shape) -> Any:
     return shaken(BertForSequenceClassification(config))
 
 
-def their_gpt2(shape: _gpt2.Shape) -> Any:
+def their_gpt2(shape: gpt2.Shape) -> Any:
     """GPT2LMHeadModel without dropout, with weights of which none is zero or one."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -73,13 +73,13 @@ def assert_same_gradients(ours: Any, theirs: Any) -> None:
 
 def test_bert_agrees_in_inference_and_in_training() -> None:
     torch.manual_seed(1)
-    ours, theirs = _bert.network(torch, BERT), their_bert(BERT)
+    ours, theirs = bert.network(torch, BERT), their_bert(BERT)
     load(ours, theirs)
     ids, labels = torch.randint(1, BERT.vocabulary, (3, 12)), torch.tensor([0, 1, 1])
     with torch.inference_mode():
         torch.testing.assert_close(ours.eval()(ids), theirs.eval()(ids).logits, **CLOSE)
     with torch.device("meta"):
-        recipe = bert_base.WORKLOAD.build["torch"](torch, Case("bert-base"))
+        recipe = bert.WORKLOADS["bert-base"].build["torch"](torch, Case("bert-base"))
     loss = recipe.loss(without_dropout(ours)(ids), labels)
     expected = theirs.train()(ids, labels=labels).loss
     loss.backward()
@@ -90,7 +90,7 @@ def test_bert_agrees_in_inference_and_in_training() -> None:
 
 def test_gpt2_agrees_in_inference_and_in_training() -> None:
     torch.manual_seed(1)
-    ours, theirs = _gpt2.network(torch, GPT2), their_gpt2(GPT2)
+    ours, theirs = gpt2.torch_network(torch, GPT2), their_gpt2(GPT2)
     load(ours, theirs)
     ids = torch.randint(GPT2.vocabulary, (2, 9))
     with torch.inference_mode():
@@ -107,7 +107,7 @@ def test_gpt2_agrees_in_inference_and_in_training() -> None:
 
 def test_gpt2_generates_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(1)
-    shape = _gpt2.Shape(layers=2, width=64, heads=4, vocabulary=200, positions=64)
+    shape = gpt2.Shape(layers=2, width=64, heads=4, vocabulary=200, positions=64)
     monkeypatch.setattr(gpt2, "SHAPE", shape)
     recipe = gpt2.torch(torch, Case("gpt2", mode="infer", batch=3, seq=6))
     theirs = shaken(their_gpt2(shape), spread=0.3).eval()
@@ -127,7 +127,7 @@ def test_gpt2_generates_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_whole_network_agrees_in_inference(name: str) -> None:
     torch.manual_seed(1)
     recipe = plugins.workload(name).build["torch"](torch, Case(name, mode="infer", batch=2, seq=8))
-    theirs = their_gpt2(gpt2.SHAPE) if name == "gpt2" else their_bert(bert_base.SHAPE)
+    theirs = their_gpt2(gpt2.SHAPE) if name == "gpt2" else their_bert(bert.BASE)
     load(recipe.network, theirs)
     ids, _ = recipe.draw()
     with torch.inference_mode():

@@ -1,7 +1,7 @@
 """Inference runtimes: networks that PyTorch has exported with their weights, and ONNX files as they are.
 
-onnxruntime: ONNX Runtime: networks exported from PyTorch, and ONNX files, inference only. Requires: onnxruntime
-openvino: OpenVINO: the same, on Intel's devices and other CPUs, inference only. Requires: openvino
+onnxruntime: ONNX Runtime: networks of PyTorch and ONNX files, inference only. Requires: onnxruntime
+openvino: OpenVINO: networks of PyTorch and ONNX files on Intel's devices and CPUs, inference only. Requires: openvino
 """
 
 from __future__ import annotations

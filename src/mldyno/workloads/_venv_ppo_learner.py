@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from mldyno.workloads._venv_ppo_data import ACTED, OBSERVED, Transitions
+from mldyno.workloads._venv_ppo_nets import ACTED, OBSERVED, Transitions
 
 ACTOR_RATE, CRITIC_RATE = 4e-5, 6e-4  # of Adam: for imitator, transition and policy; for discriminator and critic
 CLIP = 0.2  # epsilon of PPO: share by which a density may change before it stops pushing

@@ -5,57 +5,42 @@ Train: SGD, cross-entropy. As in the published m1-chips comparison.
 
 from __future__ import annotations
 
-import itertools
 import random
 from types import ModuleType
-from typing import Any
 
 from mldyno.records import Case
 from mldyno.values import Values
 from mldyno.workloads import Optimiser, Portable, Recipe, Workload, random_integers, random_values
+from mldyno.workloads.images import in_layers, in_torch
 
 FEATURES, HIDDEN, CLASSES = 1024, 512, 2
 OPTIMISER = Optimiser("sgd", 0.01)
+LAYERS = (
+    ("linear", FEATURES, HIDDEN), ("relu",),
+    ("linear", HIDDEN, HIDDEN), ("relu",),
+    ("linear", HIDDEN, HIDDEN), ("relu",),
+    ("linear", HIDDEN, CLASSES),
+)  # fmt: skip
 
 
 def torch(torch: ModuleType, case: Case) -> Recipe:
-    """The recipe for PyTorch."""
-    nn = torch.nn
-    network = nn.Sequential(
-        nn.Linear(FEATURES, HIDDEN), nn.ReLU(),
-        nn.Linear(HIDDEN, HIDDEN), nn.ReLU(),
-        nn.Linear(HIDDEN, HIDDEN), nn.ReLU(),
-        nn.Linear(HIDDEN, CLASSES),
-    )  # fmt: skip
+    """Return the recipe for PyTorch."""
     return Recipe(
-        network=network,
+        network=in_torch(torch, LAYERS),
         draw=lambda: (torch.randn(case.batch, FEATURES), torch.randint(CLASSES, (case.batch,))),
-        loss=nn.functional.cross_entropy,
+        loss=torch.nn.functional.cross_entropy,
         optimiser=lambda parameters: OPTIMISER.in_torch(torch, parameters),
     )
 
 
-def network(nn: Any, _: Case) -> Any:
-    """The network in any framework."""
-    sizes = itertools.pairwise((FEATURES, HIDDEN, HIDDEN, HIDDEN, CLASSES))
-    *inner, last = (nn.linear(f"{2 * place}", *size) for place, size in enumerate(sizes))
-
-    def forward(x: Any) -> Any:
-        for layer in inner:
-            x = nn.relu(layer(x))
-        return last(x)
-
-    return forward
-
-
 def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
-    """Random features and labels."""
+    """Draw random features and labels."""
     batch = case.batch or WORKLOAD.batch
     return random_values(chance, (batch, FEATURES)), random_integers(chance, (batch,), 0, CLASSES)
 
 
 def flops(case: Case) -> float:
-    """Two per weight and item forward; backward twice that, but for the first layer's input gradient."""
+    """Count two per weight and item forward; backward twice that, but for the first layer's input gradient."""
     batch = case.batch or WORKLOAD.batch
     first = 2 * batch * FEATURES * HIDDEN
     forward = first + 2 * batch * (2 * HIDDEN * HIDDEN + HIDDEN * CLASSES)
@@ -64,5 +49,5 @@ def flops(case: Case) -> float:
 
 WORKLOAD = Workload(
     name="mlp", title="MLP", version=1, item="sample", batch=128, params=1_051_138, flops=flops, build={"torch": torch},
-    portable=Portable(network, examples, OPTIMISER),
+    portable=Portable(lambda nn, case: in_layers(nn, LAYERS), examples, OPTIMISER),
 )  # fmt: skip

@@ -3,7 +3,7 @@
 Our open stand-in for the run of a proprietary SDK in the published m1-chips comparison: the same sizes, other
 code and other data, so that its times are no reproduction of the published ones. Here GPUs tend to lose.
 
-The data: 100 trajectories of 30 steps, 6 numbers observed and 4 acted (`_venv_ppo_data.py`); 20 are held out.
+The data: 100 trajectories of 30 steps, 6 numbers observed and 4 acted (`_venv_ppo_nets.py`); 20 are held out.
 The nets are in `_venv_ppo_nets.py`, what trains them in `_venv_ppo_learner.py`. A step is a tenth of the run of
 50 + 20 epochs, in two phases:
 
@@ -36,8 +36,16 @@ from typing import Any
 from mldyno.records import Case
 from mldyno.workloads import Phase, Recipe, Workload
 from mldyno.workloads import _venv_ppo_learner as learner
-from mldyno.workloads._venv_ppo_data import ACTED, OBSERVED, STEPS, Transitions, read
-from mldyno.workloads._venv_ppo_nets import forward_flops, network, training_flops
+from mldyno.workloads._venv_ppo_nets import (
+    ACTED,
+    OBSERVED,
+    STEPS,
+    Transitions,
+    forward_flops,
+    network,
+    read,
+    training_flops,
+)
 
 ENVIRONMENT_EPOCHS, POLICY_EPOCHS = 5, 2  # in a step
 CHECK_SEED, CHECK_ROLLOUTS = 7, 128  # with which a policy's cost is found

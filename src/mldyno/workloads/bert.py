@@ -1,8 +1,13 @@
-"""BERT with a classifier, of any size: what every `bert-` workload shares.
+"""BERT with a classifier of 2 labels.
+
+bert-tiny: BERT of 2 layers, hidden size 128, with a classifier: attention in small kernels
+bert-base: BERT-base (cased) with a classifier of 2 labels, 108 million parameters
+bert-large: BERT-large (cased) with a classifier of 2 labels, 334 million parameters
 
 As Devlin et al. 2018: learned positions, post-norm layers, exact GELU, dropout 0.1, a pooler on the
 first token. The state-dict keys are those of BertForSequenceClassification in transformers, so that
-its weights load. Train: Adam 1e-4, cross-entropy. A workload is a file with a `Shape` of its own.
+its weights load. Train: Adam 1e-4, cross-entropy. bert-base and bert-large are in the published
+apple-silicon-bert comparison.
 """
 
 from __future__ import annotations
@@ -203,3 +208,13 @@ def _layer(nn: Any, shape: Shape, name: str) -> Any:
         return output(nn.gelu(widened(x)), x)
 
     return forward
+
+
+TINY = Shape(layers=2, width=128, heads=2, inner=512, vocabulary=30_522)
+BASE = Shape(layers=12, width=768, heads=12, inner=3072, vocabulary=28_996)
+LARGE = Shape(layers=24, width=1024, heads=16, inner=4096, vocabulary=28_996)
+WORKLOADS = {each.name: each for each in (
+    workload("bert-tiny", "BERT-tiny", TINY, version=1, batch=8, seq=64, params=4_386_178),
+    workload("bert-base", "BERT-base", BASE, version=1, batch=16, seq=128, params=108_311_810),
+    workload("bert-large", "BERT-large", LARGE, version=1, batch=16, seq=128, params=333_581_314),
+)}  # fmt: skip

@@ -1,7 +1,13 @@
-"""ResNet of any size: what every `resnet` workload shares.
+"""ResNet of any size.
+
+resnet18: ResNet-18 on 224×224 images, 1000 classes
+resnet18-cifar: ResNet-18 for small images: 64×64, 10 classes, a stem that keeps their size
+resnet50: ResNet-50 on 224×224 images, 1000 classes
 
 As He et al. 2015, with a bottleneck's stride in the 3x3 convolution. The state-dict keys are
-torchvision's, so that its weights load. A workload is a file with a `Shape` of its own.
+torchvision's, so that its weights load. Train: SGD 0.01 with momentum 0.9, cross-entropy. resnet18-cifar has a stem
+of one 3x3 convolution of stride 1 and no max-pooling, and trains by Adam 1e-3; it is in the published m4-gpu
+comparison, resnet50 in m1-chips.
 """
 
 from __future__ import annotations
@@ -9,6 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
+
+from mldyno.workloads import Optimiser, images
 
 CHANNELS = (64, 128, 256, 512)  # of layer1 to layer4
 
@@ -149,3 +157,28 @@ def layers(nn: Any, shape: Shape) -> Any:
         return head(nn.mean(x, (1, 2)))
 
     return forward
+
+
+RESNET18 = Shape(block=BASIC, counts=(2, 2, 2, 2), classes=1000, shrinks=True)
+RESNET18_CIFAR = Shape(block=BASIC, counts=(2, 2, 2, 2), classes=10, shrinks=False)
+RESNET50 = Shape(block=BOTTLENECK, counts=(3, 4, 6, 3), classes=1000, shrinks=True)
+WORKLOADS = {each.name: each for each in (
+    images.workload(
+        "resnet18", "ResNet-18", version=1, batch=32, image=(3, 224, 224), classes=RESNET18.classes, params=11_689_512,
+        operations={"infer": 3_628_146_688, "train": 10_648_412_160},
+        network=lambda torch: network(torch, RESNET18), optimiser=Optimiser("sgd", 0.01, momentum=0.9),
+    ),
+    images.workload(
+        "resnet18-cifar", "ResNet-18 for 64 pixels", version=1, batch=32, image=(3, 64, 64),
+        classes=RESNET18_CIFAR.classes, params=11_173_962,
+        operations={"infer": 4_443_351_040, "train": 13_315_897_344},
+        network=lambda torch: network(torch, RESNET18_CIFAR), optimiser=Optimiser("adam", 1e-3),
+        layers=lambda nn: layers(nn, RESNET18_CIFAR),
+    ),
+    images.workload(
+        "resnet50", "ResNet-50", version=1, batch=32, image=(3, 224, 224), classes=RESNET50.classes, params=25_557_032,
+        operations={"infer": 8_178_368_512, "train": 24_299_077_632},
+        network=lambda torch: network(torch, RESNET50), optimiser=Optimiser("sgd", 0.01, momentum=0.9),
+        layers=lambda nn: layers(nn, RESNET50),
+    ),
+)}  # fmt: skip
