@@ -13,7 +13,16 @@ from typing import Any
 
 from mldyno.analysis import grouped
 from mldyno.analysis.comparisons import Comparison, Mean, along, compared, geometric_mean
-from mldyno.analysis.gains import PLAIN, CopyCost, LoaderGain, PrecisionGain, copy_costs, loader_gains, precision_gains
+from mldyno.analysis.gains import (
+    LOADER_WORKERS,
+    PLAIN,
+    CopyCost,
+    LoaderGain,
+    PrecisionGain,
+    copy_costs,
+    loader_gains,
+    precision_gains,
+)
 from mldyno.analysis.league import same_work
 from mldyno.analysis.outcomes import Outcome, column
 from mldyno.analysis.sweeps import Crossover, Scaling, crossovers, scalings
@@ -91,7 +100,7 @@ def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
         precision_gains(measured) if axis in (None, "precision") else (),
         copy_costs(measured) if axis in (None, "placement") else (),
         scalings(measured) if axis in (None, "seq") else (),
-        loader_gains(measured) if axis in (None, "loader_workers") else (),
+        loader_gains(measured) if axis in (None, LOADER_WORKERS) else (),
     )
 
 
@@ -100,7 +109,7 @@ def unreported_comparisons(outcomes: Sequence[Outcome], said: Answers, by: str |
     answered: set[tuple[str, Case, Any]] = {("precision", gain.outcome.case, PLAIN) for gain in said.precisions}
     answered |= {("placement", each.other.case, each.base.case.placement)
                  for each in (cost.comparison for cost in said.copies)}  # fmt: skip
-    answered |= {("loader_workers", step.over_fewest.other.case, step.over_fewest.base.case.loader_workers)
+    answered |= {(LOADER_WORKERS, step.over_fewest.other.case, step.fewest)
                  for gain in said.loaders for step in gain.steps}  # fmt: skip
     swept = {each.axis for each in said.crossovers}
     comparisons = []

@@ -72,12 +72,12 @@ def bound(record: Record) -> Bound | None:
     of_peaks = shares(record)
     if of_peaks is None or of_peaks == Shares(None, None, None, None):
         return None
-    return _waiting(of_peaks, record.case.loader_workers) or _working(of_peaks) or _issuing(record, of_peaks)
+    return _waiting(of_peaks, record.case.loads_ahead) or _working(of_peaks) or _issuing(record, of_peaks)
 
 
-def _waiting(of_peaks: Shares, loader_workers: int) -> Bound | None:
+def _waiting(of_peaks: Shares, loads_ahead: bool) -> Bound | None:
     """Return where most of a step is not the device's work."""
-    if loader_workers:
+    if loads_ahead:
         if of_peaks.data is not None and of_peaks.data >= LOADING_SHARE:
             return Bound("host", f"steps take {show_percent(of_peaks.data)} of what the loader's workers can load")
     elif of_peaks.data is not None and of_peaks.data >= WAITING_SHARE:

@@ -101,6 +101,14 @@ class MoreWorkers:
     def workers(self) -> int:
         return self.over_best.other.case.loader_workers
 
+    @property
+    def fewest(self) -> int:
+        return self.over_fewest.base.case.loader_workers
+
+    @property
+    def best(self) -> int:
+        return self.over_best.base.case.loader_workers
+
 
 @dataclass(frozen=True)
 class LoaderGain:
@@ -113,7 +121,7 @@ class LoaderGain:
     def best(self) -> int:
         """The number from which on no larger one was surely faster."""
         faster = [step.workers for step in self.steps if step.over_best.verdict == "faster"]
-        return faster[-1] if faster else self.steps[0].over_fewest.base.case.loader_workers
+        return faster[-1] if faster else self.steps[0].fewest
 
 
 def loader_gains(outcomes: Sequence[Outcome]) -> list[LoaderGain]:

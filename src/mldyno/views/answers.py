@@ -361,8 +361,8 @@ def _more_workers(step: MoreWorkers, first: bool) -> str:
         gain=show_interval(over_fewest.speedup, "x"),
         gain_verb="gains" if step.workers == 1 else "gain",
         ends=interval_parts(over_best.speedup, "x")[1].strip("()"),
-        fewest=str(over_fewest.base.case.loader_workers),
-        best=str(over_best.base.case.loader_workers),
+        fewest=str(step.fewest),
+        best=str(step.best),
     )
 
 

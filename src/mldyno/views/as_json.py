@@ -124,8 +124,8 @@ def _loader(gain: LoaderGain) -> Json:
         sides = {"fewest": step.over_fewest, "best": step.over_best}
         figures = {f"{name}_{part}": getattr(comparison, part) for name, comparison in sides.items()
                    for part in ("ratio", "low", "high", "verdict")}  # fmt: skip
-        workers.append({"workers": step.workers, "over_best": step.over_best.base.case.loader_workers, **figures})
+        workers.append({"workers": step.workers, "over_best": step.best, **figures})
     return {
-        "case": fewest.case.id, **machine_json(fewest), "fewest": fewest.case.loader_workers, "best": gain.best,
+        "case": fewest.case.id, **machine_json(fewest), "fewest": gain.steps[0].fewest, "best": gain.best,
         "workers": workers,
     }  # fmt: skip

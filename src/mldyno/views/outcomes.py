@@ -210,7 +210,7 @@ def phases(outcome: Outcome) -> Iterator[str]:
         accuracy = fact("accuracy")
         reached = f", accuracy {show_percent(accuracy)}" if accuracy is not None else ""
         loads = f"{show_percent(waits)} of a step goes into getting its batch"
-        if outcome.case.loader_workers:  # which load while the step computes
+        if outcome.case.loads_ahead:  # which load while the step computes
             loads = f"steps take {show_percent(waits)} of what the loader's workers can load"
         yield f"{loads} ({fact('data')} data{reached})"
     if fact("end_to_end"):

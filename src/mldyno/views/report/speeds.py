@@ -10,7 +10,7 @@ from mldyno.analysis import grouped
 from mldyno.analysis.answers import Answers, Headline, compared_along, means_by_work, typical
 from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.estimates import Estimate
-from mldyno.analysis.gains import PLAIN
+from mldyno.analysis.gains import LOADER_WORKERS, PLAIN
 from mldyno.analysis.outcomes import Outcome, column
 from mldyno.axes import WAYS
 from mldyno.units import count
@@ -25,7 +25,7 @@ from mldyno.views.titles import case_title, kind_title
 
 MOST_ROWS = 36
 OTHER_WAYS = tuple(axis for axis in WAYS if axis not in ("device", "placement"))  # precision, framework and so on
-ANSWERED = ("precision", "loader_workers")  # of which answers say all
+ANSWERED = ("precision", LOADER_WORKERS)  # of which answers say all
 Rated = list[tuple[Outcome, Estimate]]
 T = TypeVar("T")
 
