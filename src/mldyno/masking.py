@@ -1,7 +1,7 @@
 """Mask passwords, tokens and keys in commands and settings before anything is stored or shown.
 
-Rules: a secret is known by its name (`--token X`, `PASSWORD=X`, `Authorization: X`, `user:X@host`), by what stands
-before it (`sshpass -p X`), by the shape that its issuer gave it, or by being long and random. What is masked stays
+Rules: a secret is known by its name (`--token X`, `PASSWORD=X`, `Authorization: X`, `user:X@host`), by what
+precedes it (`sshpass -p X`), by the shape that its issuer gave it, or by being long and random. What is masked stays
 masked: masking twice changes nothing. To know one more kind, add an entry to a table.
 Standard library only.
 """

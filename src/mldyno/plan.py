@@ -34,7 +34,7 @@ PROCESS_S = 20.0  # of the budget, for each of the fewest processes of a case
 PLAN_FORMAT = 4  # of the text of a plan; 1 had a budget for each process, 1 and 2 one command, 3 no sources
 MOST_CASES = 10_000  # of a plan; three repeats of a second each take a working day
 GPU = "gpu"  # the accelerator, whatever the framework calls it
-Here = Callable[[str, str | None], Sequence[str]]  # the devices that a framework finds, in an interpreter of its own
+Here = Callable[[str, str | None], Sequence[str]]  # devices that a framework finds, in an interpreter
 Devices = Callable[[Case], Sequence[str]]  # that are meant by the word in a case
 
 

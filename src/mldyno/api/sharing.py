@@ -267,6 +267,6 @@ def _tell_machines(tell: Tell, records: Sequence[Record]) -> None:
     """Report which of several machines the report is about, and how to get one about another."""
     from mldyno.reporting import machines_of
 
-    name, others = machines_of(records)
-    if others:
-        tell(f"about {name}, beside {', '.join(others)}; `mldyno report {shlex.quote(others[0])}` is about that one")
+    name, more = machines_of(records)
+    if more:
+        tell(f"about {name}, beside {', '.join(more)}; `mldyno report {shlex.quote(more[0])}` is about that one")

@@ -78,7 +78,7 @@ def run(
 ) -> int:
     """Measure workloads, a suite or your own model, on every axis you name; or, after --, a command as a whole.
 
-    Each axis takes a comma list, and the lists multiply. Every case runs in a process of its own.
+    Each axis takes a comma list, and the lists multiply. Every case runs in its own process.
     Cases that do the same work in different ways are then compared, interleaved.
     The first run of a command is reported apart from the others, which find everything cached.
     Several commands, with -- between them, are interleaved and compared.
@@ -172,8 +172,8 @@ def max_batch(workload: str, mode: list[str] | None, as_json: bool, **options: A
     """Find the largest batch that fits on a device, in training and in inference.
 
     Batches are doubled until one does not fit, then the gap is halved until it is closed: exactly up
-    to 64, to within 2 % above. Each is tried for two steps in a process of its own that may only
-    use the memory that the machine can spare.
+    to 64, to within 2 % above. Each is tried for two steps in its own process, which may only use
+    the memory that the machine can spare.
 
     \b
     Examples:
@@ -186,11 +186,11 @@ def max_batch(workload: str, mode: list[str] | None, as_json: bool, **options: A
     with AttemptBar(workload) as listener:
         searches = api.max_batch(workload, mode, tell=listener, **options)
     if as_json:
-        found = {mode: search.fits for mode, search in searches.items()}
         print_json({"max_batch": {
-            mode: {"case": search.case.id, "batch": getattr(found[mode], "batch", None),
-                   "peak": getattr(found[mode], "peak", None), "attempts": [vars(each) for each in search.attempts]}
-            for mode, search in searches.items()}})  # fmt: skip
+            name: {"case": search.case.id, "batch": search.fits.batch if search.fits else None,
+                   "peak": search.fits.peak if search.fits else None,
+                   "attempts": [vars(attempt) for attempt in search.attempts]}
+            for name, search in searches.items()}})  # fmt: skip
         return
     rows = []
     for name, search in searches.items():
