@@ -294,7 +294,7 @@ def test_a_run_whose_secrets_were_not_kept_is_resumed_with_its_words(store: Stor
         (["run", "--", "true", "--"], "name the command after --"),
         (["run", "--", "true", "--", "no-such-command"], "goes into sh -c"),
         (["run", "--", "true", "--", "true"], "a command is given twice"),
-        (["run", "--", "true", "--token", "hunter2x", "--", "true", "--token", "hunter3x"], "in secrets only"),
+        (["run", "--", "true", "--token", "hunter2x", "--", "true", "--token", "hunter3x"], "differ only in secrets"),
     ],
 )
 def test_what_makes_no_sense_gets_one_line(words: list[str], said: str) -> None:
