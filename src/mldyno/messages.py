@@ -411,7 +411,7 @@ def _union(hints: tuple[Any, ...], value: Any, place: str) -> Any:
             return _checked(hint, value, place)
         except Malformed:
             continue
-    _plain(value, place)  # a number of the right type that is none is told as that
+    _plain(value, place)  # a number that is not finite is reported as such
     raise _wrong(value, place, " or ".join(map(_named, hints)))
 
 

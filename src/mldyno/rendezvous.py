@@ -29,7 +29,7 @@ STORE_SOCKET = "MLDYNO_RANK_STORE_SOCKET"  # the descriptor of its listening soc
 FAILED, ENDED, RANK_DONE = "mldyno-rank-failed ", "mldyno-rank-ended ", "mldyno-rank-done"
 ADDRESS, TOKEN, HOSTS = "MLDYNO_RENDEZVOUS", "MLDYNO_RENDEZVOUS_TOKEN", "MLDYNO_RENDEZVOUS_HOSTS"
 INTERFACE = "GLOO_SOCKET_IFNAME"  # gloo's own
-USUAL = "127.0.0.1:29400"  # the loopback: nobody else can reach it unless an address is named
+USUAL = "127.0.0.1:29400"  # the loopback: no other machine can reach it unless an address is named
 _WRITTEN = re.compile(r"(?P<host>[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 _TOKEN = re.compile(r"[0-9a-f]{8,64}")
 LOOPBACK_ADDRESS = "127.0.0.1"
@@ -163,7 +163,7 @@ def receive(meeting: Rendezvous, ranks: int, nodes: int, store_port: int) -> Non
     with listen_at(meeting) as listening:
         listening.settimeout(LOOK_EVERY_S)
         while len(present) < nodes - 1:
-            with suppress(OSError):  # nobody came in time; or so many that there is no room for more
+            with suppress(OSError):  # no connection in time, or too many of them
                 threading.Thread(target=welcome, args=(listening.accept()[0],), daemon=True).start()
             present = [guest for guest in present if not _has_left(guest[0])]
             while not guests.empty():

@@ -29,7 +29,7 @@ def another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with a T4, of which one framework can't be started."""
     torch = FrameworkFacts(devices=(Device(**CPU), Device(**T4)))
     seen = FrameworksProbed("3.11", {"jax": FrameworkFacts("it is not installed"), "torch": torch})
-    monkeypatch.setattr("mldyno.api.running.frameworks_seen", lambda *arguments: seen)
+    monkeypatch.setattr("mldyno.api.running.probe_frameworks", lambda *arguments: seen)
     monkeypatch.setattr(nvidia, "cards", lambda: nvidia.from_smi(recorded("nvidia-smi.csv")))
     monkeypatch.setattr(
         "mldyno.hardware.linux.cpu", lambda: Description("AMD EPYC", facts={"cores": 4, "clock": 3.5e9})
@@ -64,7 +64,7 @@ def test_devices_that_are_made_up_are_not_listed(mldyno: Mldyno, monkeypatch: py
         asked.extend(names)
         return FrameworksProbed("3.11", {})
 
-    monkeypatch.setattr("mldyno.api.running.frameworks_seen", seen)
+    monkeypatch.setattr("mldyno.api.running.probe_frameworks", seen)
     assert mldyno("list", "devices")[0] == 0
     assert "torch" in asked
     assert "fake" not in asked

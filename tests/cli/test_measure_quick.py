@@ -133,7 +133,7 @@ def test_where_nothing_fits_the_shortest_case_is_measured_all_the_same(store: St
 
 
 def test_devices_and_rates_come_from_one_process() -> None:
-    rates_here = probing.look("fake")
+    rates_here = probing.probe_rates("fake")
     assert rates_here.devices == ("cpu", "gpu")
     assert (rates_here.half("cpu"), rates_here.half("gpu")) == ("amp-bf16", "amp-fp16")
     assert rates_here.gain("gpu", "amp-fp16") == pytest.approx(1.0, rel=0.01)

@@ -84,7 +84,7 @@ def test_each_framework_is_asked_by_itself_and_a_start_is_that_of_one(monkeypatc
         now += {"torch": 3.0, "jax": 40.0}[names[0]]
         return FrameworksProbed("3.11", {name: FrameworkFacts() for name in names})
 
-    monkeypatch.setattr(checkup, "frameworks_seen", seen)
+    monkeypatch.setattr(checkup, "probe_frameworks", seen)
     monkeypatch.setattr("time.monotonic", lambda: now)
     told: list[tuple[str, float]] = []
     wanted = checkup.Wanted(("torch", "jax"), 60.0, False)

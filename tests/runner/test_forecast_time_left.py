@@ -44,10 +44,10 @@ def shown_and_true(plan: Plan, alone: float, paired: float, real: dict[str, floa
     for number in range(repeats):
         for group in groups(plan.cases, plan.by):
             for case in group:
-                left.reached(case, number)
+                left.advance_to(case, number)
                 seen.append((clock.now, left.seconds))
                 clock.now += real[case.id]
-            left.reached(group[0], number, pairing=True)
+            left.advance_to(group[0], number, pairing=True)
             seen.append((clock.now, left.seconds))
             clock.now += real["paired"]
     return [(shown, clock.now - at) for at, shown in seen]
@@ -96,7 +96,7 @@ def test_of_a_resumed_run_only_what_is_missing_counts() -> None:
     left = TimeLeft(plan, [Forecast(case, 10.0, pairing=4.0) for case in plan.cases], Clock())
     left.begin([(case, 0) for case in plan.cases if case.workload == "lstm"])
     assert left.seconds == pytest.approx(20.0)
-    left.reached(plan.cases[0], 0)  # what is not in the row changes nothing
+    left.advance_to(plan.cases[0], 0)  # what is not in the row changes nothing
     assert left.seconds == pytest.approx(20.0)
 
 
@@ -141,13 +141,13 @@ def test_of_a_process_that_takes_minutes_the_first_run_tells_how_long_the_rest_t
     plan, clock = for_command(["slow", "--", "slower"]), Clock()
     left = TimeLeft(plan, [Forecast(case, 30.0) for case in plan.cases], clock)
     left.begin([(case, 0) for case in plan.cases])
-    left.reached(plan.cases[0], 0, pairing=True)
+    left.advance_to(plan.cases[0], 0, pairing=True)
     assert left.seconds == pytest.approx(60.0)
     clock.now = 400.0
-    left.saw(plan.cases[0], 400.0)
+    left.note_step(plan.cases[0], 400.0)
     assert left.seconds == pytest.approx(2 * 400.0), "two more runs of the first, which count"
     clock.now = 900.0
-    left.saw(plan.cases[1], 500.0)
+    left.note_step(plan.cases[1], 500.0)
     assert left.seconds == pytest.approx(2 * 400.0 + 2 * 500.0), "and two of the other"
 
 
@@ -155,6 +155,6 @@ def test_a_short_step_and_fake_time_change_nothing() -> None:
     plan, clock = plan_of(["mlp"]), Clock()
     left = TimeLeft(plan, [Forecast(case, 10.0) for case in plan.cases], clock)
     left.begin([(case, 0) for case in plan.cases])
-    left.saw(plan.cases[0], 1000.0)
-    left.saw(replace(plan.cases[0], framework="torch"), 0.001)
+    left.note_step(plan.cases[0], 1000.0)
+    left.note_step(replace(plan.cases[0], framework="torch"), 0.001)
     assert left.seconds == pytest.approx(20.0)

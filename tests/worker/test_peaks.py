@@ -39,7 +39,7 @@ def test_a_rate_under_the_peak_is_kept_with_the_peak() -> None:
 
 def test_a_suspicion_is_looked_into_before_it_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = iter([1e9, 3e9])  # the machine was busy at the first look
-    monkeypatch.setattr(peaks, "measure", lambda *arguments: next(seen))
+    monkeypatch.setattr(peaks, "matmul_rate", lambda *arguments: next(seen))
     assert peaks.exceeded(Fake(), CASE, CLOCK, 2e9) == (3e9, False)
 
 
@@ -50,7 +50,7 @@ def test_where_there_is_no_room_for_larger_products_the_smaller_ones_tell() -> N
                 raise MemoryError("no room")
             return super().matmul(case, size, layout)
 
-    assert peaks.measure(Cramped(), CASE, CLOCK, 0.1) == pytest.approx(2 * 512**3 / 2e-5, rel=0.01)
+    assert peaks.matmul_rate(Cramped(), CASE, CLOCK, 0.1) == pytest.approx(2 * 512**3 / 2e-5, rel=0.01)
 
 
 def test_threads_that_get_in_each_others_way_do_not_lower_the_peak() -> None:
@@ -70,7 +70,7 @@ def test_threads_that_get_in_each_others_way_do_not_lower_the_peak() -> None:
 
     framework = Spinning()
     alone = 2 * peaks.LARGEST_MATMUL_ON_CPU**3 / 2e-5
-    assert peaks.of(framework, CASE, CLOCK, 0.1) == pytest.approx(2 * alone, rel=0.01)
+    assert peaks.peak_rate(framework, CASE, CLOCK, 0.1) == pytest.approx(2 * alone, rel=0.01)
     assert framework.used == 2
 
 
@@ -94,7 +94,7 @@ def test_the_peak_of_a_fast_device_is_not_lowered_by_launches_and_waits(rate: fl
         def matmul(self, case: Case, size: int, layout: str | None = None) -> Any:
             return Product(size)
 
-    assert peaks.measure(Fast(), replace(CASE, device="gpu"), CLOCK, 0.1) == pytest.approx(rate, rel=0.005)
+    assert peaks.matmul_rate(Fast(), replace(CASE, device="gpu"), CLOCK, 0.1) == pytest.approx(rate, rel=0.005)
 
 
 def test_the_layout_is_chosen_among_large_matrices() -> None:
@@ -109,7 +109,7 @@ def test_the_layout_is_chosen_among_large_matrices() -> None:
             made.cost = 1e-4 * (size / 256) * (2 if (layout == "nn") == (size < 512) else 1)  # small ones mislead
             return made
 
-    peaks.measure(Choosy(), CASE, CLOCK, 0.01)
+    peaks.matmul_rate(Choosy(), CASE, CLOCK, 0.01)
     assert {layout for size, layout in asked if size > 512} == {"nn"}
 
 
@@ -118,7 +118,7 @@ def test_on_a_mac_what_one_thread_reaches_is_not_multiplied(monkeypatch: pytest.
         def threads(self) -> int | None:
             return 8
 
-    plain = peaks.measure(Deaf(), CASE, CLOCK, 0.1)
-    assert peaks.of(Deaf(), CASE, CLOCK, 0.1) == pytest.approx(8 * plain, rel=0.01)
+    plain = peaks.matmul_rate(Deaf(), CASE, CLOCK, 0.1)
+    assert peaks.peak_rate(Deaf(), CASE, CLOCK, 0.1) == pytest.approx(8 * plain, rel=0.01)
     monkeypatch.setattr("sys.platform", "darwin")
-    assert peaks.of(Deaf(), CASE, CLOCK, 0.1) == pytest.approx(plain, rel=0.01)
+    assert peaks.peak_rate(Deaf(), CASE, CLOCK, 0.1) == pytest.approx(plain, rel=0.01)

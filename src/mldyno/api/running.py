@@ -29,7 +29,7 @@ from mldyno.results import QuickResults, Results
 from mldyno.runner.describing import beside, describe, earlier
 from mldyno.runner.events import Listener
 from mldyno.runner.forecast import Forecast, forecast
-from mldyno.runner.probing import Attempt, Search, frameworks_seen, largest, look, with_vendors
+from mldyno.runner.probing import Attempt, Search, largest_batch, probe_frameworks, probe_rates, with_vendors
 from mldyno.runner.quick import Chosen, choose
 from mldyno.settings import OF_PLANS, parsed, parted
 from mldyno.sources import Source
@@ -344,7 +344,7 @@ def quick_plan(
     from mldyno.doctor.settings import passive_wait_helps
 
     plugins.check("frameworks", framework)
-    began, rates, setting = time.monotonic(), look(framework), None
+    began, rates, setting = time.monotonic(), probe_rates(framework), None
     if plugins.framework(framework).clock is None:
         setting = passive_wait_helps(framework, rates.threads, machines.describe().cores)
     axes = {"device": ["all"], "framework": [framework]}
@@ -369,7 +369,7 @@ def max_batch(
     if len(cases) < len(plan.cases):
         raise UsageError("max-batch takes one value for each axis but mode.")
     longest = plan.timeout or SHORTEST_TIMEOUT_S
-    return {mode: largest(case, longest, most, partial(tell, mode)) for mode, case in cases.items()}
+    return {mode: largest_batch(case, longest, most, partial(tell, mode)) for mode, case in cases.items()}
 
 
 # -- other processes and machines ------------------------------------------------------------------
@@ -407,7 +407,7 @@ def join(
 
 def probe(frameworks: Sequence[str]) -> FrameworksProbed:
     """Return what each framework is and sees here, with what vendors say of its devices; ask in another process."""
-    return with_vendors(frameworks_seen(frameworks), machines.Vendors())
+    return with_vendors(probe_frameworks(frameworks), machines.Vendors())
 
 
 def device_names(framework: str, python: str | None = None) -> list[str]:
@@ -415,7 +415,7 @@ def device_names(framework: str, python: str | None = None) -> list[str]:
     plugins.check("frameworks", framework)
     if python is None and not plugins.installed(framework):
         return ["cpu"]  # the case says itself what is missing, and those of other frameworks are measured
-    facts = frameworks_seen([framework], python=python).frameworks[framework]
+    facts = probe_frameworks([framework], python=python).frameworks[framework]
     if facts.error:
         raise MldynoError(f"{framework}: {facts.error}.")
     return [device.name for device in facts.devices]

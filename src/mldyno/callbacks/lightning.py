@@ -8,7 +8,7 @@ from typing import Any
 
 from mldyno.callbacks import Training
 
-OLDER = "pytorch_lightning"  # the same package by its first name, whose Trainer has callbacks of its own
+OLDER = "pytorch_lightning"  # the same package by its first name, whose Trainer has other callbacks
 _package: Any = import_module(OLDER if OLDER in sys.modules and "lightning" not in sys.modules else "lightning.pytorch")
 
 

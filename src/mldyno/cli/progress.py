@@ -76,14 +76,14 @@ class PlainLines(Listener):
         self._once(f"data set: {what}")
 
     def case_started(self, case: Case, number: int) -> None:
-        self.left.reached(case, number)
+        self.left.advance_to(case, number)
 
     def pairing_started(self, cases: Sequence[Case], number: int, pairing: Pairing) -> None:
-        self.left.reached(cases[0], number, pairing=True)
+        self.left.advance_to(cases[0], number, pairing=True)
         self._once(pairing_line(cases, pairing))
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
-        self.left.saw(case, step)
+        self.left.note_step(case, step)
 
     def waiting(self, case: Case, reason: str) -> None:
         self.say(f"{case_name(case)}: {reason}")
@@ -179,7 +179,7 @@ class Line(PlainLines):
         return f"{case_title(case)}, {case.device}" if self._devices > 1 else case_title(case)
 
     def pairing_started(self, cases: Sequence[Case], number: int, pairing: Pairing) -> None:
-        self.left.reached(cases[0], number, pairing=True)
+        self.left.advance_to(cases[0], number, pairing=True)
         self._draw(f"{len(cases)} head-to-head: {work_title(cases[0])}", "setting up", force=True)
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:

@@ -21,7 +21,7 @@ CLOSING_S, CLOSING_SHARE = 3.0, 0.2  # kept free for closing a case, beside its 
 SHORTEST_TIMEOUT_S = 900.0  # of a case, where the user names none
 CHECK_STEPS = {"train": 4.0, "infer": 1.5}  # steps that the checks take
 ONE_MORE = 1.2  # times a block's own time, that must be left for one more
-SILENT_BLOCKS, SHORTEST_SILENCE_S = 5.0, 5.0  # a worker that was silent for longer than so many blocks, and s, hangs
+SILENT_BLOCKS, SHORTEST_SILENCE_S = 5.0, 5.0  # of silence, after which a worker hangs: blocks, and s
 OnProgress = Callable[[Case, float, float | None, float], None]
 CaseAnswer = TypeVar("CaseAnswer", CaseOpened, TurnMeasured, PhasesTimed, EnergyMeasured, CaseClosed)
 

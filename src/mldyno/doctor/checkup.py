@@ -16,7 +16,7 @@ from mldyno.errors import MldynoError
 from mldyno.hardware import throttling
 from mldyno.records import Case
 from mldyno.runner.events import Interrupts
-from mldyno.runner.probing import frameworks_seen, with_vendors
+from mldyno.runner.probing import probe_frameworks, with_vendors
 from mldyno.store import Query, Store
 from mldyno.timing import clock
 
@@ -136,7 +136,7 @@ def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tupl
     for number, name in enumerate(wanted.frameworks):
         parts.begin("facts", f"of {name}", number / len(wanted.frameworks))
         began = time.monotonic()
-        probed = with_vendors(frameworks_seen((name,), parts.look), vendors)
+        probed = with_vendors(probe_frameworks((name,), parts.look), vendors)
         installed += [Installed(name, **vars(facts)) for name, facts in probed.frameworks.items()]
         if all(framework.error for framework in installed[:-1]):  # settings are tried with the first that runs
             parts.start = time.monotonic() - began

@@ -106,7 +106,7 @@ class Interrupts:
         """Whether a signal has come."""
         return self._name is not None
 
-    def pass_on(self) -> None:
+    def raise_again(self) -> None:
         """Raise the signal again, for the handler that was there before."""
         if self._name is not None:
             signal.raise_signal(signal.Signals[self._name])

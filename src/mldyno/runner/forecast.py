@@ -46,7 +46,7 @@ EXPECTED_CHECKS_S = 2.0  # for peaks and checks, beside their steps
 WORKER_S = 0.15  # to start and to end a worker that imports no framework
 MEASURING_SHARE = 0.9  # of what a case or a paired comparison may take, where nothing is known
 UNMEASURED_STEPS = 2.0  # that a case takes at least: the first and the second
-ENERGY_S = 10.0  # that a process needs for its energy, at rest and at work, where a sensor tells it
+ENERGY_S = 10.0  # that a process needs for its energy, at rest and at work, where a sensor measures it
 SHORT_WARMUP_S = 1.0  # that most cases take to be steady, where nothing is known
 FEWEST_TURNS = 3.0  # runs that a command takes in turns with others: the first, and two that count
 FEWEST_PAIRED_STEPS = 4.0  # and that it takes in a paired comparison
@@ -258,7 +258,9 @@ def _look_into(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecaste
         for case in group:
             try:
                 if worker is None:
-                    worker = WorkerProcess(case=replace(case, ranks=1, parallel=None, nodes=1))  # one can tell of all
+                    worker = WorkerProcess(
+                        case=replace(case, ranks=1, parallel=None, nodes=1)
+                    )  # one process can estimate all
                     worker.start()
                 looks[case] = worker.request(ForecastCase(case, sources.known(case.workload)), FORECAST_TIMEOUT_S)
             except Ended:
@@ -330,7 +332,7 @@ class TimeLeft:
         steps = dict.fromkeys((case.id for case in cases), fewest)
         return [*alone, RunPart(self._first[cases[0].id], repeat, True, paired, steps)]
 
-    def saw(self, case: Case, step: float) -> None:
+    def note_step(self, case: Case, step: float) -> None:
         """Note the present time of a case's step; fake time costs none."""
         if case.framework != "fake":
             self._seen[case.id] = step
@@ -347,7 +349,7 @@ class TimeLeft:
         after = self._at + 1
         self._parts[after:] = [part for part in self._parts[after:] if part.pairing or part.case != case.id]
 
-    def reached(self, case: Case, repeat: int, pairing: bool = False) -> None:
+    def advance_to(self, case: Case, repeat: int, pairing: bool = False) -> None:
         """A case, or the paired comparison of its group, begins now; whatever comes before it is over."""
         name = self._first.get(case.id) if pairing else case.id
         for place in range(self._at, len(self._parts)):

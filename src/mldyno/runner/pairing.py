@@ -60,9 +60,9 @@ def pairings(group: Sequence[Case]) -> list[list[Case]]:
     """Split a group into parts that can be compared at once; the first case, the baseline, is in each of them."""
     if len(group) < 2:
         return []
-    base, others = group[0], group[1:]
+    base, rest = group[0], group[1:]
     size = MOST_TOGETHER - 1
-    return [[base, *others[start : start + size]] for start in range(0, len(others), size)]
+    return [[base, *rest[start : start + size]] for start in range(0, len(rest), size)]
 
 
 def pairing_for(records: Sequence[Record]) -> Pairing:
@@ -205,8 +205,8 @@ def in_rounds(case: RemoteCase) -> RemoteCase:
 
 def ratios_known(cases: Sequence[Sequence[Series]], target: float) -> bool:
     """Return whether each ratio to the first case is known to half the target: close cases can then be called equal."""
-    base, *others = (times_in_process(series) for series in cases)
-    return all(paired(log_ratios(base, other))[1] <= target / 2 for other in others)
+    base, *compared = (times_in_process(series) for series in cases)
+    return all(paired(log_ratios(base, other))[1] <= target / 2 for other in compared)
 
 
 def live_processes(

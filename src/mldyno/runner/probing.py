@@ -18,7 +18,7 @@ from mldyno.records import Case
 PROBE_TIMEOUT_S = 120.0
 
 
-def frameworks_seen(
+def probe_frameworks(
     frameworks: Sequence[str], check_interrupt: Callable[[], None] = lambda: None, python: str | None = None
 ) -> FrameworksProbed:
     """Ask each framework about itself, in that interpreter; no vendor is asked.
@@ -82,7 +82,7 @@ def preferred(device: str) -> tuple[str, ...]:
     return HALVES[::-1] if device == "cpu" else HALVES
 
 
-def look(framework: str) -> Rates:
+def probe_rates(framework: str) -> Rates:
     """Return the devices that a framework finds here, and their rates in fp32 and in half precision."""
     try:
         with WorkerProcess() as worker:
@@ -120,7 +120,7 @@ def _ask(worker: WorkerProcess, rates: Rates, framework: str, device: str, preci
 
 STEPS_TRIED = 2  # the second one finds the optimiser's state in place
 LEAST_SHARE = 0.5  # of the memory that could be spared at first, without which other programs are in the way
-EXACT_BATCH = 64  # the answer is exact up to this batch, and to one part in so many beyond
+EXACT_BATCH = 64  # up to which the answer is exact; beyond, it is exact to one part in this number
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Search:
         return (floor + high.batch) // 2
 
 
-def largest(case: Case, timeout: float, most: int | None, tell: Callable[[Attempt], None]) -> Search:
+def largest_batch(case: Case, timeout: float, most: int | None, tell: Callable[[Attempt], None]) -> Search:
     """Search for the largest batch, from the case's own up: double until one does not fit, then bisect.
 
     A batch fits where a few whole steps of it end well. On the CPU a process is refused memory beyond what the machine

@@ -43,7 +43,7 @@ def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
     slow = {device for device, half in halves.items() if half and (rates.gain(device, half) or 0.0) < LEAST_GAIN}
     smallest = {device: _smallest(whole.cases, device, halves[device]) for device in slow}
     worth = [
-        case for case in whole.cases if _tells(case, rates.devices, halves) and (
+        case for case in whole.cases if _is_relevant(case, rates.devices, halves) and (
             case.precision not in HALVES or case.device not in slow or case == smallest[case.device]
         )
     ]  # fmt: skip
@@ -64,7 +64,7 @@ def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
     return Chosen(replace(whole, cases=tuple(expected.case for expected in taken)), tuple(taken), tuple(notes))
 
 
-def _tells(case: Case, devices: Sequence[str], halves: dict[str, str | None]) -> bool:
+def _is_relevant(case: Case, devices: Sequence[str], halves: dict[str, str | None]) -> bool:
     """Return whether a case answers a question about this machine."""
     has_accelerator = len(devices) > 1
     if case.precision in HALVES:

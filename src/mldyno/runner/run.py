@@ -52,7 +52,13 @@ from mldyno.timing.stopping import Stopping
 from mldyno.units import show_seconds
 
 GRACE_S = 10.0  # beyond the limit of a run, for what had begun before it
-ABSURD = (BadRecord, ArithmeticError, LookupError, TypeError, ValueError)  # what answers of the right types may cause
+NONSENSE_ERRORS = (
+    BadRecord,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    ValueError,
+)  # what answers of the right types may cause
 PLAN = "plan"  # what a code that authenticates one begins with
 TIMEOUT_FACTOR = 5.0  # times what a case is estimated to take, if that is longer
 Outcome = tuple[str, str, list[Warning_]]  # status, reason and warnings
@@ -414,7 +420,7 @@ class Runner:
             record = finished(draft, usual)
             self.before += processes
             return record
-        except ABSURD as error:
+        except NONSENSE_ERRORS as error:
             said = f"the worker's answers make no record: {type(error).__name__}: {error}"
             bare = Observed(remote.case, remote.run, remote.stopping)
             return record_of(bare, machine, remote.wall_time, "failed", said)

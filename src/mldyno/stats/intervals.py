@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 PAIRED_BATCHES = 12  # of the rounds of a comparison
-MOST_SEGMENTS = 240  # a longer series is judged by so many means: neighbours far apart tell more about slow changes
+MOST_SEGMENTS = 240  # of a long series: neighbours far apart show more about slow changes
 MIN_CORRELATED = 16  # values; fewer say nothing about how neighbours are correlated
 CLIP_DEVIATIONS = 2.5  # normal deviations beyond which a value counts as one that far off
 

@@ -17,7 +17,7 @@ from mldyno.stats.intervals import autocorrelation, batches, mean, median, quant
 SEGMENTS = 20
 DRIFT_Z = 2.45  # |z| of Mann-Kendall: 1.2 % of steady series pass it
 JUMP_T = 4.5  # Student's t at the best of 15 places: 0.3 % pass it
-MIN_CHANGE = 0.01  # a smaller change matters to nobody
+MIN_CHANGE = 0.01  # a smaller change does not matter
 JUMP_OVER_LINE = 0.8  # a jump leaves less than this share of what a line leaves
 MAX_BACK = 0.03  # share of the values that may lie on the other side of a jump, beyond what noise puts there
 EDGE = 3  # segments before the first and after the last place of a jump

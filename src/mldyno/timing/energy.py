@@ -77,7 +77,7 @@ class Ticks:
             if value != joules:
                 return Tick((before + now) // 2, value, (now - before) // 2 + self.jitter)
             if now - began > longest_s * 1e9:
-                raise Lost(f"{self.sensor.name} stands still")
+                raise Lost(f"{self.sensor.name} does not change")
             before = now
 
     def _read(self) -> float:
@@ -154,9 +154,9 @@ class Watched:
     counted: list[Window] = field(default_factory=list)
     """Of counters: windows that share their edges."""
     readings: list[tuple[int, float]] = field(default_factory=list)
-    """Of sensors that tell power: when, in ns, and how many W; not a number where a reading failed."""
+    """Of power sensors: when, in ns, and how many W; not a number where a reading failed."""
     lost: list[str] = field(default_factory=list)
-    """Why some time is not told."""
+    """Why the energy of some time is not known."""
 
     def windows(self, began: int, ended: int, length_s: float) -> list[Window]:
         """Return the windows within a time; readings are grouped to windows of about that many s."""

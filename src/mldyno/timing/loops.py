@@ -21,7 +21,7 @@ from mldyno.timing.blocks import MAX_OVERHEAD, MIN_BLOCK
 from mldyno.timing.clock import Clock
 
 PROBES = 3  # steps after the first one, which show how many a block should have
-LOOKS = (PROBES, 20, 100)  # blocks after which it is looked whether steps got so much faster that it should have more
+LOOKS = (PROBES, 20, 100)  # blocks after which their size is checked: steps may have become faster
 FASTER = 1.4  # times as many steps: then it does have more
 MOST_BLOCKS = 4096  # beyond which two become one: a loop of weeks fits into a record
 MIN_SYNCED_BLOCK = 50_000_000  # ns: a queue that was emptied fills again in tens of microseconds
@@ -35,7 +35,7 @@ Wait = Callable[[], object]
 Advance = Callable[[], Any]
 
 
-def nothing_to_see(batch: Any) -> None:
+def ignore_batch(batch: Any) -> None:
     """Ignore a batch: no more of them are counted."""
 
 
@@ -89,7 +89,7 @@ class LoopTimes:
         """A step with a real batch and one with a held one, where batches are held: see `replays`."""
         self.fault = ""
         """What went wrong in here; the loop goes on, untimed."""
-        self.look_at: Callable[[Any], None] = nothing_to_see
+        self.look_at: Callable[[Any], None] = ignore_batch
         """Sees some of the batches, until it has seen enough."""
         self.every_batch = False
         """Whether it has to see all of them."""

@@ -44,7 +44,7 @@ class ReplayTimes(LoopTimes):
     def __init__(self, clock: Clock, find_wait: Callable[[], Wait | None], ahead: Ahead) -> None:
         super().__init__(clock, find_wait)
         self.ahead = ahead
-        self._chance = random.Random(0)  # of its own: the user's numbers stay what they are
+        self._chance = random.Random(0)  # a separate one: the user's random numbers stay the same
         self._wanted = FEWEST_REPLAY_ROUNDS
 
     def _until_work(self) -> int:

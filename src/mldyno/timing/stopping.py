@@ -86,7 +86,7 @@ class Stopping:
 
 
 SEGMENT_TOLERANCE = 0.01  # segments that lie within this are alike, however quiet the series is
-SEGMENT_TOLERANCE_DEVIATIONS = 3.0  # of a segment's median that the tolerance stands for
+SEGMENT_TOLERANCE_DEVIATIONS = 3.0  # of a segment's median, that the tolerance is
 MAX_CHANGE = 0.02  # a change over the steady part that moves its median by 1 % at most
 SEGMENT_PRICE = 5.0  # in squared deviations of a segment's median: what leaving out a segment must gain
 SLOPE_PRICE = 6.0  # and what a slope must gain: a steady series pays it in 1 to 2 % of cases

@@ -39,7 +39,7 @@ WAIT_S, LONGEST_LOCK_WAIT_S = 0.5, 5.0  # for another process that holds the sto
 
 def say(line: str) -> None:
     """Print one line for the user, never among what the program prints itself."""
-    with suppress(Exception):  # nobody listens any more
+    with suppress(Exception):  # standard error may be closed
         sys.stderr.write(f"mldyno: {line}\n")
         sys.stderr.flush()
 

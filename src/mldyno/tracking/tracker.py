@@ -20,7 +20,7 @@ from mldyno.printable import name_from
 from mldyno.records import Device, Record
 from mldyno.runner.events import Interrupts
 from mldyno.timing import clock as clocks
-from mldyno.timing.loops import LoopTimes, nothing_to_see
+from mldyno.timing.loops import LoopTimes, ignore_batch
 from mldyno.tracking import process
 from mldyno.tracking.process import ItemCount, Items
 
@@ -89,11 +89,11 @@ class Loop:
 
     def _look_at(self, batch: Any) -> None:
         if not self.count.look_at(batch):
-            self.times.look_at, self.times.every_batch = nothing_to_see, False
+            self.times.look_at, self.times.every_batch = ignore_batch, False
 
     def finish(self) -> None:
         """Make the record, store it and report it, once; in the process that has begun it."""
-        self._finish().pass_on()
+        self._finish().raise_again()
 
     def _finish(self) -> Interrupts:
         """Finish it; return the signals that came meanwhile: none of them interrupts a write."""
@@ -116,14 +116,14 @@ class Loop:
         """Return what is known by now, in a line."""
         return self._finishing.line_so_far(self)
 
-    def thrown_away(self) -> None:
+    def finish_in_finalizer(self) -> None:
         """Finish it in a finalizer, where an exception would be lost: a signal is raised again once that has returned.
 
         A program that has ended has its exit code already, and gets no signal any more.
         """
         interrupts = self._finish()
         if interrupts.came and threading.main_thread().is_alive():
-            timer = threading.Timer(SHORT_WHILE_S, interrupts.pass_on)
+            timer = threading.Timer(SHORT_WHILE_S, interrupts.raise_again)
             timer.daemon = True
             timer.start()
 
@@ -215,7 +215,7 @@ class Tracker:
         finally:
             times.end_apart()
 
-    # -- what came of it ---------------------------------------------------------------------------
+    # -- the end of the loop -----------------------------------------------------------------------
 
     def finish(self) -> Record | None:
         """End it here: store the record and report it; return the record, if there is one."""
@@ -268,7 +268,7 @@ def track(
     alike = sum(loop.title == title for loop in LIVE)
     loop = Loop(title, alike + 1, items, item, sync, store, _fetched_ahead(loader) if replay else None, clock)
     tracker = Tracker(loop, loader)
-    loop.finalizer = weakref.finalize(tracker if watched is None else loader, loop.thrown_away)
+    loop.finalizer = weakref.finalize(tracker if watched is None else loader, loop.finish_in_finalizer)
     LIVE[loop] = watched
     return tracker
 

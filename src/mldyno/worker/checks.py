@@ -101,9 +101,9 @@ def issued_shares(blocks: Blocks, steps_are_short: bool) -> tuple[float, float] 
     steps, times = blocks.size, 1
     if steps_are_short:
         steps, times = max(blocks.size, min(DRAIN_STEPS, math.ceil(LONGEST_DRAIN_NS / max(1.0, step)))), DRAINS
-    one = median([blocks.drain(1)[0] for _ in range(times)]) / max(1.0, step)
+    issued_one = median([blocks.drain(1)[0] for _ in range(times)]) / max(1.0, step)
     drains = [blocks.drain(steps) for _ in range(times)]
-    return one, sum(issued for issued, _ in drains) / max(1, sum(total for _, total in drains))
+    return issued_one, sum(issued for issued, _ in drains) / max(1, sum(total for _, total in drains))
 
 
 def check_plausible(

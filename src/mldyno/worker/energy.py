@@ -26,7 +26,7 @@ from mldyno.timing.energy import StepLog, Ticks, Watch, Watched, Window, per_ste
 
 SETTLE_S = 0.5  # after which clocks and fans have followed
 WINDOW_S, READINGS_A_WINDOW = 0.5, 5  # at least
-STEPS_A_WINDOW, LONG_WINDOW_S = 4, 2.0  # so many steps, where they are not longer than that; else one
+STEPS_A_WINDOW, LONG_WINDOW_S = 4, 2.0  # steps of a window, where they take no longer than that; else one
 LATEST = 3  # windows after its time, in which the first ones must have come
 WITH_INTERVAL, FEWEST_WINDOWS = 2, 10  # windows: without which nothing is known of an error; and where the time allows
 PAUSE_S = 0.1  # at most, between two logs that a sensor of moments looks at
@@ -101,9 +101,9 @@ class EnergyMeter:
         before = self._at_rest(rest_s, lengths[0])
         if all(ticks.hung for ticks in self.ticks):
             return self._nothing(before)
-        others = self._cpu_of_others()
+        before_work = self._cpu_of_others()
         began, during, logs = self.clock(), *self._at_work(seconds, target, shortest, lengths[0], tell)
-        busy = _rate(others, self._cpu_of_others(), (self.clock() - began) / 1e9)
+        busy = _rate(before_work, self._cpu_of_others(), (self.clock() - began) / 1e9)
         after = self._at_rest(rest_s, lengths[0])
         facts = self._nothing([*before, *during, *after]).facts
         series: list[Series] = []

@@ -97,7 +97,7 @@ def forecast_case(case: Case) -> CaseForecasted:
 def _rate(kind: Case) -> float | None:
     """Measure the matmul rate of a device in 1/s, once for each framework, device and precision."""
     framework = plugins.framework(kind.framework)
-    return peaks.of(framework, kind, framework.clock or clock.now, MATMULS_S) or None
+    return peaks.peak_rate(framework, kind, framework.clock or clock.now, MATMULS_S) or None
 
 
 def try_steps(case: Case, steps: int, limit: int | None) -> StepsTried:

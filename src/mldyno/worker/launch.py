@@ -65,8 +65,8 @@ def _watch(processes: list[subprocess.Popen[bytes]], first: int) -> int:
         pid, status = os.wait()  # orphans come to this process too
         rank, code = ranks.pop(pid, None), os.waitstatus_to_exitcode(status)
         if rank is not None and code:
-            for other in ranks:
-                os.kill(other, signal.SIGKILL)
+            for remaining in ranks:
+                os.kill(remaining, signal.SIGKILL)
             sys.stderr.write(rendezvous.end_line(rank, code))
             return 1
     return 0

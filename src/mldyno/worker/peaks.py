@@ -25,10 +25,10 @@ PEAK_LOOK_S = 0.2
 SMALLEST_COPY = 4 << 20  # B
 LARGEST_COPY_ON_CPU, LARGEST_COPY = 256 << 20, 1 << 30
 SECOND_LOOK_S, LONG_LOOKS = 2.0, 3  # longer ones, before a case is called impossible: others may have the cores
-PEAK_TOLERANCE = 1.05  # a rate may be so many times the peak: both are measured
+PEAK_TOLERANCE = 1.05  # times the peak, that a rate may reach: both are measured
 
 
-def measure(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
+def matmul_rate(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
     """Return the best matmul rate within that many s, in FLOP/s; 0 where there is none.
 
     Matrices grow until one matmul is long enough. Every layout is tried until the fastest is clear.
@@ -85,13 +85,13 @@ class Trial:
         return best
 
 
-def of(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
+def peak_rate(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
     """Return the peak of the case's device: on a CPU at least the rate of one thread, times the threads.
 
     Threads that wait for cores on a busy machine reach less together than one of them alone. On a Mac nothing is
     multiplied: Accelerate ignores the framework's number of threads.
     """
-    peak, threads = measure(framework, case, clock, seconds), framework.threads() or 1
+    peak, threads = matmul_rate(framework, case, clock, seconds), framework.threads() or 1
     if case.device != "cpu" or threads == 1 or sys.platform == "darwin":
         return peak
     try:
@@ -99,7 +99,7 @@ def of(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
     except Unsupported:  # some take their threads only when they start
         return peak
     try:
-        return max(peak, threads * measure(framework, case, clock, seconds))
+        return max(peak, threads * matmul_rate(framework, case, clock, seconds))
     finally:
         framework.limit_threads(threads)
 
@@ -110,13 +110,13 @@ def exceeded(framework: Framework, case: Case, clock: Clock, rate: float) -> tup
     On a CPU that lacks a type, convolutions can be far faster in it than matmuls, but not faster than matmuls in fp32:
     the higher of both peaks is the limit.
     """
-    peak = of(framework, case, clock, PEAK_LOOK_S)
+    peak = peak_rate(framework, case, clock, PEAK_LOOK_S)
     if not above(rate, peak):
         return peak, False
     plain, highest = replace(case, precision="fp32"), peak
     for _ in range(LONG_LOOKS):
-        peak = max(peak, of(framework, case, clock, SECOND_LOOK_S))
-        highest = max(highest, peak, 0.0 if plain == case else of(framework, plain, clock, SECOND_LOOK_S))
+        peak = max(peak, peak_rate(framework, case, clock, SECOND_LOOK_S))
+        highest = max(highest, peak, 0.0 if plain == case else peak_rate(framework, plain, clock, SECOND_LOOK_S))
         if not above(rate, highest):
             break
     return peak, above(rate, highest)
@@ -127,7 +127,7 @@ def above(rate: float, peak: float) -> bool:
     return 0 < PEAK_TOLERANCE * peak < rate
 
 
-def moved(framework: Framework, case: Case, clock: Clock, from_host: bool) -> float | None:
+def copy_rate(framework: Framework, case: Case, clock: Clock, from_host: bool) -> float | None:
     """Return the best rate of long copies in B/s, on the device or to it from the host; None where there are none.
 
     Copies grow while there is memory for them.

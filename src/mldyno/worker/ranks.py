@@ -88,7 +88,7 @@ class Leader(Program):
         self.times: dict[str, list[list[float]]] = {}
         self.began = 0
         self.pending: tuple[str, int] | None = None
-        """The kind and number of the steps that all ranks were told to do, and that were not waited for yet."""
+        """The kind and number of the steps that all ranks were ordered to do, and that were not waited for yet."""
 
     def broadcast(self, name: str, argument: int = NO_ARGUMENT, kind: str = "", steps: int = 0, place: int = 0) -> None:
         """Send an order to all ranks, once they have carried out the one before."""

@@ -101,7 +101,7 @@ class CaseSession:
         self.portable, self.clock = portable, framework.clock or clock.now
         self.blocks = Blocks(program, self.clock, framework.asynchronous(case.device), program.steps_in_cycle)
         self.meters = plugins.meters()
-        real = framework.clock is None  # nobody gets in the way of fake time
+        real = framework.clock is None  # nothing interferes with fake time
         self.windows = Windows(self.meters if real else (), self.clock, self._check_counters)
         self.first_losses: Mapping[str, float] | None = None
         self.steady_counters: tuple[int, ...] = ()
@@ -308,7 +308,7 @@ class CaseSession:
             for peak, counted in (("peak_bandwidth", "bytes_per_step"), ("peak_copy_bandwidth", "copied_per_step")):
                 if self.facts.get(counted):
                     from_host = counted == "copied_per_step"
-                    self.facts[peak] = peaks.moved(self.framework, self.case, self.clock, from_host)
+                    self.facts[peak] = peaks.copy_rate(self.framework, self.case, self.clock, from_host)
 
 
 def measure_rounds(

@@ -427,7 +427,7 @@ def measured(framework: str, folder: Path, name: str) -> dict[str, Any]:
 
 def main(framework: str, folder: Path) -> dict[str, Any]:
     peaks.exceeded = lambda *_: (1e15, False)  # which take long, and are tested elsewhere
-    peaks.moved = lambda *_: 1e12
+    peaks.copy_rate = lambda *_: 1e12
     plugins.framework(framework).start()
     if framework == "torch":
         plugins.framework(framework).limit_threads(1)
