@@ -10,13 +10,22 @@ from dataclasses import replace
 import pytest
 from tests.analysis.made import met, outcome
 
-from mldyno.analysis.comparisons import Comparison, compare, compared, geometric_mean
+from mldyno.analysis.comparisons import Claim, Comparison, compare, compared, geometric_mean
 from mldyno.analysis.outcomes import Outcome, outcomes
 from mldyno.axes import unstated
 from mldyno.records import Warning_
 from mldyno.store import figures
 from mldyno.units import Interval
-from mldyno.views.claims import best_sizes, fastest_frameworks, footers, mean_sentence, sentence, span
+from mldyno.views.claims import (
+    IN_A_CELL,
+    Sentence,
+    best_sizes,
+    fastest_frameworks,
+    footers,
+    mean_sentence,
+    sentence,
+    span,
+)
 from mldyno.views.outcomes import trust, trust_line, trust_lines
 
 NO_INTERVALS = "published figures have no interval, so a ratio with one may be off by an unknown amount"
@@ -208,3 +217,28 @@ def test_of_several_frameworks_the_fastest_is_named_only_if_it_is_clearly_so() -
     assert open_ == f"no clear winner of 3 frameworks: tensorflow and torch are within noise of each other {work}"
     (behind,) = in_frameworks([2e-3, 1e-3, 1.001e-3])
     assert behind == f"no clear winner of 3 frameworks: jax and tensorflow are equivalent (within 2.0 %) {work}"
+
+
+def test_a_sentence_keeps_its_evidence_apart_from_what_it_states() -> None:
+    said = Sentence("bf16 is faster", "separate runs", "", "more --repeats", clear=False)
+    assert said == "bf16 is faster [separate runs; more --repeats]"
+    assert (said.text, said.notes, said.clear) == ("bf16 is faster", ("separate runs", "more --repeats"), False)
+    assert said.only_separate
+    assert not Sentence("both", "paired and separate runs").only_separate
+    assert said.capitalised() == "Bf16 is faster [separate runs; more --repeats]"
+    assert said.capitalised().notes == said.notes
+    assert Sentence("no notes", "") == "no notes"
+
+
+@pytest.mark.parametrize(
+    ("speedup", "words"),
+    [
+        (Interval(2.0, 1.9, 2.1), "2.00x (1.90-2.10) faster"),
+        (Interval(0.5, 0.4, 0.6), "2.0x (1.7-2.5) slower"),
+        (Interval(1.0, 0.99, 1.01), "equivalent"),
+        (Interval(1.1, 0.9, 1.3), "can't tell"),
+        (Interval(2.0), "can't tell"),
+    ],
+)
+def test_each_verdict_has_its_words(speedup: Interval, words: str) -> None:
+    assert IN_A_CELL.of(Claim(speedup=speedup)) == words

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mldyno.analysis import grouped
-from mldyno.analysis.comparisons import Comparison, Mean, along, compared, geometric_mean
+from mldyno.analysis.comparisons import Comparison, Mean, along, compared, differing, geometric_mean
 from mldyno.analysis.gains import (
     LOADER_WORKERS,
     PLAIN,
@@ -173,6 +173,32 @@ def compared_along(outcomes: Sequence[Outcome], axis: str, value: str = "step") 
 def compared_in_energy(outcomes: Sequence[Outcome], by: str | None = None) -> list[Comparison]:
     """Return all comparisons of energies, along one axis or all ways to do the same work."""
     return [comparison for axis in ([by] if by else WAYS) for comparison in compared_along(outcomes, axis, "energy")]
+
+
+@dataclass(frozen=True)
+class FrameworkRanking:
+    """One case that was compared in three frameworks or more."""
+
+    frameworks: int
+    best: Comparison
+    """The comparison with the largest speed-up over the base."""
+    fastest: Outcome
+    rivals: tuple[Comparison, ...]
+    """Of the fastest with those that it is not clearly faster than."""
+
+
+def framework_rankings(comparisons: Sequence[Comparison]) -> list[FrameworkRanking]:
+    """Return the fastest framework of each case that was compared in three or more."""
+    rankings = []
+    along_frameworks = [each for each in comparisons if differing(each.base, each.other) == ["framework"]]
+    for group in grouped(along_frameworks, lambda each: each.base.records[0].id).values():
+        if len(group) > 1:
+            best = max(group, key=lambda each: each.ratio)
+            fastest = best.other if best.ratio > 1 else best.base
+            rest = [side for side in (best.base, *(each.other for each in group)) if side is not fastest]
+            rivals = [each for each in compared([(side, fastest) for side in rest]) if each.verdict != "faster"]
+            rankings.append(FrameworkRanking(len(group) + 1, best, fastest, tuple(rivals)))
+    return rankings
 
 
 def means_by_work(comparisons: Sequence[Comparison], axis: str) -> list[Mean]:

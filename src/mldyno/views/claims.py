@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mldyno.analysis import grouped
+from mldyno.analysis.answers import framework_rankings
 from mldyno.analysis.comparisons import (
     DELTA,
     ONE_SIDED,
@@ -20,7 +20,6 @@ from mldyno.analysis.comparisons import (
     Comparison,
     Mean,
     alike,
-    compared,
     differences,
     differing,
 )
@@ -240,23 +239,17 @@ def best_sizes(outcomes: Sequence[Outcome], axis: str) -> list[str]:
 def fastest_frameworks(comparisons: Sequence[Comparison]) -> list[str]:
     """Name the fastest framework, for cases that were compared in more than two."""
     lines = []
-    along = [each for each in comparisons if differing(each.base, each.other) == ["framework"]]
-    for group in grouped(along, lambda each: each.base.records[0].id).values():
-        if len(group) == 1:
-            continue  # the sentence about the two says it
-        best = max(group, key=lambda each: each.ratio)
-        base, work = best.base, case_on_device(best.base.case, "framework")
-        first = best.other if best.ratio > 1 else base
-        rest = [side for side in (base, *(each.other for each in group)) if side is not first]
-        rivals = [each for each in compared([(side, first) for side in rest]) if each.verdict != "faster"]
-        if rivals:
-            names = " and ".join([first.case.framework, *(each.base.case.framework for each in rivals)])
-            equal = all(each.verdict == "equivalent" for each in rivals)
+    for ranking in framework_rankings(comparisons):
+        first, best, base = ranking.fastest.case.framework, ranking.best, ranking.best.base
+        among, work = f"of {ranking.frameworks} frameworks", case_on_device(base.case, "framework")
+        if ranking.rivals:
+            names = " and ".join([first, *(each.base.case.framework for each in ranking.rivals)])
+            equal = all(each.verdict == "equivalent" for each in ranking.rivals)
             how = f"equivalent (within {show_percent(DELTA)})" if equal else "within noise of each other"
-            lines.append(f"no clear winner of {len(group) + 1} frameworks: {names} are {how} [{work}]")
+            lines.append(f"no clear winner {among}: {names} are {how} [{work}]")
         else:
-            how = f", {times(best)} faster than {base.case.framework}" if first is not base else ""
-            lines.append(f"fastest of {len(group) + 1} frameworks: {first.case.framework}{how} [{work}]")
+            gain = f", {times(best)} faster than {base.case.framework}" if ranking.fastest is not base else ""
+            lines.append(f"fastest {among}: {first}{gain} [{work}]")
     return lines
 
 
