@@ -15,6 +15,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -61,6 +62,8 @@ class Dyno:
     """Set where the test itself has damaged the store."""
     bound: bool = False
     """Set where permissions must bind the commands, even those of root."""
+    within: bool = False
+    """Set where nothing depends on the process of a command: it then runs in this one. Its workers are processes."""
     started: list[Process] = field(default_factory=list)
 
     def environment(self, rules: tuple[Rule, ...] = (), **more: str) -> dict[str, str]:
@@ -106,6 +109,8 @@ class Dyno:
 
     def __call__(self, *arguments: str, rules: tuple[Rule, ...] = (), **more: str) -> Done:
         """Run a command to its end."""
+        if self.within:
+            return self._within(*arguments, rules=rules, **more)
         return self.finish(self.start(*arguments, rules=rules, before=None, **more))
 
     def measure(self, *arguments: str, rules: tuple[Rule, ...] = (), **more: str) -> tuple[int, dict[str, Record]]:
@@ -141,6 +146,7 @@ class Dyno:
         err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True)
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.chdir(self.folder)
+            patch.setattr(tempfile, "tempdir", None)  # as TMPDIR says now
             for name, value in self.environment(rules, **more).items():
                 patch.setenv(name, value)
             with pytest.raises(SystemExit) as end:
@@ -254,7 +260,7 @@ def dyno(tmp_path: Path) -> Iterator[Dyno]:
 def a_line(tmp_path_factory: pytest.TempPathFactory) -> str:
     """One real record as `mldyno export` writes it."""
     folder = tmp_path_factory.mktemp("record")
-    dyno = Dyno(folder, folder / "records.sqlite")
+    dyno = Dyno(folder, folder / "records.sqlite", within=True)
     code, _ = dyno.measure("mlp", "--mode", "train", "--device", "gpu", "--steps", "40")
     assert code == 0
     done = dyno("export")

@@ -57,6 +57,12 @@ def refused(dyno: Dyno, name: str, place: str, words: str) -> None:
     assert not list(Store(dyno.store).stream(Query(heads=False)))
 
 
+@pytest.fixture(autouse=True)
+def commands_within(dyno: Dyno) -> None:
+    """Commands run in this process."""
+    dyno.within = True
+
+
 @pytest.fixture
 def stored(dyno: Dyno, a_line: str) -> bytes:
     """The bytes of a store with one record."""

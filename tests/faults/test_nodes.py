@@ -49,7 +49,7 @@ def record(dyno: Dyno) -> Record:
 @pytest.mark.parametrize("leader", [0, 1], ids=["with-the-lower-address", "with-the-higher-address"])
 def test_two_nodes_make_one_record_with_the_facts_of_both(dyno: Dyno, leader: int) -> None:
     with two_nodes() as nodes:
-        process, words = first(dyno, nodes[leader], "--budget", "3s")
+        process, words = first(dyno, nodes[leader], "--budget", "1s")
         other = joined(dyno, nodes[1 - leader], words)
         assert process.communicate(timeout=LONGEST_S)[0] is not None
         said = other.communicate(timeout=LONGEST_S)[1]
@@ -85,7 +85,7 @@ def test_a_rendezvous_that_never_completes_ends_with_the_timeout(dyno: Dyno) -> 
 
 def test_a_wrong_token_is_refused_in_one_line_and_the_right_one_is_let_in_after_it(dyno: Dyno) -> None:
     with two_nodes() as nodes:
-        process, words = first(dyno, nodes[0], "--budget", "3s")
+        process, words = first(dyno, nodes[0], "--budget", "1s")
         wait_for(lambda: listens(nodes[0]), LONGEST_S, "a first node that listens")
         token = words.index("--token") + 1
         stranger = joined(dyno, nodes[1], [*words[:token], "0123456789abcdef", *words[token + 1 :]])
