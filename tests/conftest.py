@@ -27,17 +27,18 @@ from mldyno.store import Store
 OWN_SECRET = "0123456789abcdef" * 2
 OWN_KEY = keys.fingerprint(keys.of_seed(OWN_SECRET).public)
 SLOWEST_FIRST = (
-    "test_program", "test_nodes", "test_user_models_how_to", "test_rank_faults", "test_measure_run_energy",
-    "user_models/test_frameworks", "browser/test_report", "test_parent_faults", "test_docs", "test_bench_self",
-    "test_simulated_device", "test_every_workload", "test_torch_ranks", "test_measure_run_own", "browser/test_site",
-    "user_models/test_hf", "test_bench", "callbacks", "tracking/test_process", "test_venv_ppo",
-    "test_bad_input", "test_abilities", "test_contract_on_device",
-    "test_hostile_imports", "test_mutated_records", "test_max_batch", "transformers", "test_forecast",
-    "test_measure_crossover", "test_torch_precision", "test_axes", "test_measure_quick", "test_pairing",
+    "test_program", "user_models/test_frameworks", "test_rank_faults", "test_nodes",
+    "test_torch_ranks", "test_rank_ports", "test_venv_ppo", "test_abilities", "test_every_workload",
+    "test_parent_faults", "browser/test_report", "test_docs", "test_bench_self", "test_simulated_device",
+    "test_measure_run_own", "test_cli_readme", "test_user_models_how_to", "test_measure_run_energy",
+    "browser/test_site", "fuzz/test_files", "user_models", "test_bench", "callbacks", "tracking/test_process",
+    "test_worker_faults", "test_contract_on_device", "test_bad_input", "test_hostile", "test_mutated_records",
+    "test_torch_precision", "test_every_framework", "transformers", "test_forecast", "test_measure_crossover",
+    "test_axes", "test_measure_quick", "test_pairing",
 )  # fmt: skip
 
 
-BY_FRAMEWORK = ("test_portable.py", "user_models/test_frameworks.py", "test_frameworks_foreign_models.py")
+BY_FRAMEWORK = ("frameworks/test_program.py", "user_models/test_frameworks.py", "test_frameworks_foreign_models.py")
 OWN_PROCESSES = ("jax", "mlx", "tensorflow", "onnxruntime", "openvino")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.warm_workers import without_warm_workers
 
 from mldyno import axes
 
@@ -17,6 +18,7 @@ ISSUE = 10e-6
 ROOM = 16 << 20  # B: the model and small products; those that would tell a real device's peak do not fit
 
 Simulated = Callable[[dict[str, Any]], None]
+real_workers = pytest.fixture(without_warm_workers)
 
 
 @pytest.fixture

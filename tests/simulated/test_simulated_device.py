@@ -43,7 +43,7 @@ def test_a_run_reports_the_known_truth_and_tells_what_copies_cost(simulated: Sim
         record = by_placement[placement]
         assert error(record, truth) <= 0.005
         assert (record.case.device, record.facts["device_seen"], record.checks.agrees) == ("sim", "sim:0", True)
-    costs = {cost.way: cost.share for cost in results.answers.copies}
+    costs = {cost.way: cost.share.value for cost in results.answers.copies}
     assert costs == pytest.approx(
         {"in": 1 - known["device"] / known["host"], "back": 1 - known["host"] / known["roundtrip"],
          "in and back": 1 - known["device"] / known["roundtrip"]}, abs=0.005,
@@ -127,6 +127,7 @@ def test_where_an_accelerator_begins_to_win_is_found_within_one_step_of_a_sweep(
     assert crossing.size == pytest.approx(truth, rel=0.02)
 
 
+@pytest.mark.usefixtures("real_workers")  # each looks for the device as it starts
 def test_a_device_that_disappears_is_told_and_nothing_is_measured_in_its_place(
     simulated: Simulated, store: Store, tmp_path: Path
 ) -> None:
