@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from mldyno import plugins
 from mldyno.analysis import grouped
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
 from mldyno.axes import AXES, NAMES
@@ -102,7 +101,11 @@ class Outcome:
     def item(self) -> str:
         """What its throughput counts: token, image, B; where the record names none, what the workload's batch has."""
         named = next((record.fact("item") for record in self.good), None) or "item"
-        if named == "item" and self.case.workload in plugins.names("workloads"):
+        if named != "item" or self.case.tracked:
+            return str(named)
+        from mldyno import plugins  # a tracked loop loads no workload
+
+        if self.case.workload in plugins.names("workloads"):
             workload = plugins.workload(self.case.workload)
             return workload.item if workload.items(self.case) == self.case.batch else named
         return named

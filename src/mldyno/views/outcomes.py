@@ -13,11 +13,16 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Record
 from mldyno.stats.intervals import mean
 from mldyno.units import count, digits, show, show_error, show_half_width, show_interval, show_percent, show_seconds
-from mldyno.views.titles import case_name
 
 FEW_OUTCOMES = 4  # each of which gets a trust line
 NOT_STEADY = ("drifting", "two-modes")  # warnings that speak against a steady state
 ID_DIGITS = 10  # of a record, that name it
+
+
+def _name(outcome: Outcome) -> str:
+    from mldyno.views.titles import case_name  # with all tables, which a tracked loop does not need
+
+    return case_name(outcome.case)
 
 
 def trust(outcome: Outcome) -> str:
@@ -60,7 +65,7 @@ def _steadiness(outcome: Outcome) -> str:
 
 def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """Return a trust line for each of a few outcomes, or one for all; then what the warnings mean."""
-    each = [f"trust {case_name(outcome.case)}: {trust(outcome)}" for outcome in outcomes]
+    each = [f"trust {_name(outcome)}: {trust(outcome)}" for outcome in outcomes]
     return [*(each if len(each) <= FEW_OUTCOMES else [trust_line(outcomes)]), *warning_meanings(outcomes)]
 
 
@@ -99,7 +104,7 @@ def warning_meanings(outcomes: Sequence[Outcome]) -> list[str]:
 def energy_lines(outcomes: Sequence[Outcome], wanted: bool = False) -> list[str]:
     """Return the energy of a step for each outcome that has some; if it was asked for, why others have none."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
-    lines = [f"{case_name(outcome.case)}: {text}" for outcome in good if (text := energy_summary(outcome))]
+    lines = [f"{_name(outcome)}: {text}" for outcome in good if (text := energy_summary(outcome))]
     return [*lines, *(unknown_energy_lines(outcomes) if wanted else ())]
 
 
@@ -107,7 +112,7 @@ def unknown_energy_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """Say why there is no energy, for each outcome or once for all."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
     lost = {
-        case_name(outcome.case): next((why for record in outcome.good if (why := record.fact("energy_lost"))), None)
+        _name(outcome): next((why for record in outcome.good if (why := record.fact("energy_lost"))), None)
         for outcome in good if outcome.figure("energy") is None
     }  # fmt: skip
     if len(lost) < len(good):
@@ -163,7 +168,7 @@ def shown(estimate: Estimate) -> str:
 def phase_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """Return a line for each outcome that has more to say than the time of its step."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
-    texts = [(case_name(outcome.case), "; ".join([*_first_batch(outcome), *phases(outcome)])) for outcome in good]
+    texts = [(_name(outcome), "; ".join([*_first_batch(outcome), *phases(outcome)])) for outcome in good]
     return [f"{case}: {text}" for case, text in texts if text]
 
 
