@@ -8,6 +8,7 @@ from __future__ import annotations
 import array
 from dataclasses import dataclass
 
+IMAGE_DIMENSIONS = 4  # of a batch: items, channels, rows, columns
 SEED = 20240229  # of first weights, batches and whatever else is drawn
 
 

@@ -52,20 +52,20 @@ PROOF_RATE = 0.01  # of the optimiser's own: from random weights larger updates 
 
 
 def proof_case(case: Case) -> Case:
-    """The case on a batch that is small enough to prove what it computes."""
+    """Return the case with a batch that is small enough to prove what it computes."""
     seq = None if case.seq is None else min(case.seq, PROOF_TOKENS)
     return replace(case, batch=min(case.batch or PROOF_ITEMS, PROOF_ITEMS), seq=seq)
 
 
 def relative_error(actual: Sequence[float], expected: Sequence[float]) -> float:
-    """The largest difference, relative to the largest value; infinite where one is not a number."""
+    """Return the largest difference, relative to the largest value; infinite where one is not a number."""
     largest = max(1e-6, *map(abs, expected))
     error = max(abs(a - e) for a, e in zip(actual, expected, strict=True)) / largest
     return error if math.isfinite(error) else math.inf
 
 
 def without_chance(errors: Sequence[tuple[float, float]], tolerance: float) -> list[float]:
-    """Those errors that the model's own random numbers do not explain.
+    """Return the errors that the model's own random numbers do not explain.
 
     Each comes with the largest difference between passes in fp32 that drew other numbers; 0 where nothing was drawn.
     """
@@ -73,7 +73,7 @@ def without_chance(errors: Sequence[tuple[float, float]], tolerance: float) -> l
 
 
 class Steps(Protocol):
-    """What is done over and over on a device."""
+    """Work that is repeated on a device."""
 
     def run(self, steps: int) -> None:
         """Issue that many steps."""
@@ -83,7 +83,7 @@ class Steps(Protocol):
 
 
 class Kernel(Steps, Protocol):
-    """Fixed work on a device, against which other work is held."""
+    """Fixed work on a device, with which other work is compared."""
 
     work: float
     """What one step does: floating-point operations, or bytes that it moves."""
@@ -99,19 +99,19 @@ class Team(Protocol):
 
     @property
     def leads(self) -> bool:
-        """Whether this is rank 0, the one that speaks with the parent."""
+        """Return whether this is rank 0, which talks to the parent."""
 
     def share(self, text: str) -> str:
-        """The leader's text, on every rank."""
+        """Return the leader's text, on every rank."""
 
     def broadcast(self, order: int, argument: int) -> tuple[int, int]:
-        """The leader's order, on every rank."""
+        """Return the leader's order, on every rank."""
 
     def gather(self, number: float) -> list[float]:
-        """The numbers of all ranks in their order, where the leader is; elsewhere nothing."""
+        """Return the numbers of all ranks in order to the leader; nothing to the others."""
 
     def leave(self) -> None:
-        """Give back what holds them together."""
+        """Leave the group."""
 
 
 class Program(ABC):
@@ -129,11 +129,11 @@ class Program(ABC):
 
     @abstractmethod
     def losses(self) -> Mapping[str, float] | None:
-        """Training: what must fall, by name, such as the loss on one fixed batch; None in inference."""
+        """Return what training must lower, by name, such as the loss on one fixed batch; None in inference."""
 
     @abstractmethod
     def error_vs_reference(self) -> tuple[float, float] | None:
-        """Relative error against the CPU in fp32 and the tolerance; None where the case is that itself."""
+        """Return the relative error against the CPU in fp32, and the tolerance; None where the case is that itself."""
 
     # -- optional: more checks ---------------------------------------------------------------------
 
@@ -141,41 +141,41 @@ class Program(ABC):
     """Parameters of the model; None where they are not counted."""
 
     def first_losses(self) -> Mapping[str, float] | None:
-        """The losses as they were in the first step or right after it; asked once, after that step."""
+        """Return the losses in the first step or right after it; called once, after that step."""
         return self.losses()
 
     def check_step(self) -> None:
-        """Training: one step that brings the losses down."""
+        """Train one step that lowers the losses."""
         self.run(1)
 
     def proof(self, portable: Portable) -> list[float] | None:
-        """What the case computes from the workload's first weights and batch: outputs, or losses of a few updates.
+        """Return what the case computes from the workload's first weights and batch: outputs, or a few losses.
 
         In every framework the same numbers come out where the work is the same; None where it is not known.
         """
         return None
 
     def precision_flaw(self) -> str | None:
-        """Why the case's precision did not take effect, in words; empty where it did, None where it is not checked.
+        """Return why the case's precision did not take effect; empty where it did, None where it is not checked.
 
         Raises Unsupported where the case has nothing that a precision changes.
         """
         return None
 
     def actual_device(self) -> str | None:
-        """The device that all of it really lies on, or words that name two; None where it is not checked."""
+        """Return the device that all of it really lies on, or words that name two; None where it is not checked."""
         return None
 
     # -- optional: what else can be seen -----------------------------------------------------------
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What else a record should hold, such as the accuracy after an epoch; read when built, and at the end."""
+        """Return more facts for the record, such as the accuracy after an epoch; read when built, and at the end."""
         return {}
 
     @property
     def phases(self) -> Mapping[str, int]:
-        """What can be timed apart from the step, in this order, and the items in it."""
+        """Return the phases that can be timed apart from the step, in this order, and the items in each."""
         return {}
 
     def run_phase(self, name: str) -> None:
@@ -183,7 +183,7 @@ class Program(ABC):
         raise KeyError(name)
 
     def prepare_phases(self) -> None:  # noqa: B027 (most have nothing to prepare)
-        """Do once, before phases are timed, what only their first time needs, such as graphs of other shapes."""
+        """Prepare, before phases are timed, what only their first run needs, such as graphs of other shapes."""
 
     # -- optional: batches from disk ---------------------------------------------------------------
 
@@ -192,69 +192,69 @@ class Program(ABC):
         return False
 
     loads_ahead: int = 0
-    """Batches that may have been loaded ahead, by processes of their own, when a step asks for one."""
+    """Batches that loader workers may hold ready when a step asks for one."""
     steps_in_cycle: int = 1
-    """Steps of which each may wait for another such process: their times repeat after so many."""
+    """Steps after which their times repeat, since each may wait for another loader worker."""
 
     def drop_loaded(self) -> None:  # noqa: B027 (most load nothing ahead)
-        """Let go of what was loaded ahead while no step ran: it would make the next ones too fast."""
+        """Drop what was loaded ahead while no step ran: it would make the next ones too fast."""
 
     # -- optional: ranks that train together -------------------------------------------------------
 
     @property
     def ablations(self) -> Mapping[str, Steps]:
-        """Steps that are timed in rounds with its own, to show what these are made of, such as those without waits."""
+        """Return variants of the step, such as one without waits; timed interleaved with it, they show its parts."""
         return {}
 
     def hold_state(self) -> None:  # noqa: B027 (most have nothing beside their steps)
-        """Before steps beside its own: keep what these change."""
+        """Save what ablations change, before they run."""
 
     def restore_state(self) -> None:  # noqa: B027
-        """After them: go back to what was kept."""
+        """Restore it after they ran."""
 
     def rank_flaw(self, thorough: bool) -> str:
-        """Why the ranks did not train together, in words; empty where they did, or there is one process only.
+        """Return why the ranks did not train together; empty where they did, or there is one process only.
 
         `thorough`: by all that can be checked, whatever memory that takes.
         """
         return ""
 
     def rank_times(self) -> Mapping[str, list[list[float]]]:
-        """Times of a step in s, for each kind of steps one list a rank, since they were last asked for."""
+        """Return times of a step in s since the last call: for each kind of step, a list per rank."""
         return {}
 
     def rank_peaks(self) -> list[float]:
-        """Peak memory of each rank's process in B; empty where there is one process only."""
+        """Return the peak memory of each rank's process in B; empty where there is one process only."""
         return []
 
     def end(self) -> None:  # noqa: B027 (most hold nothing but memory)
-        """Give back what it holds beside memory."""
+        """Release what it holds besides memory."""
 
     # ----------------------------------------------------------------------------------------------
 
     def steady_counters(self) -> tuple[int, ...]:
-        """Counters that stand still in the steady state: graphs compiled, device memory reserved."""
+        """Return counters that are constant in the steady state: graphs compiled, device memory reserved."""
         return ()
 
     def device_time(self, steps: int) -> float | None:
-        """Time in s of that many steps by the device's own events; None where it has none."""
+        """Return the time in s of that many steps by the device's events; None where it has none."""
         return None
 
     def device_peak(self) -> int | None:
-        """Peak memory on the device in B; None on the CPU or where it is not counted."""
+        """Return the peak memory on the device in B; None on the CPU or where it is not counted."""
         return None
 
     def flops(self) -> float | None:
-        """Floating-point operations of a step in matmuls and convolutions, counted in one more; None if not known."""
+        """Run one more step and count its floating-point operations in matmuls and convolutions; None if not known."""
         return None
 
     def counts(self) -> dict[str, int]:
-        """Kernels, device-to-host syncs and bytes moved of a step, which is run once more; empty where not known."""
+        """Run one more step and count its kernels, device-to-host syncs and bytes moved; empty where not known."""
         return {}
 
 
 class Framework(ABC):
-    """One way to compute."""
+    """A framework, and what it can be asked for."""
 
     name: str
     """That of its file, with dashes for underscores."""
@@ -271,11 +271,11 @@ class Framework(ABC):
 
     @abstractmethod
     def versions(self) -> dict[str, str]:
-        """Versions of what computes."""
+        """Return the versions of what computes."""
 
     @abstractmethod
     def devices(self) -> list[Device]:
-        """The devices that can be used now; the CPU is called `cpu`."""
+        """Return the devices that can be used now; the CPU is called `cpu`."""
 
     @abstractmethod
     def build_program(self, case: Case, build: Any, data: Opened | None) -> Program:
@@ -290,7 +290,7 @@ class Framework(ABC):
     compiles: bool = False
     """Whether it can compile a model (`--compile yes`)."""
     loads_in_workers: bool = False
-    """Whether its loader can have processes of its own, and pinned memory."""
+    """Whether its loader can have workers, and pinned memory."""
     parallel: tuple[str, ...] = ()
     """Ways in which its ranks can train together (`--parallel`), the usual one first."""
 
@@ -299,10 +299,10 @@ class Framework(ABC):
     example: bool = False
     """Whether it is there to be read rather than used."""
     portable: bool = False
-    """Whether it builds workloads that have no version of their own for it."""
+    """Whether it builds workloads from layers."""
 
     def version_of(self, workload: Workload) -> Build | Portable | None:
-        """What it builds a workload from; None where it can't."""
+        """Return what it builds a workload from; None where it can't."""
         own = workload.build.get(self.builds_from or self.name)
         return own or (workload.portable if self.portable else None)
 
@@ -310,15 +310,15 @@ class Framework(ABC):
     """Whether, with one thread, the one that calls does all of the work."""
 
     def asynchronous(self, device: str) -> bool:
-        """Whether a device may work on when a call has returned."""
+        """Return whether a device may still work when a call has returned."""
         return device != "cpu"
 
     def environment(self, case: Case) -> dict[str, str]:
-        """What the environment of a process must hold before the framework is started in it for a case."""
+        """Return the environment variables that a process needs before the framework starts in it for a case."""
         return {}
 
     def launches(self, case: Case) -> bool:
-        """Whether a case is computed by ranks that a launcher starts."""
+        """Return whether a case is computed by ranks that a launcher starts."""
         return case.in_ranks and bool(self.parallel)
 
     def team(self) -> Team:
@@ -326,15 +326,15 @@ class Framework(ABC):
         raise Unsupported(f"{self.name} can't train in ranks here; torch can")
 
     def threads(self) -> int | None:
-        """CPU threads in use; None where that is not known."""
+        """Return the CPU threads in use; None where that is not known."""
         return None
 
     def limit_threads(self, threads: int) -> None:
-        """Use so many CPU threads from now on."""
+        """Use that many CPU threads from now on."""
         raise Unsupported(f"{self.name} can't be told how many threads to use")
 
     def open(self, case: Case, build: Any, data: Opened | None = None) -> Program:
-        """The case as a program; raises Unsupported, with the reason, where it can't be done as it was asked for."""
+        """Return the case as a program; raise Unsupported, with the reason, where it can't be done as asked."""
         self.check(case, build, data)
         if case.threads:
             self.limit_threads(case.threads)
@@ -342,7 +342,7 @@ class Framework(ABC):
         return self.build_program(case, build, data)
 
     def check(self, case: Case, build: Any, data: Opened | None) -> None:
-        """Raise Unsupported where a case can't be done as it was asked for: nothing is ever replaced."""
+        """Raise Unsupported where a case can't be done as asked: nothing is ever replaced."""
         if build is None:
             raise Unsupported(f"{case.workload} has no version for {self.name}")
         if (case.precision or "fp32") not in self.precisions:
@@ -367,7 +367,7 @@ class Framework(ABC):
             raise Unsupported(f"no device '{case.device}' here; {self.name} sees {', '.join(devices)}")
 
     def explain(self, error: BaseException) -> tuple[str, str]:
-        """The status (oom, unsupported, failed) and the reason in words for an error."""
+        """Return the status (oom, unsupported, failed) and the reason in words for an error."""
         text = str(error).strip().split("\n")[0] or type(error).__name__
         if isinstance(error, Unsupported | NotImplementedError):
             return "unsupported", text
@@ -381,31 +381,31 @@ class Framework(ABC):
     """Layouts in memory of the factors of a matmul, the usual one first; some are faster than others."""
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Kernel:
-        """The product of two square matrices of that size, on the case's device and in its precision.
+        """Return the product of two square matrices of that size, on the case's device and in its precision.
 
         It is the reference kernel and the peak. Raises Unsupported where the framework has none.
         """
         raise Unsupported(f"{self.name} has no matmul of its own")
 
     def copy(self, case: Case, size: int, from_host: bool) -> Kernel:
-        """A copy of so many B on the case's device, or to it from the host; the peak of memory.
+        """Return a copy of that many B on the case's device, or to it from the host; the peak of memory.
 
         Raises Unsupported where there is no such copy.
         """
         raise Unsupported(f"{self.name} has no copy of its own")
 
     def allocate(self, case: Case, size: int) -> object:
-        """Memory of so many B on the case's device, held as long as what is returned.
+        """Allocate that many B on the case's device, for as long as what is returned lives.
 
         Raises the framework's own error where there is not so much.
         """
         raise Unsupported(f"{self.name} has no memory of its own to allocate")
 
     def limit_memory(self, case: Case) -> None:  # noqa: B027 (most need not do anything)
-        """From now on, refuse what does not fit on the case's device, where more could be had of other memory."""
+        """From now on, refuse what does not fit on the case's device, where other memory could be used instead."""
 
     def forecast_memory(self, case: Case, build: Any) -> int | None:
-        """Memory in B that the case will need on its device, without taking it; None where that is not known."""
+        """Return the memory in B that the case will need on its device; None where that is not known."""
         return None
 
     # -- optional: what `mldyno doctor` looks at ---------------------------------------------------
@@ -423,7 +423,7 @@ class Framework(ABC):
         raise Unsupported(f"{self.name} has no features to try")
 
     def support(self) -> dict[str, Fact]:
-        """What this build is for: cuda, rocm, xpu, mps, each a version or true; and the `reason` why there is none."""
+        """Return what this build is for (cuda, rocm, xpu, mps): a version or true; and the `reason` if for none."""
         return {}
 
     # -- only where time itself is simulated -------------------------------------------------------

@@ -35,7 +35,7 @@ class CommandProgram(Program):
         self.words = words
 
     def run(self, steps: int) -> None:
-        """Run the command so many times, one after the other; what it prints goes nowhere."""
+        """Run the command that many times, one after the other; discard what it prints."""
         for _ in range(steps):
             with tempfile.TemporaryFile() as stderr:
                 code = subprocess.call(self.words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
@@ -43,16 +43,16 @@ class CommandProgram(Program):
                     raise CommandFailed(f"{_ending(code)}{_last_line(stderr)}")
 
     def synchronize(self) -> None:
-        """A process that has ended is done."""
+        """Do nothing: a process that has ended is done."""
 
     def losses(self) -> Mapping[str, float] | None:
-        """A command shows by its exit code that it did its work."""
+        """Return nothing: a command shows by its exit code that it did its work."""
 
     def error_vs_reference(self) -> tuple[float, float] | None:
-        """Nothing to compare."""
+        """Compare nothing."""
 
     def actual_device(self) -> str:
-        """Where the process runs."""
+        """Return the CPU, where the process starts."""
         return "cpu"
 
 
@@ -73,21 +73,21 @@ class Command(Framework):
     """Commands as a framework."""
 
     def start(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     def versions(self) -> dict[str, str]:
-        """The system that runs it."""
+        """Return that of the system."""
         return {platform.system(): platform.release()}
 
     def limit_threads(self, threads: int) -> None:
-        """Its own affair; most frameworks obey OMP_NUM_THREADS."""
+        """Do nothing: most frameworks that a command uses obey OMP_NUM_THREADS."""
 
     def devices(self) -> list[Device]:
-        """The machine's processor, on which every process starts."""
+        """Return the machine's processor, on which every process starts."""
         return [Device("cpu", "command")]
 
     def check(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> None:
-        """A command chooses for itself what else a case could ask for."""
+        """Refuse what a command chooses itself."""
         if build is None:
             raise Unsupported(f"{case.workload} has no end-to-end run; time your command: mldyno run -- COMMAND")
         if case.device != "cpu":
@@ -103,7 +103,7 @@ class Command(Framework):
         return CommandProgram(build())
 
     def explain(self, error: BaseException) -> tuple[str, str]:
-        """A command that fails has said why."""
+        """Return what the failed command said."""
         if isinstance(error, CommandFailed):
             return "failed", str(error)
         if isinstance(error, FileNotFoundError | PermissionError):

@@ -64,12 +64,12 @@ class FakeClock:
         self._ends: deque[int] = deque()  # of the kernels in flight
 
     def __call__(self) -> int:
-        """The time now; looking at it takes 40 ns, as with a real clock."""
+        """Return the time now; reading it takes 40 ns, as with a real clock."""
         self.now += 40
         return self.now
 
     def work(self, cost: float, issue: float, commit: int = 1) -> None:
-        """The device gets a kernel of so many s; without a time to issue it the host waits for it."""
+        """Give the device a kernel of that many s; without a time to issue it the host waits for it."""
         self.now += round(issue * 1e9)
         self._gathered.append(round(cost * 1e9))
         if len(self._gathered) >= commit:
@@ -78,7 +78,7 @@ class FakeClock:
             self.wait()
 
     def _start(self) -> None:
-        """The device starts with what was gathered; the host waits while too much is in flight."""
+        """Start what was gathered; the host waits while too much is in flight."""
         for cost in self._gathered:
             self.busy_until = max(self.now, self.busy_until) + cost
             self._ends.append(self.busy_until)
@@ -89,7 +89,7 @@ class FakeClock:
             self.now = max(self.now, earliest)
 
     def wait(self) -> None:
-        """Time passes until the device is done."""
+        """Let time pass until the device is done."""
         self._start()
         self._ends.clear()
         self.now = max(self.now, self.busy_until)
@@ -150,12 +150,10 @@ class FakeMatmul:
         self.issue = ISSUE_COST["cpu" if case.device == "cpu" else "gpu"]
 
     def run(self, steps: int) -> None:
-        """Fake time passes, or is booked on the device."""
         for _ in range(steps):
             CLOCK.work(self.cost, self.issue)
 
     def synchronize(self) -> None:
-        """Fake time passes until the device is done."""
         CLOCK.wait()
 
 
@@ -211,11 +209,10 @@ class FakeProgram(Program):
             self.done += 1
 
     def synchronize(self) -> None:
-        """Fake time passes until the device is done."""
         CLOCK.wait()
 
     def device_time(self, steps: int) -> float | None:
-        """The time that the device was busy; None on the CPU, which has no events."""
+        """Return the time that the device was busy; None on the CPU, which has no events."""
         if not self.issue:
             return None
         began = max(CLOCK.now, CLOCK.busy_until)
@@ -224,24 +221,22 @@ class FakeProgram(Program):
         return (CLOCK.busy_until - began) / 1e9
 
     def steady_counters(self) -> tuple[int, ...]:
-        """Graphs compiled so far, as the rule says."""
+        """Return the graphs compiled so far, as the rule says."""
         return (int(self.done > self.compiles_at),)
 
     @property
     def phases(self) -> Mapping[str, int]:
-        """The phases of the rule, each with the items of a batch."""
+        """Return the phases of the rule, each with the items of a batch."""
         return dict.fromkeys(self.rule.get("phases", {}), self.case.batch or 1)
 
     def run_phase(self, name: str) -> None:
-        """Fake time passes, or is booked on the device."""
         CLOCK.work(self.rule["phases"][name], self.issue)
 
     def counts(self) -> dict[str, int]:
-        """As the rule says."""
         return {"kernels_per_step": self.kernels, "host_syncs_per_step": int(self.waits)}
 
     def losses(self) -> Mapping[str, float] | None:
-        """A loss that falls with every step, unless the rule says that nothing is learned."""
+        """Return a loss that falls with every step, unless the rule says that nothing is learned."""
         if self.case.mode != "train":
             return None
         if self.rule.get("fail") == "wrong":
@@ -249,11 +244,11 @@ class FakeProgram(Program):
         return {"loss": 1.0 if self.rule.get("fail") == "stuck" else 1.0 / (1 + self.done + self.check_steps)}
 
     def check_step(self) -> None:
-        """One step, which takes no time."""
+        """Take a step, in no time."""
         self.check_steps += 1
 
     def error_vs_reference(self) -> tuple[float, float] | None:
-        """Half of the values off where the rule says wrong; exact otherwise."""
+        """Be half off where the rule says wrong; exact otherwise."""
         if self.rule.get("fail") == "wrong":
             return 0.5, 1e-3
         if self.case.precision != "fp32":
@@ -261,15 +256,13 @@ class FakeProgram(Program):
         return None if self.case.device == "cpu" else (0.0, 1e-3)
 
     def precision_flaw(self) -> str:
-        """As the rule says."""
         return str(self.rule.get("flaw", ""))
 
     def device_peak(self) -> int | None:
-        """A thousand bytes an item, off the CPU."""
+        """Return a thousand bytes an item, off the CPU."""
         return None if self.case.device == "cpu" else 1000 * (self.case.batch or 1)
 
     def actual_device(self) -> str:
-        """The device of the case."""
         return self.case.device
 
 
@@ -281,49 +274,46 @@ class Fake(Framework):
     fallback: Mapping[str, str] = FALLBACK
 
     def start(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     def versions(self) -> dict[str, str]:
-        """Its own version."""
         return {"fake": "1"}
 
     def threads(self) -> int | None:
-        """One."""
         return 1
 
     def limit_threads(self, threads: int) -> None:
-        """Nothing is computed, by however many threads."""
+        """Do nothing: nothing is computed, by however many threads."""
 
     def devices(self) -> list[Device]:
-        """A slow processor, and a fast accelerator that must be waited for."""
+        """Return a slow processor, and a fast accelerator that must be waited for."""
         return [Device("cpu", "fake", "fake CPU"), Device("gpu", "fake", "fake accelerator", DEVICE_MEMORY)]
 
     def open(self, case: Case, build: Callable[..., Any] | None, data: Opened | None = None) -> FakeProgram:
-        """Anything can be asked for on a device that is there: no workload has to be built."""
+        """Take any case on a device that exists: no workload has to be built."""
         if case.device not in ("cpu", "gpu"):
             raise Unsupported(f"no device '{case.device}' here; fake sees cpu, gpu")
         return self.build_program(case, build, data)
 
     def build_program(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> FakeProgram:
-        """Take the rule for the case."""
         return FakeProgram(case, _rule_for(case.id))
 
     def forecast_memory(self, case: Case, build: Callable[..., Any] | None) -> int | None:
-        """As the rule says; else a thousand bytes an item."""
+        """Return what the rule says; else a thousand bytes an item."""
         return int(_rule_for(case.id).get("memory", 1000 * (case.batch or 1)))
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> FakeMatmul:
-        """As fast for any size: nothing is computed."""
+        """Return a matmul that is as fast for any size."""
         return FakeMatmul(case, size)
 
     def allocate(self, case: Case, size: int) -> object:
-        """Nothing is allocated; more than there is, is refused."""
+        """Allocate nothing, and refuse more than there is."""
         if size > DEVICE_MEMORY:
             raise MemoryError(f"fake: out of memory, tried to allocate {size} B")
         return object()
 
     def try_feature(self, feature: str, device: str) -> Trial:
-        """Exact, unless the rule says otherwise."""
+        """Be exact, unless the rule says otherwise."""
         failure = _rule_for(f"{feature}/fake/{device}").get("fail", "")
         if failure == "fallback":
             if not all(os.environ.get(name) == value for name, value in FALLBACK.items()):

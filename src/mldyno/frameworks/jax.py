@@ -423,8 +423,8 @@ class JaxLayers(Layers):
 
     def _dropout(self, x: Any, rate: float) -> Any:
         self.key, own = self.jax.random.split(self.key)
-        kept = self.jax.random.bernoulli(own, 1 - rate, x.shape)
-        return self.np.where(kept, x / (1 - rate), self.np.zeros((), x.dtype))
+        mask = self.jax.random.bernoulli(own, 1 - rate, x.shape)
+        return self.np.where(mask, x / (1 - rate), self.np.zeros((), x.dtype))
 
     def _lstm(self, x: Any, inputs: Any, recurrent: Any, bias: Any, second_bias: Any) -> Any:
         gates = x @ inputs + (bias + second_bias)

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mldyno.frameworks import Unsupported
+from mldyno.values import IMAGE_DIMENSIONS, Values
 
-if TYPE_CHECKING:
-    from mldyno.values import Values
-
-IMAGE_DIMENSIONS = 4  # items, channels, rows, columns
 NORM_MOMENTUM, NORM_EPSILON = 0.1, 1e-5  # of batch norms: how far running statistics follow, as in PyTorch
 
 

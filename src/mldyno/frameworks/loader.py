@@ -31,10 +31,10 @@ class Loader(ABC):
 
     @abstractmethod
     def batches(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Iterable[tuple[Any, Any]]:
-        """All items of a part once; the last batch may be smaller, unless only full ones are wanted."""
+        """Give all items of a part once; the last batch may be smaller, unless only full ones are wanted."""
 
     def passes(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Iterable[tuple[Any, Any]]:
-        """The same for steps and epochs, over and over: by the loader's workers, where it has some."""
+        """Give the same for steps and epochs, by the loader's workers, where it has some."""
         return self.batches(split, batch, shuffle, full_only)
 
     def end(self) -> None:  # noqa: B027 (most have no workers)
@@ -42,40 +42,40 @@ class Loader(ABC):
 
     @property
     def phases(self) -> dict[str, int]:
-        """What can be timed apart from the step, and the items in it."""
+        """Return the phases that can be timed apart from the step, and the items in each."""
         trained = self.data.train.count if self.training else 0
         return {"data": FETCHED_BATCHES * self.batch * self.ranks, "epoch": trained + self.tested}
 
     @property
     def tested(self) -> int:
-        """Items of the evaluation."""
+        """Return the items of the evaluation."""
         return self.data.test.count
 
     def first(self) -> tuple[Any, Any]:
-        """The set's first items as a batch, for checks."""
+        """Return the set's first items as a batch, for checks."""
         return next(iter(self.batches(self.split, self.batch, shuffle=False, full_only=True)))
 
     def of_each_size(self, split: Split, batch: int) -> Iterator[tuple[Any, Any]]:
-        """A batch of each size that a part comes in: full, and what is left at its end."""
+        """Give a batch of each size that a part comes in: full, and what is left at its end."""
         for size in filter(None, (min(batch, split.count), split.count % batch)):
             yield next(iter(self.batches(split, size, shuffle=False, full_only=True)))
 
     def endless(self) -> Iterator[tuple[Any, Any]]:
-        """Batches of full size, epoch after epoch."""
+        """Give batches of full size, epoch after epoch."""
         while True:
             yield from self.passes(self.split, self.batch, self.training, full_only=True)
 
     def epoch(self) -> Iterator[tuple[Any, Any]]:
-        """Every item of the training part once; the last batch may be smaller."""
+        """Give every item of the training part once; the last batch may be smaller."""
         return iter(self.passes(self.data.train, self.batch, shuffle=True, full_only=False))
 
     def held_out(self) -> Iterator[tuple[Any, Any]]:
-        """Every item of the held-out part once, in order."""
+        """Give every item of the held-out part once, in order."""
         return iter(self.passes(self.data.test, TEST_BATCH, shuffle=False, full_only=False))
 
 
 class PlainLoader(Loader):
-    """Reads item by item and joins them; the framework makes arrays of their bytes, and normalises these."""
+    """Read item by item and join them; the framework makes arrays of their bytes, and normalises these."""
 
     def __init__(self, data: Opened, batch: int, training: bool) -> None:
         super().__init__(data, batch, training)
@@ -84,7 +84,6 @@ class PlainLoader(Loader):
         self.offset = tuple(-mean / spread for mean, spread in zip(data.mean, data.spread, strict=True))
 
     def batches(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Iterator[tuple[Values, Values]]:
-        """As a framework can take them."""
         order = list(range(split.count))
         if shuffle:
             self.chance.shuffle(order)

@@ -92,12 +92,12 @@ class Torch(Framework):
 
     @property
     def _release(self) -> tuple[int, int]:
-        """Torch's version, without what comes after the second number."""
+        """Return torch's version, without what comes after the second number."""
         major, minor = str(self.torch.__version__).split(".")[:2]
         return int(major), int(minor)
 
     def versions(self) -> dict[str, str]:
-        """Torch's version, and those of what it was built with: CUDA and cuDNN, HIP, XPU."""
+        """Return torch's version, and those of what it was built with: CUDA and cuDNN, HIP, XPU."""
         torch = self.torch
         built = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu")}
         if built["cuda"]:
@@ -105,27 +105,22 @@ class Torch(Framework):
         return {"torch": str(torch.__version__)} | {name: str(version) for name, version in built.items() if version}
 
     def threads(self) -> int | None:
-        """Threads of one operation on the CPU."""
         return int(self.torch.get_num_threads())
 
     def limit_threads(self, threads: int) -> None:
-        """Threads of one operation on the CPU."""
         self.torch.set_num_threads(threads)
 
     def devices(self) -> list[Device]:
-        """The CPU, and every accelerator that torch finds."""
         return devices.list_devices(self.torch)
 
     def support(self) -> dict[str, Fact]:
-        """CUDA, ROCm, XPU and MPS, as far as this build has them."""
         return devices.support(self.torch)
 
     def try_feature(self, feature: str, device: str) -> Trial:
-        """One of the features on a device, beside the CPU in double precision."""
         return devices.try_feature(self.torch, feature, device)
 
     def check(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> None:
-        """TF32 is a mode of NVIDIA's GPUs since 2020."""
+        """Refuse what PyTorch would ignore or crash on: tf32 elsewhere than on NVIDIA's GPUs since 2020, for one."""
         if build is not None and case.precision == "tf32" and not case.device.startswith("cuda"):
             raise Unsupported(f"tf32 is a mode of CUDA's matmuls; {case.device} has none")
         if case.in_ranks and case.mode == "train":
@@ -156,7 +151,7 @@ class Torch(Framework):
             raise Unsupported(f"{ranks} ranks need as many devices of {kind}; there are {there}")
 
     def build_program(self, case: Case, build: Build, data: Opened | None) -> TorchProgram:
-        """Build the case on its device."""
+        """Build the case on its device, or this rank's part of it."""
         from mldyno.frameworks.torch.program import TorchProgram
         from mldyno.frameworks.torch.ranks import RankProgram
 
@@ -167,7 +162,7 @@ class Torch(Framework):
         return TorchProgram(self.torch, case, build, data)
 
     def forecast_memory(self, case: Case, build: Build | None) -> int | None:
-        """From a step on the meta device; None where the case can't be built there."""
+        """Forecast from a step on the meta device; None where the case can't be built there."""
         from mldyno.frameworks.torch.operations import peak
 
         if build is None:
@@ -208,16 +203,16 @@ class Torch(Framework):
         return Repeated(copy, waiting(torch, device), float(moved))
 
     def allocate(self, case: Case, size: int) -> Any:
-        """Bytes that nothing is written to."""
+        """Return bytes that nothing is written to."""
         return self.torch.empty(size, dtype=self.torch.uint8, device=case.device)
 
     def limit_memory(self, case: Case) -> None:
-        """On MPS, PyTorch gives out 1.7 times what Metal recommends, and Metal drops what it finds no room for."""
+        """Limit MPS, where PyTorch gives out 1.7 times what Metal recommends, and Metal drops what does not fit."""
         if case.device.startswith("mps"):
             self.torch.mps.set_per_process_memory_fraction(1.0)
 
     def explain(self, error: BaseException) -> tuple[str, str]:
-        """Memory errors have their own types on accelerators, and only words on the CPU and on MPS."""
+        """Know memory errors by their types on accelerators, and by their words on the CPU and on MPS."""
         status, reason = super().explain(error)
         if status != "failed":
             return status, reason

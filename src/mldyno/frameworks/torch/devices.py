@@ -39,7 +39,7 @@ FACTS: dict[str, dict[str, Callable[[Any], Fact]]] = {
 
 
 def list_devices(torch: Any) -> list[Device]:
-    """The CPU, and every accelerator that torch.accelerator offers now."""
+    """Return the CPU, and every accelerator that torch.accelerator offers now."""
     devices = [Device("cpu", "torch")]
     if torch.accelerator.is_available():
         kind = torch.accelerator.current_accelerator().type
@@ -59,7 +59,7 @@ def _accelerator(torch: Any, kind: str, index: int) -> Device:
 
 
 def _facts(properties: Any, readers: dict[str, Callable[[Any], Fact]]) -> dict[str, Fact]:
-    """What the properties say; which of them there are depends on the version of PyTorch."""
+    """Read the properties; which of them there are depends on the version of PyTorch."""
     facts: dict[str, Fact] = {}
     for name, read in readers.items():
         with suppress(AttributeError, TypeError, ValueError, RuntimeError):
@@ -68,7 +68,7 @@ def _facts(properties: Any, readers: dict[str, Callable[[Any], Fact]]) -> dict[s
 
 
 def _metal_name(torch: Any, kind: str) -> str:
-    """What Metal calls its device; newer versions of PyTorch pass it on."""
+    """Return Metal's name of its device, which newer versions of PyTorch report."""
     with suppress(AttributeError, RuntimeError):
         if kind == "mps":
             return str(torch.backends.mps.get_name())
@@ -76,14 +76,14 @@ def _metal_name(torch: Any, kind: str) -> str:
 
 
 def _recommended(module: Any) -> int | None:
-    """What Metal lets a process take of the memory that GPU and CPU share, in B; None for other devices."""
+    """Return how much of the shared memory Metal lets a process take, in B; None for other devices."""
     with suppress(AttributeError, RuntimeError, AssertionError):
         return int(module.recommended_max_memory())
     return None
 
 
 def counted_memory(torch: Any, device: Any, counter: str) -> int | None:
-    """What a counter of a device's memory says, in B: torch.accelerator's, or, before 2.9, that of the device's module.
+    """Read a counter of a device's memory in B: torch.accelerator's, or, before 2.9, that of the device's module.
 
     None on the CPU, and where neither counts.
     """
@@ -141,12 +141,12 @@ def _integers(torch: ModuleType, dtype: Any) -> Tensors:
 
 
 def _heads(torch: ModuleType, dtype: Any) -> Tensors:
-    """Queries, keys and values of 2 sequences, 4 heads, 32 tokens."""
+    """Draw queries, keys and values of 2 sequences, 4 heads, 32 tokens."""
     return _normal(torch, dtype, *[(2, 4, 32, 16)] * 3)
 
 
 def _images(torch: ModuleType, dtype: Any) -> Tensors:
-    """Images and the weights of a convolution."""
+    """Draw images and the weights of a convolution."""
     return _normal(torch, dtype, (4, 8, 16, 16), (16, 8, 3, 3))
 
 
@@ -155,7 +155,7 @@ def _volumes(torch: ModuleType, dtype: Any) -> Tensors:
 
 
 def _definite(torch: ModuleType, dtype: Any) -> Tensors:
-    """A symmetric, positive definite matrix that is far from singular, and a right-hand side."""
+    """Draw a symmetric, positive definite matrix that is far from singular, and a right-hand side."""
     matrix, right = _matrices(torch, dtype)
     return matrix @ matrix.T / MATRIX_SIZE + torch.eye(MATRIX_SIZE, dtype=dtype), right
 
@@ -189,7 +189,7 @@ def _attention(torch: ModuleType, *heads: Any) -> Tensors:
 
 
 def _convolution(name: str) -> Compute:
-    """A convolution with its gradients."""
+    """Compute a convolution with its gradients."""
 
     def compute(torch: ModuleType, images: Any, weights: Any) -> Tensors:
         images, weights = images.detach().requires_grad_(), weights.detach().requires_grad_()
@@ -205,7 +205,7 @@ def _solve(torch: ModuleType, matrix: Any, right: Any) -> Tensors:
 
 
 def _svd(torch: ModuleType, matrix: Any, right: Any) -> Tensors:
-    """The values, and the matrix put together again: signs of the vectors are free."""
+    """Return the values, and the matrix put together again: signs of the vectors are free."""
     left, values, above = torch.linalg.svd(right)
     return (values, (left * values) @ above)
 
@@ -220,7 +220,7 @@ def _cholesky(torch: ModuleType, matrix: Any, right: Any) -> Tensors:
 
 
 def _fusible(torch: ModuleType, a: Any, b: Any) -> Tensors:
-    """A matmul with what a compiler would fuse into it."""
+    """Compute a matmul with what a compiler would fuse into it."""
     return ((a @ b).sin() * b + a.relu(),)
 
 
@@ -263,7 +263,7 @@ FEATURES: dict[str, Feature] = {
 
 
 def try_feature(torch: ModuleType, name: str, device: str) -> Trial:
-    """Compute with a feature on the device, and what is expected on the CPU; warnings say what fell back."""
+    """Compute a feature on the device, and what is expected on the CPU; warnings name what fell back."""
     feature, target = FEATURES[name], torch.device(device)
     dtype = getattr(torch, feature.dtype)
     inputs = feature.draw(torch, dtype)
@@ -291,7 +291,7 @@ def relative_error(actual: Any, expected: Any) -> float:
 
 @contextmanager
 def every_warning(torch: ModuleType) -> Iterator[list[warnings.WarningMessage]]:
-    """All warnings that come meanwhile; PyTorch names only the first operator of a process that falls back else."""
+    """Collect all warnings meanwhile; else PyTorch names only the first operator of a process that falls back."""
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
@@ -303,14 +303,14 @@ def every_warning(torch: ModuleType) -> Iterator[list[warnings.WarningMessage]]:
 
 
 def fallen_back(caught: list[warnings.WarningMessage]) -> list[str]:
-    """The operators that the CPU did instead, as the framework's warnings name them."""
+    """Return the operators that the CPU did instead, as the framework's warnings name them."""
     messages = [str(warning.message) for warning in caught]
     matches = [OPERATOR.search(message) for message in messages if FALLS_BACK.search(message)]
     return [match.group(1) if match else "an operator that is not named" for match in matches]
 
 
 def support(torch: ModuleType) -> dict[str, Fact]:
-    """What this build of PyTorch can use, and why it has no accelerator now; never raises."""
+    """Return what this build of PyTorch can use, and why it has no accelerator now; never raise."""
     version = torch.version
     backends: dict[str, Fact] = {name: getattr(version, name, None) for name in ("cuda", "xpu")}
     backends |= {"rocm": getattr(version, "hip", None), "mps": bool(torch.backends.mps.is_built())}

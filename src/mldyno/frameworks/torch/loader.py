@@ -43,7 +43,7 @@ class Items:
 
 
 def die_with_process(worker: int) -> None:
-    """In a worker of a loader, on Linux: be killed with the process that started it, which PyTorch sees in 5 s only."""
+    """Let Linux kill a loader worker with the process that started it, which PyTorch notices after 5 s only."""
     from torch import multiprocessing
 
     with contextlib.suppress(AttributeError):  # other systems
@@ -51,7 +51,7 @@ def die_with_process(worker: int) -> None:
 
 
 class TorchLoader(Loader):
-    """By a DataLoader, with the workers of its case."""
+    """Batches by a DataLoader, with the workers of its case."""
 
     def __init__(self, torch: ModuleType, data: Opened, case: Case, rank: int = 0, ranks: int = 1) -> None:
         super().__init__(data, case.batch or 1, case.mode == "train", ranks)
@@ -64,15 +64,15 @@ class TorchLoader(Loader):
 
     @property
     def ahead(self) -> int:
-        """Batches that workers hold ready at most."""
+        """Return how many batches workers hold ready at most."""
         return self.workers * self.prefetch
 
     def batches(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Any:
-        """As a DataLoader gives them, in this process."""
+        """Load in this process."""
         return self._loader(split, batch, shuffle, full_only, {"pin_memory": self.pinned})
 
     def passes(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Any:
-        """By workers, which stay for the next pass."""
+        """Load by workers, which stay for the next pass."""
         if not self.workers:
             return self.batches(split, batch, shuffle, full_only)
         key = (split is self.data.train, batch, shuffle, full_only)
@@ -88,7 +88,7 @@ class TorchLoader(Loader):
         return loader
 
     def items(self, split: Split) -> Any:
-        """A part of the data set as PyTorch sees it."""
+        """Return a part of the data set as PyTorch sees it."""
         return Items(self.torch, self.data, split)
 
     def _loader(self, split: Split, batch: int, shuffle: bool, full_only: bool, options: dict[str, Any]) -> Any:
@@ -121,26 +121,25 @@ class OwnData:
 
     @property
     def count(self) -> int:
-        """Its items."""
+        """Return how many items it has."""
         return len(self.dataset)
 
     @property
     def train(self) -> OwnData:
-        """What training reads."""
+        """Return all of it."""
         return self
 
     test = train
 
 
 class OwnLoader(TorchLoader):
-    """By a DataLoader, from a data set of the user's own."""
+    """Batches by a DataLoader, from a data set of the user's own."""
 
     def __init__(self, torch: ModuleType, recipe: Recipe, case: Case, rank: int = 0, ranks: int = 1) -> None:
         self.collate = recipe.collate
         super().__init__(torch, OwnData(recipe.dataset), case, rank, ranks)  # type: ignore[arg-type]
 
     def items(self, split: Any) -> Any:
-        """All of them."""
         return split.dataset
 
     def _loader(self, split: Any, batch: int, shuffle: bool, full_only: bool, options: dict[str, Any]) -> Any:
@@ -148,5 +147,5 @@ class OwnLoader(TorchLoader):
 
     @property
     def phases(self) -> dict[str, int]:
-        """Getting batches; what an evaluation would be, the user knows."""
+        """Leave out the epoch: only the user knows what an evaluation would be."""
         return {"data": FETCHED_BATCHES * self.batch * self.ranks}

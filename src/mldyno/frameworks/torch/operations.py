@@ -35,7 +35,7 @@ COMPOSITE = (
 
 @contextmanager
 def watch_operations(torch: ModuleType, see: Callable[[Any, list[Any], list[Any]], None]) -> Iterator[None]:
-    """Let `see` have each operation that runs meanwhile, those of the backward pass too, with the tensors in and out.
+    """Call `see` for each operation that runs meanwhile, also in the backward pass, with the tensors in and out.
 
     Behind autocast, which has cast what goes in by then.
     """
@@ -63,7 +63,7 @@ def watch_operations(torch: ModuleType, see: Callable[[Any, list[Any], list[Any]
 
 @contextmanager
 def watch_matmuls(torch: ModuleType) -> Iterator[Counter[tuple[str, str]]]:
-    """How many matmuls run meanwhile, by device and by the type of the numbers that go in."""
+    """Count the matmuls that run meanwhile, by device and by the type of the numbers that go in."""
     from torch.utils.flop_counter import flop_registry
 
     counts: Counter[tuple[str, str]] = Counter()
@@ -80,7 +80,7 @@ def watch_matmuls(torch: ModuleType) -> Iterator[Counter[tuple[str, str]]]:
 
 @dataclass
 class Counts:
-    """What some work does on its device."""
+    """Counts of what some work does on its device."""
 
     kernels: int = 0
     host_syncs: int = 0
@@ -92,7 +92,7 @@ class Counts:
 
 
 def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -> Counts:
-    """Kernels, device-to-host syncs and bytes of the work on a device; it is done once.
+    """Run the work once, and count its kernels, device-to-host syncs and bytes on a device.
 
     Views move no data and do not count. Nor does what an optimiser reads of its own step counters: these lie on
     the host, whatever the device.
@@ -137,7 +137,7 @@ def _bytes(tensors: list[Any]) -> int:
 
 
 def actual_device(network: Any, optimiser: Any, batch: Batch, output_on: Any, expected_on: Any = None) -> str:
-    """The device that all of a program lies on; where something lies elsewhere, that is named too.
+    """Return the device that all of a program lies on; where something lies elsewhere, name that too.
 
     `output_on` is where the output was, None before there is one; `expected_on` where it must be, if not with the rest.
     """
@@ -166,7 +166,7 @@ def _tensors(network: Any, optimiser: Any, batch: Batch) -> Iterator[tuple[str, 
 
 @contextmanager
 def watch_compute(torch: ModuleType) -> Iterator[set[str]]:
-    """The devices on which matmuls run meanwhile, and where the gradients lie that an optimiser gets."""
+    """Collect the devices on which matmuls run meanwhile, and where the gradients lie that an optimiser gets."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     devices: set[str] = set()
@@ -191,7 +191,7 @@ STEPS = 2  # the second one finds the optimiser's state in place
 
 
 def peak(torch: ModuleType, case: Case, build: Build) -> int:
-    """The most bytes that weights, gradients, optimiser and activations of a step hold at once.
+    """Return the most bytes that weights, gradients, optimiser and activations of a step hold at once.
 
     On the CPU the model is built in fp32 and then cast, which counts; other devices get it as it is then.
     """
@@ -234,7 +234,7 @@ def _infer(recipe: Any, network: Any, inputs: Any) -> None:
 
 
 def _highest(torch: ModuleType, work: Callable[[], None], existing: Iterable[Any]) -> int:
-    """The highest sum of the sizes of all storages that live at once while the work is done, in B.
+    """Return the highest sum in B of all storages that live at once while the work is done.
 
     `existing`: tensors that were made before it.
     """

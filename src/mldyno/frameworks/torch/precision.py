@@ -17,9 +17,9 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks.layers import IMAGE_DIMENSIONS
 from mldyno.frameworks.torch.operations import watch_matmuls
 from mldyno.records import Case
+from mldyno.values import IMAGE_DIMENSIONS
 
 CAST = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 AUTOCAST = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
@@ -27,7 +27,7 @@ TF32_TRIAL_SIZE = 256  # of the matmul that shows whether a device has TF32
 
 
 class PrecisionPolicy:
-    """In which types the numbers of a case are stored and multiplied on its device."""
+    """The types in which the numbers of a case are stored and multiplied on its device."""
 
     def __init__(self, torch: ModuleType, case: Case, device: Any) -> None:
         self.torch, self.device, self.precision = torch, device, case.precision or "fp32"
@@ -42,25 +42,25 @@ class PrecisionPolicy:
 
     @property
     def emulated(self) -> bool:
-        """Whether the device has no matmuls in this type, and PyTorch computes them in another: bf16 before Ampere."""
+        """Return whether the device has no matmuls in this type, and PyTorch uses another: bf16 before Ampere."""
         if self.device.type != "cuda" or self.compute_type is not self.torch.bfloat16:
             return False
         return not self.torch.cuda.is_bf16_supported(including_emulation=False)
 
     def cast(self, network: Any) -> Any:
-        """The network, its weights in the type of this precision and in its layout, where they lie now."""
+        """Cast a network's weights to the type of this precision and to its layout, where they lie now."""
         if self.memory_format is self.torch.channels_last:
             network = network.to(memory_format=self.memory_format)
         return network if self.storage_type is self.torch.float32 else network.to(self.storage_type)
 
     def to_device(self, tensor: Any) -> Any:
-        """A tensor on the device; floating-point numbers in the type of this precision, images in its layout."""
+        """Copy a tensor to the device; floating-point numbers in the type of this precision, images in its layout."""
         if not tensor.is_floating_point():
             return tensor.to(self.device)
         return tensor.to(self.device, self.storage_type, memory_format=self._format_of(tensor))
 
     def on_host(self, tensor: Any) -> Any:
-        """A tensor of a batch on the host, in the type and the layout in which it will be copied."""
+        """Return a tensor on the host, in the type and the layout in which it will be copied."""
         if not tensor.is_floating_point():
             return tensor
         return tensor.to(self.storage_type, memory_format=self._format_of(tensor))
@@ -69,7 +69,7 @@ class PrecisionPolicy:
         return self.memory_format if tensor.dim() == IMAGE_DIMENSIONS else self.torch.preserve_format
 
     def around(self, work: Callable[..., Any], caches: bool = True) -> Callable[..., Any]:
-        """The work, under autocast where this precision is that; else the very same.
+        """Wrap the work in autocast where this precision is that; else return it as it is.
 
         `caches`: keep casts of weights until the work is done, as autocast does; not where it changes them.
         Raises Unsupported where the device has no autocast in this type: PyTorch only warns of that.
@@ -85,15 +85,15 @@ class PrecisionPolicy:
         return wrapped
 
     def scaler(self) -> Any:
-        """What keeps small gradients from becoming 0 in amp-fp16; None where none is needed."""
+        """Return what keeps small gradients from becoming 0 in amp-fp16; None where none is needed."""
         return self.torch.amp.GradScaler(self.device.type) if self.precision == "amp-fp16" else None
 
     def steps(self) -> AbstractContextManager[None]:
-        """Wherever steps run: a setting of the whole process, so that others beside it keep theirs."""
+        """Return the context that steps run in: TF32 is a setting of the whole process, and other cases keep theirs."""
         return _tf32(self.torch) if self.precision == "tf32" else nullcontext()
 
     def flaw(self, network: Any, inputs: Any) -> tuple[str, dict[str, int]]:
-        """Why this precision did not take effect, in words, or nothing; and the matmuls of a forward pass by type.
+        """Return why this precision did not take effect, or nothing; and the matmuls of a forward pass by type.
 
         Raises Unsupported where the network has none, so that a precision means nothing.
         """
@@ -128,7 +128,7 @@ def _tf32(torch: ModuleType) -> Iterator[None]:
 
 
 def _rounds(torch: ModuleType, device: Any) -> bool:
-    """Whether TF32 changes the bits of a matmul on a device."""
+    """Return whether TF32 changes the bits of a matmul on a device."""
     a, b = (torch.randn(TF32_TRIAL_SIZE, TF32_TRIAL_SIZE).to(device) for _ in range(2))
     with _tf32(torch):
         rounded = a @ b
@@ -136,7 +136,7 @@ def _rounds(torch: ModuleType, device: Any) -> bool:
 
 
 def matmul_types(torch: ModuleType, work: Callable[[], Any]) -> dict[str, int]:
-    """How many matmuls the work does, by the type of the numbers that go in."""
+    """Count the matmuls of the work, by the type of the numbers that go in."""
     counts: Counter[str] = Counter()
     with watch_matmuls(torch) as ran, torch.no_grad():
         work()
@@ -146,7 +146,7 @@ def matmul_types(torch: ModuleType, work: Callable[[], Any]) -> dict[str, int]:
 
 
 def backward_and_step(loss: Any, optimiser: Any, scaler: Any) -> None:
-    """The backward pass, and the optimiser's step if one is given.
+    """Run the backward pass, and the optimiser's step if one is given.
 
     A scaler skips a step where the scaled gradients overflowed, and scales less from then on.
     """

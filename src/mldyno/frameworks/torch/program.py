@@ -19,13 +19,12 @@ from mldyno.frameworks import (
     proof_case,
     without_chance,
 )
-from mldyno.frameworks.layers import IMAGE_DIMENSIONS
 from mldyno.frameworks.program import BATCH_POOL, COMPARED_ITEMS, ModelProgram, seed_generators
 from mldyno.frameworks.torch.devices import counted_memory, every_warning, fallen_back, relative_error
 from mldyno.frameworks.torch.loader import OwnLoader, TorchLoader
 from mldyno.frameworks.torch.operations import actual_device, count_operations, watch_compute
 from mldyno.frameworks.torch.precision import PrecisionPolicy, backward_and_step
-from mldyno.values import SEED
+from mldyno.values import IMAGE_DIMENSIONS, SEED
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
@@ -37,14 +36,14 @@ MAX_COMPARED_STEPS = 24  # to get so many updates: a gradient scaler skips some
 
 
 def waiting(torch: ModuleType, device: Any) -> Callable[[], None]:
-    """What waits for an accelerator. The CPU is done when its call returns: there it does nothing, and fast."""
+    """Return what waits for a device; on the CPU it does nothing, fast, since a call returns when its work is done."""
     if device.type == "cpu":
         return _done
     return lambda: torch.accelerator.synchronize(device)
 
 
 def _done() -> None:
-    """Nothing to wait for."""
+    """Wait for nothing."""
 
 
 class TorchProgram(ModelProgram):
@@ -90,7 +89,7 @@ class TorchProgram(ModelProgram):
             self.noted["convolutions"] = True
 
     def _loader(self, data: Opened | None) -> TorchLoader | None:
-        """What reads batches from a data set: the workload's, or the user's own."""
+        """Return what reads batches from a data set: the workload's, or the user's own."""
         if data is not None:
             return TorchLoader(self.torch, data, self.case, self.rank, self.size)
         if self.case.placement == "loader":
@@ -98,12 +97,12 @@ class TorchProgram(ModelProgram):
         return None
 
     def _fresh(self) -> Recipe:
-        """The recipe with its network as it was in the beginning, in fp32 on the CPU."""
+        """Build the recipe with its first weights, in fp32 on the CPU."""
         self._seed(SEED)
         return self.build(self.torch, self.case)
 
     def _check_phases(self) -> None:
-        """What a step that is more than a pass can't be: it has optimisers of its own, or shapes that change."""
+        """Refuse what a step made of phases can't do: they have their own optimisers, or shapes that change."""
         phases = ", ".join(self.recipe.phases)
         if phases and self.case.compile:
             raise Unsupported(f"a step of it is made of phases ({phases}) of changing shapes, not compiled as one")
@@ -111,7 +110,7 @@ class TorchProgram(ModelProgram):
             raise Unsupported(f"its phases ({phases}) have optimisers of their own, which no gradient scaler serves")
 
     def _check_recurrent(self) -> None:
-        """What MPS can't do: an LSTM's weights stay in fp32 under autocast, and its kernel takes one type only."""
+        """Refuse LSTMs under autocast on MPS: their weights stay in fp32, and the kernel takes one type only."""
         recurrent = any(isinstance(module, self.torch.nn.RNNBase) for module in self.network.modules())
         if recurrent and self.policy.autocasts and self.device.type == "mps":
             raise Unsupported("recurrent layers can't run under autocast on MPS; take fp32, fp16 or bf16")
@@ -123,14 +122,14 @@ class TorchProgram(ModelProgram):
         return self.recipe.optimiser(network.parameters())
 
     def _together(self, network: Any) -> Any:
-        """The network as all ranks train it; there is one process only."""
+        """Return the network as all ranks train it; here there is one process only."""
         return network
 
     def _compiled(self, network: Any) -> Any:
         return self.torch.compile(network) if self.case.compile else network
 
     def _forward_loss(self, forward: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
-        """What gives the output for inputs, and its loss."""
+        """Return what computes the output for inputs, and its loss."""
         loss = self.recipe.loss
 
         def forward_loss(inputs: Any, targets: Any) -> tuple[Any, Any]:
@@ -147,7 +146,7 @@ class TorchProgram(ModelProgram):
         return itertools.cycle([self._placed(batch) for batch in pool])
 
     def _each(self, change: Callable[[Any], Any], tree: Any) -> Any:
-        """A tree with every tensor in it changed."""
+        """Return a tree with every tensor in it changed."""
         is_tensor = self.torch.is_tensor
         if is_tensor(tree):  # as most are
             return change(tree)
@@ -163,16 +162,14 @@ class TorchProgram(ModelProgram):
 
     @property
     def loads_ahead(self) -> int:  # type: ignore[override]
-        """Batches that the loader's workers hold ready at most."""
         return 0 if self.loader is None else self.loader.ahead
 
     @property
     def steps_in_cycle(self) -> int:  # type: ignore[override]
-        """As many as there are workers, which take turns."""
+        """Return the number of loader workers, which take turns."""
         return 1 if self.loader is None else max(1, self.loader.workers)
 
     def drop_loaded(self) -> None:
-        """Let go of what the loader's workers have ready."""
         for _ in range(self.loads_ahead):
             next(self.batches)
 
@@ -189,7 +186,6 @@ class TorchProgram(ModelProgram):
     # -- steps -----------------------------------------------------------------------------------
 
     def synchronize(self) -> None:
-        """Wait for the device."""
         self.wait()
 
     def run(self, steps: int) -> None:
@@ -222,7 +218,7 @@ class TorchProgram(ModelProgram):
         return output
 
     def _check_loss(self, output: Any, targets: Any) -> Any:
-        """The loss of an output as a check, in fp32 at least: in bf16 a step may change less than its last digit."""
+        """Return the loss of an output for checks, in fp32 at least: in bf16 a step may change less than a digit."""
         stored = self.torch.promote_types(self.policy.storage_type, self.torch.float32)
 
         def widened(tensor: Any) -> Any:
@@ -280,7 +276,7 @@ class TorchProgram(ModelProgram):
     # -- what is observed beside the time --------------------------------------------------------
 
     def flops(self) -> float | None:
-        """By PyTorch's own counter; what a compiled model does can't be counted from here, nor what breaks under it."""
+        """Count with PyTorch's own counter, which can't see compiled models, nor run those that break under it."""
         if self.case.compile:
             return None
         from torch.utils.flop_counter import FlopCounterMode
@@ -294,7 +290,7 @@ class TorchProgram(ModelProgram):
         return float(counter.get_total_flops())
 
     def counts(self) -> dict[str, int]:
-        """What one step issues, reads back and moves; a compiled model's kernels can't be counted from here."""
+        """Count what one step issues, reads back and moves; a compiled model's kernels can't be counted."""
         if self.case.compile:
             return {}
         batch = next(self.batches)
@@ -306,11 +302,11 @@ class TorchProgram(ModelProgram):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What has come up so far; of a compiled model also what its compiler says of itself."""
+        """Return what was noted so far, and for a compiled model what its compiler reports."""
         return self.noted | (compiler_facts(self.torch) if self.case.compile else {})
 
     def device_time(self, steps: int) -> float | None:
-        """By events of the device: torch.cuda.Event, torch.xpu.Event, torch.mps.event.Event."""
+        """Time with events of the device: torch.cuda.Event, torch.xpu.Event, torch.mps.event.Event."""
         backend = getattr(self.torch, self.device.type, None)
         event = getattr(backend, "Event", None) or getattr(getattr(backend, "event", None), "Event", None)
         if self.device.type == "cpu" or event is None:
@@ -327,12 +323,12 @@ class TorchProgram(ModelProgram):
             return None  # not every device has events that tell time
 
     def steady_counters(self) -> tuple[int, ...]:
-        """Graphs that the compiler has made, and device memory that the allocator has reserved."""
+        """Return how many graphs the compiler has made, and the device memory that the allocator has reserved."""
         compiled = self.torch._dynamo.utils.counters["stats"]["unique_graphs"] if self.case.compile else 0
         return (compiled, counted_memory(self.torch, self.device, "memory_reserved") or self._given_out() or 0)
 
     def device_peak(self) -> int | None:
-        """Peak of the device's allocated memory in B; on MPS, which counts no peak, what its driver has given out."""
+        """Return the peak of the allocated memory; on MPS, which counts no peak, what its driver has given out."""
         peak = counted_memory(self.torch, self.device, "max_memory_allocated")
         given_out = self._given_out()
         if peak or given_out is None:
@@ -341,12 +337,12 @@ class TorchProgram(ModelProgram):
         return given_out
 
     def _given_out(self) -> int | None:
-        """What a device's driver has given out, in B; only MPS has such a counter."""
+        """Return what a device's driver has given out, in B; only MPS has such a counter."""
         driver = getattr(getattr(self.torch, self.device.type, None), "driver_allocated_memory", None)
         return None if driver is None else int(driver())
 
     def actual_device(self) -> str:
-        """Where everything really is; what lies elsewhere, or was computed elsewhere, is named too."""
+        """Return where everything really is; name what lies elsewhere, or was computed elsewhere."""
         home = self.torch.device("cpu") if self.returns else None
         output_device = self.output_device if self.output is None else first_tensor(self.torch, self.output).device
         actual = actual_device(self.network, self.optimiser, self.fixed, output_device, home)
@@ -356,14 +352,14 @@ class TorchProgram(ModelProgram):
     # -- checks ----------------------------------------------------------------------------------
 
     def first_losses(self) -> Mapping[str, float] | None:
-        """Training: the loss that the first step found, where it was on the fixed batch; no pass is made for it."""
+        """Return the loss of the first step, where it was on the fixed batch; no pass is made for it."""
         if self.loader is None and self.first_loss is not None:
             self.first_loss = float(self.first_loss)  # the tensor is not kept
             return {"loss": self.first_loss}
         return self.losses()
 
     def losses(self) -> Mapping[str, float] | None:
-        """Training: what must fall; the loss on the fixed batch in train mode, or the workload's own checks.
+        """Return the loss on the fixed batch in train mode, or the workload's own checks.
 
         By the model as it was written: a compiled one would be compiled once more, for a pass without gradients.
         """
@@ -376,7 +372,7 @@ class TorchProgram(ModelProgram):
             return {"loss": float(self._check_loss(self.policy.around(self.network)(inputs), targets))}
 
     def check_step(self) -> None:
-        """One training step on the fixed batch, with the optimiser's step in any case."""
+        """Train on the fixed batch, with the optimiser's step in any case."""
         if self.recipe.phases:
             self.run(1)
             return
@@ -384,7 +380,7 @@ class TorchProgram(ModelProgram):
             self._train(*self.fixed, update=True)
 
     def precision_flaw(self) -> str:
-        """Of one item's forward pass, by the model as it was written: what a compiler makes of it can't be watched."""
+        """Watch the forward pass of one item by the uncompiled model: what a compiler makes of it can't be watched."""
         self.network.eval()
         try:
             with self.policy.steps():
@@ -395,7 +391,7 @@ class TorchProgram(ModelProgram):
         return flaw
 
     def error_vs_reference(self) -> tuple[float, float] | None:
-        """Inference compares outputs; training the loss after three updates with dropout off.
+        """Compare outputs in inference, and in training the loss after three updates with dropout off.
 
         Against the same model in fp32 on the CPU, neither compiled nor laid out otherwise. It is built anew: a second
         model that was kept meanwhile would count as memory of the case.
@@ -407,7 +403,7 @@ class TorchProgram(ModelProgram):
         return None if error is None else (error, TOLERANCE[self.policy.precision])
 
     def _compared_batch(self, recipe: Recipe) -> Batch:
-        """The first items of the first batch; all of them for a compiled model, made for that many."""
+        """Return the first items of the first batch; all of them for a compiled model, made for that many."""
         inputs, targets = recipe.draw() if self.loader is None else self.loader.first()
         if self.case.compile:
             return inputs, targets
@@ -415,7 +411,7 @@ class TorchProgram(ModelProgram):
         return few
 
     def _few(self, network: Any, tree: Any, most: int, given: int | None = None) -> Any:
-        """The first items of inputs, or of a batch whose inputs are at `given`; all where the network needs them all.
+        """Return the first items of inputs, or of a batch whose inputs are at `given`; all where the network needs all.
 
         Items may depend on each other, as the nodes of a graph do.
         """
@@ -440,7 +436,7 @@ class TorchProgram(ModelProgram):
         return self._not_by_chance(list(map(relative_error, actual, expected)), drawn)
 
     def _outputs(self, forward: Any, inputs: Any, seed: int) -> list[Any]:
-        """What a network gives, with random numbers drawn from a seed."""
+        """Return the outputs of a network that draws its random numbers from a seed."""
         self._seed(seed)
         with self.torch.inference_mode():
             output = forward(inputs)
@@ -474,7 +470,7 @@ class TorchProgram(ModelProgram):
         return self._not_by_chance([error], self._spread(expected, lambda seed: plain(self._fresh().network, seed)))
 
     def _spread(self, expected: list[Any], outputs: Callable[[int], list[Any]]) -> list[float]:
-        """How far passes in fp32 are from the first one if they draw other random numbers; 0 where none are drawn."""
+        """Return how far passes in fp32 are from the first if they draw other random numbers; 0 if they draw none."""
         spread = [0.0 for _ in expected]
         for seed in range(SEED + 1, SEED + 1 + OTHER_DRAWS):
             spread = list(map(max, spread, map(relative_error, outputs(seed), expected)))
@@ -483,7 +479,7 @@ class TorchProgram(ModelProgram):
         return spread
 
     def _not_by_chance(self, errors: list[float], drawn: list[float]) -> float | None:
-        """The largest error that random numbers do not explain; None where they explain all of them."""
+        """Return the largest error that random numbers do not explain; None where they explain all of them."""
         own = without_chance(list(zip(errors, drawn, strict=True)), TOLERANCE[self.policy.precision])
         if len(own) < len(errors):
             self.noted["draws_random"] = True
@@ -492,7 +488,7 @@ class TorchProgram(ModelProgram):
     def _losses_of(
         self, network: Any, forward: Any, batch: Batch, plain: bool, updates: int = COMPARED_UPDATES, rate: float = 1.0
     ) -> list[float]:
-        """The losses of so many updates, at `rate` times the usual one; those that a scaler skips do not count."""
+        """Return the losses of that many updates at `rate` times the usual rate, without those that a scaler skips."""
         network.train()
         for module in network.modules():
             if isinstance(module, self.torch.nn.modules.dropout._DropoutNd):
@@ -516,7 +512,6 @@ class TorchProgram(ModelProgram):
         return losses or [float("nan")]
 
     def proof(self, portable: Portable) -> list[float]:
-        """What the case computes from the workload's first weights and batch, on its device, in its precision."""
         small = proof_case(self.case)
         network = self._on_device(with_first_values(self.torch, self.build(self.torch, small).network, portable))
         inputs, targets = (self.policy.to_device(tensor_of(self.torch, values)) for values in portable.batch(small, 0))
@@ -531,12 +526,12 @@ class TorchProgram(ModelProgram):
 
 
 def first_tensor(torch: ModuleType, tree: Any) -> Any:
-    """The first tensor of a tree."""
+    """Return the first tensor of a tree."""
     return tree if torch.is_tensor(tree) else next(leaf for leaf in trees.leaves(tree) if torch.is_tensor(leaf))
 
 
 def first_items(torch: ModuleType, tree: Any, most: int) -> Any:
-    """So many items of a batch; all of it where its tensors do not have their items first."""
+    """Return the first items of a batch; all of it where its tensors do not have their items first."""
     tensors = [leaf for leaf in trees.leaves(tree) if torch.is_tensor(leaf)]
     if any(tensor.is_nested or tensor.layout is not torch.strided for tensor in tensors):
         return tree
@@ -546,13 +541,13 @@ def first_items(torch: ModuleType, tree: Any, most: int) -> Any:
 
 
 def tensor_of(torch: ModuleType, values: Values) -> Any:
-    """Numbers that are the same in every framework, as a tensor."""
+    """Return numbers that are the same in every framework, as a tensor."""
     whole = torch.frombuffer(values.whole, dtype=torch.int32).reshape(values.shape)
     return whole.long() if values.scale is None else whole.float() * values.scale + values.offset
 
 
 def with_first_values(torch: ModuleType, network: Any, portable: Portable) -> Any:
-    """The network with the workload's first values, which are the same in every framework."""
+    """Give the network the workload's first values, which are the same in every framework."""
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             parameter.copy_(tensor_of(torch, portable.first_values(name, tuple(parameter.shape))))
@@ -560,7 +555,7 @@ def with_first_values(torch: ModuleType, network: Any, portable: Portable) -> An
 
 
 def compiler_facts(torch: ModuleType) -> dict[str, Any]:
-    """Graphs that were compiled, breaks between them, the time in s that it took, and whether a cache had them."""
+    """Return the graphs compiled, the breaks between them, the time in s that it took, and whether a cache had them."""
     dynamo = torch._dynamo.utils
     spent, counters = dynamo.calculate_time_spent(), dynamo.counters
     return {

@@ -39,14 +39,14 @@ GRADIENT_SEED = 7919  # apart from those of batches that are trained on
 
 
 def environment(case: Case, available: int) -> dict[str, str]:
-    """Threads that do not fight, and the interface to listen on: on one machine the loopback, whatever is set."""
+    """Share the cores between ranks, and set the interface to listen on: the loopback, if there is one machine."""
     threads = case.threads or max(1, available // max(1, (case.ranks or 1) // case.nodes))
     interface = os.environ.get(rendezvous.INTERFACE, LOOPBACK) if case.nodes > 1 else LOOPBACK
     return {"OMP_NUM_THREADS": str(threads), "TORCH_CPP_LOG_LEVEL": "ERROR", **dict.fromkeys(INTERFACES, interface)}
 
 
 class TorchTeam:
-    """The ranks of a job; what they say to each other has a group of its own, beside that of gradients."""
+    """The ranks of a job; their messages have another process group than gradients."""
 
     def __init__(self, torch: ModuleType) -> None:
         self.torch, self.distributed = torch, torch.distributed
@@ -57,7 +57,7 @@ class TorchTeam:
         self.orders = self.distributed.new_group(backend="gloo", timeout=LONGEST_WAIT)
 
     def _store(self) -> Any:
-        """Where the ranks find each other; the first one serves it, on the socket that its launcher has bound."""
+        """Return the store where ranks find each other; rank 0 serves it, on the socket that its launcher has bound."""
         host, _, port = os.environ[rendezvous.STORE].rpartition(":")
         bound = {"master_listen_fd": int(os.environ[rendezvous.STORE_SOCKET])} if self.leads else {}
         return self.distributed.TCPStore(
@@ -66,11 +66,10 @@ class TorchTeam:
 
     @property
     def leads(self) -> bool:
-        """Whether this is the leader."""
         return self.rank == 0
 
     def share(self, text: str, source: int = 0) -> str:
-        """The leader's text, or that of another rank, on every rank."""
+        """Return the leader's text, or that of another rank, on every rank."""
         data = self.torch.tensor(list(text.encode()), dtype=self.torch.uint8)
         size = self.torch.tensor(len(data))
         self.distributed.broadcast(size, src=source, group=self.orders)
@@ -79,26 +78,24 @@ class TorchTeam:
         return bytes(data.tolist()).decode()
 
     def broadcast(self, order: int, argument: int) -> tuple[int, int]:
-        """The leader's order, on every rank."""
         both = self.torch.tensor((order, argument))
         self.distributed.broadcast(both, src=0, group=self.orders)
         order, argument = both.tolist()
         return order, argument
 
     def gather(self, number: float) -> list[float]:
-        """The numbers of all ranks, where the leader is."""
         own = self.torch.tensor(number, dtype=self.torch.float64)
         every = [self.torch.zeros_like(own) for _ in range(self.size)] if self.leads else None
         self.distributed.gather(own, every, dst=0, group=self.orders)
         return [float(each) for each in every or ()]
 
     def nodes(self) -> list[str]:
-        """What the machines of the job are, by no name; each is told of by its first rank."""
+        """Describe the machines of the job without their names; the first rank of each reports it."""
         own = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores" if self.local_rank == 0 else ""
         return [node for rank in range(self.size) if (node := self.share(own, rank))]
 
     def group_for(self, device: str) -> Any:
-        """The group that exchanges gradients on a kind of device."""
+        """Return the group that exchanges gradients on a kind of device."""
         return self.distributed.new_group(backend=BACKENDS[device], timeout=LONGEST_WAIT)
 
     def leave(self) -> None:
@@ -119,20 +116,20 @@ class RankProgram(TorchProgram):
         self.held: tuple[Any, ...] = ()
 
     def _check_phases(self) -> None:
-        """Phases have optimisers of their own, which no wrapper sees."""
+        """Refuse phases: they have their own optimisers, which no wrapper sees."""
         if self.recipe.phases:
             names = ", ".join(self.recipe.phases)
             raise Unsupported(f"a step of it is made of phases ({names}), which ranks can't share")
 
     def _together(self, network: Any) -> Any:
-        """The network as all ranks train it."""
+        """Wrap the network by DDP, or shard it."""
         if self.sharded:
             return self._shard(network)
         index = None if self.device.type == "cpu" else [self.device.index or 0]
         return self.torch.nn.parallel.DistributedDataParallel(network, device_ids=index, process_group=self.group)
 
     def _shard(self, network: Any) -> Any:
-        """Each block of a transformer by itself, and then the rest."""
+        """Shard each block of a transformer by itself, and then the rest."""
         from torch.distributed.device_mesh import DeviceMesh
         from torch.distributed.fsdp import fully_shard
 
@@ -148,7 +145,7 @@ class RankProgram(TorchProgram):
 
     @property
     def ablations(self) -> Mapping[str, Steps]:
-        """Without an exchange of gradients; without the wrapper; the exchange alone; and the leader by itself."""
+        """Return steps without exchange of gradients, without the wrapper, the exchange alone, and the leader alone."""
         if self.sharded or self.loads_ahead:  # what a loader's workers load meanwhile would be free for the next
             return {}
         works: dict[str, Callable[[int], None]] = {
@@ -162,7 +159,7 @@ class RankProgram(TorchProgram):
 
     @property
     def shares_batch(self) -> bool:
-        """Whether the ranks have parts of one batch, which a process by itself would have as a whole."""
+        """Return whether the ranks have parts of one batch, which a single process would have as a whole."""
         return self.case.scaling == "strong"
 
     def _without_exchange(self, steps: int) -> None:
@@ -189,7 +186,7 @@ class RankProgram(TorchProgram):
 
     @contextmanager
     def _unwrapped(self) -> Iterator[None]:
-        """Steps by the network itself; the wrapper's hooks stay, and do nothing without its forward pass."""
+        """Run the network itself; the wrapper's hooks stay, and do nothing without its forward pass."""
         wrapped, self.forward_loss = self.forward_loss, self.alone
         try:
             yield
@@ -197,7 +194,7 @@ class RankProgram(TorchProgram):
             self.forward_loss = wrapped
 
     def _whole_batches(self) -> Iterator[Batch]:
-        """What one process would take in a step: a rank's own batches, or as much as all where they share one."""
+        """Give what one process would take in a step: a rank's own batches, or those of all where they share one."""
         if not self.shares_batch:
             return self.batches
         if not hasattr(self, "_joined"):
@@ -223,12 +220,11 @@ class RankProgram(TorchProgram):
                 work.wait()
 
     def hold_state(self) -> None:
-        """Keep all that training changes, on the host: steps beside its own let the ranks drift apart."""
+        """Save all that training changes, on the host: ablations let the ranks drift apart."""
         state = self.network.state_dict(), self.optimiser.state_dict(), self.scaler and self.scaler.state_dict()
         self.held = copy.deepcopy(self._on_host(state))
 
     def restore_state(self) -> None:
-        """Go back to where it was."""
         network, optimiser, scaler = self.held
         self.network.load_state_dict(network)
         self.optimiser.load_state_dict(optimiser)
@@ -246,11 +242,11 @@ class RankProgram(TorchProgram):
     # -- proofs ------------------------------------------------------------------------------------
 
     def rank_flaw(self, thorough: bool) -> str:
-        """Ranks must have the same model; `thorough`: and find the gradient of what all of them saw."""
+        """Check that ranks have the same model; `thorough`: and that they find the gradient of what all of them saw."""
         return self._apart() or (self._wrong_gradient() if thorough else "")
 
     def _apart(self) -> str:
-        """By sums over all parameters, and by the loss of one batch; all ranks come to the same verdict."""
+        """Compare sums over all parameters, and the loss of one batch; all ranks come to the same verdict."""
         total = squares = 0.0
         for parameter in self.network.parameters():
             values = self._full(parameter.detach()).double()
@@ -269,11 +265,11 @@ class RankProgram(TorchProgram):
         return ""
 
     def _full(self, tensor: Any) -> Any:
-        """All of a tensor, of which a rank may have a part only."""
+        """Return all of a tensor, of which a rank may have a part only."""
         return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
     def _loss_of_common_batch(self) -> float:
-        """Of a batch that is the same on every rank, without dropout."""
+        """Return the loss of a batch that is the same on every rank, without dropout."""
         self.torch.manual_seed(SEED + GRADIENT_SEED)
         inputs, targets = self._placed(self.recipe.draw())
         with self._no_dropout(self.network), self.policy.steps(), self.torch.no_grad():
@@ -295,7 +291,7 @@ class RankProgram(TorchProgram):
         return self._placed(first_items(self.torch, self.recipe.draw(), COMPARED_ITEMS))
 
     def _wrong_gradient(self) -> str:
-        """The gradient of one step from fresh weights, against that of one process over the batches of all ranks."""
+        """Compare the gradient of a step from fresh weights with that of one process over the batches of all ranks."""
         network = self._on_device(self._fresh().network)
         together = self._together(network)
         with self._no_dropout(network), self.policy.steps():
@@ -322,14 +318,14 @@ class RankProgram(TorchProgram):
         return data
 
     def _bucket_sizes(self) -> list[int]:
-        """Parts in which gradients are exchanged, in B: as they were made anew after the first step."""
+        """Return the sizes in B in which gradients are exchanged: those that were rebuilt after the first step."""
         logged = self._logged
         words = str(logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or "").replace(",", " ").split()
         return [int(word) for word in words if word.isdecimal() and int(word)]
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Among them what DDP says of itself; its times are averages over steps that it has sampled, in s."""
+        """Add what DDP reports; its times are averages over steps that it has sampled, in s."""
         facts = super().facts
         if self.sharded:
             return facts

@@ -20,9 +20,10 @@ from typing import Any
 
 from mldyno.records import Case
 from mldyno.sources import Source
+from mldyno.values import IMAGE_DIMENSIONS
 from mldyno.workloads import Recipe
 from mldyno.workloads.user_models.code import check_unchanged
-from mldyno.workloads.user_models.recipes import IMAGE_DIMENSIONS, TOKEN_DIMENSIONS, NotUnderstood
+from mldyno.workloads.user_models.recipes import TOKEN_DIMENSIONS, NotUnderstood
 
 STARTS = ""  # a file is described without a runtime
 FRAMEWORKS = ("onnxruntime", "openvino")

@@ -25,11 +25,11 @@ from mldyno import trees
 from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.trees import Path
+from mldyno.values import IMAGE_DIMENSIONS, SEED
 from mldyno.workloads import Batch, Recipe
 
-SEED = 20240229
 LEARNING_RATE = 1e-3  # of AdamW, where no optimiser is given: the default of PyTorch and Keras
-IMAGE_DIMENSIONS, TOKEN_DIMENSIONS = 4, 2
+TOKEN_DIMENSIONS = 2
 SET_BY_KERAS = ("training", "mask")  # parameters of a Keras model that are no inputs
 NO_LOSS = "no output of the model is a loss, a single number; return model, inputs, targets"
 
