@@ -152,6 +152,7 @@ class Server:
 
     def __init__(self, script: str, kind: str, environment: Mapping[str, str]) -> None:
         self.lock = threading.RLock()
+        self.environment = dict(environment)
         self.forked = 0
         """Workers that have not ended yet."""
         self.cpu = 0.0
@@ -159,7 +160,7 @@ class Server:
         self._connection, other = socket.socketpair()
         self._process = subprocess.Popen(
             [sys.executable, __file__, script, str(other.fileno()), *MODULES[kind]],
-            env=dict(environment), start_new_session=True, pass_fds=[other.fileno()],
+            env=self.environment, start_new_session=True, pass_fds=[other.fileno()],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         other.close()
