@@ -158,10 +158,10 @@ class Runner:
         end_leftovers()
         remove_leftovers(tempfile.gettempdir())
         self.sources = data_sources(self.plan, self.listener.fetching)
-        self.store.prepare()
+        forecasts = forecast(self.plan, self.store) if self.forecasts is None else self.forecasts
+        self.store.prepare()  # after reading it, so that a damaged store stays as it is
         for record in self.store.stream(Query({"run": self.run, "imported_from": ""})):
             self._note(record)
-        forecasts = forecast(self.plan, self.store) if self.forecasts is None else self.forecasts
         if self.plan.timeout is None:
             self.timeouts = usual_timeouts(self.plan, forecasts)
         self.before = processes_before(self.store, self.machine)
