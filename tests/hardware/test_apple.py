@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.hardware.conftest import Tool
+from tests.conftest import Tool
 from tests.hardware.trees import RECORDED, recorded
 
 from mldyno.hardware import Description, apple

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.hardware.conftest import Tool
+from tests.conftest import Tool
 from tests.hardware.trees import RECORDED, recorded
 
 from mldyno import system_queries

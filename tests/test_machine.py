@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import pytest
-from tests.hardware.conftest import Tool
+from tests.conftest import Tool
 
 from mldyno import machine
 

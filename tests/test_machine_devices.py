@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.hardware.conftest import Tool
+from tests.conftest import Tool
 from tests.hardware.trees import RECORDED, grown
 
 from mldyno import machine, system_queries
