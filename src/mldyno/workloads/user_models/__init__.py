@@ -20,7 +20,7 @@ from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.workloads import Recipe, Workload
 from mldyno.workloads.user_models import code
-from mldyno.workloads.user_models.frameworks import Torch, adapter_for
+from mldyno.workloads.user_models.frameworks import adapter_for
 from mldyno.workloads.user_models.reads import Watch
 from mldyno.workloads.user_models.recipes import (
     NotUnderstood,
@@ -70,7 +70,7 @@ def describe_parts(source: Source, parts: Parts, start: Start) -> Source:
         raise NotUnderstood(f"{source.title}: {kind} is of no framework that mldyno knows; {example()}")
     adapter = adapter_for(framework, start(framework))
     with code.reporting_source_line(source):
-        if isinstance(adapter, Torch) and is_dataset(parts.inputs):
+        if is_dataset(parts.inputs):
             batch = source.batch or getattr(parts.inputs, "batch_size", None) or code.DEFAULT_SIZES["batch"]
             source, parts = replace(source, dataset=True, batch=batch), adapter.with_batch(parts, batch)
         known = adapter.describe(parts, source.title)
@@ -133,7 +133,7 @@ class UserBuild:
         parts = parts_of(returned, source.title)
         if adapter.trains_in_place:
             code.check_fresh(source, parts.model)
-        if isinstance(adapter, Torch) and source.dataset:
+        if source.dataset:
             parts = adapter.with_batch(parts, case.batch)
         return adapter.recipe(parts, source, case, changed)
 

@@ -126,9 +126,8 @@ class Torch(Adapter):
         return by_name if len(by_name) == 1 else paths
 
     def with_batch(self, parts: Parts, batch: int | None) -> Parts:
-        """Return the parts with a batch of the first items of their data set, which they keep."""
-        given = parts.inputs
-        dataset, collate = getattr(given, "dataset", given), getattr(given, "collate_fn", None)
+        loader = parts.inputs
+        dataset, collate = getattr(loader, "dataset", loader), getattr(loader, "collate_fn", None)
         items = [dataset[place % len(dataset)] for place in range(batch or 1)]
         inputs, targets = _collated(collate, lambda batch: batch, items)
         return replace(parts, inputs=inputs, targets=targets, dataset=dataset, collate=collate)
@@ -186,20 +185,20 @@ class Torch(Adapter):
     def optimiser(self, parts: Parts, parameters: Any) -> Any:
         """Return the user's optimiser for these parameters: the same object if it already has them."""
         every = list(parameters)
-        given = parts.optimiser or self.default_optimiser()
-        if not isinstance(given, self.module.optim.Optimizer):
-            return given([parameter for parameter in every if parameter.requires_grad])
-        own = {id(parameter) for group in given.param_groups for parameter in group["params"]}
+        optimiser = parts.optimiser or self.default_optimiser()
+        if not isinstance(optimiser, self.module.optim.Optimizer):
+            return optimiser([parameter for parameter in every if parameter.requires_grad])
+        own = {id(parameter) for group in optimiser.param_groups for parameter in group["params"]}
         if own <= {*map(id, every)}:
-            return given
+            return optimiser
         places = {id(parameter): place for place, parameter in enumerate(parts.model.parameters())}
         if not own <= {*places}:
             raise NotUnderstood("its optimiser has parameters that the model has not")
         groups = [
             {**group, "params": [every[places[id(parameter)]] for parameter in group["params"]]}
-            for group in given.param_groups
+            for group in optimiser.param_groups
         ]
-        return type(given)(groups, **given.defaults)
+        return type(optimiser)(groups, **optimiser.defaults)
 
 
 def call(model: Any, inputs: Any) -> Any:
@@ -293,10 +292,10 @@ class Tensorflow(Adapter):
         return network
 
     def loss(self, parts: Parts, path: Path | None) -> Loss:
-        tf, given = self.module, parts.loss
-        is_theirs = inspect.isfunction(given) and (given.__module__ or "").startswith(("keras.", "tensorflow."))
-        if is_theirs or isinstance(given, tf.keras.losses.Loss):
-            return lambda output, targets: tf.reduce_mean(given(targets, output))
+        tf, loss = self.module, parts.loss
+        is_theirs = inspect.isfunction(loss) and (loss.__module__ or "").startswith(("keras.", "tensorflow."))
+        if is_theirs or isinstance(loss, tf.keras.losses.Loss):
+            return lambda output, targets: tf.reduce_mean(loss(targets, output))
         return super().loss(parts, path)
 
     def cross_entropy(self, output: Any, targets: Any) -> Any:
@@ -311,8 +310,8 @@ class Tensorflow(Adapter):
 
     def optimiser(self, parts: Parts, parameters: Any) -> Any:
         """Return a fresh copy of the optimiser: one that has seen a model's variables serves no other model."""
-        given = super().optimiser(parts, parameters)
-        return type(given).from_config(given.get_config())
+        optimiser = super().optimiser(parts, parameters)
+        return type(optimiser).from_config(optimiser.get_config())
 
     def roll(self, array: Any, offset: int) -> Any:
         return self.module.roll(array, offset, 0)
@@ -376,8 +375,8 @@ class Jax(Adapter):
         return sys.modules["optax"].adamw(LEARNING_RATE)  # which the framework has imported
 
     def optimiser(self, parts: Parts, parameters: Any) -> Any:
-        given = super().optimiser(parts, parameters)
-        return getattr(given, "tx", given)  # an optimiser of flax.nnx holds one of optax
+        optimiser = super().optimiser(parts, parameters)
+        return getattr(optimiser, "tx", optimiser)  # an optimiser of flax.nnx holds one of optax
 
     def roll(self, array: Any, offset: int) -> Any:
         return self.module.numpy.roll(array, offset, 0)

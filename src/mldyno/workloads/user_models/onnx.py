@@ -23,7 +23,7 @@ from mldyno.sources import Source
 from mldyno.values import IMAGE_DIMENSIONS
 from mldyno.workloads import Recipe
 from mldyno.workloads.user_models.code import check_unchanged
-from mldyno.workloads.user_models.recipes import TOKEN_DIMENSIONS, NotUnderstood
+from mldyno.workloads.user_models.recipes import NotUnderstood, items_of
 
 STARTS = ""  # a file is described without a runtime
 FRAMEWORKS = ("onnxruntime", "openvino")
@@ -70,18 +70,13 @@ def describe(_: Any, source: Source) -> dict[str, Any]:
     """Return what a plan must know of a file."""
     graph = _graph_of(source)
     with_batch = any(
-        shape and isinstance(shape[0], str) for shape in (_shape_of(each, source) for each in graph.inputs)
+        shape and isinstance(shape[0], str) for shape in (_shape_of(entry, source) for entry in graph.inputs)
     )
-    with_seq = any(_is_seq(each, place) for each in graph.inputs for place in range(len(each.shape or ())))
+    with_seq = any(_is_seq(entry, place) for entry in graph.inputs for place in range(len(entry.shape or ())))
     batch, seq = BATCH if with_batch else None, SEQ if with_seq else None
     first = feeds(graph, source, batch, seq)[0]
-    items, item = first.shape[0] if first.shape else 1, "sample"
-    if first.below is not None and len(first.shape) == TOKEN_DIMENSIONS:
-        items, item = items * first.shape[1], "token"
-    elif len(first.shape) == IMAGE_DIMENSIONS:
-        item = "image"
-    return {"digest": digest_of(source, graph), "batch": batch, "seq": seq, "modes": ("infer",), "item": item,
-            "items": max(1, items), "output": "tree"}  # fmt: skip
+    return {"digest": digest_of(source, graph), "batch": batch, "seq": seq, "modes": ("infer",), "output": "tree",
+            **items_of(first.shape, first.below is not None)}  # fmt: skip
 
 
 def build(source: Source, _: Any, case: Case) -> Recipe:
@@ -131,37 +126,37 @@ def digest_of(source: Source, graph: Graph) -> str:
 
 def feeds(graph: Graph, source: Source, batch: int | None, seq: int | None) -> tuple[Feed, ...]:
     """Return the feed of each input at these sizes."""
-    return tuple(_feed(graph, each, source, batch or BATCH, seq or SEQ) for each in graph.inputs)
+    return tuple(_feed(graph, entry, source, batch or BATCH, seq or SEQ) for entry in graph.inputs)
 
 
-def _feed(graph: Graph, each: Input, source: Source, batch: int, seq: int) -> Feed:
-    if each.type in NOT_FED:
-        kind = each.type or "no tensor"
-        raise NotUnderstood(f"{source.title}: its input {each.name} is {kind}, of which mldyno makes no random ones")
-    shape = tuple(_sizes(each, source, batch, seq))
-    if each.type in FLOATS:
-        return Feed(each.name, each.type, shape)
-    if "mask" in each.name or each.type == "bool":
-        return Feed(each.name, each.type, shape, below=0)  # nothing is masked
-    image = each.type == "uint8" and len(shape) == IMAGE_DIMENSIONS
-    return Feed(each.name, each.type, shape, below=PIXEL_VALUES if image else graph.rows_behind(each.name) or 2)
+def _feed(graph: Graph, entry: Input, source: Source, batch: int, seq: int) -> Feed:
+    if entry.type in NOT_FED:
+        kind = entry.type or "no tensor"
+        raise NotUnderstood(f"{source.title}: its input {entry.name} is {kind}, of which mldyno makes no random ones")
+    shape = tuple(_sizes(entry, source, batch, seq))
+    if entry.type in FLOATS:
+        return Feed(entry.name, entry.type, shape)
+    if "mask" in entry.name or entry.type == "bool":
+        return Feed(entry.name, entry.type, shape, below=0)  # nothing is masked
+    image = entry.type == "uint8" and len(shape) == IMAGE_DIMENSIONS
+    return Feed(entry.name, entry.type, shape, below=PIXEL_VALUES if image else graph.rows_behind(entry.name) or 2)
 
 
-def _shape_of(each: Input, source: Source) -> tuple[int | str, ...]:
-    if each.shape is None:
-        raise NotUnderstood(f"{source.title}: its input {each.name} has no shape; export it with one")
-    return each.shape
+def _shape_of(entry: Input, source: Source) -> tuple[int | str, ...]:
+    if entry.shape is None:
+        raise NotUnderstood(f"{source.title}: its input {entry.name} has no shape; export it with one")
+    return entry.shape
 
 
-def _sizes(each: Input, source: Source, batch: int, seq: int) -> Iterator[int]:
-    for place, size in enumerate(_shape_of(each, source)):
+def _sizes(entry: Input, source: Source, batch: int, seq: int) -> Iterator[int]:
+    for place, size in enumerate(_shape_of(entry, source)):
         if isinstance(size, int):
             yield size
         elif place == 0:
             yield batch
         elif _is_past(size):
             yield 0
-        elif _is_seq(each, place):
+        elif _is_seq(entry, place):
             yield seq
         else:
             yield CHANNELS if place == 1 else IMAGE_SIDE
@@ -172,10 +167,10 @@ def _is_past(size: str) -> bool:
     return "past" in size and "+" not in size
 
 
-def _is_seq(each: Input, place: int) -> bool:
+def _is_seq(entry: Input, place: int) -> bool:
     """Return whether a dimension is the length of a sequence: any open one after the first, except in images."""
-    size = (each.shape or ())[place]
-    image = len(each.shape or ()) == IMAGE_DIMENSIONS and (each.type in FLOATS or each.type == "uint8")
+    size = (entry.shape or ())[place]
+    image = len(entry.shape or ()) == IMAGE_DIMENSIONS and (entry.type in FLOATS or entry.type == "uint8")
     return place > 0 and isinstance(size, str) and not image and not _is_past(size)
 
 
@@ -261,7 +256,9 @@ def read_graph(path: str) -> Graph:
         raise Damaged("it is no ONNX file") from None
     if not graph.nodes:
         raise Damaged("it has no graph")
-    graph.inputs = [each for each in graph.inputs if each.name not in graph.weights]  # old files name weights there too
+    graph.inputs = [
+        entry for entry in graph.inputs if entry.name not in graph.weights
+    ]  # old files name weights there too
     return graph
 
 

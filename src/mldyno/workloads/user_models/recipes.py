@@ -182,9 +182,9 @@ def call_with_tree(model: Callable[..., Any], inputs: Any, *before: Any) -> Call
     """
     built_from_inputs = isinstance(getattr(model, "inputs", None), list)
     if isinstance(inputs, Mapping) and not built_from_inputs and takes(model, *before, **inputs):
-        return lambda *given, **more: model(*given[:-1], **given[-1], **more)
+        return lambda *args, **more: model(*args[:-1], **args[-1], **more)
     if isinstance(inputs, tuple | list) and not built_from_inputs and takes(model, *before, *inputs):
-        return lambda *given, **more: model(*given[:-1], *given[-1], **more)
+        return lambda *args, **more: model(*args[:-1], *args[-1], **more)
     return model
 
 
@@ -302,6 +302,10 @@ class Adapter(ABC):
         """Return the parts with arrays of the framework, in fp32."""
         return parts
 
+    def with_batch(self, parts: Parts, batch: int | None) -> Parts:
+        """Return the parts with a batch of the first items of their data set, which they keep."""
+        raise NotUnderstood(f"a data set of PyTorch is for its own models, not for {self.name}; return a batch")
+
     def is_array(self, leaf: Any) -> bool:
         """Return whether a leaf is an array that a model takes."""
         return trees.is_array(leaf)
@@ -325,11 +329,11 @@ class Adapter(ABC):
             raise NotUnderstood(
                 f"{title}: the model gives a {kind}, in which there is no {self.array_word}; {example(self.name)}"
             )
-        several = not self.is_array(output)
-        known: dict[str, Any] = {"output": "tree" if several else "tensor"}
-        if parts.targets is None or (several and parts.loss is None):
+        is_tree = not self.is_array(output)
+        known: dict[str, Any] = {"output": "tree" if is_tree else "tensor"}
+        if parts.targets is None or (is_tree and parts.loss is None):
             known |= self._own_loss(parts, output)
-        if several and parts.targets is not None and parts.loss is None and known["output"] != "loss":
+        if is_tree and parts.targets is not None and parts.loss is None and known["output"] != "loss":
             raise NotUnderstood(
                 f"{title}: the model gives several {self.array_word}s; give a loss too: model, inputs, targets, loss"
             )
@@ -394,15 +398,10 @@ class Adapter(ABC):
         return ()
 
     def _items(self, inputs: Any) -> dict[str, Any]:
-        """Return what a step processes, by the first array of its inputs."""
         first = next((leaf for leaf in trees.leaves(inputs) if self.is_array(leaf) or trees.is_sparse(leaf)), None)
-        shape = () if first is None else self.shape(first)
-        item, items = "sample", shape[0] if shape else 1
-        if len(shape) == TOKEN_DIMENSIONS and self.is_array(first) and not trees.is_floating(first):
-            item, items = "token", shape[0] * shape[1]
-        elif len(shape) == IMAGE_DIMENSIONS:
-            item = "image"
-        return {"item": item, "items": max(1, int(items))}
+        if first is None:
+            return items_of((), False)
+        return items_of(self.shape(first), self.is_array(first) and not trees.is_floating(first))
 
     # -- the recipe --------------------------------------------------------------------------------
 
@@ -454,9 +453,9 @@ class Adapter(ABC):
 
     def loss(self, parts: Parts, path: Path | None) -> Loss:
         """Return the user's loss of an output and its targets; else the model's own at a path; else the default."""
-        given = parts.loss
-        if given is not None:
-            return lambda output, targets: given(output) if targets is None else given(output, targets)
+        user_loss = parts.loss
+        if user_loss is not None:
+            return lambda output, targets: user_loss(output) if targets is None else user_loss(output, targets)
         if path is not None:
             return lambda output, targets: trees.at(output, path)
         return self.default_loss
@@ -497,6 +496,16 @@ class Adapter(ABC):
 
             data = trees.mapped(repeated, data)
         return tuple(part for part in (parts.model, *data, parts.loss, parts.optimiser) if part is not None)
+
+
+def items_of(shape: tuple[int, ...], whole: bool) -> dict[str, Any]:
+    """Return what a step processes, and how much, by its first input: `whole` for integers."""
+    item, items = "sample", shape[0] if shape else 1
+    if whole and len(shape) == TOKEN_DIMENSIONS:
+        item, items = "token", shape[0] * shape[1]
+    elif len(shape) == IMAGE_DIMENSIONS:
+        item = "image"
+    return {"item": item, "items": max(1, int(items))}
 
 
 def is_loss(value: Any) -> bool:
