@@ -104,7 +104,7 @@ def test_a_signal_within_a_case_keeps_what_was_measured(dyno: Dyno, suite: str, 
     assert done.code == 3
     assert len(done.lines) == 2
     assert done.lines[-1] == (
-        f"mldyno: ended by {number.name}; all that was measured is kept. Resume with: mldyno run --resume"
+        f"mldyno: ended by {number.name}; finished measurements are kept. Resume with: mldyno run --resume"
     )
     whole, partial = dyno.records()
     assert (whole.case.id, whole.status, whole.interrupted) == (FIRST, "ok", False)
@@ -151,7 +151,7 @@ def test_a_signal_within_a_paired_comparison_keeps_the_cases_and_what_the_paired
     dyno.strike(process, number)
     done = dyno.finish(process)
     assert done.code == 3
-    assert "all that was measured is kept" in done.lines[-1]
+    assert "finished measurements are kept" in done.lines[-1]
     partial = dyno.records()[2:]
     assert [record.run.pairing for record in partial] == ["interleaved", "interleaved"]
     assert all(record.interrupted and record.values("step_time", "paired") for record in partial)

@@ -242,7 +242,7 @@ def watched(
     try:
         results = measure(*targets, store=store, listener=listener_for(verbosity, as_json), **options)
     except Interrupted as end:
-        raise Interrupted(f"{end}; all that was measured is kept. Resume with: {resume}") from None
+        raise Interrupted(f"{end}; finished measurements are kept. Resume with: {resume}") from None
     if results.left_out:
         names = ", ".join(map(case_name, results.left_out))
         say(f"left out when the limit was over: {names}; resume with: {resume}")

@@ -60,7 +60,7 @@ class Listener:
 
 
 class Interrupted(MldynoError):
-    """The user ended the run; all that was measured is in the store."""
+    """The user ended the run; every finished turn of measuring is in the store."""
 
     exit_code = NOT_ALL_OK
 
