@@ -74,14 +74,22 @@ def done(*arguments: str) -> None:
     assert end.value.code == 0
 
 
+def digits(value: Any) -> Any:
+    """A number to twelve digits: sums in another order differ in the sixteenth."""
+    return float(f"{value:.12g}") if isinstance(value, float) else value
+
+
+FIGURES = ("workload", "mode", "batch", "seq", "machine", "device", "precision", "value", "low", "high", "unit",
+           "steps", "status", "reason", "provenance")  # fmt: skip
+VERDICTS = ("case", "base", "other", "base_machine", "other_machine", "ratio", "low", "high", "verdict")
+
+
 def figures(cells: list[Any]) -> list[Any]:
-    return [[cell.get(name) for name in ("workload", "mode", "batch", "seq", "machine", "device", "precision", "value",
-             "low", "high", "unit", "steps", "status", "reason", "provenance")] for cell in cells]  # fmt: skip
+    return [[digits(cell.get(name)) for name in FIGURES] for cell in cells]
 
 
 def verdicts(comparisons: list[Any]) -> list[Any]:
-    return [[comparison[name] for name in ("case", "base", "other", "base_machine", "other_machine", "ratio", "low",
-             "high", "verdict")] for comparison in comparisons]  # fmt: skip
+    return [[digits(comparison[name]) for name in VERDICTS] for comparison in comparisons]
 
 
 def real(rows: list[Any]) -> list[Any]:
