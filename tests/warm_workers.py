@@ -224,6 +224,9 @@ class WarmWorkers:
         settings = frozenset(
             each for each in environment.items() ^ self._environment.items() if not _read_when_used(each[0])
         )
+        folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+        if any(folder and not os.path.isabs(folder) for folder in folders):
+            settings |= {("folder", os.getcwd())}  # in which the process that forks is started
         kind = KINDS.get(self.framework, "plain")
         if self.framework is None and settings and ("torch", settings) not in self._servers:
             kind = "plain"
