@@ -109,7 +109,7 @@ def test_a_check_of_a_model_shows_and_prints_itself(kernel: Kernel) -> None:
 def test_completion_offers_what_is_public_and_nothing_else(by_jedi: bool, kernel: Kernel) -> None:
     kernel.outputs("import mldyno.results, mldyno.views.tables")
     names = kernel.printed(f"get_ipython().Completer.use_jedi = {by_jedi}\n{COMPLETED}")
-    public = "check compare crossover max_batch measure report run table track"
+    public = "check compare crossover max_batch measure quick report run table track"
     assert names.split() == public.split()
 
 

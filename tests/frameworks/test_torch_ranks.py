@@ -95,7 +95,7 @@ def test_a_users_own_model_in_ranks_is_held_against_the_peak(store: Store, tmp_p
     path = tmp_path / "small.py"
     path.write_text(OWN_MODEL)
     (record,) = api.run(str(path), mode="train", ranks=2, batch=4, steps=4, repeats=1, store=store).records
-    assert record.status == "ok", record.reason
+    assert record.status in ("ok", "unsteady"), record.reason  # four steps need not have settled on a busy machine
     per_rank = 4 * 16 * 2 * 2  # forward and the gradient of the weights; there is none of the inputs
     assert record.fact("flops_per_step") == 2 * 4 * per_rank
     assert record.fact("peak_flops") > 0

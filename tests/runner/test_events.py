@@ -16,6 +16,7 @@ def handlers() -> Iterator[None]:
     """Signals of this process as they were before the test."""
     before = {number: signal.getsignal(number) for number in Interrupts.SIGNALS}
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a process of the background
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

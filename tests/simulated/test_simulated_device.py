@@ -115,7 +115,7 @@ def test_where_an_accelerator_begins_to_win_is_found_within_one_step_of_a_sweep(
     simulated({**ACCELERATOR, "cpu": CPU, "virtual": True})
     (crossover,) = api.crossover(
         "mlp", smallest=8, largest=16, device=["cpu", "sim"], mode="infer", store=store,
-        settings={"steps": 20, "repeats": 1},
+        steps=20, repeats=1,
     )  # fmt: skip
     for outcome in crossover.tried:
         (record,) = outcome.records

@@ -247,7 +247,8 @@ def run(*targets: str, store: Store | str | None = None, listener: Listener | No
     """
     opened_store, heard = opened(store), listener or Listener()
     plan, run_id = planned(*targets, store=opened_store, say=heard.say, **options)
-    if others := host(plan, options.get("rendezvous")):
+    hosted = listener is not None or options.get("rendezvous") is not None  # else the line to type there is not shown
+    if hosted and (others := host(plan, options.get("rendezvous"))):
         heard.say(f"on each other machine: {others}")
     return run_plan(plan, opened_store, heard, run_id)
 
