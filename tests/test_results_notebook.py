@@ -39,7 +39,7 @@ class Kernel:
 
     def __init__(self) -> None:
         self.notebook: Any = nbformat.v4.new_notebook()
-        self.client = NotebookClient(self.notebook, timeout=240, kernel_name="python3", coalesce_streams=True)
+        self.client = NotebookClient(self.notebook, timeout=240, iopub_timeout=60, kernel_name="python3", coalesce_streams=True)
 
     def outputs(self, code: str) -> list[Any]:
         """What a cell shows."""
@@ -131,7 +131,7 @@ def test_the_example_runs_and_shows_what_the_shipped_one_does() -> None:
     for cell in anew.cells:
         cell.source = cell.source.replace('framework="torch"', 'framework="fake"').replace("budget=2", "budget=0.1")
     anew.cells.insert(0, nbformat.v4.new_code_cell(QUICK))
-    NotebookClient(anew, timeout=240, kernel_name="python3").execute(env=dict(os.environ))
+    NotebookClient(anew, timeout=240, iopub_timeout=60, kernel_name="python3").execute(env=dict(os.environ))
     cells = [(old, new) for old, new in zip(shipped.cells, anew.cells[1:], strict=True) if old.cell_type == "code"]
     everything = [output for _, new in cells for output in new.outputs]
     assert not [output for output in everything if output.output_type in ("error", "display_data")]
