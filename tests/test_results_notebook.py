@@ -39,7 +39,9 @@ class Kernel:
 
     def __init__(self) -> None:
         self.notebook: Any = nbformat.v4.new_notebook()
-        self.client = NotebookClient(self.notebook, timeout=240, iopub_timeout=60, kernel_name="python3", coalesce_streams=True)
+        self.client = NotebookClient(
+            self.notebook, timeout=240, iopub_timeout=60, kernel_name="python3", coalesce_streams=True
+        )
 
     def outputs(self, code: str) -> list[Any]:
         """What a cell shows."""
