@@ -5,7 +5,7 @@ Observed are the places and the speeds of the masses (6 numbers), acted are the 
 within ±1). The controller that drove them damps too little and is noisy: there is a better one.
 
 Nothing is used but + - * / and Python's own random numbers, so that every machine makes the same bytes.
-The form of the file is told in src/mldyno/workloads/_venv_ppo_nets.py.
+src/mldyno/workloads/venv_ppo.py describes the form of the file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import random
 import struct
 from itertools import pairwise
 
-from mldyno.workloads._venv_ppo_nets import FILE, FRACTION, STEPS, TRAJECTORIES
+from mldyno.workloads.venv_ppo import FILE, FRACTION, STEPS, TRAJECTORIES
 
 MASSES = 3
 SEED = 20220601

@@ -12,13 +12,13 @@ import click
 import pytest
 
 from mldyno import cli, plugins, suites
-from mldyno.analysis.findings import CODES as FINDINGS
 from mldyno.analysis.outcomes import VALUES
 from mldyno.axes import AXES
 from mldyno.cli import commands
+from mldyno.doctor.findings import CODES as FINDINGS
 from mldyno.hardware import Meter
-from mldyno.recording.warnings import WARNING_CODES
 from mldyno.records import Case, Device, Status
+from mldyno.runner.warnings import WARNING_CODES
 from mldyno.store import Query, Store
 
 ROOT = Path(__file__).parent.parent

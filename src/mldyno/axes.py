@@ -101,7 +101,7 @@ class Axis:
         return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
     def short(self, value: Any) -> str:
-        """Return a value as in an id or beside a bar: b16, fp32, compile."""
+        """Return a value as in an id or next to a bar: b16, fp32, compile."""
         if isinstance(value, bool):
             return self.prefix if value else f"no-{self.prefix}"
         return f"{self.prefix}{value}"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 CONSTANTS = {"workloads": "WORKLOAD", "frameworks": "FRAMEWORK"}  # of the kinds that other packages may add to
-HOLDS = re.compile(r"^(WORKLOAD|FRAMEWORK)(?P<several>S?)( =|:)", re.MULTILINE)
+HOLDS = re.compile(r"^(WORKLOAD|FRAMEWORK)(?P<plural>S?)( =|:)", re.MULTILINE)
 ENTRY = re.compile(r"([a-z][a-z0-9-]*): (.+)")
 REQUIRES = "Requires: "
 
@@ -72,7 +72,7 @@ def _members_in(kind: str, module: str, text: str) -> dict[str, Member]:
     holds = HOLDS.search(text)
     if holds is None and kind in CONSTANTS:
         return {}
-    if holds and holds["several"]:
+    if holds and holds["plural"]:
         entries = [match.groups() for line in lines if (match := ENTRY.match(line))]
         return {name: Member(module, *_title_and_package(line)) for name, line in entries}
     requires = next((line.removeprefix(REQUIRES) for line in lines if line.startswith(REQUIRES)), "")
@@ -165,8 +165,8 @@ def _member(kind: str, name: str) -> Any:
     constant = CONSTANTS[kind]
     if name not in added(kind):
         module = _load(kind, name)
-        several = getattr(module, f"{constant}S", None)
-        return getattr(module, constant) if several is None else several[name]
+        members = getattr(module, f"{constant}S", None)
+        return getattr(module, constant) if members is None else members[name]
     try:
         member = added(kind)[name].load()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What a run, a comparison or a measurement brought, in the hands of a Python user.
+"""Results of runs, comparisons and measurements, as a Python user holds them.
 
 Everything here shows itself: as text where it is printed, as HTML in a notebook. Names in that HTML are escaped.
 """
@@ -25,23 +25,22 @@ if TYPE_CHECKING:
     from mldyno.views.report.parts import Chart
 
 MOST_LINES = 20  # that a value shows of itself where it was not printed
-FIGURES = ("step", "throughput", "first_step", "peak_memory")  # columns of a data frame beside axes and status
+FIGURES = ("step", "throughput", "first_step", "peak_memory")  # columns of a data frame, after axes and status
 
 
-def one_screen(text: str) -> str:
-    """Return the part of a text that fits on a screen."""
-    lines = text.splitlines()
-    if len(lines) <= MOST_LINES:
-        return text
-    return "\n".join([*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES} more lines: print it to see them"])
+class Shown:
+    """Shows as much of itself as fits on a screen where it is not printed."""
+
+    def __repr__(self) -> str:
+        text = str(self)
+        lines = text.splitlines()
+        if len(lines) <= MOST_LINES:
+            return text
+        return "\n".join([*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES} more lines: print it to see them"])
 
 
 class ResultComparison(Comparison):
     """A comparison of two cases, which shows itself as a sentence."""
-
-    @classmethod
-    def of(cls, comparison: Comparison) -> ResultComparison:
-        return cls(**vars(comparison))
 
     def __str__(self) -> str:
         from mldyno.views.claims import sentence
@@ -54,19 +53,16 @@ class ResultComparison(Comparison):
         return Comparisons([self])._repr_html_()
 
 
-class Comparisons(list[ResultComparison]):
+class Comparisons(Shown, list[ResultComparison]):
     """Comparisons, one a line."""
 
     def __init__(self, comparisons: Iterable[Comparison] = ()) -> None:
-        super().__init__(map(ResultComparison.of, comparisons))
+        super().__init__(ResultComparison(**vars(comparison)) for comparison in comparisons)
 
     def __str__(self) -> str:
         from mldyno.views.claims import footers
 
         return "\n".join([*map(str, self), *footers(self)])
-
-    def __repr__(self) -> str:
-        return one_screen(str(self))
 
     def _repr_html_(self) -> str:
         from mldyno.views.notebook import comparisons_html
@@ -74,12 +70,8 @@ class Comparisons(list[ResultComparison]):
         return comparisons_html(self)
 
 
-class ResultTable(laying.Table):
+class ResultTable(Shown, laying.Table):
     """Cells on axes, which print themselves."""
-
-    @classmethod
-    def of(cls, table: laying.Table) -> ResultTable:
-        return cls(**vars(table))
 
     @classmethod
     def laid(
@@ -95,12 +87,12 @@ class ResultTable(laying.Table):
         if value == "score":
             from mldyno.analysis.scores import score_table
 
-            return cls.of(score_table(cases))
+            return cls(**vars(score_table(cases)))
         down, across = ([axis_named(word, ("machine",)) for word in words] for words in (rows, cols))
         if both := set(down) & set(across):
             raise UsageError(f"an axis can't be both a row and a column: {', '.join(both)}.")
         along = axis_named(by, ("machine",)) if by else None
-        return cls.of(laying.lay_out(cases, down, across, value, warnings_too=warnings_too, by=along))
+        return cls(**vars(laying.lay_out(cases, down, across, value, warnings_too=warnings_too, by=along)))
 
     def to(self, form: str) -> str:
         """Return it as text: terminal, markdown, csv, json or latex."""
@@ -113,9 +105,6 @@ class ResultTable(laying.Table):
 
     def __str__(self) -> str:
         return self.to("terminal")
-
-    def __repr__(self) -> str:
-        return one_screen(str(self))
 
     def _repr_html_(self) -> str:
         from mldyno.views.notebook import table_html
@@ -139,8 +128,8 @@ class Picture:
 
 
 @dataclass(repr=False)
-class Results:
-    """What a run brought: its records, ready to be compared and laid out."""
+class Results(Shown):
+    """The records of a run, ready to be compared and laid out."""
 
     run: str
     everything: list[Record] = field(default_factory=list)
@@ -183,7 +172,7 @@ class Results:
         raise UsageError(f"{which}; name the axis to compare along, such as by='device'.")
 
     def export(self, path: str, form: str = "jsonl", private: bool = False) -> int:
-        """Write the records to a file that others can import; gives how many."""
+        """Write the records to a file that others can import; return how many."""
         from mldyno.store import transfer
         from mldyno.store.private import private_text
 
@@ -208,7 +197,7 @@ class Results:
         return ResultTable.laid(self.outcomes, rows, cols, wanted, by, warnings_too=False)
 
     def report(self, path: str = "report.html", beside: Sequence[Record] = ()) -> str:
-        """Write the report of this run, one page that works offline, with other machines beside it; gives its path."""
+        """Write the report of this run, one page that works offline, next to other machines; return its path."""
         from mldyno.reporting import write_page
 
         return write_page(self.everything, path, beside)
@@ -232,9 +221,6 @@ class Results:
         from mldyno.views.outcomes import trust_lines
 
         return "\n".join([str(self.table()), "", *trust_lines(self.outcomes)]) if self.everything else "no results"
-
-    def __repr__(self) -> str:
-        return one_screen(str(self))
 
     def _repr_html_(self) -> str:
         from mldyno.views.notebook import results_html
@@ -312,8 +298,8 @@ class Measurement:
         return lines_html([str(self)])
 
 
-@dataclass(frozen=True)
-class ModelCheck:
+@dataclass(frozen=True, repr=False)
+class ModelCheck(Shown):
     """What ways to run a model of this process gain, and how large a batch should fit."""
 
     results: Results
@@ -343,9 +329,6 @@ class ModelCheck:
 
     def __str__(self) -> str:
         return "\n".join([str(self.table), "", *self.lines])
-
-    def __repr__(self) -> str:
-        return one_screen(str(self))
 
     def _repr_html_(self) -> str:
         from mldyno.views.notebook import lines_html, table_html

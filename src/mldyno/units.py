@@ -174,14 +174,12 @@ def common_scale(values: Sequence[float], unit: str) -> Scale | None:
 
 def show_seconds(value: float, error: float | None = None) -> str:
     """Return a duration as a person reads it: 2.31 ms, 14.2 s, 3.4 min."""
-    factor, unit = scale_of(value, "s")
-    return f"{digits(value / factor, None if error is None else error / factor)} {unit}"
+    return show(value, "s", error)
 
 
 def show_bytes(value: float) -> str:
     """Return a size as a person reads it: 312 MiB, 1.4 GiB."""
-    factor, unit = scale_of(value, "B")
-    return f"{digits(value / factor)} {unit}"
+    return show(value, "B")
 
 
 def show_hertz(value: float) -> str:

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.analysis.made import met, outcome
 
-from mldyno.analysis.answers import Answers, answers
-from mldyno.analysis.gains import copy_costs, precision_gains
+from mldyno.analysis.answers import Answers, answers, copy_costs, precision_gains
 from mldyno.analysis.outcomes import Outcome
 
 

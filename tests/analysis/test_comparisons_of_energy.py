@@ -106,7 +106,7 @@ def test_where_nothing_was_told_it_is_unknown_only_if_somebody_asked() -> None:
     plain = made.outcome(0.01)
     assert energy_lines([plain]) == []
     assert energy_lines([plain], wanted=True) == [
-        "energy: unknown: no sensor can be read here; `mldyno doctor` says which there are"
+        "energy: unknown: no sensor can be read here; `mldyno doctor` lists the sensors"
     ]
 
 
@@ -129,7 +129,7 @@ def test_a_case_that_lost_its_energy_says_so_beside_others_that_have_theirs() ->
 
 def test_a_machine_that_did_not_rest_has_no_energy_above_idle() -> None:
     (line,) = energy_lines([with_energy(0.01, 40.0, idle=40.2)])
-    assert "a step, not surely more than at rest; " in line
+    assert "a step, not clearly above idle; " in line
 
 
 def test_a_crossover_of_energy_is_its_own_answer() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from mldyno.analysis.conditions import CONDITIONS, State
-from mldyno.analysis.findings import of as findings
-from mldyno.analysis.symptoms import Checkup, Facts
-from mldyno.recording.warnings import Evidence, of_measurement
+from mldyno.doctor.findings import of as findings
+from mldyno.doctor.symptoms import Checkup, Facts
 from mldyno.records import Case, Machine, Series
+from mldyno.runner.warnings import Evidence, of_measurement
 
 PLAIN = Evidence(Case("mlp", batch=8), [], {}, Machine("m", cores=4, power="mains"), 1)
 BOTH: list[tuple[str, Evidence, dict[str, Any]]] = [

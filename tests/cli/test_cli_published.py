@@ -155,7 +155,7 @@ def test_a_suite_ends_with_this_machine_among_published_ones(mldyno: Mldyno, scr
     path.write_text(PLACED)
     code, out, _ = mldyno("run", str(path))
     assert code == 0
-    lines = out.partition("\nbeside published machines:\n")[2].splitlines()
+    lines = out.partition("\nagainst published machines:\n")[2].splitlines()
     assert lines[0] == "time of one step"
     assert [part.strip() for part in lines[2].split("   ") if part] == [
         "machine", "device", "framework", "mlp, infer, device", "mlp, infer, roundtrip",

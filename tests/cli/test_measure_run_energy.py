@@ -50,7 +50,7 @@ def test_without_a_sensor_the_time_is_measured_and_energy_is_unknown_in_one_line
     monkeypatch.setenv(SYSFS, str(tmp_path))
     code, out, _ = steady(mldyno, *RUN, *SHORT)
     assert code == 0, out
-    assert out.count("energy: unknown: no sensor can be read here; `mldyno doctor` says which there are") == 1
+    assert out.count("energy: unknown: no sensor can be read here; `mldyno doctor` lists the sensors") == 1
     code, _, err = mldyno("compare", "mlp/numpy", "mlp/numpy/batch=1", "--value", "energy")
     assert code == 1
     code, _, err = mldyno("compare", "mlp", "--value", "watts")

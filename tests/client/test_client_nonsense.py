@@ -236,7 +236,7 @@ def test_what_was_measured_before_a_timeout_counts_where_the_worker_was_still_at
 def test_a_worker_that_was_silent_for_far_longer_than_a_block_hung(
     scripted: Scripted, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mldyno.client.remote_case.SHORTEST_SILENCE_S", 0.3)
+    monkeypatch.setattr("mldyno.runner.remote_case.SHORTEST_SILENCE_S", 0.3)
     scripted(measure_turn=[[json.dumps(MEASURED)], [30.0]])
     (record,) = api.run_plan(plan(8, timeout=3.0, target=1e-9), store).records
     assert record.status == "timeout"

@@ -21,7 +21,7 @@ from tests.datasets.mirrors import Handler, Mirror, honest, rest, send
 from tests.datasets.tiny_set import FILES, contents, tiny
 
 import mldyno.datasets
-from mldyno.datasets import ORIGIN, Archive, _folder, find, open_set, prepare, prepare_set
+from mldyno.datasets import ORIGIN, Archive, find, open_set, prepare, prepare_set
 from mldyno.errors import MldynoError, UsageError
 from mldyno.units import show_bytes
 
@@ -287,7 +287,7 @@ def test_a_disk_that_fills_up_while_unpacking_leaves_no_half_file(tmp_path: Path
 
 @pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_every_way_of_being_full_is_told_as_such(tmp_path: Path, fault: int) -> None:
-    with pytest.raises(MldynoError, match="no room left in"), _folder.in_one_line("TINY", tmp_path, 1):
+    with pytest.raises(MldynoError, match="no room left in"), mldyno.datasets.in_one_line("TINY", tmp_path, 1):
         raise OSError(fault, os.strerror(fault))
 
 
@@ -341,8 +341,8 @@ def test_unknown_words_are_refused(tmp_path: Path) -> None:
         prepare("mnist", "fake", tmp_path, lambda *_: None)
     with pytest.raises(UsageError, match=r"unknown data set 'minst'\. Did you mean 'mnist'\?"):
         prepare("minst", "auto", tmp_path, lambda *_: None)
-    with pytest.raises(UsageError, match="unknown data set '_idx'"):
-        find("_idx")
+    with pytest.raises(UsageError, match="unknown data set '_formats'"):
+        find("_formats")
 
 
 def test_a_mirror_that_is_no_address_is_refused_even_where_synthetic_data_would_do(

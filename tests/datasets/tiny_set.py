@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from mldyno.datasets import Archive, DataSet, Split, _fetch, _idx, _synthetic, prepare_set
+from mldyno.datasets import Archive, DataSet, Split, _fetch, _formats, _synthetic, prepare_set
 from mldyno.errors import MldynoError
 
 NOBODY = 65534
@@ -30,9 +30,9 @@ def contents(kind: str) -> dict[str, bytes]:
     """The unpacked files, of random pixels that no packing makes smaller."""
     found = {}
     for name, shape in SHAPES.items():
-        pixels = hashlib.shake_128(f"{kind} {name}".encode()).digest(_idx.size(shape))
+        pixels = hashlib.shake_128(f"{kind} {name}".encode()).digest(_formats.idx_size(shape))
         body = LABELS[name.partition("-")[0]] if name.endswith("labels") else pixels
-        found[name] = (_idx.header(shape) + body)[: _idx.size(shape)]
+        found[name] = (_formats.idx_header(shape) + body)[: _formats.idx_size(shape)]
     return found
 
 
@@ -42,7 +42,7 @@ FILES = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in cont
 
 def unpack(archives: Path, folder: Path, wrote: Callable[[int], None]) -> None:
     for name, shape in SHAPES.items():
-        _idx.unpack(archives / f"{name}.gz", folder / name, shape, wrote)
+        _formats.unpack_idx(archives / f"{name}.gz", folder / name, shape, wrote)
 
 
 def generate(folder: Path, wrote: Callable[[int], None]) -> None:
@@ -52,7 +52,7 @@ def generate(folder: Path, wrote: Callable[[int], None]) -> None:
 
 
 def read(folder: Path) -> tuple[Split, Split]:
-    rows = {name: _idx.rows(folder / name, shape) for name, shape in SHAPES.items()}
+    rows = {name: _formats.idx_rows(folder / name, shape) for name, shape in SHAPES.items()}
     train, test = (Split((1, SIDE, SIDE), rows[f"{one}-images"], rows[f"{one}-labels"]) for one in ("train", "test"))
     return train, test
 
@@ -64,7 +64,7 @@ def tiny(*mirrors: str) -> DataSet:
         title="TINY",
         archives=tuple(Archive(name, hashlib.sha256(file).hexdigest(), len(file)) for name, file in FILES.items()),
         mirrors=mirrors,
-        files={name: _idx.size(shape) for name, shape in SHAPES.items()},
+        files={name: _formats.idx_size(shape) for name, shape in SHAPES.items()},
         classes=CLASSES,
         mean=(0.5,),
         spread=(0.3,),

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from mldyno import machine
-from mldyno.analysis.symptoms import Facts, Gpu
 from mldyno.doctor import facts
+from mldyno.doctor.symptoms import Facts, Gpu
 from mldyno.hardware import Description
 from mldyno.hardware.nvidia import Driver
 from mldyno.machine import Vendors

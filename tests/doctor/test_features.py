@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from mldyno.analysis.symptoms import Tried
 from mldyno.client.worker_process import WorkerProcess
 from mldyno.doctor import features
 from mldyno.doctor.features import Examiner, kinds, names
+from mldyno.doctor.symptoms import Tried
 from mldyno.frameworks.fake import FRAMEWORK
 from mldyno.records import Device
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from mldyno.analysis.symptoms import Setting, Trial
 from mldyno.client import worker_process
 from mldyno.doctor import settings
 from mldyno.doctor.settings import measure, of_allocators, of_threads, passive_wait_helps
+from mldyno.doctor.symptoms import Setting, Trial
 from mldyno.records import Case
 
 STEP = Case("mlp", framework="fake", batch=64)
@@ -90,7 +90,7 @@ def test_a_step_that_can_not_be_run_is_no_result(monkeypatch: pytest.MonkeyPatch
 
 def tried(ratio: float, monkeypatch: pytest.MonkeyPatch, free: float = 1.0) -> Setting | None:
     """What a quick look comes to, where threads that sleep make a step so many times as fast."""
-    trial = Trial("fake", "mlp", 2, 1e-3, (Setting("OMP_WAIT_POLICY=PASSIVE", 1e-3, ratio),))
+    trial = Trial("fake", "mlp", 2, 1e-3, (Setting("OMP_WAIT_POLICY=PASSIVE", 1e-3, ratio, 0.9 * ratio, 1.1 * ratio),))
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     monkeypatch.setattr("mldyno.doctor.settings.clock.free_cores", lambda cores: free)
     monkeypatch.setattr("mldyno.doctor.settings.measure", lambda *arguments, **options: trial)

@@ -20,9 +20,9 @@ from mldyno.errors import NOT_ALL_OK, MldynoError, UsageError
 from mldyno.frameworks import command
 from mldyno.frameworks.fake import CLOCK
 from mldyno.plan import Plan, name_of
-from mldyno.recording.warnings import Evidence, of_measurement
 from mldyno.records import Case, Machine, Series, seal
 from mldyno.results import Results
+from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.store import Query, Store
 from mldyno.worker.session import measure_rounds, open_case
 

@@ -17,8 +17,8 @@ from typing import Any, get_args
 from mldyno.axes import AXES
 from mldyno.facts import DEVICE_FACTS, FACTS, Entry
 from mldyno.metrics import METRICS
-from mldyno.recording.warnings import WARNING_CODES
 from mldyno.records import SCHEMA, Pairing, Provenance, Status, Unit, canonical, content_id, seal
+from mldyno.runner.warnings import WARNING_CODES
 from mldyno.store.codec import decode
 
 Content = dict[str, Any]

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from mldyno import api, machine
 from mldyno.cli import cli
-from mldyno.client.remote_case import SHORTEST_TIMEOUT_S
 from mldyno.records import seal
 from mldyno.runner.forecast import forecast
+from mldyno.runner.remote_case import SHORTEST_TIMEOUT_S
 from mldyno.runner.run import TIMEOUT_FACTOR, usual_timeouts
 from mldyno.store import Store
 

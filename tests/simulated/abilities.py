@@ -20,8 +20,7 @@ from mldyno import plugins
 from mldyno.axes import PRECISIONS
 from mldyno.doctor.features import names
 from mldyno.records import Case
-from mldyno.selftest.device_work import Wish, tidy
-from mldyno.selftest.in_device_child import wait
+from mldyno.selftest.device import Setup, tidy, wait
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks
@@ -313,7 +312,7 @@ def two_devices() -> dict[str, Any]:
         torch._C._set_multithreading_enabled(True)
     with settings(devices=0):
         found["absent"] = judged()
-        found["contract"] = raised(Wish(plugins.framework("torch"), "sim", 1).check)
+        found["contract"] = raised(Setup(plugins.framework("torch"), "sim", 1).check)
         found["nowhere"] = raised(lambda: on_device(2))
     return found
 
@@ -359,11 +358,11 @@ def probes() -> dict[str, Any]:
 
 
 def waiting() -> dict[str, list[dict[str, Any]]]:
-    wish = Wish(plugins.framework("torch"), "sim", 1)
+    setup = Setup(plugins.framework("torch"), "sim", 1)
     with settings(kernel=5e-3, rate=0.0, issue=1e-3):
-        found = {"heard": list(wait(wish, ""))}
+        found = {"heard": list(wait(setup))}
         with settings(deaf=True):
-            found["unheard"] = list(wait(wish, ""))
+            found["unheard"] = list(wait(setup))
     return found
 
 

@@ -11,10 +11,10 @@ from tests.views.report.made_records import BENCH, record
 
 from mldyno import api
 from mldyno.errors import MldynoError, UsageError
-from mldyno.recording.warnings import INTERRUPTED
 from mldyno.records import Machine, Record, Run, Series, seal
 from mldyno.results import ResultTable
 from mldyno.runner.forecast import forecast
+from mldyno.runner.warnings import INTERRUPTED
 from mldyno.store import Query, Store
 from mldyno.store.selection import LEFT_OUT
 

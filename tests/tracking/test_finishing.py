@@ -17,8 +17,8 @@ from mldyno import api
 from mldyno.analysis.breakdown import loop_parts
 from mldyno.cli import cli
 from mldyno.hardware import contention
-from mldyno.recording.warnings import Evidence, of_measurement
 from mldyno.records import Record
+from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.store import Query, Store
 from mldyno.tracking.tracker import track
 
@@ -114,7 +114,7 @@ def test_what_replay_brings_is_said_and_stored(store: Store, capsys: pytest.Capt
 
 def test_a_loader_that_costs_nothing_is_not_said_to_cost(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     tracked(store, noisy(8 * MS), 600, 0, replay=True)
-    assert "; what the loader costs can't be told from nothing: at most " in capsys.readouterr().err
+    assert "; no measurable loader cost: at most " in capsys.readouterr().err
 
 
 def test_a_series_that_never_settles_has_no_number(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

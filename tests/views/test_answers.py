@@ -192,7 +192,7 @@ def test_growth_with_the_length_is_told_as_an_exponent() -> None:
     assert "; but it bends: 1.19 (" in bent
     assert " from 512 to 1,024 [separate runs]" in bent
     vague = told([outcome(1e-6 * length, seq=length, apart=0.1) for length in (64, 128, 256)])
-    assert vague.endswith("--by seq pairs the lengths, which tells more]")
+    assert vague.endswith("--by seq would pair the lengths]")
     single = told([outcome(1e-6 * length, processes=1, seq=length) for length in (64, 128)])
     assert "fitted" not in single
     short = [outcome(1e-6 * length, processes=1, blocks=1, seq=length) for length in (64, 128, 256)]

@@ -194,7 +194,9 @@ def test_a_table_and_a_comparison_that_point_in_different_directions_say_why(
     lines = footers([comparison])
     assert len(lines) == differ
     if differ:
-        assert lines[0].startswith("bf16 and fp32: their times in tables say otherwise, since each was measured alone")
+        assert lines[0].startswith(
+            "bf16 and fp32: their times in tables point the other way, since each was measured alone"
+        )
 
 
 def in_frameworks(steps: Sequence[float], noise: float = 0.004) -> list[str]:

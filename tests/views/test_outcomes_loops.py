@@ -31,8 +31,7 @@ NOTHING = LoopParts(None, None, None, 0, 0.0, 1)
         ),
         (
             LoopParts(None, LoaderCost(Interval(0.01, -0.01, 0.03), Interval(1e-4, -1e-4, 3e-4), 30), None, 0, 0.0, 1),
-            "what the loader costs can't be told from nothing: at most 300 µs a step, over 30 rounds of real and held"
-            " batches",
+            "no measurable loader cost: at most 300 µs a step, over 30 rounds of real and held batches",
         ),
         (
             LoopParts(None, LoaderCost(Interval(0.2, None, None), Interval(2e-3, None, None), 1), None, 0, 0.0, 1),

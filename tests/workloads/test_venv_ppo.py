@@ -20,9 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 from bench import make_trajectories
 from mldyno import plugins
 from mldyno.records import Case
-from mldyno.workloads import Recipe
-from mldyno.workloads import _venv_ppo_learner as learner
-from mldyno.workloads._venv_ppo_nets import FILE, Transitions, read
+from mldyno.workloads import Recipe, venv_ppo
+from mldyno.workloads.venv_ppo import FILE, Transitions, read
 
 WORKLOAD = plugins.workload("venv-ppo")
 ENVIRONMENT, POLICY = {"imitator", "transition", "discriminator"}, {"policy", "critic"}
@@ -82,8 +81,8 @@ def cross_entropy(discriminator: Any, generator: Any) -> float:
     chance = torch.Generator().manual_seed(2)
     noises = [torch.randn(len(held.action), numbers, generator=chance) for numbers in (4, 6)]
     with torch.no_grad():
-        (drawn,) = learner.imagine(torch, generator.imitator, generator.transition, held.observation, [noises])
-        entropies = [learner.discriminator_loss(torch, discriminator, rows, rows is held) for rows in (held, drawn)]
+        (drawn,) = venv_ppo.imagine(torch, generator.imitator, generator.transition, held.observation, [noises])
+        entropies = [venv_ppo.discriminator_loss(torch, discriminator, rows, rows is held) for rows in (held, drawn)]
         return float(torch.cat(entropies).mean())
 
 
@@ -196,28 +195,28 @@ def test_an_update_that_has_moved_too_far_changes_nothing_yet_does_the_work() ->
     training, _ = read(torch)
     recipe = built(16)
     weights = recipe.network.critic.last.bias
-    optimiser = learner.Learner(torch, recipe.network, training, 16).critic
+    optimiser = venv_ppo.Learner(torch, recipe.network, training, 16).critic
 
     def updated(moved: float) -> float:
         loss = (weights - 1).square().sum()
-        learner.Learner._update(loss, optimiser, torch.tensor(moved))
+        venv_ppo.Learner._update(loss, optimiser, torch.tensor(moved))
         return float(weights.detach())
 
-    assert updated(2 * learner.MAX_KL) == 0.0
+    assert updated(2 * venv_ppo.MAX_KL) == 0.0
     assert optimiser.state[weights]["step"] == 1
-    assert updated(learner.MAX_KL / 2) > 0.0
+    assert updated(venv_ppo.MAX_KL / 2) > 0.0
 
 
 def test_advantages_are_those_of_the_definition() -> None:
     training, _ = read(torch)
-    taught = learner.Learner(torch, built(16).network, training, 16)  # its critic says 0 as yet
-    shape = (learner.HORIZON, learner.ENVIRONMENTS)
+    taught = venv_ppo.Learner(torch, built(16).network, training, 16)  # its critic says 0 as yet
+    shape = (venv_ppo.HORIZON, venv_ppo.ENVIRONMENTS)
     drawn = Transitions(torch.randn(*shape, 6), torch.randn(*shape, 4), torch.randn(*shape, 6))
-    costs = learner.cost(drawn)
+    costs = venv_ppo.cost(drawn)
     gains, returns = taught._advantages(drawn, costs)
-    fading = learner.GAMMA * learner.LAMBDA
-    weights = [fading ** max(at - 60, 0) * (at >= 60) for at in range(learner.HORIZON)]
-    expected = -(1 - learner.GAMMA) * sum(weight * costs[at] for at, weight in enumerate(weights))
+    fading = venv_ppo.GAMMA * venv_ppo.LAMBDA
+    weights = [fading ** max(at - 60, 0) * (at >= 60) for at in range(venv_ppo.HORIZON)]
+    expected = -(1 - venv_ppo.GAMMA) * sum(weight * costs[at] for at, weight in enumerate(weights))
     assert torch.allclose(returns.view(shape)[60], expected, rtol=1e-4)
     assert float(gains.mean()) == pytest.approx(0, abs=1e-4)
     assert float(gains.std()) == pytest.approx(1, abs=1e-3)
@@ -242,7 +241,7 @@ def test_transitions_follow_the_system_that_made_them_but_for_its_noise() -> Non
         later, faster = make_trajectories.moved(places, speeds, held.action[row].tolist())
         apart = held.following[row] - torch.tensor([*later, *faster])
         assert float(apart.abs().max()) < make_trajectories.SHAKE + 0.001
-    assert float(training.observation.abs().max()) < learner.OBSERVATION_LIMIT
+    assert float(training.observation.abs().max()) < venv_ppo.OBSERVATION_LIMIT
     assert float(training.action.abs().max()) <= 1
 
 

@@ -101,8 +101,9 @@ def _issuing(record: Record, of_peaks: Shares) -> Bound:
         return Bound("host", "the device is done when its last kernel is issued: it waits for the host")
     if "step-waits" in codes:
         return Bound("host", f"{why}; each step waits for the device within itself, and the host can't run ahead")
-    kernel = _kernel_time(record)
-    if kernel is not None and kernel < SHORT_KERNEL:
+    kernels, step = record.fact("kernels_per_step"), step_time([record])
+    kernel = step.value / kernels if step is not None and kernels else math.inf  # the host's work for it included
+    if kernel < SHORT_KERNEL:
         return Bound("host", f"{why}; a kernel takes {show_seconds(kernel)} on average: issuing them is the work")
     return Bound("unclear", why)
 
@@ -110,12 +111,6 @@ def _issuing(record: Record, of_peaks: Shares) -> Bound:
 def _why(of_peaks: Shares) -> str:
     parts = [(of_peaks.compute, "matmul rate"), (of_peaks.memory, "memory bandwidth")]
     return ", ".join(f"{show_percent(share)} of the peak {what}" for share, what in parts if share is not None)
-
-
-def _kernel_time(record: Record) -> float | None:
-    """Time in s that a kernel takes on average, the host's work for it included."""
-    kernels, step = record.fact("kernels_per_step"), step_time([record])
-    return step.value / kernels if step is not None and kernels else None
 
 
 STRAGGLES = 1.1  # times what the others take for the same work: a rank that is slower is named

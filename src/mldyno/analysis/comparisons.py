@@ -4,7 +4,7 @@ Paired: both were measured head-to-head in one run. The ratio is the exponential
 rounds. In one process its interval comes from batches of rounds; between processes, each of which has a speed of its
 own, from several fresh pairs of them.
 Separate runs: they were never paired; the interval comes from each one's own, and what the machine did in between is
-in neither. A published figure has no interval: beside one it is the other side's alone, and the verdict is about the
+in neither. A published figure has no interval: against one it is the other side's alone, and the verdict is about the
 figure as it was published.
 """
 

@@ -1,4 +1,4 @@
-"""This machine among others: rankings in the same work, and tables beside published figures."""
+"""This machine among others: rankings in the same work, and tables with published figures."""
 
 from __future__ import annotations
 
@@ -92,18 +92,18 @@ class Division:
         return [comparison for each in theirs if (comparison := compare(each, self.best)) is not None]
 
 
-def league(ours: Sequence[Outcome], others: Sequence[Outcome]) -> list[Division]:
+def league(ours: Sequence[Outcome], rivals: Sequence[Outcome]) -> list[Division]:
     """Return a division for each work that any of ours shares with another machine, in the order of ours.
 
     Figures that their authors doubt, and fake times, are in none. Nor are a user's own commands and loops: that two of
     one name do the same work is not known.
     """
-    mine, theirs = ([outcome for outcome in side if _counts(outcome)] for side in (ours, others))
-    rivals = grouped(theirs, work)
+    mine, theirs = ([outcome for outcome in side if _counts(outcome)] for side in (ours, rivals))
+    by_work = grouped(theirs, work)
     divisions = []
     for shared, own in grouped(mine, work).items():
-        if shared in rivals:
-            ranked = sorted([*own, *rivals[shared]], key=_step)
+        if shared in by_work:
+            ranked = sorted([*own, *by_work[shared]], key=_step)
             divisions.append(Division(tuple(ranked), frozenset(map(ranked.index, own))))
     return divisions
 

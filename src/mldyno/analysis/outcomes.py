@@ -93,7 +93,7 @@ class Outcome:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know beside the number; what holds for the whole machine is said elsewhere."""
+        """What a reader must know apart from the number; what holds for the whole machine is said elsewhere."""
         warnings = (warning for warning in self.warnings if warning.code not in OF_THE_MACHINE)
         return [f"{each.message}; {each.hint}" if each.hint else each.message for each in warnings]
 

@@ -124,7 +124,7 @@ NOISE = 0.05  # of processes that can't be explained, where slopes are fitted
 
 @dataclass(frozen=True)
 class Usual:
-    """What is known of a machine beside the processes of a case."""
+    """What is known of a machine apart from the processes of a case."""
 
     spread: Variation = NEVER_SEEN
     """Of processes, without what the reference kernel explains."""
@@ -163,13 +163,13 @@ def stated(record: Record) -> Usual:
     return Usual(known, slope, slope_error, math.log(usual), Variation(error**2, level_freedom))
 
 
-def usual_for(process: Process, others: Iterable[Process]) -> Usual:
+def usual_for(process: Process, rest: Iterable[Process]) -> Usual:
     """Return what is usual for the processes of a case, from the rest of its machine.
 
     Those of its own run show their spread by themselves; they count for the reference kernel only. Processes that had
     to wait for a core tell nothing of others; but one of them may be off by as much as any.
     """
-    everyone = [each for each in (process, *others) if process.contended or not each.contended]
+    everyone = [each for each in (process, *rest) if process.contended or not each.contended]
     alike = [each for each in everyone if each.kernel == process.kernel and not process.contended]
     slopes = Slopes(alike)
     near = [each for each in everyone if each.near(process) and (each.case, each.run) != (process.case, process.run)]

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from mldyno import suites
 from mldyno.analysis import grouped
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome, in_order
@@ -19,7 +20,6 @@ from mldyno.analysis.tables import Cell, Table
 from mldyno.axes import AXIS, unstated
 from mldyno.records import SCHEMA, Case, Checks, Record, Run, Series, seal
 from mldyno.stats.intervals import mean
-from mldyno.suites import reader
 from mldyno.units import Interval
 
 SUITE = "quick"
@@ -44,9 +44,9 @@ class Score(Interval):
 
 
 @cache
-def reference() -> reader.Reference:
+def reference() -> suites.Reference:
     """Return the rates that make 100, with the version of the set and the name of the machine."""
-    known = reader.read(SUITE).score
+    known = suites.read(SUITE).score
     assert known is not None
     return known
 

@@ -125,13 +125,6 @@ def _bulges(points: Sequence[Point]) -> list[float]:
     return [max(bends[n], bends[n + 1]) * (b - a) ** 2 / 2 for n, (a, b) in enumerate(pairwise(places))]
 
 
-def _point(size: int, comparison: Comparison) -> Point | None:
-    """Return what a comparison says at its size; None where it has no interval."""
-    if not comparison.low or not comparison.high:
-        return None
-    return Point(size, math.log(comparison.ratio), (math.log(comparison.high) - math.log(comparison.low)) / 2)
-
-
 @dataclass(frozen=True)
 class Crossover:
     """Two values of an axis against each other over sizes, and what came of it."""
@@ -158,8 +151,11 @@ class Crossover:
     @property
     def points(self) -> list[Point]:
         """The sizes at which there is an interval, with what is known there."""
-        points = [_point(self.size(comparison), comparison) for comparison in self.comparisons]
-        return [point for point in points if point is not None]
+        return [
+            Point(self.size(each), math.log(each.ratio), (math.log(each.high) - math.log(each.low)) / 2)
+            for each in self.comparisons
+            if each.low and each.high
+        ]
 
     @property
     def crossings(self) -> list[Crossing]:

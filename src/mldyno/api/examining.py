@@ -9,9 +9,9 @@ from typing import Any
 from mldyno import machine as machines
 from mldyno import plan as plans
 from mldyno import plugins
-from mldyno.analysis.symptoms import Checkup
 from mldyno.api.running import device_names, probe
 from mldyno.axes import AXIS
+from mldyno.doctor.symptoms import Checkup
 from mldyno.errors import UsageError
 from mldyno.results import Measurement, ModelCheck, Results
 from mldyno.selftest.measures import Measure

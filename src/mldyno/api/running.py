@@ -13,13 +13,12 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from mldyno import interpreters, keys, plugins, rendezvous, sources
+from mldyno import interpreters, keys, plugins, rendezvous, sources, suites
 from mldyno import machine as machines
 from mldyno import plan as plans
 from mldyno.analysis.sweeps import Crossover
 from mldyno.axes import Case, axis_named
 from mldyno.client import joining
-from mldyno.client.remote_case import SHORTEST_TIMEOUT_S
 from mldyno.errors import MldynoError, UsageError
 from mldyno.messages import FrameworksProbed
 from mldyno.plan import Plan
@@ -31,11 +30,11 @@ from mldyno.runner.events import Listener
 from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.probing import Attempt, Search, largest_batch, probe_frameworks, probe_rates, with_vendors
 from mldyno.runner.quick import Chosen, choose
+from mldyno.runner.remote_case import SHORTEST_TIMEOUT_S
 from mldyno.settings import OF_PLANS, parsed, parted
 from mldyno.sources import Source
 from mldyno.store import Query, Store, transfer
 from mldyno.store.selection import opened
-from mldyno.suites import reader
 from mldyno.units import count, digits, show_seconds
 
 Axes = Mapping[str, Sequence[Any] | Any]
@@ -61,8 +60,8 @@ def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | 
     for word in words:
         if sources.is_target(word):
             inspect(word, read(word))
-        elif reader.is_suite(word):
-            for target, file in reader.own_targets(reader.read(word, trust)).items():
+        elif suites.is_suite(word):
+            for target, file in suites.own_targets(suites.read(word, trust)).items():
                 if sources.runs_code(target) and target not in words and not trust:
                     raise UsageError(
                         f"suite {file} runs the code of {target}; allow it with --trust, if you trust both."
@@ -261,7 +260,7 @@ def run_plan(
     forecasts: Sequence[Forecast] | None = None,
 ) -> Results:
     """Run a plan, or what is missing of the run to resume; `forecasts` limit how long a case may take."""
-    from mldyno.recording import new_run_id
+    from mldyno.runner.recording import new_run_id
     from mldyno.runner.run import Runner
 
     runner = Runner(plan, store, resume or new_run_id(), forecasts)
@@ -312,7 +311,7 @@ def quick(
         variable, _, value = chosen.setting.name.partition("=")
         os.environ[variable] = value
         notes.insert(0, f"other programs take cores: threads that wait sleep ({chosen.setting.name}), which makes a "
-                        f"step {digits(chosen.setting.ratio or 1.0, most=2)} times as fast here")  # fmt: skip
+                        f"step {digits(chosen.setting.ratio, most=2)} times as fast here")  # fmt: skip
     total = min(sum(expected.seconds for expected in chosen.forecasts), chosen.plan.limit or math.inf)
     heard.say(f"{count(len(chosen.plan.cases), 'case')}, about {show_seconds(total)} in all.")
     results = run_plan(chosen.plan, opened_store, heard, forecasts=chosen.forecasts)

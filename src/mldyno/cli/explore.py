@@ -166,9 +166,9 @@ def doctor(quick: bool, noise: float | None, framework: str | None, store: str |
     """
     from mldyno import api
     from mldyno.cli.progress import PartBar
+    from mldyno.doctor.report import as_json as content
+    from mldyno.doctor.report import report
     from mldyno.runner.events import Interrupted
-    from mldyno.views.doctor import as_json as content
-    from mldyno.views.doctor import report
 
     try:
         with PartBar() as bar:

@@ -4,27 +4,49 @@ The docstring of a file begins with what the data set is; a list shows that line
 Rules: what is read is `real`, unpacked from archives with the right SHA-256, or `synthetic`, generated, the same
 bytes on every machine. Both have the same files of the same sizes and are read by the same code; which of the two
 it is goes with them. Nothing half is ever read: a folder counts only when `origin.txt` says whole what it was made
-from, and that file is put there last. The caller says in which folder the data lie.
+from, and that file is put there last, when all is on the disk. What another process or an earlier mldyno left is
+never mixed with it. The caller says in which folder the data lie.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
-from collections.abc import Callable, Mapping
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from mldyno.datasets._folder import BadFile, Progress, Tally, check_room, in_one_line, locked, put_in_place
-from mldyno.datasets._rows import Rows
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.files import regular
+from mldyno.units import show_bytes
+
+if TYPE_CHECKING:
+    from mldyno.datasets._formats import Rows
 
 Source = Literal["real", "synthetic"]
 ORIGIN = "origin.txt"
 WANTED = ("real", "synthetic", "auto")
+Progress = Callable[[str, int, "int | None"], None]
+"""Called now and then with what is done, the B done so far, and the total if it is known."""
+
+PROGRESS_PERIOD_S = 0.2  # between two reports of progress
+LOCK_RETRY_S = 0.1  # between two tries to get a lock
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+OR_ELSEWHERE = "or name another folder with MLDYNO_DATA"
+
+
+class BadFile(MldynoError):
+    """A file is not what it should be."""
+
+    def __init__(self, path: Path, fault: str) -> None:
+        super().__init__(f"{path}: {fault}")
 
 
 class Split:
@@ -35,11 +57,11 @@ class Split:
         self._pixels, self._labels = pixels, labels
 
     def pixels(self, index: int) -> bytes:
-        """The pixels of one item: channels, rows, columns."""
+        """Return the pixels of an item: channels, rows, columns."""
         return self._pixels[index]
 
     def label(self, index: int) -> int:
-        """The class of one item."""
+        """Return the class of an item."""
         return self._labels[index][0]
 
 
@@ -92,7 +114,7 @@ class Opened:
 
 
 def find(name: str) -> DataSet:
-    """The data set of that name."""
+    """Return the data set of that name."""
     files = (file[:-3] for file in os.listdir(os.path.dirname(__file__)) if file.endswith(".py"))
     names = sorted(file.replace("_", "-") for file in files if not file.startswith("_"))
     if name not in names:
@@ -102,12 +124,12 @@ def find(name: str) -> DataSet:
 
 
 def prepare(name: str, wanted: str, folder: str | os.PathLike[str], progress: Progress) -> Source:
-    """Make sure that the data set is in the folder, as `real`, `synthetic` or `auto`, and say which it is."""
+    """Prepare a data set in the folder, as `real`, `synthetic` or `auto`; return which it is."""
     return prepare_set(find(name), wanted, Path(folder), progress)
 
 
 def prepare_set(data_set: DataSet, wanted: str, folder: Path, progress: Progress) -> Source:
-    """As `prepare`; `auto` is real where that is there or can be had, and else says why not and is synthetic."""
+    """Prepare a data set; `auto` is real where that can be had, else it reports why not and is synthetic."""
     if wanted not in WANTED:
         raise unknown("kind of data", wanted, WANTED)
     if wanted == "synthetic":
@@ -124,7 +146,7 @@ def prepare_set(data_set: DataSet, wanted: str, folder: Path, progress: Progress
 
 
 def open_set(name: str, source: str, folder: str | os.PathLike[str]) -> Opened:
-    """The data set as it lies in the folder; it must have been prepared."""
+    """Open a data set that was prepared in the folder."""
     data_set = find(name)
     kind: Source = "real" if source == "real" else "synthetic"
     place = _place(data_set, kind, Path(folder))
@@ -140,7 +162,7 @@ def _place(data_set: DataSet, source: Source, folder: Path) -> Path:
 
 
 def _origin(data_set: DataSet, source: Source) -> str:
-    """What the files of a folder were made from, in full: the only words under which they are read."""
+    """Return what the files of a folder must have been made from, in full, to be read."""
     if source == "synthetic":
         return f"synthetic, generation {data_set.generation}\n"
     return "real, from\n" + "".join(f"{archive.sha256}  {archive.name}\n" for archive in data_set.archives)
@@ -167,7 +189,7 @@ def _is_there(data_set: DataSet, source: Source, place: Path) -> bool:
 
 
 def _prepared(data_set: DataSet, source: Source, folder: Path, progress: Progress) -> Source:
-    """Make what is not there yet, with no other process at it; what is there needs no right to write."""
+    """Make a data set unless it is there, under a lock; one that is there needs no right to write."""
     place = _place(data_set, source, folder)
     if _is_there(data_set, source, place):
         return source
@@ -177,7 +199,11 @@ def _prepared(data_set: DataSet, source: Source, folder: Path, progress: Progres
         waiting = Tally(progress, f"waiting for another process that prepares {data_set.title}", None)
         with locked(folder / f".{data_set.name}.lock", waiting):
             if not _is_there(data_set, source, place):
-                (_make_real if source == "real" else _make_synthetic)(data_set, folder, place, progress)
+                if source == "real":
+                    _make_real(data_set, folder, place, progress)
+                else:
+                    check_room(data_set.title, folder, sum(data_set.files.values()))
+                    _make(data_set, source, place, data_set.generate, progress)
     return source
 
 
@@ -199,19 +225,14 @@ def _make_real(data_set: DataSet, folder: Path, place: Path, progress: Progress)
         raise MldynoError(f"{error}. Go on with --data synthetic.") from None
 
 
-def _make_synthetic(data_set: DataSet, folder: Path, place: Path, progress: Progress) -> None:
-    check_room(data_set.title, folder, sum(data_set.files.values()))
-    _make(data_set, "synthetic", place, data_set.generate, progress)
-
-
 def _make(data_set: DataSet, source: Source, place: Path, write: Callable[..., None], progress: Progress) -> None:
-    """Let the files be written into a folder, and put them in their place if they are what they should be."""
+    """Write the files, check them, and put them in their place."""
     job = f"unpacking {data_set.title}" if source == "real" else f"generating synthetic {data_set.title}"
     tally = Tally(progress, job, sum(data_set.files.values()))
 
-    def fill(beside: Path) -> None:
-        write(beside, tally.add)
-        _check(data_set, beside)
+    def fill(temporary: Path) -> None:
+        write(temporary, tally.add)
+        _check(data_set, temporary)
 
     put_in_place(place, ORIGIN, _origin(data_set, source), fill)
 
@@ -225,3 +246,100 @@ def _check(data_set: DataSet, folder: Path) -> None:
         worst = max(split.label(index) for index in range(split.count))
         if worst >= data_set.classes:
             raise BadFile(folder, f"holds the label {worst}, but there are {data_set.classes} classes")
+
+
+# -- folders that are whole or not there ------------------------------------------------------------
+
+
+class Tally:
+    """Counts the B of one job, and reports it a few times a second."""
+
+    def __init__(self, progress: Progress, what: str, total: int | None) -> None:
+        self._progress, self._what, self._total, self.done = progress, what, total, 0
+        self._reported = float("-inf")
+
+    def add(self, count: int) -> None:
+        """Count more B."""
+        self.reach(self.done + count)
+
+    def reach(self, done: int) -> None:
+        """Set the B done in all."""
+        self.done = done
+        now = time.monotonic()
+        if now - self._reported >= PROGRESS_PERIOD_S or self.done == self._total:
+            self._reported = now
+            self._progress(self._what, self.done, self._total)
+
+
+@contextmanager
+def in_one_line(title: str, folder: Path, needed: int) -> Iterator[None]:
+    """Turn errors of the disk into one line; `needed` is the size of the data set in B."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in DISK_FULL_ERRORS:
+            raise MldynoError(
+                f"no room left in {folder}: {title} takes {show_bytes(needed)} there; free some, {OR_ELSEWHERE}."
+            ) from None
+        raise MldynoError(
+            f"{error.filename or folder}: {error.strerror or error}; mend that, {OR_ELSEWHERE}."
+        ) from None
+
+
+def check_room(title: str, folder: Path, needed: int) -> None:
+    """Raise unless the folder's disk has `needed` B free."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise MldynoError(
+            f"no room in {folder}: {title} needs {show_bytes(needed)}, and {show_bytes(free)} are free; "
+            f"free some, {OR_ELSEWHERE}."
+        )
+
+
+@contextmanager
+def locked(path: Path, waiting: Tally) -> Iterator[None]:
+    """Hold the lock of a file, which the kernel releases when its owner dies; report while waiting for it."""
+    with open(path, "ab", opener=regular) as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                waiting.add(0)
+                time.sleep(LOCK_RETRY_S)
+        yield
+
+
+def put_in_place(place: Path, origin: str, content: str, fill: Callable[[Path], None]) -> None:
+    """Fill a temporary folder, and move its files to their place when they are on the disk.
+
+    The file `origin` is removed first and comes last: without it the folder counts as empty.
+    """
+    temporary = place.with_name(f".{place.name}.part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir()
+        fill(temporary)
+        names = sorted(file.name for file in temporary.iterdir())
+        (temporary / origin).write_text(content, encoding="utf-8")
+        for name in [*names, origin]:
+            sync(temporary / name)
+        place.mkdir(exist_ok=True)
+        (place / origin).unlink(missing_ok=True)
+        sync(place)
+        for name in names:
+            os.replace(temporary / name, place / name)
+        sync(place)
+        os.replace(temporary / origin, place / origin)
+        sync(place)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the list of files of a folder, is on the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

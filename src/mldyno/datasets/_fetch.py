@@ -1,7 +1,7 @@
-"""Fetches archives: mirror after mirror, hashed on the way, and put in their place only when they are right.
+"""Fetch archives from mirrors, hash them on the way, and put them in their place only if they are right.
 
-Rules: what has come so far stays in a `.part` file beside the place, so that the next mirror, or the next run after
-a kill, goes on from there. A mirror that is slow is left for the next one, and asked again when no other was better.
+Rules: what has arrived stays in a `.part` file next to the place, so that the next mirror, or the next run after a
+kill, resumes there. A slow mirror is left for the next one, and asked again if no other is faster.
 Only a file of the stated size and SHA-256 is taken. Certificates are verified.
 """
 
@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from mldyno.datasets._folder import Progress, Tally, sync
+from mldyno.datasets import Progress, Tally, sync
 from mldyno.errors import MldynoError, UsageError
 from mldyno.files import regular
 from mldyno.printable import printable, shortened
@@ -52,12 +52,12 @@ class MirrorFailed(Exception):
 
 
 class Part:
-    """What has come of an archive so far, in a file beside its place."""
+    """What has arrived of an archive, in a file next to its place."""
 
     def __init__(self, place: Path, archive: Archive) -> None:
         self.archive, self.path = archive, place.with_name(f"{place.name}.part")
         self.received = 0
-        """B that have come through the network, also those that were thrown away."""
+        """B that came through the network, including those that were discarded."""
 
     def __enter__(self) -> Part:
         self._file = open(self.path, "a+b", opener=regular)
@@ -71,18 +71,18 @@ class Part:
         self._file.close()
 
     def is_right(self) -> bool:
-        """Whether it is the archive, to the last bit."""
+        """Return whether it is the archive, to the last bit."""
         return self.size == self.archive.size and self._digest.hexdigest() == self.archive.sha256
 
     def add(self, chunk: bytes) -> None:
-        """So much more has come."""
+        """Append a chunk."""
         self._file.write(chunk)
         self._digest.update(chunk)
         self.size += len(chunk)
         self.received += len(chunk)
 
     def restart(self) -> None:
-        """Forget what has come."""
+        """Discard what has arrived."""
         self._file.truncate(0)
         self._digest, self.size = hashlib.sha256(), 0
 
@@ -93,7 +93,7 @@ class Part:
 
 
 def mirrors(data_set: DataSet) -> list[str]:
-    """The addresses that hold the archives of a data set: the user's own first."""
+    """Return the addresses that hold the archives of a data set: the user's own first."""
     own = os.environ.get("MLDYNO_MIRROR")
     if not own:
         return list(data_set.mirrors)
@@ -108,7 +108,7 @@ def mirrors(data_set: DataSet) -> list[str]:
 
 
 def is_right(archive: Archive, path: Path) -> bool:
-    """Whether a file is there and is the archive, to the last bit."""
+    """Return whether a file is there and is the archive, to the last bit."""
     try:
         with open(path, "rb", opener=regular) as file:
             digest, size = _digest(file)
@@ -118,13 +118,13 @@ def is_right(archive: Archive, path: Path) -> bool:
 
 
 def left(archive: Archive, place: Path) -> int:
-    """B of an archive that have still to come."""
+    """Return the B of an archive that are still missing."""
     part = Part(place, archive).path
     return max(0, archive.size - (part.stat().st_size if part.exists() else 0))
 
 
 def fetch(archive: Archive, place: Path, mirrors: Sequence[str], progress: Progress) -> None:
-    """Bring an archive to its place, from the mirrors that give it."""
+    """Fetch an archive to its place, from the mirrors that have it."""
     part = Part(place, archive)
     try:
         with part:
@@ -147,7 +147,7 @@ def fetch(archive: Archive, place: Path, mirrors: Sequence[str], progress: Progr
 
 
 def _digest(file: BinaryIO) -> tuple[hashlib._Hash, int]:
-    """The SHA-256 of the rest of a file, open to be carried on, and its length in B."""
+    """Return the SHA-256 of the rest of a file, which can be continued, and its length in B."""
     digest, size = hashlib.sha256(), 0
     while chunk := file.read(CHUNK_B):
         digest.update(chunk)
@@ -156,7 +156,7 @@ def _digest(file: BinaryIO) -> tuple[hashlib._Hash, int]:
 
 
 def _collect(part: Part, mirrors: Sequence[str], tally: Tally) -> list[str]:
-    """Try to complete a part, again and again as long as more comes; give what the mirrors said that failed."""
+    """Try to complete a part, again as long as more arrives; return why mirrors failed."""
     failures: dict[str, MirrorFailed] = {}
     for number in range(MOST_ATTEMPTS):
         before = part.received
@@ -199,7 +199,7 @@ def _take(address: str, part: Part, pace: int, tally: Tally) -> None:
 
 
 def verifying() -> ssl.SSLContext:
-    """What verifies certificates: with those that Python knows, or, where it came without any, the system's."""
+    """Return a context that verifies certificates: by those that Python knows, or else by the system's."""
     known = ssl.get_default_verify_paths()
     bundle = next((path for path in BUNDLES if os.path.exists(path)), None)
     return ssl.create_default_context(cafile=None if known.cafile or known.capath else bundle)
@@ -207,9 +207,9 @@ def verifying() -> ssl.SSLContext:
 
 @contextmanager
 def _answer(address: str, begin: int) -> Iterator[http.client.HTTPResponse]:
-    """What a mirror answers when it is asked for a file from one byte on.
+    """Yield a mirror's response to a request for a file from a byte on.
 
-    It is asked in a thread, since looking up a name and trying all of its addresses can take minutes.
+    The request is made in a thread, since looking up a name and trying all of its addresses can take minutes.
     """
     answers: queue.Queue[http.client.HTTPResponse | Exception] = queue.Queue()
     late = threading.Event()
@@ -240,7 +240,7 @@ def _answer(address: str, begin: int) -> Iterator[http.client.HTTPResponse]:
 
 
 def _begin(answer: http.client.HTTPResponse, part: Part) -> bool:
-    """Check what a mirror is about to send, and say whether it promised how much that is."""
+    """Check what a mirror is about to send; return whether it stated the length."""
     whole, promised = part.archive.size, answer.headers.get("Content-Length")
     if answer.status == http.HTTPStatus.PARTIAL_CONTENT:
         stretch = answer.headers.get("Content-Range")
@@ -254,7 +254,7 @@ def _begin(answer: http.client.HTTPResponse, part: Part) -> bool:
 
 
 def _chunks(answer: http.client.HTTPResponse, pace: int) -> Iterator[bytes]:
-    """What a mirror sends, as long as it keeps up so many B/s."""
+    """Yield what a mirror sends; raise where it is slower than `pace` in B/s."""
     since, count = time.monotonic(), 0
     while True:
         try:
@@ -273,7 +273,7 @@ def _chunks(answer: http.client.HTTPResponse, pace: int) -> Iterator[bytes]:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong with a mirror, in few words."""
+    """Return what went wrong with a mirror, in few words."""
     if isinstance(error, urllib.error.HTTPError):
         error.close()
         return _short(f"HTTP {error.code} {error.reason}")
@@ -287,5 +287,5 @@ def _reason(error: BaseException) -> str:
 
 
 def _short(text: str) -> str:
-    """A short line that a terminal can show, whatever a mirror put into it."""
+    """Return a short line that a terminal can show, whatever a mirror put into it."""
     return shortened(printable(text), 100)

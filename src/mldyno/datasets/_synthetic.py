@@ -23,18 +23,18 @@ class Look(NamedTuple):
 
 
 def look(least: bytes, noise: bytes) -> Look:
-    """A look from the least value and the bits of noise of every pixel."""
+    """Return a look from the least value and the bits of noise of every pixel."""
     return Look(int.from_bytes(least, "big"), int.from_bytes(noise, "big"))
 
 
 def labels(seed: str, count: int, classes: int) -> bytes:
-    """Labels in a random order, equally many of each class."""
+    """Return labels in a random order, equally many of each class."""
     keys = struct.unpack(f"<{count}Q", hashlib.shake_128(f"{seed} order".encode()).digest(8 * count))
     return bytes(index % classes for index in sorted(range(count), key=keys.__getitem__))
 
 
 def items(seed: str, labels: bytes, looks: Sequence[Sequence[Look]], size: int) -> Iterator[list[bytes]]:
-    """The pixels of the items with these labels, in blocks; each class has its looks, each item its B of pixels."""
+    """Yield the pixels of the items with these labels, in blocks; `size` is the B of an item."""
     for begin in range(0, len(labels), BLOCK):
         block = labels[begin : begin + BLOCK]
         chance = hashlib.shake_128(f"{seed} {begin}".encode()).digest(len(block) * (size + 2))

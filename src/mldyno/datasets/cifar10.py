@@ -1,7 +1,7 @@
 """CIFAR-10: 50,000 + 10,000 images of 32 x 32 pixels in colour, 10 classes.
 
 The real ones are photographs of animals and vehicles, by Krizhevsky, Nair and Hinton; the synthetic ones are
-coloured waves, each class with a direction, a length and colours of its own.
+coloured waves, each class with its own direction, length and colours.
 Format: records of one label and 3 x 1024 pixels, 10,000 in a file, five files for training and one for testing.
 """
 
@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mldyno.datasets import Archive, DataSet, Split, _synthetic
-from mldyno.datasets._archives import untar
-from mldyno.datasets._rows import Rows
+from mldyno.datasets._formats import Rows, untar
 
 CHANNELS, SIDE, CLASSES = 3, 32, 10
 PIXELS = CHANNELS * SIDE * SIDE
@@ -29,13 +28,13 @@ WAVE = bytes(min(255 - NOISE, 12 * abs(SIDE // 2 - place)) for place in range(SI
 
 
 def unpack(archives: Path, folder: Path, wrote: Callable[[int], None]) -> None:
-    """The six files, out of their folder in the archive."""
+    """Extract the six files from their folder in the archive."""
     members = {f"cifar-10-batches-bin/{name}": name for name in FILES}
     untar(archives / DATASET.archives[0].name, members, FILES, folder, wrote)
 
 
 def generate(folder: Path, wrote: Callable[[int], None]) -> None:
-    """The six files, with waves in many places."""
+    """Write the six files, with waves in many places."""
     looks = [[_look(label, *where) for where in itertools.product(SHIFTS, SHIFTS)] for label in range(CLASSES)]
     for name in FILES:
         labels = _synthetic.labels(f"cifar10 {name}", EACH, CLASSES)
@@ -46,7 +45,7 @@ def generate(folder: Path, wrote: Callable[[int], None]) -> None:
 
 
 def read(folder: Path) -> tuple[Split, Split]:
-    """The items for training and for testing."""
+    """Return the items for training and for testing."""
     return _split(folder, TRAIN), _split(folder, TEST)
 
 
@@ -60,7 +59,7 @@ def _split(folder: Path, names: Sequence[str]) -> Split:
 
 
 def _look(label: int, right: int, down: int) -> _synthetic.Look:
-    """The wave of a class, moved by so many pixels; its channels lie apart by as much as the class says."""
+    """Return the wave of a class, moved by some pixels; the distance of its channels depends on the class."""
     across, along = WAVES[label]
     least = bytes(
         WAVE[(across * (column + right) + along * (row + down) + (3 * label + 5) * channel) % SIDE]

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mldyno.datasets import Archive, DataSet, Split, _idx, _synthetic
+from mldyno.datasets import Archive, DataSet, Split, _formats, _synthetic
 
 SIDE, CLASSES = 28, 10
 COUNTS = {"train": 60_000, "t10k": 10_000}
@@ -28,30 +28,30 @@ LIT = ("abcdef", "bc", "abdeg", "abcdg", "bcfg", "acdfg", "acdefg", "abc", "abcd
 
 
 def unpack(archives: Path, folder: Path, wrote: Callable[[int], None]) -> None:
-    """The four files, each from an archive of its own."""
+    """Unpack the four files, each from its own archive."""
     for name, shape in SHAPES.items():
-        _idx.unpack(archives / f"{name}.gz", folder / name, shape, wrote)
+        _formats.unpack_idx(archives / f"{name}.gz", folder / name, shape, wrote)
 
 
 def generate(folder: Path, wrote: Callable[[int], None]) -> None:
-    """The four files, with digits of seven segments in many places and two strokes."""
+    """Write the four files, with digits of seven segments in many places and two strokes."""
     looks = [[_look(lit, *where) for where in itertools.product(SHIFTS, SHIFTS, STROKES)] for lit in LIT]
     for split, count in COUNTS.items():
         labels = _synthetic.labels(f"mnist {split}", count, CLASSES)
         blocks = _synthetic.items(f"mnist {split}", labels, looks, SIDE * SIDE)
         for name, chunks in ((IMAGES, map(b"".join, blocks)), (LABELS, [labels])):
-            _idx.write(folder / name.format(split), SHAPES[name.format(split)], chunks, wrote)
+            _formats.write_idx(folder / name.format(split), SHAPES[name.format(split)], chunks, wrote)
 
 
 def read(folder: Path) -> tuple[Split, Split]:
-    """The items for training and for testing."""
-    rows = {name: _idx.rows(folder / name, shape) for name, shape in SHAPES.items()}
+    """Return the items for training and for testing."""
+    rows = {name: _formats.idx_rows(folder / name, shape) for name, shape in SHAPES.items()}
     train, test = (Split((1, SIDE, SIDE), rows[IMAGES.format(split)], rows[LABELS.format(split)]) for split in COUNTS)
     return train, test
 
 
 def _segments(lit: str, stroke: int) -> Iterator[tuple[int, int, int, int]]:
-    """The lit segments as left, top, width and height, in pixels of the digit."""
+    """Return the lit segments as left, top, width and height, in pixels of the digit."""
     half = HEIGHT // 2
     places = {
         "a": (0, 0, WIDTH, stroke), "d": (0, HEIGHT - stroke, WIDTH, stroke), "g": (0, half - 1, WIDTH, stroke),
@@ -62,7 +62,7 @@ def _segments(lit: str, stroke: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _look(lit: str, right: int, down: int, stroke: int) -> _synthetic.Look:
-    """A digit, moved by so many pixels."""
+    """Return a digit, moved by some pixels."""
     inked = bytearray(SIDE * SIDE)
     for left, top, width, height in _segments(lit, stroke):
         for row in range(top, top + height):
@@ -88,7 +88,7 @@ DATASET = DataSet(
         Archive("t10k-labels-idx1-ubyte.gz", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4_542),
     ),
     mirrors=("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
-    files={name: _idx.size(shape) for name, shape in SHAPES.items()},
+    files={name: _formats.idx_size(shape) for name, shape in SHAPES.items()},
     classes=CLASSES,
     mean=(0.1307,),
     spread=(0.3081,),

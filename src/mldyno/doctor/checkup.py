@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 from mldyno import machine as machines
 from mldyno import plugins
-from mldyno.analysis.symptoms import Checkup, Installed, Kept, Trial, Tried
 from mldyno.axes import COMMAND
-from mldyno.client.remote_case import REST_S
-from mldyno.doctor import energy, facts, features, noise, settings
+from mldyno.doctor import facts, features, noise, settings
+from mldyno.doctor.symptoms import Checkup, Installed, Kept, Trial, Tried
 from mldyno.errors import MldynoError
 from mldyno.hardware import throttling
 from mldyno.records import Case
 from mldyno.runner.events import Interrupts
 from mldyno.runner.probing import probe_frameworks, with_vendors
+from mldyno.runner.remote_case import REST_S
 from mldyno.store import Query, Store
 from mldyno.timing import clock
 
@@ -72,7 +72,7 @@ class Parts:
             "facts": 1.0 + start * len(wanted.frameworks),
             "features": self.devices * (start + (0.0 if wanted.quick else COMPILE_S)),
             "cores": clock.SPIN_S,
-            "energy": REST_S + energy.WORK_S,
+            "energy": REST_S + facts.WORK_S,
         }
         if not wanted.quick:
             per_process = start + settings.WARM_UP_S + settings.TURNS * settings.TURN_S
@@ -111,7 +111,7 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
         free = clock.free_cores(gathered.cores) if gathered.cores else None
         devices = [device for framework in frameworks for device in framework.devices]
         parts.begin("energy")
-        sensors = energy.look(devices, gathered.cores, parts.look)
+        sensors = facts.watch_sensors(devices, gathered.cores, parts.look)
         runs = next((framework for framework in frameworks if not framework.error), None)
         threads = allocators = None
         if runs is not None and not wanted.quick:

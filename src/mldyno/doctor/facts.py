@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+from mldyno import interpreters, plugins
 from mldyno import machine as machines
-from mldyno.analysis.symptoms import Facts, Gpu
-from mldyno.hardware import throttling
-from mldyno.records import Machine, recorded_environment
+from mldyno.doctor.symptoms import Facts, Gpu, SensorSeen
+from mldyno.hardware import Surroundings, throttling
+from mldyno.records import Device, Machine, recorded_environment
+from mldyno.runner.remote_case import REST_S
+from mldyno.stats.intervals import mean
 from mldyno.system_queries import ask, attempt, read
+from mldyno.timing import clock
+from mldyno.timing.energy import Ticks, Watch, Watched
+from mldyno.worker.energy import WINDOW_S
 from mldyno.worker.session import translated
 
-PACKAGES = ("torch", "tensorflow", "tensorflow-macos", "tensorflow-metal", "jax", "jax-metal", "mlx", "onnxruntime",
-            "openvino")  # fmt: skip
+PACKAGES = (*interpreters.PACKAGES, "tensorflow-macos", "tensorflow-metal", "jax-metal")
 NODES = ("nvidia[0-9]*", "kfd", "dxg", "dri/renderD*")
 TITLES = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 CLOCK = "/sys/devices/system/cpu/cpu0/cpufreq"
+WORK_S = 2.0  # that sensors are watched for at work; where there is none, nothing is
 MAC_PRESSURE = {"1": "normal", "2": "warning", "4": "critical"}
 
 
@@ -128,3 +136,38 @@ def _battery() -> float | None:
 
     battery = psutil.sensors_battery()
     return None if battery is None else float(battery.percent) / 100
+
+
+# -- sensors of energy ------------------------------------------------------------------------------
+
+
+def watch_sensors(devices: Sequence[Device], cores: int | None, tell: Callable[[], None]) -> tuple[SensorSeen, ...]:
+    """Every sensor: what it sees and how, its period, its power at rest and at work; or why it can't be read."""
+    available = plugins.sensors(Surroundings(devices=devices))
+    readable = [(kind, each) for kind, part in available.items() for each in part.sensors]
+    ticks = [Ticks(sensor, clock.now, time.sleep) for _, sensor in readable]
+    rest = work = [Watched(sensor) for _, sensor in readable]
+    if ticks:
+        tell()
+        with Watch(ticks, WINDOW_S) as watch:
+            time.sleep(REST_S)
+        rest = watch.results
+        with Watch(ticks, WINDOW_S) as watch:
+            clock.shares(cores or 1, WORK_S)
+        work = watch.results
+    watched = [
+        SensorSeen(kind, sensor.name, sensor.scope, sensor.method, sensor.device, each.period, _mean_power(before),
+                   _mean_power(after), error="; ".join(dict.fromkeys([*before.lost, *after.lost])))
+        for (kind, sensor), each, before, after in zip(readable, ticks, rest, work, strict=True)
+    ]  # fmt: skip
+    closed = [SensorSeen(kind, each.name, each.scope or "", reason=each.reason, cure=each.cure, price=each.price)
+              for kind, part in available.items() for each in part.closed]  # fmt: skip
+    return (*watched, *closed)
+
+
+def _mean_power(watched: Watched) -> float | None:
+    """Mean power in W."""
+    powers = [window.watts for window in watched.counted] or [
+        watts for _, watts in watched.readings if math.isfinite(watts)
+    ]
+    return mean(powers) if powers else None

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from mldyno import plugins
-from mldyno.analysis.findings import GIVES_NUMBERS
-from mldyno.analysis.symptoms import Outcome, Tried
 from mldyno.client.worker_process import Ended, WorkerProcess
+from mldyno.doctor.findings import GIVES_NUMBERS
+from mldyno.doctor.symptoms import Outcome, Tried
 from mldyno.messages import TryFeature
 from mldyno.records import Device
 

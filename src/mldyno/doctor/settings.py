@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import get_args
 
-from mldyno.analysis.symptoms import Setting, Trial
 from mldyno.axes import Allocator
-from mldyno.client.remote_case import RemoteCase
 from mldyno.client.worker_process import Ended, NotHere, WorkerProcess, settings_for
+from mldyno.doctor.symptoms import Setting, Trial
 from mldyno.records import Case, Run
 from mldyno.runner.pairing import live_processes
+from mldyno.runner.remote_case import RemoteCase
 from mldyno.stats.intervals import half_width, mean, median
 from mldyno.timing import clock
 from mldyno.timing.stopping import Stopping
@@ -66,7 +66,7 @@ def passive_wait_helps(framework: str, threads: int | None, cores: int | None) -
     if not tried or not cores or (threads or 0) - clock.free_cores(cores) < TAKEN_CORES:
         return None
     trial = measure(lambda: None, Case("mlp", framework=framework, batch=BATCH), threads, tried, sets=FEW_SETS)
-    return next((each for each in trial.settings if (each.ratio or 0.0) >= CLEAR_GAIN), None) if trial else None
+    return next((each for each in trial.settings if each.ratio >= CLEAR_GAIN), None) if trial else None
 
 
 def measure(

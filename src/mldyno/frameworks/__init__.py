@@ -1,6 +1,6 @@
 """Frameworks: how a case is computed, one file each, each holding one `FRAMEWORK`.
 
-The docstring of a file begins with what it is, and names the package it needs in a line of its own
+The docstring of a file begins with what it is, and names the package it needs on a separate line
 ("Requires: torch"), so that a list can be shown without importing it.
 Rules: only a framework's own file imports it, and only inside `start`. A framework issues steps and
 waits for the device when asked; it never takes time and never decides when to wait.
@@ -206,7 +206,7 @@ class Program(ABC):
         """Return variants of the step, such as one without waits; timed interleaved with it, they show its parts."""
         return {}
 
-    def hold_state(self) -> None:  # noqa: B027 (most have nothing beside their steps)
+    def hold_state(self) -> None:  # noqa: B027 (most have no ablations)
         """Save what ablations change, before they run."""
 
     def restore_state(self) -> None:  # noqa: B027
@@ -366,14 +366,26 @@ class Framework(ABC):
         if case.device not in devices:
             raise Unsupported(f"no device '{case.device}' here; {self.name} sees {', '.join(devices)}")
 
+    packages: tuple[str, ...] = ()
+    """What it imports; its extra installs them."""
+    not_supported: tuple[str, ...] = ()
+    """Words in lower case of its errors that mean: unsupported."""
+    out_of_memory: tuple[str, ...] = ()
+    """Words in lower case of its errors that mean: out of memory."""
+
     def explain(self, error: BaseException) -> tuple[str, str]:
         """Return the status (oom, unsupported, failed) and the reason in words for an error."""
-        text = str(error).strip().split("\n")[0] or type(error).__name__
-        if isinstance(error, Unsupported | NotImplementedError):
+        name = type(error).__name__
+        text = str(error).strip().split("\n")[0] or name
+        words = f"{name} {error}".lower()
+        if isinstance(error, Unsupported | NotImplementedError) or any(part in words for part in self.not_supported):
             return "unsupported", text
-        if isinstance(error, MemoryError):
+        if isinstance(error, MemoryError) or any(part in words for part in self.out_of_memory):
             return "oom", text
-        return "failed", f"{type(error).__name__}: {text}"
+        missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        if missing in self.packages:
+            return "failed", f"{missing} is not installed for this Python; pip install 'mldyno[{self.name}]'"
+        return "failed", f"{name}: {text}"
 
     # -- optional: what a result is held against ---------------------------------------------------
 

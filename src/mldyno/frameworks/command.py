@@ -76,7 +76,6 @@ class Command(Framework):
         """Import nothing."""
 
     def versions(self) -> dict[str, str]:
-        """Return that of the system."""
         return {platform.system(): platform.release()}
 
     def limit_threads(self, threads: int) -> None:
@@ -99,11 +98,9 @@ class Command(Framework):
             raise Unsupported("a whole training runs on one machine")
 
     def build_program(self, case: Case, build: Callable[..., Any], data: Opened | None) -> CommandProgram:
-        """Take the words of the command."""
         return CommandProgram(build())
 
     def explain(self, error: BaseException) -> tuple[str, str]:
-        """Return what the failed command said."""
         if isinstance(error, CommandFailed):
             return "failed", str(error)
         if isinstance(error, FileNotFoundError | PermissionError):

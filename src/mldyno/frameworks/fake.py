@@ -8,15 +8,15 @@ MLDYNO_FAKE, a variable of the environment, holds JSON: a list of rules, of whic
      {"match": "*/b64/*", "fail": "oom", "after": 100}]
 
 Keys of a rule (times in s of fake time):
-  step    time of a step on the device      times   step times taken in turn instead
+  step    time of a step on the device      times   step times to cycle through instead
   noise   relative spread of step times     slow    [n, f]: the first n steps take f times as long
   drift   relative change of the step time over a million steps
   compile step at which a graph is compiled once more; memory that grows counts the same
   issue   host's time to issue a step; with it the device works asynchronously
   kernels of a step, which share its times; the host waits while 1,024 of them are in flight
   commit  kernels that are gathered before the device starts with them; what is left, at the wait
-  heat    [s, f]: when the device has worked for so many s, steps take f times as long
-  tail    time of a last kernel of each step, beside the step's own; the host does not wait for it
+  heat    [s, f]: after s seconds of work on the device, steps take f times as long
+  tail    time of a last kernel of each step, after the step's own time; the host does not wait for it
   waits   true: a step waits for the device within itself, as .item() does
   error   relative difference from fp32, in other precisions
   flaw    why the precision did not take effect
@@ -221,12 +221,10 @@ class FakeProgram(Program):
         return (CLOCK.busy_until - began) / 1e9
 
     def steady_counters(self) -> tuple[int, ...]:
-        """Return the graphs compiled so far, as the rule says."""
         return (int(self.done > self.compiles_at),)
 
     @property
     def phases(self) -> Mapping[str, int]:
-        """Return the phases of the rule, each with the items of a batch."""
         return dict.fromkeys(self.rule.get("phases", {}), self.case.batch or 1)
 
     def run_phase(self, name: str) -> None:
@@ -244,7 +242,6 @@ class FakeProgram(Program):
         return {"loss": 1.0 if self.rule.get("fail") == "stuck" else 1.0 / (1 + self.done + self.check_steps)}
 
     def check_step(self) -> None:
-        """Take a step, in no time."""
         self.check_steps += 1
 
     def error_vs_reference(self) -> tuple[float, float] | None:
@@ -259,7 +256,6 @@ class FakeProgram(Program):
         return str(self.rule.get("flaw", ""))
 
     def device_peak(self) -> int | None:
-        """Return a thousand bytes an item, off the CPU."""
         return None if self.case.device == "cpu" else 1000 * (self.case.batch or 1)
 
     def actual_device(self) -> str:
@@ -299,11 +295,9 @@ class Fake(Framework):
         return FakeProgram(case, _rule_for(case.id))
 
     def forecast_memory(self, case: Case, build: Callable[..., Any] | None) -> int | None:
-        """Return what the rule says; else a thousand bytes an item."""
         return int(_rule_for(case.id).get("memory", 1000 * (case.batch or 1)))
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> FakeMatmul:
-        """Return a matmul that is as fast for any size."""
         return FakeMatmul(case, size)
 
     def allocate(self, case: Case, size: int) -> object:

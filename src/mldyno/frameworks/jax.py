@@ -13,14 +13,12 @@ from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Unsupported
 from mldyno.frameworks.layers import NORM_EPSILON, Caches, Layers, in_numpy, with_channels_last
 from mldyno.frameworks.program import (
     MATMUL_SIDE,
     ArrayFramework,
     Backend,
     Repeated,
-    cores,
     multiplied_type,
     seed_generators,
     stored_type,
@@ -44,20 +42,18 @@ class Jax(ArrayFramework):
     """JAX as mldyno uses it."""
 
     name = "jax"
+    packages = ("jax", "jaxlib", "optax")
+    out_of_memory, not_supported = ("resource_exhausted", "out of memory"), ("unimplemented",)
+    thread_variables = ("NPROC",)
     jax: Any = None
     compiled = 0.0
     """Time in s that was spent on tracing and compiling."""
-
-    def environment(self, case: Case) -> dict[str, str]:
-        """Set the number of threads, which XLA takes when it starts."""
-        return {"NPROC": str(case.threads)} if case.threads else {}
 
     def asynchronous(self, device: str) -> bool:
         """Return True: on any device a call returns before its result is there."""
         return True
 
     def start(self) -> None:
-        """Import jax, and let fp32 be fp32."""
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it takes most of a GPU's memory
         import jax
         import jax.monitoring
@@ -74,20 +70,9 @@ class Jax(ArrayFramework):
             self.compiled += seconds
 
     def versions(self) -> dict[str, str]:
-        """Return those of jax, its compiled part and optax."""
         return {"jax": self.jax.__version__, "jaxlib": self.jax.lib.__version__, "optax": self.optax.__version__}
 
-    def threads(self) -> int | None:
-        """Return as many as XLA was started with."""
-        return int(os.environ.get("NPROC") or cores())
-
-    def limit_threads(self, threads: int) -> None:
-        """Refuse any number but the one that the environment gave at the start."""
-        if threads != self.threads():
-            raise Unsupported(f"jax takes its threads when it starts: NPROC={threads}")
-
     def devices(self) -> list[Device]:
-        """Return all that JAX finds, the CPU first."""
         devices = [Device("cpu", "jax")]
         for device in self.jax.devices():
             if device.platform != "cpu":
@@ -100,11 +85,9 @@ class Jax(ArrayFramework):
         return next(device for device in devices if device_name(device) == case.device)
 
     def layers(self, case: Case, dropout: bool) -> JaxLayers:
-        """Return layers on the arrays of jax.numpy."""
         return JaxLayers(self.jax, self.optax, case, dropout)
 
     def array(self, values: Values, case: Case) -> Any:
-        """Return an array of NumPy."""
         return with_channels_last(in_numpy(values)).copy()
 
     def user_recipe(self, case: Case, build: Build) -> Recipe:
@@ -115,11 +98,9 @@ class Jax(ArrayFramework):
         return replace(recipe, network=_with_rest(self.jax, recipe.network, multiplied_type(case)))
 
     def backend(self, case: Case, recipe: Recipe, dropout: bool) -> JaxBackend:
-        """Put the parameters on the case's device, and jit the step."""
         return JaxBackend(self.jax, self.optax, self._device(case), case, recipe, lambda: self.compiled)
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
-        """Multiply two square matrices on the case's device."""
         import numpy
 
         jax, side = self.jax, min(size, MATMUL_SIDE)
@@ -138,18 +119,6 @@ class Jax(ArrayFramework):
     def allocate(self, case: Case, size: int) -> Any:
         """Return zeros, which are written."""
         return self.jax.block_until_ready(self.jax.numpy.zeros(size, self.jax.numpy.uint8))
-
-    def explain(self, error: BaseException) -> tuple[str, str]:
-        """Read the kind with which XLA's errors begin."""
-        status, reason = super().explain(error)
-        if status == "failed":
-            if isinstance(error, ModuleNotFoundError) and error.name in ("jax", "optax", "jaxlib"):
-                return "failed", f"{error.name} is not installed for this Python; pip install 'mldyno[jax]'"
-            if "RESOURCE_EXHAUSTED" in str(error) or "out of memory" in str(error).lower():
-                return "oom", reason
-            if "UNIMPLEMENTED" in str(error):
-                return "unsupported", reason
-        return status, reason
 
 
 def device_name(device: Any) -> str:
@@ -227,7 +196,6 @@ class JaxBackend(Backend):
         return array.astype(self.stored) if is_floating(array) else array
 
     def on_host(self, tree: Any) -> Any:
-        """Return arrays of NumPy."""
         return self.jax.tree.map(lambda leaf: self._stored(leaf) if is_array(leaf) else leaf, tree)
 
     def copy_in(self, tree: Any) -> Any:
@@ -345,6 +313,7 @@ class JaxLayers(Layers):
     def __init__(self, jax: ModuleType, optax: ModuleType, case: Case, dropout: bool) -> None:
         super().__init__()
         self.jax, self.np, self.lax, self.optax = jax, jax.numpy, jax.lax, optax
+        self.relu, self.tanh = jax.nn.relu, jax.numpy.tanh
         self.training = case.mode == "train"
         self.dropping = dropout and self.training
         self.key: Any = None
@@ -455,20 +424,10 @@ class JaxLayers(Layers):
         return lambda x: self.lax.reduce_window(x, -self.np.inf, self.lax.max, window, steps, sides)
 
     def constant(self, rows: list[list[float]]) -> Callable[[], Any]:
-        """Return a matrix in the type of the parameters."""
         return lambda: self.np.asarray(rows, next(iter(self.values.values())).dtype)
-
-    def relu(self, x: Any) -> Any:
-        return self.jax.nn.relu(x)
 
     def gelu(self, x: Any, by_tanh: bool = False) -> Any:
         return self.jax.nn.gelu(x, approximate=by_tanh)
-
-    def tanh(self, x: Any) -> Any:
-        return self.np.tanh(x)
-
-    def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
-        return x.mean(axes)
 
     def split(self, x: Any, parts: int) -> Any:
         return self.np.split(x, parts, axis=-1)

@@ -171,14 +171,14 @@ class Layers:
         cache: Any = None,
     ) -> Any:
         """Attend within (batch, sequence, width); `causal`: a token sees none after it."""
-        batch, _, width = query.shape
-        query, key, value = (x.reshape(batch, x.shape[1], heads, width // heads) for x in (query, key, value))
+        batch, seq, width = query.shape
+        query, key, value = (self.reshape(x, (batch, seq, heads, width // heads)) for x in (query, key, value))
         before = 0
         if cache is not None:
             before = cache.length
             key, value = cache.extend(key, value)
         attended = self._attention(query, key, value, dropout if self.dropping else 0.0, causal, before)
-        return attended.reshape(batch, -1, width)
+        return self.reshape(attended, (batch, seq, width))
 
     # -- the framework's; what it leaves out is unsupported ------------------------------------------
 
@@ -208,8 +208,6 @@ class Layers:
     gelu: Callable[..., Any] = _missing
     """Exact, or by the formula with tanh (`by_tanh`)."""
     tanh: Callable[..., Any] = _missing
-    mean: Callable[..., Any] = _missing
-    """Of x over these axes."""
     split: Callable[..., Any] = _missing
     """The last axis of x in equal parts."""
     take: Callable[..., Any] = _missing
@@ -232,9 +230,17 @@ class Layers:
     decode: Callable[..., Any] = _missing
     """Phase: tokens after a prompt, one by one; the same, but from the prefill's result at the end."""
 
+    def reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
+        """Give an array another shape."""
+        return x.reshape(shape)
+
+    def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
+        """Return the mean over these axes."""
+        return x.mean(axes)
+
     def flatten(self, x: Any) -> Any:
         """Join all axes but the first."""
-        return x.reshape(x.shape[0], -1)
+        return self.reshape(x, (x.shape[0], -1))
 
 
 class Caches(dict[int, Any]):

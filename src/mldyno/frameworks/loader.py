@@ -23,7 +23,7 @@ class Loader(ABC):
     """Training takes the set's training part, shuffled; inference its held-out part, in order."""
 
     def __init__(self, data: Opened, batch: int, training: bool, ranks: int = 1) -> None:
-        """`ranks` share the training part, each with batches of its own."""
+        """`ranks` share the training part, each with different batches."""
         self.data, self.batch, self.training, self.ranks = data, batch, training, ranks
         self.split = data.train if training else data.test
         if batch * ranks > self.split.count:

@@ -20,7 +20,6 @@ from mldyno.frameworks.program import (
     ArrayFramework,
     Backend,
     Repeated,
-    cores,
     multiplied_type,
     seed_generators,
     stored_type,
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from mldyno.values import Values
     from mldyno.workloads import Build, Optimiser, Recipe
 
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-"""What the libraries that may multiply matrices on the CPU take their number of threads from."""
 PRELOADED = "MLDYNO_MLX_PRELOAD"  # in MLX's processes only: other frameworks may be slow with it
 LIBRARIES = {"openblas": "OpenBLAS", "mkl_rt": "MKL", "blis": "BLIS", "libblas": "the reference BLAS"}
 """Parts of a library's file name, the one that wins first, and what it is."""
@@ -47,20 +44,21 @@ class Mlx(ArrayFramework):
 
     name = "mlx"
     compiles = True
+    packages, out_of_memory = ("mlx",), ("allocate", "out of memory")
+    # Of the libraries that may multiply matrices on the CPU.
+    thread_variables = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
     mx: Any = None
 
     def environment(self, case: Case) -> dict[str, str]:
-        """Set the library for matmuls, where the user names one, and its threads, which it takes when it is loaded."""
-        threads = {name: str(case.threads) for name in THREADS} if case.threads else {}
+        """Set the library for matmuls, where the user names one, and its threads."""
         library = os.environ.get(PRELOADED)
-        return {**threads, **({"LD_PRELOAD": library} if library else {})}
+        return super().environment(case) | ({"LD_PRELOAD": library} if library else {})
 
     def asynchronous(self, device: str) -> bool:
         """Return True: on any device another thread computes arrays when they are asked for."""
         return True
 
     def start(self) -> None:
-        """Import mlx."""
         import mlx.core
         import mlx.nn
         import mlx.optimizers
@@ -73,10 +71,9 @@ class Mlx(ArrayFramework):
 
     def threads(self) -> int | None:
         """Return the threads of the library for matmuls; all else on the CPU has one."""
-        return int(os.environ.get(THREADS[0]) or cores()) if blas() != LIBRARIES["libblas"] else 1
+        return super().threads() if blas() != LIBRARIES["libblas"] else 1
 
     def limit_threads(self, threads: int) -> None:
-        """Refuse any number but the one that the environment gave at the start."""
         if threads != self.threads():
             raise Unsupported(f"mlx has {self.threads()} threads with {blas()}, and takes them when it starts")
 
@@ -104,7 +101,6 @@ class Mlx(ArrayFramework):
             )
 
     def layers(self, case: Case, dropout: bool) -> MlxLayers:
-        """Return layers on the arrays of mlx.core."""
         self.mx.set_default_device(self._device(case))
         return MlxLayers(self.mx, self.nn, self.optimizers, case, dropout)
 
@@ -113,7 +109,6 @@ class Mlx(ArrayFramework):
         return self.mx.contiguous(with_channels_last(from_values(self.mx, values)))
 
     def user_recipe(self, case: Case, build: Build) -> Recipe:
-        """Call the user's code."""
         if case.precision == "amp-bf16":
             raise Unsupported("mlx has no autocast for a model of your own; take bf16")
         seed_generators()
@@ -126,7 +121,6 @@ class Mlx(ArrayFramework):
         return MlxBackend(self.mx, self.nn, self._device(case), case, recipe, dropout)
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
-        """Multiply two square matrices on the case's device."""
         mx, side = self.mx, min(size, MATMUL_SIDE)
         stream, dtype = mx.default_stream(self._device(case)), getattr(mx, multiplied_type(case))
         parts = [mx.random.normal((side, side), dtype, key=key) for key in mx.random.split(mx.random.key(SEED))]
@@ -143,16 +137,6 @@ class Mlx(ArrayFramework):
         memory = self.mx.zeros((max(1, size >> 30), min(size, 1 << 30)), self.mx.uint8)
         self.mx.eval(memory)
         return memory
-
-    def explain(self, error: BaseException) -> tuple[str, str]:
-        """Know errors by their words: MLX has no types for them."""
-        status, reason = super().explain(error)
-        if status == "failed":
-            if isinstance(error, ModuleNotFoundError) and error.name and error.name.startswith("mlx"):
-                return "failed", "mlx is not installed for this Python; pip install 'mldyno[mlx]'"
-            if any(words in str(error) for words in ("allocate", "out of memory", "Out of memory")):
-                return "oom", reason
-        return status, reason
 
 
 def gpu_name(mx: Any) -> str:
@@ -337,6 +321,7 @@ class MlxLayers(Layers):
         super().__init__()
         self.mx, self.nn, self.optimizers, self.drops = mx, nn, optimizers, dropout
         self.stored, self.computed = getattr(mx, stored_type(case)), getattr(mx, multiplied_type(case))
+        self.relu, self.tanh = nn.relu, mx.tanh
         self.multiplied: set[str] = set()
         """Types of what went into matmuls."""
 
@@ -464,21 +449,11 @@ class MlxLayers(Layers):
         return pool
 
     def constant(self, rows: list[list[float]]) -> Callable[[], Any]:
-        """Return a matrix in the type of the parameters."""
         matrix = self.mx.array(rows)
         return lambda: matrix.astype(next(iter(self.values.values())).dtype)
 
-    def relu(self, x: Any) -> Any:
-        return self.nn.relu(x)
-
     def gelu(self, x: Any, by_tanh: bool = False) -> Any:
         return self.nn.gelu_approx(x) if by_tanh else self.nn.gelu(x)
-
-    def tanh(self, x: Any) -> Any:
-        return self.mx.tanh(x)
-
-    def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
-        return x.mean(axes)
 
     def split(self, x: Any, parts: int) -> Any:
         return self.mx.split(x, parts, axis=-1)

@@ -29,40 +29,32 @@ class Numpy(ArrayFramework):
     np: Any = None
 
     def start(self) -> None:
-        """Import numpy."""
         import numpy
 
         self.np = numpy
 
     def versions(self) -> dict[str, str]:
-        """Return that of numpy."""
         return {"numpy": self.np.__version__}
 
     def devices(self) -> list[Device]:
-        """Return the CPU."""
         return [Device("cpu", "numpy")]
 
     def layers(self, case: Case, dropout: bool) -> NumpyLayers:
-        """Return layers on the arrays of NumPy."""
         return NumpyLayers(self.np)
 
     def array(self, values: Values, case: Case) -> Any:
-        """Return an array."""
         return in_numpy(values)
 
     def backend(self, case: Case, recipe: Recipe, dropout: bool) -> NumpyBackend:
-        """Take the network as it is: there is one device."""
         return NumpyBackend(self.np, recipe)
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
-        """Multiply two square matrices."""
         chance = self.np.random.default_rng(SEED)
         factors = [chance.standard_normal((size, size), self.np.float32) for _ in range(2)]
         result = self.np.empty((size, size), self.np.float32)
         return Repeated(partial(self.np.matmul, *factors, out=result), lambda: None, 2.0 * size**3)
 
     def allocate(self, case: Case, size: int) -> Any:
-        """Return zeros that nothing is written to."""
         return self.np.zeros(size, self.np.uint8)
 
 
@@ -104,7 +96,6 @@ class NumpyBackend(Backend):
 
     @property
     def product_types(self) -> set[str]:
-        """Return the types of the weights."""
         return {str(value.dtype) for value in self.network.values.values()}
 
 
@@ -158,7 +149,6 @@ class NumpyLayers(Layers):
         return update
 
     def linear(self, name: str | None, inputs: int, outputs: int, *_: Any, **__: Any) -> Callable[[Any], Any]:
-        """Multiply by a matrix, add a bias."""
         weight = self.add_linear(f"{name}.weight", inputs, outputs, None, False)
         bias = self.add(f"{name}.bias", outputs)
 

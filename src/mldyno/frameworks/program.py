@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mldyno.values import Values
     from mldyno.workloads import Batch, Build, Phase, Portable, Recipe
 
-BATCH_POOL = 4  # batches drawn ahead and taken in turn, so that no cache or shortcut wins
+BATCH_POOL = 4  # batches drawn ahead and cycled through, so that no cache or shortcut wins
 COMPARED_ITEMS = 8  # of the batch whose results are compared: in fp32 on the CPU a whole one can take minutes
 COMPARED_NUMBERS = 4096  # of each output
 MATMUL_SIDE = 1024  # of the random matrix that larger ones repeat: to draw all takes longer than to multiply
@@ -191,6 +191,22 @@ class ArrayFramework(Framework):
     precisions: tuple[str, ...] = PRECISIONS
     placements: tuple[str, ...] = ("device", "host", "roundtrip", "loader")
 
+    thread_variables: tuple[str, ...] = ()
+    """Of the environment, from which it takes its threads when it starts."""
+
+    def environment(self, case: Case) -> dict[str, str]:
+        return {name: str(case.threads) for name in self.thread_variables} if case.threads else {}
+
+    def threads(self) -> int | None:
+        return int(os.environ.get(self.thread_variables[0]) or cores()) if self.thread_variables else None
+
+    def limit_threads(self, threads: int) -> None:
+        """Refuse any number but the one that the environment gave at the start."""
+        if not self.thread_variables:
+            super().limit_threads(threads)
+        if threads != self.threads():
+            raise Unsupported(f"{self.name} takes its threads when it starts: {self.thread_variables[0]}={threads}")
+
     @abstractmethod
     def layers(self, case: Case, dropout: bool) -> Layers:
         """Return the layers from which a catalogue workload makes its network."""
@@ -217,7 +233,6 @@ class ArrayFramework(Framework):
         return recipe
 
     def build_program(self, case: Case, build: Build | Portable, data: Opened | None) -> ArrayProgram:
-        """Build the case on its device."""
         return ArrayProgram(self, case, build, data)
 
 
@@ -233,7 +248,6 @@ class ModelProgram(Program):
     noted: dict[str, Any]
 
     def load_first(self) -> bool:
-        """Get the first batch from disk."""
         if self.loader is None:
             return False
         self.batches = itertools.chain([next(self.batches)], self.batches)
@@ -241,7 +255,6 @@ class ModelProgram(Program):
 
     @property
     def phases(self) -> Mapping[str, int]:
-        """Return the recipe's phases, or those of a data set on disk."""
         if self.step_phases or self.loader is None:
             return {name: phase.items for name, phase in self.step_phases.items()}
         return self.loader.phases
@@ -285,7 +298,7 @@ class Computed(NamedTuple):
 
 
 class ArrayProgram(ModelProgram):
-    """A case on its device, with the batches it takes in turn."""
+    """A case on its device, with the batches that it cycles through."""
 
     def __init__(
         self, framework: ArrayFramework, case: Case, build: Build | Portable, data: Opened | None = None
@@ -352,7 +365,6 @@ class ArrayProgram(ModelProgram):
         return carried
 
     def synchronize(self) -> None:
-        """Wait for the device."""
         self.backend.wait()
 
     # -- phases ------------------------------------------------------------------------------------
@@ -387,11 +399,9 @@ class ArrayProgram(ModelProgram):
         return (self.backend.traces,)
 
     def device_peak(self) -> int | None:
-        """Return the peak memory of an accelerator in B."""
         return None if self.case.device == "cpu" else self.backend.peak()
 
     def actual_device(self) -> str:
-        """Return where everything really is."""
         return " and ".join(sorted(self.backend.devices(*self.fixed)))
 
     def precision_flaw(self) -> str:
@@ -403,7 +413,6 @@ class ArrayProgram(ModelProgram):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Return what was noted so far, and the backend's facts."""
         return self.noted | self.backend.facts
 
     # -- checks ------------------------------------------------------------------------------------
@@ -452,7 +461,6 @@ class ArrayProgram(ModelProgram):
         return max(unexplained, default=None)
 
     def proof(self, portable: Portable) -> list[float]:
-        """Return what the case computes from the workload's first weights and batch."""
         return self._compute(proof_case(self.case), rate=PROOF_RATE, count=PROOF_NUMBERS).numbers[0]
 
     def _compute(

@@ -125,7 +125,7 @@ class EngineProgram(Program):
     batches: Iterator[Any]
 
     def take(self, batches: Sequence[Any]) -> None:
-        """Take these batches in turn, from where the placement says."""
+        """Cycle through these batches, from where the placement says."""
         self.copies, self.returns = self.case.placement != "device", self.case.placement == "roundtrip"
         self.batches = itertools.cycle(batches if self.copies else [self.engine.place(batch) for batch in batches])
 
@@ -184,7 +184,6 @@ class ExportedProgram(EngineProgram):
         return sample_values(output.reshape(-1).tolist())
 
     def error_vs_reference(self) -> tuple[float, float]:
-        """Compare with PyTorch in fp32 on the CPU."""
         small = proof_case(self.case)
         recipe = self._fresh(small)
         network, inputs = recipe.network.eval(), recipe.draw()[0]
@@ -296,13 +295,14 @@ class Runtime(Framework):
 
     builds_from = "torch"
     placements = ("device", "host", "roundtrip")
+    packages = ("onnxruntime", "openvino", "numpy", "torch", "onnx", "onnx_ir", "onnxscript")
+    out_of_memory = ("out of memory", "allocate memory")
     runtime: Any = None
     torch: Any = None
     exporter: Any = None
     _threads = 0
 
     def versions(self) -> dict[str, str]:
-        """Return that of the runtime, and of what exported, where something did."""
         versions = {self.name: str(self.runtime.__version__)}
         if self.torch is not None:
             versions |= {"torch": str(self.torch.__version__), "onnxscript": self.exporter.__version__}
@@ -317,7 +317,6 @@ class Runtime(Framework):
         """Return an engine for a file that optimises nothing, on the CPU; None where there is none."""
 
     def version_of(self, workload: Workload) -> Any:
-        """Return a file, or what PyTorch has to export."""
         file = workload.build.get(self.name)
         return super().version_of(workload) if file is None else FileBuild(file)
 
@@ -325,17 +324,14 @@ class Runtime(Framework):
         return self._threads or cores()
 
     def limit_threads(self, threads: int) -> None:
-        """Give engines that are made from now on that many."""
         self._threads = threads
 
     def check(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> None:
-        """Refuse training."""
         super().check(case, build, data)
         if case.mode != "infer":
             raise Unsupported(f"{self.name} runs networks, and does not train them; take --mode infer")
 
     def build_program(self, case: Case, build: Build | FileBuild, data: Opened | None) -> EngineProgram:
-        """Load a file, or import PyTorch and what it exports with, and export the network."""
         if isinstance(build, FileBuild):
             return FileProgram(case, build.build, self)
         import onnxscript
@@ -343,14 +339,6 @@ class Runtime(Framework):
 
         self.torch, self.exporter = torch, onnxscript
         return ExportedProgram(torch, case, build, self.load)
-
-    def explain(self, error: BaseException) -> tuple[str, str]:
-        status, reason = super().explain(error)
-        if isinstance(error, ModuleNotFoundError):
-            return "failed", f"{error.name} is not installed for this Python; pip install 'mldyno[{self.name}]'"
-        if status == "failed" and any(words in str(error).lower() for words in ("out of memory", "allocate memory")):
-            return "oom", reason
-        return status, reason
 
 
 class Onnxruntime(Runtime):
@@ -364,7 +352,6 @@ class Onnxruntime(Runtime):
         self.runtime = onnxruntime
 
     def devices(self) -> list[Device]:
-        """Return those that have a provider here."""
         available = self.runtime.get_available_providers()
         names = {"cpu": "cpu", "cuda": "cuda:0"}
         return [Device(names[kind], self.name) for kind, provider in PROVIDERS.items() if provider in available]
@@ -389,7 +376,6 @@ class Openvino(Runtime):
         self.runtime, self.core = openvino, openvino.Core()
 
     def devices(self) -> list[Device]:
-        """Return those that it finds: the CPU, and Intel's GPUs."""
         known = [name for name in self.core.available_devices if name.partition(".")[0] in OPENVINO_NAMES]
         titles = {name: str(self.core.get_property(name, "FULL_DEVICE_NAME")) for name in known}
         return [Device(_openvino_name(name), self.name, title) for name, title in titles.items()]

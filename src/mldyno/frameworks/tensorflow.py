@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mldyno import trees
 from mldyno.frameworks import Unsupported
 from mldyno.frameworks.layers import NORM_EPSILON, NORM_MOMENTUM, Caches, Layers, in_numpy, with_channels_last
-from mldyno.frameworks.program import (
-    MATMUL_SIDE,
-    ArrayFramework,
-    Backend,
-    Repeated,
-    cores,
-    multiplied_type,
-    stored_type,
-)
+from mldyno.frameworks.program import MATMUL_SIDE, ArrayFramework, Backend, Repeated, multiplied_type, stored_type
 from mldyno.records import Device
 from mldyno.trees import each_array, is_array
 from mldyno.values import SEED
@@ -33,7 +25,6 @@ if TYPE_CHECKING:
     from mldyno.values import Values
     from mldyno.workloads import Build, Optimiser, Recipe
 
-THREADS = "TF_NUM_INTRAOP_THREADS"
 ADAM_EPSILON = 1e-8  # PyTorch's
 POLICIES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "amp-bf16": "mixed_bfloat16"}
 PRODUCTS = ("MatMul", "BatchMatMulV2", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "Einsum")
@@ -44,15 +35,15 @@ class Tensorflow(ArrayFramework):
 
     name = "tensorflow"
     compiles = True
+    packages = ("tensorflow", "keras")
+    out_of_memory, not_supported = ("resourceexhaustederror", "oom when allocating"), ("unimplementederror",)
+    thread_variables = ("TF_NUM_INTRAOP_THREADS",)
     tf: Any = None
 
     def environment(self, case: Case) -> dict[str, str]:
-        """Set what is read at the start: the threads of the pool, and Keras's backend."""
-        quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "KERAS_BACKEND": "tensorflow"}
-        return quiet | ({THREADS: str(case.threads)} if case.threads else {})
+        return super().environment(case) | {"TF_CPP_MIN_LOG_LEVEL": "2", "KERAS_BACKEND": "tensorflow"}
 
     def start(self) -> None:
-        """Import tensorflow; fp32 must be fp32."""
         os.environ["KERAS_BACKEND"] = "tensorflow"
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         import keras
@@ -68,20 +59,10 @@ class Tensorflow(ArrayFramework):
         self.tf, self.keras = tf, keras
 
     def versions(self) -> dict[str, str]:
-        """Return those of tensorflow, keras and, where it was built with it, CUDA."""
         built = self.tf.sysconfig.get_build_info()
         versions = {"tensorflow": self.tf.__version__, "keras": self.keras.__version__}
         names = {"cuda": "cuda_version", "cudnn": "cudnn_version"}
         return versions | {name: str(built[key]) for name, key in names.items() if built.get(key)}
-
-    def threads(self) -> int | None:
-        """Return the threads of one operation."""
-        return int(os.environ.get(THREADS) or cores())
-
-    def limit_threads(self, threads: int) -> None:
-        """Refuse any number but the one that the environment gave at the start."""
-        if threads != self.threads():
-            raise Unsupported(f"tensorflow takes its threads when it starts: {THREADS}={threads}")
 
     def devices(self) -> list[Device]:
         """Return the CPU, and its GPUs: those of tensorflow-metal are called mps."""
@@ -98,12 +79,10 @@ class Tensorflow(ArrayFramework):
         return "/CPU:0" if case.device == "cpu" else f"/GPU:{case.device.partition(':')[2] or 0}"
 
     def layers(self, case: Case, dropout: bool) -> KerasLayers:
-        """Return layers of Keras on the case's device."""
         self.keras.utils.set_random_seed(SEED)
         return KerasLayers(self.tf, self.keras, self._device(case), case, dropout)
 
     def array(self, values: Values, case: Case) -> Any:
-        """Return a tensor of the host, in the case's type."""
         with self.tf.device("/CPU:0"):
             dtype = self.tf.int32 if values.scale is None else stored_type(case)
             return self.tf.constant(with_channels_last(in_numpy(values)), dtype)
@@ -131,11 +110,9 @@ class Tensorflow(ArrayFramework):
             raise Unsupported(f"{made}; make them within the function for {case.precision}")
 
     def backend(self, case: Case, recipe: Recipe, dropout: bool) -> TensorflowBackend:
-        """Make graphs of the step; with --compile they go through XLA."""
         return TensorflowBackend(self.tf, self._device(case), case, recipe, dropout)
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
-        """Multiply two square matrices on the case's device."""
         tf, side = self.tf, min(size, MATMUL_SIDE)
         with tf.device(self._device(case)):
             parts = [tf.random.stateless_normal((side, side), (1, place)) for place in range(2)]
@@ -147,18 +124,6 @@ class Tensorflow(ArrayFramework):
         """Return zeros, which are written."""
         with self.tf.device(self._device(case)):
             return self.tf.zeros((size,), self.tf.uint8)
-
-    def explain(self, error: BaseException) -> tuple[str, str]:
-        """Know errors by the names of their types."""
-        status, reason = super().explain(error)
-        if status == "failed":
-            if isinstance(error, ModuleNotFoundError) and error.name in ("tensorflow", "keras"):
-                return "failed", f"{error.name} is not installed for this Python; pip install 'mldyno[tensorflow]'"
-            if type(error).__name__ == "ResourceExhaustedError" or "OOM when allocating" in str(error):
-                return "oom", reason
-            if type(error).__name__ == "UnimplementedError":
-                return "unsupported", reason
-        return status, reason
 
 
 def waiting(tf: Any, case: Case) -> Callable[[], None]:
@@ -222,7 +187,6 @@ class TensorflowBackend(Backend):
 
     @property
     def product_types(self) -> set[str]:
-        """Return the types of the products in all graphs."""
         return self.types
 
     def on_host(self, tree: Any) -> Any:
@@ -352,6 +316,7 @@ class KerasLayers(Layers):
         self.tf, self.keras, self.device, self.drops = tf, keras, device, dropout
         self.stored, self.compute_type = tf.as_dtype(stored_type(case)), multiplied_type(case)
         self.policy = POLICIES[case.precision or "fp32"]
+        self.relu, self.tanh = tf.nn.relu, tf.tanh
         self.values: dict[str, Any] = {}
         self.traces = 0
         self._graphs: dict[str, Any] = {}
@@ -508,24 +473,6 @@ class KerasLayers(Layers):
         weights = tf.nn.dropout(weights, dropout) if dropout else weights
         return tf.transpose(tf.matmul(weights, value), (0, 2, 1, 3))
 
-    def attention(
-        self,
-        query: Any,
-        key: Any,
-        value: Any,
-        heads: int,
-        dropout: float = 0.0,
-        causal: bool = False,
-        cache: Any = None,
-    ) -> Any:
-        """Do as in any framework; a tensor has no method to change its shape."""
-        tf, (batch, seq, width) = self.tf, query.shape
-        query, key, value = (tf.reshape(x, (batch, seq, heads, width // heads)) for x in (query, key, value))
-        if cache is not None:
-            key, value = cache.extend(key, value)
-        attended = self._attention(query, key, value, dropout if self.dropping else 0.0, causal, 0)
-        return tf.reshape(attended, (batch, seq, width))
-
     def max_pool(self, size: int, stride: int = 0, padding: int = 0) -> Callable[[Any], Any]:
         sides = [[0, 0], [padding, padding], [padding, padding], [0, 0]]
         layer = self.keras.layers.MaxPooling2D(size, stride or size, dtype=self.policy)
@@ -536,26 +483,19 @@ class KerasLayers(Layers):
         return pooled
 
     def constant(self, rows: list[list[float]]) -> Callable[[], Any]:
-        """Return a matrix in the type that is multiplied."""
         return lambda: self.tf.constant(rows, self.compute_type)
-
-    def relu(self, x: Any) -> Any:
-        return self.tf.nn.relu(x)
 
     def gelu(self, x: Any, by_tanh: bool = False) -> Any:
         return self.tf.nn.gelu(x, approximate=by_tanh)
 
-    def tanh(self, x: Any) -> Any:
-        return self.tf.tanh(x)
+    def reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
+        return self.tf.reshape(x, shape)
 
     def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
         return self.tf.reduce_mean(x, axes)
 
     def split(self, x: Any, parts: int) -> Any:
         return self.tf.split(x, parts, axis=-1)
-
-    def flatten(self, x: Any) -> Any:
-        return self.tf.reshape(x, (x.shape[0], -1))
 
     def take(self, table: Any, ids: Any) -> Any:
         return self.tf.cast(self.tf.gather(table.value, ids), self.compute_type)

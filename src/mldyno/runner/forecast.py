@@ -19,7 +19,6 @@ from mldyno import datasets, plugins, sources
 from mldyno import machine as machines
 from mldyno.analysis import grouped
 from mldyno.client.process_tree import reserve
-from mldyno.client.remote_case import CHECK_STEPS
 from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import CaseForecasted, ForecastCase
 from mldyno.plan import Plan
@@ -38,6 +37,7 @@ from mldyno.runner.pairing import (
     shortest_budget,
 )
 from mldyno.runner.probing import Rates
+from mldyno.runner.remote_case import CHECK_STEPS
 from mldyno.store import Query, Store
 
 GUESSED_START_S = 2.0  # until a framework is imported, where nothing is known

@@ -24,9 +24,9 @@ from mldyno.errors import MldynoError
 from mldyno.leftovers import own_name
 from mldyno.messages import A, Command, Failed, Progress, TaskRow
 from mldyno.plan import Plan
-from mldyno.recording import new_run_id
 from mldyno.records import Record
 from mldyno.runner.events import Listener
+from mldyno.runner.recording import new_run_id
 from mldyno.runner.run import Runner
 from mldyno.sources import Source
 from mldyno.store import Store

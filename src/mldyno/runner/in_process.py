@@ -15,8 +15,8 @@ from mldyno.analysis.processes import THIS_PROCESS
 from mldyno.axes import unstated
 from mldyno.errors import UsageError
 from mldyno.printable import name_from
-from mldyno.recording import Observed, new_run_id, record_of
 from mldyno.records import Record, Run, Series, Software, recorded_environment
+from mldyno.runner.recording import Observed, new_run_id, record_of
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, time_blocks
 from mldyno.timing.stopping import SHORTEST_WARMUP_S, WARMUP_SHARE, Stopping, warm_up

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mldyno import interpreters, machine, sources
-from mldyno.analysis.gains import PLAIN
+from mldyno.analysis.answers import PLAIN
 from mldyno.axes import LARGEST_WHOLE
 from mldyno.client.process_tree import Patience, reserve
 from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit

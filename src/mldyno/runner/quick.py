@@ -10,15 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from mldyno import plugins
-from mldyno.analysis.symptoms import Setting
 from mldyno.plan import Plan
 from mldyno.records import Case
 from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.probing import HALVES, Rates
 from mldyno.store import Store
 from mldyno.units import count, digits
+
+if TYPE_CHECKING:
+    from mldyno.doctor.symptoms import Setting
 
 LONGEST_CASE_S = 35.0  # that a case may be estimated to take
 LONGEST_BESIDE_S = 15.0  # and on a CPU that has an accelerator beside it

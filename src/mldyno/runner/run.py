@@ -17,7 +17,6 @@ from mldyno import datasets, keys, plugins
 from mldyno import machine as machines
 from mldyno.analysis.processes import Process, processes_of, usual_for
 from mldyno.client.process_tree import Patience, end_leftovers
-from mldyno.client.remote_case import SHORTEST_TIMEOUT_S, RemoteCase
 from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.errors import StoreError
 from mldyno.files import expanded
@@ -25,8 +24,6 @@ from mldyno.leftovers import remove_leftovers, started
 from mldyno.masking import masked_line
 from mldyno.messages import DataSource
 from mldyno.plan import Plan
-from mldyno.recording import Observed, draft_of, finished, now, processes_before, record_of
-from mldyno.recording.warnings import ENERGY_LOST, INTERRUPTED, memory_taken
 from mldyno.records import Case, Machine, Pairing, Record, Run, Warning_
 from mldyno.runner.events import Interrupted, Interrupts, Listener, awake
 from mldyno.runner.forecast import Forecast, forecast
@@ -45,6 +42,9 @@ from mldyno.runner.pairing import (
     run_paired,
     wants_another,
 )
+from mldyno.runner.recording import Observed, draft_of, finished, now, processes_before, record_of
+from mldyno.runner.remote_case import SHORTEST_TIMEOUT_S, RemoteCase
+from mldyno.runner.warnings import ENERGY_LOST, INTERRUPTED, memory_taken
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord
 from mldyno.store.rescue import rescue

@@ -8,27 +8,19 @@ a task has left the process with a device that computes no more.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from mldyno.axes import PRECISIONS
 from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import RunTask
+from mldyno.selftest.device import TRIALS, Heard
 
 Tick = Callable[[], None]
 CASES = tuple(f"case {precision}" for precision in PRECISIONS)
-TRIALS = ("queue", "lazy", "latency", "peak", "sustained", "edge", "layouts")
-TASKS = ("device", "memory", "overflow", "work", "wait", *CASES, "identical", "placements", *TRIALS)
-MODULE = "mldyno.selftest.in_device_child"
+BEFORE_CASES = ("device", "memory", "overflow", "work", "wait")
+TASKS = (*BEFORE_CASES, *CASES, *(task for task in TRIALS if task not in BEFORE_CASES))
+MODULE = "mldyno.selftest.device"
 SILENCE_TIMEOUT_S = 180.0  # without a word, after which a device counts as hung
-
-
-@dataclass
-class Heard:
-    """What came of a task: its rows, and why there are no more where it failed."""
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    trouble: str = ""
 
 
 class Contract:

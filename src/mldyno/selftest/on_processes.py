@@ -11,7 +11,7 @@ from typing import Any
 
 from mldyno.analysis import grouped
 from mldyno.analysis.processes import Process, headline, undisturbed, usual_for
-from mldyno.recording import NEWEST_RECORDS
+from mldyno.runner.recording import NEWEST_RECORDS
 from mldyno.selftest.measures import Measure, SeriesKind, lower_bound, meets, together, upper_bound
 from mldyno.stats.intervals import OTHERS, half_width, mean, median
 

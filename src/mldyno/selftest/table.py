@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from mldyno.selftest import behaviour, on_device, on_machine, on_series
+from mldyno.selftest import device, on_machine, on_series
 from mldyno.selftest.contract import CASES, Contract
 from mldyno.selftest.measures import Measure
 
@@ -66,36 +66,40 @@ def on_any_machine(effort: Effort, framework: str) -> list[Exercise]:
     ]  # fmt: skip
 
 
-def on_a_device(contract: Contract, comparisons: int, device: str) -> list[Exercise]:
+def on_a_device(contract: Contract, comparisons: int, name: str) -> list[Exercise]:
     """The exercises of the contract of a device, in the order in which its process carries them out."""
-    of = contract.of
+
+    def exercise(title: str, seconds: float, *tasks: str) -> Exercise:
+        ids = tuple(device.TRIALS[task].id for task in tasks)
+        return Exercise(title, ids, seconds, lambda tick: [
+            device.measure(task, contract.of(task, tick), name) for task in tasks
+        ])  # fmt: skip
+
     return [
-        Exercise("the device", (21,), 5.0, lambda tick: on_device.found(of("device", tick), device)),
-        Exercise("its memory", (22, 23), 5.0,
-                 lambda tick: on_device.overflow(of("overflow", tick)) + on_device.memory(of("memory", tick))),
-        Exercise("known work", (24,), 5.0, lambda tick: on_device.work(of("work", tick))),
-        Exercise("waiting", (25,), 3.0, lambda tick: on_device.wait(of("wait", tick))),
+        exercise("the device", 5.0, "device"),
+        exercise("its memory", 5.0, "overflow", "memory"),
+        exercise("known work", 5.0, "work"),
+        exercise("waiting", 3.0, "wait"),
         Exercise("precisions", (26, 27, 28), 50.0,
-                 lambda tick: on_device.cases({task: of(task, tick) for task in CASES}, device)),
-        Exercise("identical code", (29,), 2.5 * comparisons, lambda tick: on_device.identical(of("identical", tick))),
-        Exercise("copies", (30,), 8.0, lambda tick: on_device.placements(of("placements", tick))),
-        Exercise("its queue", (31, 32), 8.0, lambda tick: behaviour.queue(of("queue", tick), device)
-                 + behaviour.lazy(of("lazy", tick), device)),
-        Exercise("latency", (33,), 5.0, lambda tick: behaviour.latency(of("latency", tick))),
-        Exercise("its peak", (34,), 5.0, lambda tick: behaviour.peak(of("peak", tick))),
-        Exercise("sustained load", (35,), 12.0, lambda tick: behaviour.sustained(of("sustained", tick))),
-        Exercise("the edge of its memory", (36,), 5.0, lambda tick: behaviour.edge(of("edge", tick))),
-        Exercise("layouts", (37,), 10.0, lambda tick: behaviour.layouts(of("layouts", tick))),
+                 lambda tick: device.cases({task: contract.of(task, tick) for task in CASES}, name)),
+        exercise("identical code", 2.5 * comparisons, "identical"),
+        exercise("copies", 8.0, "placements"),
+        exercise("its queue", 8.0, "queue", "lazy"),
+        exercise("latency", 5.0, "latency"),
+        exercise("its peak", 5.0, "peak"),
+        exercise("sustained load", 12.0, "sustained"),
+        exercise("the edge of its memory", 5.0, "edge"),
+        exercise("layouts", 10.0, "layouts"),
     ]  # fmt: skip
 
 
 def run(
-    effort: Effort, framework: str, ids: tuple[int, ...], progress: Callable[[str, float], None], device: str = "cpu"
+    effort: Effort, framework: str, ids: tuple[int, ...], progress: Callable[[str, float], None], name: str = "cpu"
 ) -> Iterator[Measure]:
-    """The measures with these ids, one after the other; `progress` hears the exercise and the s that are left."""
+    """Yield the measures with these ids, on a device; `progress` hears the exercise and the s that are left."""
     comparisons = max(1, effort.comparisons // CONTRACT_DIVISOR)
-    contract = Contract(framework, device, comparisons)
-    every = on_any_machine(effort, framework) if device == "cpu" else on_a_device(contract, comparisons, device)
+    contract = Contract(framework, name, comparisons)
+    every = on_any_machine(effort, framework) if name == "cpu" else on_a_device(contract, comparisons, name)
     todo = [exercise for exercise in every if set(exercise.ids) & set(ids)]
     try:
         for number, exercise in enumerate(todo):

@@ -9,8 +9,8 @@ from mldyno import plugins
 from mldyno.analysis.estimates import step_time
 from mldyno.errors import MldynoError
 from mldyno.frameworks import TOLERANCE, Framework, Unsupported
-from mldyno.recording import in_references
 from mldyno.records import Record
+from mldyno.runner.recording import in_references
 from mldyno.stats.intervals import median
 from mldyno.submission import _limits
 from mldyno.worker import peaks

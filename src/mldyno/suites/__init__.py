@@ -1,11 +1,67 @@
-"""The suites that ship with the product, one TOML file each; `reader` reads these and a user's own."""
+"""Suites: those that ship with the product, one TOML file each, and a user's own.
+
+A file is read with all that it includes, and every key, type and value is checked.
+
+Rule: a suite depends on files only, and reading it starts no process, unless it is trusted: then it may name
+interpreters by their paths. Workloads, and the devices that `all` and `gpu` mean, are resolved when it is expanded.
+"""
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from mldyno import interpreters, sources
+from mldyno.axes import AXIS, LARGEST_WHOLE, NAMES, Case
+from mldyno.errors import MldynoError, UsageError, unknown
+from mldyno.files import check_regular
+from mldyno.settings import IN_SUITES, SETTINGS
 
 FOLDER = os.path.dirname(__file__)
 RENAMED = {"roof": "roofline"}  # suites that had another name; files that include them are read for ever
+ALL = "all"  # every workload of the catalogue, or every device that the framework finds
+LONGEST_SUITE_B = 1 << 20  # those that ship have some hundred
+MOST_ENTRIES = 1000  # files, tables and values of a suite, with all that it includes
+DEEPEST_INCLUDE = 20
+Values = Mapping[str, tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a score is relative to: a frozen set of cases, and their rates on the machine whose score is 100."""
+
+    version: int
+    machine: str
+    rates: Mapping[Case, float]
+    """Steps a second."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite file, checked."""
+
+    file: str
+    settings: dict[str, Any]
+    included: tuple[Suite, ...]
+    """Suites whose cases come first; their settings do not count."""
+    cases: tuple[Values, ...]
+    """Axes whose values multiply, one set for each table."""
+    excluded: tuple[Values, ...]
+    """Sets of axes; a case that has a value of each axis of a set is dropped."""
+    score: Reference | None = None
+
+    @cached_property
+    def entries(self) -> int:
+        """Count its files, tables and values, those of a suite as often as it is included."""
+        tables = (*self.cases, *self.excluded)
+        values = sum(len(axis) for axes in tables for axis in axes.values())
+        return 1 + len(tables) + values + sum(suite.entries for suite in self.included)
 
 
 def names() -> list[str]:
@@ -17,3 +73,195 @@ def title(name: str) -> str:
     """Return the title of a shipped suite: the first comment of its file."""
     with open(os.path.join(FOLDER, f"{name}.toml"), encoding="utf-8") as lines:
         return lines.readline().lstrip("# ").rstrip()
+
+
+def is_suite(word: str) -> bool:
+    """Return whether a word is the name of a shipped suite, current or renamed, or the path of any."""
+    return word.endswith(".toml") or RENAMED.get(word, word) in names()
+
+
+def read(target: str, trust: bool = False) -> Suite:
+    """Read a shipped suite by its name, or any by the path of its file; `trust` lets it name interpreters by paths."""
+    return _read(_file(target, Path(), "suite"), (), trust)
+
+
+def _file(word: str, folder: Path, kind: str) -> Path:
+    """Return the file of a suite; a path is relative to a folder."""
+    if not is_suite(word):
+        raise unknown(kind, word, names())
+    return folder / word if word.endswith(".toml") else Path(FOLDER, f"{RENAMED.get(word, word)}.toml")
+
+
+def value_of(axis: str, text: str) -> Any:
+    """Read a value of an axis; a device may also be `all`."""
+    return text if AXIS[axis].name == "device" and text == ALL else AXIS[axis].parse(text)
+
+
+def _read(path: Path, above: tuple[Path, ...], trust: bool) -> Suite:
+    content = _content(path)
+    place = path.resolve()
+    if place in above:
+        circle = [*above[above.index(place) :], place]
+        raise UsageError(f"suite {path.name} includes itself: {' -> '.join(file.name for file in circle)}.")
+    if len(above) > DEEPEST_INCLUDE:
+        raise UsageError(f"suite {path.name} is included over {DEEPEST_INCLUDE} deep; include it further up.")
+    with _mistakes_in(path.name):
+        settings = {key: SETTINGS[key].parse(_written(content[key])) for key in content if key in IN_SUITES}
+        files = _files(content.get("include", []), path)
+        interpreter = partial(_interpreter, folder=path.parent, trust=trust)
+        cases = [_located(_axes(table, "[[cases]]", interpreter), path.parent) for table in _tables(content, "cases")]
+        excluded = [_axes(table, "[[exclude]]", interpreter) for table in _tables(content, "exclude")]
+        _check_tables(bool(files), cases, excluded)
+        score = _reference(content["score"]) if "score" in content else None
+    suite = _checked(Suite(path.name, settings, (), tuple(cases), tuple(excluded), score))
+    for file in files:
+        suite = _checked(replace(suite, included=(*suite.included, _read(file, (*above, place), trust))))
+    return suite
+
+
+def _checked(suite: Suite) -> Suite:
+    """Raise if a suite is too large; checked after each include, since two includes a file soon are millions."""
+    if suite.entries > MOST_ENTRIES:
+        raise UsageError(f"suite {suite.file} has over {MOST_ENTRIES:,} files, tables and values in all; shorten it.")
+    return suite
+
+
+@contextmanager
+def _mistakes_in(file: str) -> Iterator[None]:
+    """Add the suite's name to errors."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"suite {file}: {error}") from None
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """Return the file's keys and values; raise where a key is unknown."""
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        import tomli as tomllib  # type: ignore[no-redef]
+    try:
+        check_regular(path)
+        with path.open("rb") as source:
+            text = source.read(LONGEST_SUITE_B + 1)
+        if len(text) > LONGEST_SUITE_B:
+            raise MldynoError(f"{path}: a file of over {LONGEST_SUITE_B >> 20} MiB is not a suite.")
+        content = tomllib.loads(text.decode())
+    except OSError as error:
+        raise MldynoError(f"{path}: {error.strerror or error}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MldynoError(f"{path}: not TOML: {error}.") from None
+    except RecursionError:
+        raise MldynoError(f"{path}: its values are nested too deeply.") from None
+    except ValueError:  # Python reads no number of thousands of digits
+        raise MldynoError(f"{path}: a number in it has too many digits.") from None
+    for key in content:
+        if key not in KEYS:
+            raise unknown(f"key in suite {path.name}", key, KEYS)
+    return content
+
+
+def _files(words: Any, path: Path) -> list[Path]:
+    """Return the files to include: shipped suites by name, others by their path relative to this file."""
+    if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
+        raise UsageError('include must be a list of suites, such as ["quick", "other.toml"].')
+    return [_file(word, path.parent, "suite to include") for word in words]
+
+
+def _tables(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    tables = content.get(key, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise UsageError(f"{key} must be tables; begin each with a line [[{key}]].")
+    return tables
+
+
+def _axes(table: Mapping[str, Any], kind: str, interpreter: Callable[[str], str] = lambda text: text) -> Values:
+    """Return the axes of one table with their values; `interpreter` gives the name of the one that a text means."""
+    axes: dict[str, tuple[Any, ...]] = {}
+    for key, value in table.items():
+        if key not in AXIS:
+            raise unknown(f"key in {kind}", key, NAMES)
+        axis = AXIS[key].name
+        if axis in axes:
+            raise UsageError(f"{key} stands for {axis}, which a {kind} table has already.")
+        values = value if isinstance(value, list) else [value]
+        if not values or not all(isinstance(entry, str | int) for entry in values):
+            raise UsageError(f"{key} must be a value or a list of values.")
+        texts = [_typed(key, entry) for entry in values]
+        axes[axis] = tuple(value_of(axis, interpreter(text) if axis == "python" else text) for text in texts)
+    return axes
+
+
+def _interpreter(text: str, folder: Path, trust: bool) -> str:
+    """Return the name of an interpreter that a suite names; start what lies at a path only if the suite is trusted."""
+    if not interpreters.NAME.fullmatch(text) and not trust:
+        raise UsageError(f"it runs the interpreter {text}; allow it with --trust, if you trust both.")
+    return interpreters.name_of(os.path.join(folder, text) if os.sep in text else text)
+
+
+def _located(axes: Values, folder: Path) -> Values:
+    """Make the user's files relative to the working folder; a suite names them relative to its own."""
+    words = axes.get("workload", ())
+    here = (str(folder / word) if sources.is_target(word) and ".py" in word else word for word in words)
+    return {**axes, **({"workload": tuple(here)} if words else {})}
+
+
+def own_targets(suite: Suite) -> dict[str, str]:
+    """Return the user's targets that a suite or an included one names, each with the file that names it."""
+    named = {word: suite.file for axes in suite.cases for word in axes["workload"] if sources.is_target(word)}
+    return {**{word: file for other in suite.included for word, file in own_targets(other).items()}, **named}
+
+
+def _check_tables(includes: bool, cases: Sequence[Values], excluded: Sequence[Values]) -> None:
+    """Raise unless there is something to run, and each exclude names what it drops."""
+    if not cases and not includes:
+        raise UsageError("it needs at least one [[cases]] table, or an include.")
+    if not all("workload" in axes for axes in cases):
+        raise UsageError("a [[cases]] table needs a workload.")
+    for axes in excluded:
+        if not axes:
+            raise UsageError("an [[exclude]] table needs at least one axis.")
+        if ALL in (*axes.get("workload", ()), *axes.get("device", ())):
+            raise UsageError(f"[[exclude]] drops what it names; leave the axis out instead of '{ALL}'.")
+
+
+def _reference(content: Any) -> Reference:
+    """Read the table of a score: version, machine, and rates, each of which names one case."""
+    known = isinstance(content, dict) and set(content) == {"version", "machine", "rates"}
+    entries: Any = content["rates"] if known and isinstance(content["rates"], list) else [None]
+    if not all(isinstance(entry, dict) for entry in entries):
+        raise UsageError("score must be a table of version, machine and rates, which are tables of axes and a rate.")
+    rates: dict[Case, float] = {}
+    for entry in entries:
+        axes = _axes({name: value for name, value in entry.items() if name != "rate"}, "score")
+        _check_tables(False, [axes], [])
+        rates[Case(**{name: values[0] for name, values in axes.items()})] = _rate(entry.get("rate"))
+    return Reference(_integer("version", content["version"]), str(content["machine"]), rates)
+
+
+def _rate(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise UsageError("the rate of a score must be a number over 0.")
+    return float(value)
+
+
+def _typed(key: str, value: str | float) -> str:
+    """Return a value as typed on the command line."""
+    if isinstance(value, int) and abs(value) >= LARGEST_WHOLE:
+        raise UsageError(f"{key} has a whole number beyond 2^53; write a smaller one.")
+    return str(value)
+
+
+def _written(value: Any) -> Any:
+    """Return a setting as typed: numbers of TOML are checked as text is."""
+    return str(value) if isinstance(value, float) else value
+
+
+def _integer(key: str, value: Any) -> int:
+    if type(value) is not int:
+        raise UsageError(f"{key} must be a whole number.")
+    return value
+
+
+KEYS = (*IN_SUITES, "include", "cases", "exclude", "score")

@@ -20,9 +20,9 @@ from mldyno import machine as machines
 from mldyno.analysis.processes import processes_of, usual_for
 from mldyno.axes import TRACKED, unstated
 from mldyno.errors import MldynoError, StoreLocked
-from mldyno.recording import Observed, draft_of, finished, new_run_id, processes_before
 from mldyno.records import Fact, Record, Run, Series
 from mldyno.runner.events import Interrupts
+from mldyno.runner.recording import Observed, draft_of, finished, new_run_id, processes_before
 from mldyno.store import Store
 from mldyno.store.rescue import rescue
 from mldyno.timing.loops import LoopBlocks, LoopTimes

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
-from mldyno.analysis.answers import HOST, Answers, Verdicts
+from mldyno.analysis.answers import (
+    HOST,
+    LOADER_WORKERS,
+    PLAIN,
+    Answers,
+    CopyCost,
+    LoaderGain,
+    MoreWorkers,
+    PrecisionGain,
+    Verdicts,
+    error_of,
+)
 from mldyno.analysis.comparisons import DELTA, PAIRED, SEPARATE, Comparison, Mean
-from mldyno.analysis.gains import LOADER_WORKERS, PLAIN, CopyCost, LoaderGain, MoreWorkers, PrecisionGain, error_of
 from mldyno.analysis.outcomes import Outcome, column
 from mldyno.analysis.sweeps import Crossing, Crossover, Exponent, Scaling
 from mldyno.axes import AXIS
@@ -62,14 +72,12 @@ LOADER = Wording(
     slower="slower with {number}: {ratio} over {best}",
     equivalent="{number} {gain_verb} nothing ({ends} over {best})",
     unclear=CANT_TELL + " if {number} {gain_verb} anything: {ratio} over {best}",
-    no_interval=CANT_TELL + " if {number} {gain_verb} anything: {ratio} over {best}",
 )
 SMALL_BATCHES = Wording(
     faster="small batches too are faster on {other}",
     slower="small batches are faster on {base}",
     equivalent="small batches are as fast on {base} as on {other}",
     unclear="can't tell where small batches are faster, on {base} or on {other}",
-    no_interval="can't tell where small batches are faster, on {base} or on {other}",
 )
 AT_A_BATCH = Wording(
     faster="{other} is {times} faster",
@@ -78,7 +86,7 @@ AT_A_BATCH = Wording(
     unclear=NO_CLEAR_DIFFERENCE + " ({span})",
     no_interval=_LOOKS,
 )
-REGION = Wording("{other} {better}", "{base} {better}", "equivalent", CANT_TELL, CANT_TELL)
+REGION = Wording("{other} {better}", "{base} {better}", "equivalent", CANT_TELL)
 
 
 def answer_lines(answers: Answers) -> list[Sentence]:
@@ -395,10 +403,10 @@ def _how_to_narrow(scaling: Scaling) -> str:
     if width is not None and width < WIDE_EXPONENT:
         return ""
     separate = scaling.last.how == SEPARATE
-    return "mldyno run --by seq pairs the lengths, which tells more" if separate else "more --repeats tell more"
+    return "mldyno run --by seq would pair the lengths" if separate else "more --repeats would narrow it"
 
 
-# -- beside published machines ---------------------------------------------------------------------
+# -- against published machines --------------------------------------------------------------------
 
 
 def _reference_verdict(comparisons: Sequence[Comparison], called: Called) -> Sentence:

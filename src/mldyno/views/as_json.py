@@ -14,8 +14,7 @@ from mldyno.units import Interval
 from mldyno.views.claims import arms, doubts, named
 
 if TYPE_CHECKING:  # tables use this file, and have no answers
-    from mldyno.analysis.answers import Answers
-    from mldyno.analysis.gains import CopyCost, LoaderGain, PrecisionGain
+    from mldyno.analysis.answers import Answers, CopyCost, LoaderGain, PrecisionGain
     from mldyno.analysis.sweeps import Crossover, Exponent, Scaling
 
 Json = dict[str, Any]

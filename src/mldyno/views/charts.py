@@ -27,9 +27,9 @@ from mldyno.views.drawing import (
     uncrowded,
 )
 
-WIDE, MIDDLE, NARROW, SMALL = 860, 720, 360, 360  # pixels of a chart: alone, beside text, on a phone, one of some
+WIDE, MIDDLE, NARROW, SMALL = 860, 720, 360, 360  # pixels of a chart: alone, next to text, on a phone, in a grid
 BOLD = 1.08  # times as wide as a plain letter
-BESIDE = 480  # pixels of a chart, from which on labels stand beside their marks, not above them
+BESIDE = 480  # pixels of a chart, from which on labels are to the left of their marks, not above them
 LINE, GAP, LABEL, HEADING, TICKS = 18, 6, 17, 30, 22  # pixels: of marks, between rows, of texts
 MARKS = 0.3  # share of the width that labels leave to marks, before they break into lines
 
@@ -48,11 +48,6 @@ class Mark:
     high: float | None = None
     colour: str = "s1"
     hollow: bool = False
-
-    @property
-    def drawable(self) -> bool:
-        """Whether it has a place on a logarithmic scale."""
-        return 0 < self.value < math.inf
 
 
 @dataclass(frozen=True)
@@ -79,16 +74,15 @@ class Rows:
     """Where bars begin; else a line."""
     linear: bool = False
     compact: bool = False
-    """Whether labels stand beside their marks on a phone too."""
+    """Whether labels are to the left of their marks on a phone too."""
     widths: tuple[int, ...] = (WIDE, NARROW)
 
     @property
     def rows(self) -> list[Row]:
-        """All rows."""
         return [row for _, rows in self.groups for row in rows]
 
     def draw(self, width: float, look: Look) -> Canvas:
-        """The chart in so many pixels."""
+        """Draw the chart at a width in pixels."""
         canvas, beside = Canvas(width, look), self.compact or width >= BESIDE
         lines = [[number for number, _ in line] for row in self.rows for line in self._numbers(row)]
         numbers = max(room_of(BETWEEN.join(line)) for line in lines) + 8
@@ -107,7 +101,7 @@ class Rows:
         return canvas
 
     def _numbers(self, row: Row) -> list[list[tuple[str, str]]]:
-        """The numbers at the end of a row with their colours, line by line: one for each bar, or all in one."""
+        """Return the numbers at the end of a row with their colours, by line: one for each bar, or all in one."""
         coloured = self.legend and not self.bars
         each = [(mark.number, mark.colour if coloured else "ink") for mark in row.marks]
         return [[number] for number in each] if self.bars else [each]
@@ -121,7 +115,7 @@ class Rows:
                          start, end)  # fmt: skip
 
     def _legend(self, canvas: Canvas) -> float:
-        """Colours with their names; gives where the rows begin."""
+        """Draw the colours with their names; return where the rows begin."""
         x, y = 6.0, 0.0
         for name, colour in self.legend:
             shown = fitted(name, canvas.width - 24)
@@ -180,7 +174,7 @@ class Rows:
 
 
 def labels_in_lines(rows: Sequence[Row], room: float) -> Iterator[list[str]]:
-    """The label of each row in lines that fit; where two that differ would look the same, the later has a number."""
+    """Break each row's label into lines that fit; number the later of two that would look the same."""
     shown: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         lines = in_lines(row.label, room / (BOLD if row.strong else 1.0))
@@ -220,7 +214,7 @@ class Lines:
     HEIGHT: ClassVar[float] = 236
 
     def draw(self, width: float, look: Look) -> Canvas:
-        """The chart in so many pixels."""
+        """Draw the chart at a width in pixels."""
         canvas = Canvas(width, look, self.HEIGHT)
         points = [point for _, line in self.lines for point in line]
         names = [fitted(name, 0.3 * width) for name, _ in self.lines]
@@ -263,7 +257,7 @@ class Lines:
                 canvas.dot(x, y, 3, colour)
 
     def _names(self, canvas: Canvas, names: Sequence[str], across: Scale, up: Scale) -> None:
-        """The name of each line at its end, moved down where two would overlap."""
+        """Write the name of each line at its end, moved down where two would overlap."""
         ends = sorted((up.at(line[-1].value), place) for place, (_, line) in enumerate(self.lines))
         lowest = -math.inf
         for y, place in ends:
@@ -286,7 +280,7 @@ class Samples:
     HEIGHT: ClassVar[float] = 150
 
     def draw(self, width: float, look: Look) -> Canvas:
-        """The chart in so many pixels."""
+        """Draw the chart at a width in pixels."""
         canvas = Canvas(width, look, self.HEIGHT)
         steps = [step for _, _, step, _ in self.dots]
         across = Scale(min(steps), max(steps), 52, width - 8, linear=True)

@@ -77,11 +77,12 @@ class Wording:
     equivalent: str
     unclear: str
     """For an interval that decides nothing."""
-    no_interval: str
+    no_interval: str = ""
+    """Where this differs from `unclear`."""
 
     def of(self, claim: Claim, **words: str) -> str:
         """Put a claim into words."""
-        unclear = self.no_interval if claim.low is None else self.unclear
+        unclear = (self.no_interval if claim.low is None else "") or self.unclear
         templates = {"faster": self.faster, "slower": self.slower, "equivalent": self.equivalent}
         return templates.get(claim.verdict, unclear).format(
             times=times(claim),
@@ -115,8 +116,8 @@ CHANGE = Wording(
     unclear="your change made " + NO_CLEAR_DIFFERENCE + " to {step} ({span})",
     no_interval="your change made " + NO_CLEAR_DIFFERENCE + " to {step}",
 )
-IN_A_CELL = Wording("{times} faster", "{times} slower", "equivalent", CANT_TELL, CANT_TELL)
-ENERGY_IN_A_CELL = Wording("{times} less", "{times} more", "equivalent", CANT_TELL, CANT_TELL)
+IN_A_CELL = Wording("{times} faster", "{times} slower", "equivalent", CANT_TELL)
+ENERGY_IN_A_CELL = Wording("{times} less", "{times} more", "equivalent", CANT_TELL)
 IN_A_CHART = Wording(
     "{times} faster", "{times} slower", "{times} equivalent", NO_CLEAR_DIFFERENCE + " ({span})", "{times}, no interval"
 )
@@ -271,8 +272,8 @@ def contradictions(comparisons: Sequence[Comparison]) -> list[str]:
     """Explain where the times in tables and the paired comparisons point in different directions."""
     sides = dict.fromkeys(" and ".join(arms(each)) for each in comparisons if each.contradicts_times)
     return [
-        f"{both}: their times in tables say otherwise, since each was measured alone, at another moment; the paired "
-        "comparison counts: there they took turns"
+        f"{both}: their times in tables point the other way, since each was measured alone at a different time; trust "
+        "the paired comparison, in which they took turns"
         for both in sides
     ]
 

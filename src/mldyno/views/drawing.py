@@ -1,4 +1,4 @@
-"""What charts are drawn with: a canvas that becomes SVG, scales with round ticks, and about how wide a text is.
+"""What charts and pages are made with: a canvas that becomes SVG, scales with round ticks, text widths, templates.
 
 Rules: text of a record is escaped in one place (`escaped`), and nothing else of it becomes markup. Colours have names:
 in the page they are the style sheet's variables, so that a chart follows light, dark and print without being drawn
@@ -12,10 +12,14 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from html import escape
+from pathlib import Path
+from typing import Any
 
 from mldyno.printable import printable, shortened
 
+DATA = Path(__file__).parent.parent / "data"
 LIGHT = {
     "paper": "#ffffff", "ink": "#1c2128", "soft": "#57606a", "line": "#dde2e8", "accent": "#c04a00",
     "s1": "#3b6ea5", "s2": "#15795a", "s3": "#7a56b0", "s4": "#8a6100", "s5": "#b02a64",
@@ -43,17 +47,17 @@ IN_PICTURE = Look(LIGHT, "sans-serif")
 
 
 def escaped(text: str) -> str:
-    """Text as it can stand in HTML and XML, in an element or an attribute."""
+    """Escape text for HTML and XML, for an element or an attribute."""
     return escape(printable(text))
 
 
 def room_of(text: str, size: float = SIZE) -> float:
-    """About how many pixels a text takes."""
+    """Estimate the width of a text in pixels."""
     return len(text) * size * LETTER
 
 
 def fitted(text: str, room: float, size: float = SIZE) -> str:
-    """As much of the text as fits into so many pixels; what stands behind its last comma tells most, and is kept."""
+    """Shorten text to a width in pixels; keep what follows the last comma, which says most."""
     most = max(4, int(room / (size * LETTER)))
     head, comma, tail = text.rpartition(", ")
     if len(text) <= most or len(tail) + 8 > most:
@@ -62,7 +66,7 @@ def fitted(text: str, room: float, size: float = SIZE) -> str:
 
 
 def in_lines(text: str, room: float, most: int = 3) -> list[str]:
-    """The text in lines of so many pixels, broken between words where it can be; one that is too long is fitted."""
+    """Break text into lines of a width in pixels, between words where possible; shorten what is too long."""
     letters = max(4, int(room / (SIZE * LETTER)))
     for part in (text, fitted(text, (most - 0.5) * room), shortened(text, most * letters)):
         lines = textwrap.wrap(part, letters, break_on_hyphens=False) or [""]
@@ -72,7 +76,7 @@ def in_lines(text: str, room: float, most: int = 3) -> list[str]:
 
 
 def pixels(value: float) -> str:
-    """A place or a length as it stands in SVG."""
+    """Format a coordinate or a length for SVG."""
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -88,11 +92,11 @@ class Canvas:
     def text(
         self, x: float, y: float, text: str, anchor: str = "start", colour: str = "soft", bold: bool = False
     ) -> None:
-        """A text whose letters stand on y."""
+        """Write text with its baseline at y."""
         self._text(x, y, anchor, bold, f'fill="{self.look.colours[colour]}"', escaped(text))
 
     def texts(self, x: float, y: float, parts: Sequence[tuple[str, str]], bold: bool = False) -> None:
-        """Texts behind each other, each in a colour of its own, that end at x."""
+        """Write texts one after the other, each in its colour, ending at x."""
         spans = [f'<tspan fill="{self.look.colours[colour]}">{escaped(part)}</tspan>' for part, colour in parts]
         self._text(x, y, "end", bold, f'fill="{self.look.colours["soft"]}"', BETWEEN.join(spans))
 
@@ -102,7 +106,7 @@ class Canvas:
         self.marks.append(f"<text {placed} {fill}{weight}>{content}</text>")
 
     def path(self, way: str, colour: str, thickness: float = 1, opacity: float = 1, dashed: bool = False) -> None:
-        """A line."""
+        """Draw a line."""
         more = f' stroke-opacity="{opacity}"' if opacity < 1 else ""
         more += ' stroke-dasharray="4 3"' if dashed else ""
         stroke = f'stroke="{self.look.colours[colour]}" stroke-width="{thickness}" stroke-linecap="round"'
@@ -111,35 +115,35 @@ class Canvas:
     def across(
         self, y: float, ends: tuple[float, float], colour: str, thickness: float = 1, opacity: float = 1
     ) -> None:
-        """A line from the left to the right."""
+        """Draw a horizontal line."""
         self.path(f"M{pixels(ends[0])} {pixels(y)}H{pixels(ends[1])}", colour, thickness, opacity)
 
     def upright(self, x: float, ends: tuple[float, float], colour: str, dashed: bool = False) -> None:
-        """A line from the top to the bottom."""
+        """Draw a vertical line."""
         self.path(f"M{pixels(x)} {pixels(ends[0])}V{pixels(ends[1])}", colour, 1.5 if dashed else 1, dashed=dashed)
 
     def bar(self, ends: tuple[float, float], y: float, height: float, colour: str, opacity: float = 1) -> None:
-        """A bar between two places, around y."""
+        """Draw a bar between two ends, centred on y."""
         left, right = min(ends), max(ends)
         place = f'x="{pixels(left)}" y="{pixels(y - height / 2)}" width="{pixels(right - left)}" rx="2"'
         fill = f'fill="{self.look.colours[colour]}"' + (f' fill-opacity="{opacity}"' if opacity < 1 else "")
         self.marks.append(f'<rect {place} height="{pixels(height)}" {fill}/>')
 
     def dot(self, x: float, y: float, radius: float, colour: str, hollow: bool = False) -> None:
-        """A dot."""
+        """Draw a dot."""
         inside = self.look.colours["paper" if hollow else colour]
         stroke = f'fill="{inside}" stroke="{self.look.colours[colour]}" stroke-width="2"'
         self.marks.append(f'<circle cx="{pixels(x)}" cy="{pixels(y)}" r="{pixels(radius)}" {stroke}/>')
 
     @contextmanager
     def about(self, hover: str) -> Iterator[None]:
-        """Marks that say something when they are pointed at."""
+        """Give the marks drawn within a tooltip."""
         self.marks.append(f"<g><title>{escaped(hover)}</title>")
         yield
         self.marks.append("</g>")
 
     def svg(self, described: str) -> str:
-        """All of it, with what is in it for who can't see it."""
+        """Return the drawing as SVG, with a description for screen readers."""
         size = f'viewBox="0 0 {pixels(self.width)} {pixels(self.height)}" width="{pixels(self.width)}"'
         text = f'font-family="{self.look.font}" font-size="{SIZE}" role="img" aria-label="{escaped(described)}"'
         start = f'<svg xmlns="http://www.w3.org/2000/svg" {size} height="{pixels(self.height)}" {text}>'
@@ -157,14 +161,14 @@ class Scale:
     linear: bool = False
 
     def at(self, value: float) -> float:
-        """The place of a value; of one beyond an end, that end."""
+        """Return the position of a value, clipped to the ends."""
         low, here, high = (self.low, value, self.high) if self.linear else map(_log, (self.low, value, self.high))
         share = (here - low) / (high - low) if high > low else 0.5
         return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
 
     @property
     def ticks(self) -> list[float]:
-        """Round values between its ends."""
+        """Return round values between its ends."""
         return round_steps(self.low, self.high) if self.linear else log_ticks(self.low, self.high)
 
 
@@ -173,7 +177,7 @@ def _log(value: float) -> float:
 
 
 def log_scale(values: Sequence[float], ends: Sequence[float], start: float, end: float) -> Scale:
-    """A logarithmic scale for values over 0 and the ends of their intervals, with a margin."""
+    """Return a logarithmic scale for positive values and the ends of their intervals, with a margin."""
     low, high = min(values), max(values)
     low = min([low, *(max(each, low / FARTHEST) for each in ends)])
     high = max([high, *(min(each, high * FARTHEST) for each in ends)])
@@ -185,7 +189,7 @@ _FINE = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 8)
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers for a logarithmic axis from one value to another: 1, 2, 5 and so on, or fewer where it is long."""
+    """Return round numbers for a logarithmic axis: 1, 2, 5 and so on, or fewer where it is long."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for parts in (_FINE, (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = [part * 10.0**power for power in range(first, last + 1) for part in parts]
@@ -196,7 +200,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def round_steps(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers at even distances between two values."""
+    """Return round numbers at even distances between two values."""
     if not high > low:
         return [low]
     power = 10.0 ** math.floor(math.log10((high - low) / most))
@@ -209,7 +213,7 @@ def round_steps(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def tick(value: float) -> str:
-    """A round number in few letters: 0.5, 20, 5k, 2M."""
+    """Format a round number briefly: 0.5, 20, 5k, 2M."""
     for size, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.4g}{name}"
@@ -217,9 +221,20 @@ def tick(value: float) -> str:
 
 
 def uncrowded(texts: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Texts around their places, the most important first; those that would overlap an earlier one are left out."""
+    """Drop texts that would overlap an earlier, more important one."""
     apart: list[tuple[float, str]] = []
     for x, text in texts:
         if all(abs(x - other) > (room_of(text) + room_of(known)) / 2 + 4 for other, known in apart):
             apart.append((x, text))
     return apart
+
+
+@cache
+def templates(folder: str) -> Any:
+    """Return the templates of a folder in `data/`, which escape what is put into them and make it printable."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(DATA / folder), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined, finalize=lambda value: printable(value) if type(value) is str else value,
+    )  # fmt: skip

@@ -116,9 +116,9 @@ def unknown_energy_lines(outcomes: Sequence[Outcome]) -> list[str]:
         for outcome in good if outcome.figure("energy") is None
     }  # fmt: skip
     if len(lost) < len(good):
-        return [f"{case}: energy unknown: {why or 'its sensor told nothing'}" for case, why in lost.items()]
+        return [f"{case}: energy unknown: {why or 'its sensor reported nothing'}" for case, why in lost.items()]
     said = next(filter(None, lost.values()), "no sensor can be read here")
-    return [f"energy: unknown: {said}; `mldyno doctor` says which there are"] if good else []
+    return [f"energy: unknown: {said}; `mldyno doctor` lists the sensors"] if good else []
 
 
 def energy_summary(outcome: Outcome) -> str:
@@ -145,7 +145,7 @@ def energy_summary(outcome: Outcome) -> str:
 
 def _above_idle(energy: Estimate) -> str:
     if energy.value <= 0 or (energy.low is not None and energy.low <= 0):
-        return "not surely more than at rest"
+        return "not clearly above idle"
     return f"{shown(energy)} of it above idle"
 
 
@@ -271,7 +271,7 @@ def _of_loader(cost: LoaderCost) -> str:
     if share.low is None or time.low is None or time.high is None:
         return f"the loader costs {show_seconds(max(0.0, time.value))} a step, {how}"
     if share.low <= 0:
-        return f"what the loader costs can't be told from nothing: at most {show_seconds(time.high)} a step, {how}"
+        return f"no measurable loader cost: at most {show_seconds(time.high)} a step, {how}"
     interval = f"{show_seconds(time.low)} to {show_seconds(time.high)}"
     return f"the loader costs {show_interval(share, '%')} of a step, {interval}, {how}"
 

@@ -55,7 +55,7 @@ def run_screen(
     energy: bool = False,
     placed: Table | None = None,
 ) -> list[str]:
-    """Return the results of a run: their table, trust, comparisons and answers; then those beside published ones.
+    """Return the results of a run: their table, trust, comparisons and answers; then those against published ones.
 
     Versions of a file are called by their titles throughout.
     """
@@ -73,7 +73,7 @@ def run_screen(
         *energy_lines(outcomes, wanted=energy),
         *(["", *lines] if lines else []),
         *answer_section(said),
-        *(["", "beside published machines:", render(placed, "terminal")] if placed is not None else []),
+        *(["", "against published machines:", render(placed, "terminal")] if placed is not None else []),
     ]
 
 
@@ -130,7 +130,7 @@ BAR, THIN_BAR = "█", "▏"
 def screen(
     outcomes: Sequence[Outcome], verdicts: Verdicts, divisions: Sequence[Division], notes: Sequence[str], report: str
 ) -> list[str]:
-    """Return the screen of `quick`: machine, score, bars beside other machines, at most four sentences, trust.
+    """Return the screen of `quick`: machine, score, bars against other machines, at most four sentences, trust.
 
     It names fewer machines where it would be too long.
     """

@@ -5,7 +5,7 @@ Rules: a workload is frozen; whatever changes what is computed raises its versio
 no framework: it has a build function for each, which is handed what the framework's `module` is (torch, for instance)
 and the case, and gives back a `Recipe`, from which the framework makes the steps. So a workload can neither take time
 nor forget a sync. What a network, a batch, an output or an optimiser is, is agreed between a framework and its build
-functions: in PyTorch a Module, tensors and an Optimizer; elsewhere it may be a Keras model, or parameters beside the
+functions: in PyTorch a Module, tensors and an Optimizer; elsewhere it may be a Keras model, or parameters and the
 function that applies them.
 
 A `Portable` workload is one that any framework can build: a network of layers that the framework gives, its batches,
@@ -189,7 +189,7 @@ class Portable:
 
 @dataclass(frozen=True)
 class EndToEnd:
-    """A process that trains a workload from its data set, end to end: so many epochs, each with its evaluation."""
+    """A process that trains a workload from its data set, end to end: a number of epochs, each with its evaluation."""
 
     workload: str
     epochs: int
@@ -211,7 +211,7 @@ class Workload:
     """Floating-point operations of one step in matmuls and convolutions; a test holds it against
     torch's own counter. 0 where they are not known before it runs."""
     build: Mapping[str, Build]
-    """For frameworks that it has a version of its own for."""
+    """For frameworks with a version written for them."""
     portable: Portable | None = None
     """For frameworks that make networks of layers."""
     seq: int | None = None

@@ -69,7 +69,7 @@ def forward_flops(width: int, batch: int, seq: int) -> tuple[int, int]:
 
 
 def workload(name: str, title: str, heads: int, *, version: int) -> Workload:
-    """The workload of self-attention with so many heads."""
+    """The workload of self-attention with that many heads."""
 
     def build(torch: ModuleType, case: Case) -> Recipe:
         size = (case.batch or BATCH, case.seq or SEQ, WIDTH)

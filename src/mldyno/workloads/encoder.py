@@ -24,7 +24,7 @@ from mldyno.workloads import Optimiser, Portable, Recipe, Workload, attention, m
 VOCABULARY, WIDTH, LAYERS, HEADS, INNER, LABELS = 10_000, 512, 6, 8, 2048, 10
 DROPOUT, EPSILON = 0.1, 1e-5
 OPTIMISER = Optimiser("adam", 1e-4)
-PADDING, MIN_LENGTH = 0, 8  # MIN_LENGTH: words of a padded sequence, where the batch has room for so many
+PADDING, MIN_LENGTH = 0, 8  # MIN_LENGTH: words of a padded sequence, where the batch has room for that many
 BATCH, SEQ = 32, 50
 
 
@@ -93,7 +93,7 @@ def networks(torch: ModuleType) -> tuple[Any, Any]:
             return self.norm2(x + self.dropout(self.linear2(inner)))
 
     class Encoder(nn.Module):  # type: ignore[name-defined,misc]
-        """Embedding, positions, layers, mean, classifier, for sequences of up to so many words."""
+        """Embedding, positions, layers, mean, classifier, for sequences of up to `seq` words."""
 
         def __init__(self, seq: int) -> None:
             super().__init__()
@@ -125,7 +125,7 @@ def networks(torch: ModuleType) -> tuple[Any, Any]:
 
 
 def _positions(torch: ModuleType, seq: int) -> Any:
-    """Sines and cosines of each place in turn, (seq, width), with periods from 2 pi to 10,000 times that."""
+    """Sines and cosines of each place, alternating, (seq, width), with periods from 2 pi to 10,000 times that."""
     rates = torch.exp(torch.arange(0, WIDTH, 2) * (-math.log(10_000.0) / WIDTH))
     angles = torch.arange(seq)[:, None] * rates
     return torch.stack((angles.sin(), angles.cos()), 2).flatten(1)

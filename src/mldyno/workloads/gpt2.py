@@ -37,7 +37,7 @@ class Shape:
 
 
 class Cache:
-    """Keys and values of one layer, with room for so many tokens; empty at first."""
+    """Keys and values of one layer, with room for `room` tokens; empty at first."""
 
     def __init__(self, room: int) -> None:
         self.room, self.length = room, 0
@@ -187,7 +187,7 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
     _check_length(case)
 
     def draw() -> tuple[Any, Any]:
-        """Texts that go round one cycle of words, each from a place of its own; the targets are one word ahead."""
+        """Texts that go round one cycle of words, each from a random place; the targets are one word ahead."""
         places = torch.randint(CYCLE, (batch, 1)) + torch.arange(seq + 1)
         ids = places % CYCLE * STRIDE
         return ids[:, :-1], ids[:, 1:]
@@ -264,7 +264,7 @@ HEAD = 2 * SHAPE.width * SHAPE.vocabulary  # operations for one token's logits
 
 
 def _layers(tokens: int, context: int) -> int:
-    """Operations of all layers for so many tokens of one sequence, each of which looks at `context`."""
+    """Operations of all layers for that many tokens of one sequence, each of which looks at `context`."""
     return SHAPE.layers * 2 * tokens * (12 * SHAPE.width**2 + 2 * context * SHAPE.width)
 
 

@@ -65,7 +65,7 @@ def copy(torch: ModuleType, case: Case) -> Recipe:
         )
 
     class Copy(nn.Module):  # type: ignore[name-defined,misc]
-        """Copies its input into a buffer of its own."""
+        """Copies its input into a buffer."""
 
         def __init__(self) -> None:
             super().__init__()

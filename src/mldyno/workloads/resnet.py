@@ -52,7 +52,7 @@ def network(torch: ModuleType, shape: Shape) -> Any:
     last = len(shape.block)
 
     class Block(nn.Module):  # type: ignore[name-defined,misc]
-        """Convolutions beside a shortcut."""
+        """Convolutions with a shortcut."""
 
         def __init__(self, inputs: int, channels: int, stride: int) -> None:
             super().__init__()

@@ -19,7 +19,7 @@ from mldyno.frameworks import Program
 from mldyno.plugins import start_framework
 from mldyno.records import Case
 from mldyno.sources import Source
-from mldyno.workloads.user_models import code, describe, hf, hf_inputs
+from mldyno.workloads.user_models import code, describe, hf
 from mldyno.workloads.user_models.recipes import NotUnderstood
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
@@ -38,7 +38,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sources, "_KNOWN", {})
     monkeypatch.setattr(code, "_LOADED", {})
-    hf_inputs._tokenizer.cache_clear()
+    hf._tokenizer.cache_clear()
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_texts_are_as_the_tokenizer_makes_them(saved: Saved, tmp_path: Path) -> 
     plain, _ = recipe_of(described(word)).draw()
     assert list(plain) == ["input_ids", "attention_mask", "token_type_ids"]
     add_tokenizer(tmp_path / "tiny")
-    hf_inputs._tokenizer.cache_clear()
+    hf._tokenizer.cache_clear()
     inputs, targets = recipe_of(described(word), batch=3, seq=12).draw()
     ids = inputs["input_ids"]
     assert list(inputs) == ["input_ids", "attention_mask"]  # what this tokenizer gives

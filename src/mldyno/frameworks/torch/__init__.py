@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from mldyno.workloads import Build
 
 
-# How PyTorch says that a device lacks an operation or a type, in errors of no type of their own.
-NOT_SUPPORTED = (
-    "not implemented for", "unsupported autocast device", "does not support bfloat16", "doesn't support float64",
-    "is not supported on", "not currently supported on", "could not create a primitive",
-)  # fmt: skip
-OUT_OF_MEMORY = (
-    "out of memory", "can't allocate memory", "not enough memory", "Invalid buffer size",  # the last: MPS
-    "_STATUS_ALLOC_FAILED", "OUT_OF_DEVICE_MEMORY",  # CUDA's and AMD's libraries; Intel's driver
-)  # fmt: skip
 # What torch.compile raises where it can't compile for a device, and what to do.
 NO_COMPILER = {
     "InvalidCxxCompiler": "torch.compile needs a C++ compiler; install g++ or clang",
@@ -58,18 +49,26 @@ class Torch(Framework):
     layouts = ("nn", "nt", "tn", "tt")  # by rows, or transposed: by columns
     features: Mapping[str, float] = {name: feature.timeout for name, feature in devices.FEATURES.items()}
     fallback: Mapping[str, str] = devices.FALLBACK
+    packages = ("torch",)
+    not_supported = (
+        "not implemented for", "unsupported autocast device", "does not support bfloat16", "doesn't support float64",
+        "is not supported on", "not currently supported on", "could not create a primitive",
+    )  # fmt: skip
+    out_of_memory = (
+        "out of memory", "outofmemoryerror", "can't allocate memory", "not enough memory",
+        "invalid buffer size",  # MPS
+        "_status_alloc_failed", "out_of_device_memory",  # CUDA's and AMD's libraries; Intel's driver
+    )  # fmt: skip
     torch: Any = None
     _team: TorchTeam | None = None
 
     def environment(self, case: Case) -> dict[str, str]:
-        """Return what ranks need when they start."""
         from mldyno.frameworks.program import cores
         from mldyno.frameworks.torch.ranks import environment
 
         return environment(case, cores()) if case.in_ranks else {}
 
     def team(self) -> TorchTeam:
-        """Join the ranks that were started together."""
         from mldyno.frameworks.torch.ranks import TorchTeam
 
         if not self.torch.distributed.is_available():
@@ -151,7 +150,6 @@ class Torch(Framework):
             raise Unsupported(f"{ranks} ranks need as many devices of {kind}; there are {there}")
 
     def build_program(self, case: Case, build: Build, data: Opened | None) -> TorchProgram:
-        """Build the case on its device, or this rank's part of it."""
         from mldyno.frameworks.torch.program import TorchProgram
         from mldyno.frameworks.torch.ranks import RankProgram
 
@@ -173,7 +171,6 @@ class Torch(Framework):
             return None
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
-        """Multiply two square matrices on the case's device, in its precision."""
         from mldyno.frameworks.program import MATMUL_SIDE, Repeated
         from mldyno.frameworks.torch.precision import PrecisionPolicy
         from mldyno.frameworks.torch.program import waiting
@@ -189,7 +186,6 @@ class Torch(Framework):
         return Repeated(multiply, waiting(torch, device), 2.0 * size**3, policy.steps)
 
     def copy(self, case: Case, size: int, from_host: bool) -> Repeated:
-        """Copy random bytes on the case's device, or from the host to it."""
         from mldyno.frameworks.program import Repeated
         from mldyno.frameworks.torch.program import waiting
 
@@ -203,7 +199,6 @@ class Torch(Framework):
         return Repeated(copy, waiting(torch, device), float(moved))
 
     def allocate(self, case: Case, size: int) -> Any:
-        """Return bytes that nothing is written to."""
         return self.torch.empty(size, dtype=self.torch.uint8, device=case.device)
 
     def limit_memory(self, case: Case) -> None:
@@ -212,21 +207,9 @@ class Torch(Framework):
             self.torch.mps.set_per_process_memory_fraction(1.0)
 
     def explain(self, error: BaseException) -> tuple[str, str]:
-        """Know memory errors by their types on accelerators, and by their words on the CPU and on MPS."""
-        status, reason = super().explain(error)
-        if status != "failed":
-            return status, reason
-        first_line = str(error).strip().split("\n")[0] or type(error).__name__
-        if any(words in str(error) for words in NOT_SUPPORTED):
-            return "unsupported", first_line
-        for name, words in NO_COMPILER.items():
-            if name in f"{type(error).__name__} {error}":
-                return "unsupported", words
-        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-            return "failed", "torch is not installed for this Python; pip install 'mldyno[torch]'"
-        if any(words in str(error) for words in OUT_OF_MEMORY):
-            return "oom", first_line
-        return status, reason
+        words = f"{type(error).__name__} {error}"
+        advice = next((advice for name, advice in NO_COMPILER.items() if name in words), None)
+        return super().explain(error) if advice is None else ("unsupported", advice)
 
 
 FRAMEWORK = Torch()

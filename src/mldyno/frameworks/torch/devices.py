@@ -59,7 +59,7 @@ def _accelerator(torch: Any, kind: str, index: int) -> Device:
 
 
 def _facts(properties: Any, readers: dict[str, Callable[[Any], Fact]]) -> dict[str, Fact]:
-    """Read the properties; which of them there are depends on the version of PyTorch."""
+    """Read the properties; what there is depends on the version of PyTorch."""
     facts: dict[str, Fact] = {}
     for name, read in readers.items():
         with suppress(AttributeError, TypeError, ValueError, RuntimeError):
@@ -103,6 +103,7 @@ FALLBACK = {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}
 FALLS_BACK = re.compile(r"fall(s|ing)? ?back.*CPU|fallback from \w+ to CPU", re.DOTALL)
 OPERATOR = re.compile(r"operator '([^']+)'")
 Tensors = tuple[Any, ...]
+Draw = Callable[[Any, Any], Tensors]
 Compute = Callable[..., Tensors]
 
 
@@ -111,7 +112,7 @@ class Feature:
     """One computation: the type of its inputs, what is drawn, what is computed, and how far off it may be."""
 
     dtype: str
-    draw: Callable[[Any, Any], Tensors]
+    draw: Draw
     compute: Compute
     tolerance: float
     plain: Compute | None = None
@@ -123,14 +124,19 @@ class Feature:
 # -- what is drawn, on the CPU ---------------------------------------------------------------------
 
 
-def _normal(torch: ModuleType, dtype: Any, *shapes: tuple[int, ...]) -> Tensors:
-    generator = torch.Generator().manual_seed(SEED)
-    drawn_type = torch.complex64 if dtype.is_complex else torch.float32
-    return tuple(torch.randn(shape, generator=generator, dtype=drawn_type).to(dtype) for shape in shapes)
+def _normal(*shapes: tuple[int, ...]) -> Draw:
+    def draw(torch: ModuleType, dtype: Any) -> Tensors:
+        generator = torch.Generator().manual_seed(SEED)
+        drawn_type = torch.complex64 if dtype.is_complex else torch.float32
+        return tuple(torch.randn(shape, generator=generator, dtype=drawn_type).to(dtype) for shape in shapes)
+
+    return draw
 
 
-def _matrices(torch: ModuleType, dtype: Any) -> Tensors:
-    return _normal(torch, dtype, (MATRIX_SIZE, MATRIX_SIZE), (MATRIX_SIZE, MATRIX_SIZE))
+_matrices = _normal((MATRIX_SIZE, MATRIX_SIZE), (MATRIX_SIZE, MATRIX_SIZE))
+_heads = _normal(*[(2, 4, 32, 16)] * 3)  # queries, keys and values of 2 sequences, 4 heads, 32 tokens
+_images = _normal((4, 8, 16, 16), (16, 8, 3, 3))  # and the weights of a convolution
+_volumes = _normal((2, 4, 8, 8, 8), (8, 4, 3, 3, 3))
 
 
 def _integers(torch: ModuleType, dtype: Any) -> Tensors:
@@ -138,20 +144,6 @@ def _integers(torch: ModuleType, dtype: Any) -> Tensors:
     return tuple(
         torch.randint(-100, 100, (MATRIX_SIZE, MATRIX_SIZE), generator=generator, dtype=dtype) for _ in range(2)
     )
-
-
-def _heads(torch: ModuleType, dtype: Any) -> Tensors:
-    """Draw queries, keys and values of 2 sequences, 4 heads, 32 tokens."""
-    return _normal(torch, dtype, *[(2, 4, 32, 16)] * 3)
-
-
-def _images(torch: ModuleType, dtype: Any) -> Tensors:
-    """Draw images and the weights of a convolution."""
-    return _normal(torch, dtype, (4, 8, 16, 16), (16, 8, 3, 3))
-
-
-def _volumes(torch: ModuleType, dtype: Any) -> Tensors:
-    return _normal(torch, dtype, (2, 4, 8, 8, 8), (8, 4, 3, 3, 3))
 
 
 def _definite(torch: ModuleType, dtype: Any) -> Tensors:
@@ -165,10 +157,6 @@ def _definite(torch: ModuleType, dtype: Any) -> Tensors:
 
 def _matmul(torch: ModuleType, a: Any, b: Any) -> Tensors:
     return (a @ b,)
-
-
-def _int8_matmul(torch: ModuleType, a: Any, b: Any) -> Tensors:
-    return (torch._int_mm(a, b),)
 
 
 def _autocast(name: str) -> Compute:
@@ -200,10 +188,6 @@ def _convolution(name: str) -> Compute:
     return compute
 
 
-def _solve(torch: ModuleType, matrix: Any, right: Any) -> Tensors:
-    return (torch.linalg.solve(matrix, right),)
-
-
 def _svd(torch: ModuleType, matrix: Any, right: Any) -> Tensors:
     """Return the values, and the matrix put together again: signs of the vectors are free."""
     left, values, above = torch.linalg.svd(right)
@@ -213,10 +197,6 @@ def _svd(torch: ModuleType, matrix: Any, right: Any) -> Tensors:
 def _qr(torch: ModuleType, matrix: Any, right: Any) -> Tensors:
     turned, upper = torch.linalg.qr(right)
     return (turned @ upper, upper.abs())
-
-
-def _cholesky(torch: ModuleType, matrix: Any, right: Any) -> Tensors:
-    return (torch.linalg.cholesky(matrix),)
 
 
 def _fusible(torch: ModuleType, a: Any, b: Any) -> Tensors:
@@ -231,7 +211,7 @@ def _compiled(torch: ModuleType, a: Any, b: Any) -> Tensors:
     fast = torch.compile(plain)
     statistics = torch._dynamo.utils.counters["stats"]
     before = statistics["unique_graphs"]
-    with torch._inductor.config.patch(compile_threads=1):  # no processes beside this one
+    with torch._inductor.config.patch(compile_threads=1):  # in this process only
         result = fast(a, b)
     if statistics["unique_graphs"] == before:
         raise Unsupported("torch.compile returned without compiling anything")
@@ -244,17 +224,17 @@ FEATURES: dict[str, Feature] = {
     "bf16": Feature("bfloat16", _matrices, _matmul, 5e-2),
     "fp64": Feature("float64", _matrices, _matmul, 1e-12),
     "complex64": Feature("complex64", _matrices, _matmul, 1e-4),
-    "int8": Feature("int8", _integers, _int8_matmul, 0.0, _matmul),
+    "int8": Feature("int8", _integers, lambda torch, a, b: (torch._int_mm(a, b),), 0.0, _matmul),
     "autocast-fp16": Feature("float32", _matrices, _autocast("float16"), 1e-2, _matmul),
     "autocast-bf16": Feature("float32", _matrices, _autocast("bfloat16"), 5e-2, _matmul),
     "attention": Feature("float32", _heads, _attention, 1e-3),
     "attention-fp16": Feature("float16", _heads, _attention, 1e-2),
     "convolution": Feature("float32", _images, _convolution("conv2d"), 1e-3),
     "convolution-3d": Feature("float32", _volumes, _convolution("conv3d"), 1e-3),
-    "solve": Feature("float32", _definite, _solve, 1e-3),
+    "solve": Feature("float32", _definite, lambda torch, matrix, right: (torch.linalg.solve(matrix, right),), 1e-3),
     "svd": Feature("float32", _definite, _svd, 1e-3),
     "qr": Feature("float32", _definite, _qr, 1e-3),
-    "cholesky": Feature("float32", _definite, _cholesky, 1e-3),
+    "cholesky": Feature("float32", _definite, lambda torch, matrix, right: (torch.linalg.cholesky(matrix),), 1e-3),
     "compile": Feature("float32", _matrices, _compiled, 1e-4, _fusible, timeout=90.0),
 }
 

@@ -68,7 +68,6 @@ class TorchLoader(Loader):
         return self.workers * self.prefetch
 
     def batches(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Any:
-        """Load in this process."""
         return self._loader(split, batch, shuffle, full_only, {"pin_memory": self.pinned})
 
     def passes(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Any:
@@ -99,7 +98,7 @@ class TorchLoader(Loader):
             if not options.get("num_workers"):
                 self._begin_epoch(shares)
             return data.DataLoader(items, sampler=shares, **options)
-        # The order has a generator of its own: of the other one, workers that stay take fewer seeds.
+        # The order has a separate generator: of the other one, workers that stay take fewer seeds.
         sampler = data.RandomSampler(items, generator=self.order) if shuffle else data.SequentialSampler(items)
         return data.DataLoader(items, sampler=sampler, **options)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mldyno.values import Values
     from mldyno.workloads import Batch, Build, Portable, Recipe
 
-MAX_COMPARED_STEPS = 24  # to get so many updates: a gradient scaler skips some
+MAX_COMPARED_STEPS = 24  # to get that many updates: a gradient scaler skips some
 
 
 def waiting(torch: ModuleType, device: Any) -> Callable[[], None]:
@@ -47,7 +47,7 @@ def _done() -> None:
 
 
 class TorchProgram(ModelProgram):
-    """A case on its device, with the batches it takes in turn."""
+    """A case on its device, with the batches that it cycles through."""
 
     rank, size = 0, 1
 
@@ -64,7 +64,7 @@ class TorchProgram(ModelProgram):
         self.step_phases = recipe.phases
         self._check_phases()
         self.loader: TorchLoader | None = self._loader(data)
-        if self.rank:  # each rank has batches of its own
+        if self.rank:  # each rank has different batches
             torch.manual_seed(SEED + self.rank)
         pool = [recipe.draw() for _ in range(BATCH_POOL)] if self.loader is None else [self.loader.first()]
         if case.layout != "contiguous" and first_tensor(torch, pool[0][0]).dim() != IMAGE_DIMENSIONS:
@@ -166,7 +166,6 @@ class TorchProgram(ModelProgram):
 
     @property
     def steps_in_cycle(self) -> int:  # type: ignore[override]
-        """Return the number of loader workers, which take turns."""
         return 1 if self.loader is None else max(1, self.loader.workers)
 
     def drop_loaded(self) -> None:
@@ -174,7 +173,6 @@ class TorchProgram(ModelProgram):
             next(self.batches)
 
     def end(self) -> None:
-        """End the loader's workers."""
         if self.loader is not None:
             self.batches = iter(())
             self.loader.end()
@@ -273,7 +271,7 @@ class TorchProgram(ModelProgram):
         self.network.train(self.training)
         return int(correct)
 
-    # -- what is observed beside the time --------------------------------------------------------
+    # -- what is observed besides the time -------------------------------------------------------
 
     def flops(self) -> float | None:
         """Count with PyTorch's own counter, which can't see compiled models, nor run those that break under it."""

@@ -34,7 +34,7 @@ LONGEST_MEETING = timedelta(minutes=10)  # until all ranks are there
 LONGEST_WAIT = timedelta(days=1)  # for an order: how long a case may take is the parent's to say
 SAME_MODEL = 1e-6  # by which sums over parameters may differ between ranks, relative
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
-INTERFACES = (rendezvous.INTERFACE, "NCCL_SOCKET_IFNAME")  # by which gloo and NCCL are told where to listen
+INTERFACES = (rendezvous.INTERFACE, "NCCL_SOCKET_IFNAME")  # from which gloo and NCCL take where to listen
 GRADIENT_SEED = 7919  # apart from those of batches that are trained on
 
 
@@ -122,7 +122,6 @@ class RankProgram(TorchProgram):
             raise Unsupported(f"a step of it is made of phases ({names}), which ranks can't share")
 
     def _together(self, network: Any) -> Any:
-        """Wrap the network by DDP, or shard it."""
         if self.sharded:
             return self._shard(network)
         index = None if self.device.type == "cpu" else [self.device.index or 0]

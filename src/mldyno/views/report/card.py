@@ -11,13 +11,12 @@ from typing import Any
 from mldyno.analysis.scores import Score, reference
 from mldyno.units import digits
 from mldyno.views.charts import Row, Rows
-from mldyno.views.drawing import IN_PICTURE, LETTER, LIGHT, SIZE, Canvas, fitted, room_of
+from mldyno.views.drawing import IN_PICTURE, LETTER, LIGHT, SIZE, Canvas, fitted, room_of, templates
 from mldyno.views.records import FAKE_FRAMEWORK
 from mldyno.views.report.pictures import png
 from mldyno.views.report.speeds import rated_cases, speed_rows
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import kinds_of_work, league_rows, sentences
-from mldyno.views.templates import templates
 from mldyno.views.titles import kind_title, place_title, shared_title
 
 WIDTH, HEIGHT, SIDE = 1200, 630, 60

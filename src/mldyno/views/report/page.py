@@ -15,13 +15,12 @@ from typing import Any
 
 from mldyno.store import embedded
 from mldyno.units import count
-from mldyno.views.drawing import IN_PAGE
+from mldyno.views.drawing import DATA, IN_PAGE, templates
 from mldyno.views.records import FAKE_FRAMEWORK
 from mldyno.views.report.parts import Chart, Grid, Paragraphs, Section
 from mldyno.views.report.sections import sections_of
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import summary
-from mldyno.views.templates import DATA, templates
 
 FILES = DATA / "report"
 

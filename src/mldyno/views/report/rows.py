@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from mldyno.analysis.answers import CopyCost
 from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.estimates import Estimate
-from mldyno.analysis.gains import CopyCost
 from mldyno.analysis.outcomes import Outcome
 from mldyno.units import digits, interval_parts, show_percent
 from mldyno.views.charts import Mark

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from mldyno.analysis import grouped
-from mldyno.analysis.answers import Answers, Headline, compared_along, means_by_work, typical
+from mldyno.analysis.answers import LOADER_WORKERS, PLAIN, Answers, Headline, compared_along, means_by_work, typical
 from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.estimates import Estimate
-from mldyno.analysis.gains import LOADER_WORKERS, PLAIN
 from mldyno.analysis.outcomes import Outcome, column
 from mldyno.axes import WAYS
 from mldyno.units import count

@@ -21,11 +21,11 @@ from mldyno.printable import printable_content
 from mldyno.store.figures import marks
 from mldyno.units import LARGEST_LOG, count, digits, interval_parts, show_interval, show_percent
 from mldyno.views.claims import NO_CLEAR_DIFFERENCE, WORK
+from mldyno.views.drawing import DATA, templates
 from mldyno.views.outcomes import shown, trust
 from mldyno.views.records import device_line, headline, machine_lines
 from mldyno.views.site.bars import Scale, scale_for
 from mldyno.views.site.collection import Collection, Entry, Ranking, kind_of, shown_place
-from mldyno.views.templates import DATA, templates
 from mldyno.views.titles import case_title, place_title
 
 FILES = DATA / "site"

@@ -1,9 +1,9 @@
 """The user's models: a source becomes a workload, and each of its cases a Recipe. In the worker only.
 
 `describe` calls the user's code once, before anything is planned; `workload_of` makes a workload of what it found.
-`code` loads and calls the user's code, `version_trees` keeps the modules of two versions apart, `reads` notices which
-scripts and settings the code reads, `recipes` takes apart what it returns, `frameworks` knows the arrays and models of
-each framework. `hf` and `onnx` read sources without code.
+`code` loads and calls the user's code, `version_trees` keeps the modules of two versions apart and notices
+which scripts and settings the code reads, `recipes` takes apart what it returns, `frameworks` knows the arrays and
+models of each framework. `hf` and `onnx` read sources without code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from mldyno.sources import Source
 from mldyno.workloads import Recipe, Workload
 from mldyno.workloads.user_models import code
 from mldyno.workloads.user_models.frameworks import adapter_for
-from mldyno.workloads.user_models.reads import Watch
 from mldyno.workloads.user_models.recipes import (
     NotUnderstood,
     Parts,
@@ -31,6 +30,7 @@ from mldyno.workloads.user_models.recipes import (
     parts_of,
     restored,
 )
+from mldyno.workloads.user_models.version_trees import Watch
 
 READ_AS_FILES = ("hf", "onnx")  # kinds of sources without code, each with a module of that name here
 

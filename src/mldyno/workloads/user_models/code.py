@@ -23,8 +23,8 @@ from typing import Any
 from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.workloads.user_models import version_trees
-from mldyno.workloads.user_models.reads import Watch
 from mldyno.workloads.user_models.recipes import NotUnderstood, example
+from mldyno.workloads.user_models.version_trees import Watch
 
 SIZES = {"batch": ("batch_size", "batch"), "seq": ("seq_len", "sequence_length", "seq")}
 """Sizes of a case, and the parameters of a function that set each."""

@@ -313,9 +313,6 @@ class Tensorflow(Adapter):
         optimiser = super().optimiser(parts, parameters)
         return type(optimiser).from_config(optimiser.get_config())
 
-    def roll(self, array: Any, offset: int) -> Any:
-        return self.module.roll(array, offset, 0)
-
     def take(self, array: Any, places: list[int]) -> Any:
         return self.module.gather(array, places)
 
@@ -332,6 +329,7 @@ class Jax(Adapter):
     """
 
     name = "jax"
+    array_module = "numpy"
     packages = ("jax", "jaxlib", "flax", "equinox")
     example = (
         "def build(batch_size=32): "
@@ -366,10 +364,10 @@ class Jax(Adapter):
 
     def cross_entropy(self, output: Any, targets: Any) -> Any:
         scores = self.module.nn.log_softmax(output)
-        return -self.module.numpy.take_along_axis(scores, targets[..., None], axis=-1).mean()
+        return -self.arrays.take_along_axis(scores, targets[..., None], axis=-1).mean()
 
     def squared_error(self, output: Any, targets: Any) -> Any:
-        return self.module.numpy.square(output - targets).mean()
+        return self.arrays.square(output - targets).mean()
 
     def default_optimiser(self) -> Any:
         return sys.modules["optax"].adamw(LEARNING_RATE)  # which the framework has imported
@@ -378,11 +376,8 @@ class Jax(Adapter):
         optimiser = super().optimiser(parts, parameters)
         return getattr(optimiser, "tx", optimiser)  # an optimiser of flax.nnx holds one of optax
 
-    def roll(self, array: Any, offset: int) -> Any:
-        return self.module.numpy.roll(array, offset, 0)
-
     def take(self, array: Any, places: list[int]) -> Any:
-        return self.module.numpy.asarray(array)[self.module.numpy.asarray(places)]
+        return self.arrays.asarray(array)[self.arrays.asarray(places)]
 
 
 def _apply_of(model: Any, inputs: Any, mode: str | None) -> tuple[Any, Any, Any]:
@@ -426,6 +421,7 @@ class Mlx(Adapter):
     """A model is an mlx.nn.Module, or a function of arrays, which can't be trained."""
 
     name = "mlx"
+    array_module = "core"
     packages = ("mlx",)
     example = (
         "def build(batch_size=32): "
@@ -477,8 +473,5 @@ class Mlx(Adapter):
     def default_optimiser(self) -> Any:
         return self.module.optimizers.AdamW(LEARNING_RATE)
 
-    def roll(self, array: Any, offset: int) -> Any:
-        return self.module.core.roll(array, offset, 0)
-
     def take(self, array: Any, places: list[int]) -> Any:
-        return self.module.core.array(array)[self.module.core.array(places)]
+        return self.arrays.array(array)[self.arrays.array(places)]

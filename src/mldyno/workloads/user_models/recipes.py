@@ -259,12 +259,19 @@ class Adapter(ABC):
     example: ClassVar[str] = ""
     """What a function of the user's may look like."""
     array_word = "array"
+    array_module = ""
+    """The part of the package with functions of arrays; empty where that is the package itself."""
     trains_in_place = False
     """Whether a model is cast, moved and trained in place, so that each case needs a fresh one."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
         self.random = random.Random(SEED)
+
+    @property
+    def arrays(self) -> Any:
+        """Return the module with functions of arrays."""
+        return getattr(self.module, self.array_module) if self.array_module else self.module
 
     @abstractmethod
     def settings(self) -> Mapping[str, Setting]:
@@ -290,9 +297,9 @@ class Adapter(ABC):
     def default_optimiser(self) -> Any:
         """Return AdamW."""
 
-    @abstractmethod
     def roll(self, array: Any, offset: int) -> Any:
         """Return a copy whose items are shifted."""
+        return self.arrays.roll(array, offset, 0)
 
     @abstractmethod
     def take(self, array: Any, places: list[int]) -> Any:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mldyno.datasets import Split
-from mldyno.datasets._folder import BadFile
-from mldyno.datasets._rows import Rows
+from mldyno.datasets import BadFile, Split
+from mldyno.datasets._formats import Rows
 
 
 def two_files(folder: Path) -> list[Path]:

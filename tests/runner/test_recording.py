@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mldyno import api, recording
+from mldyno import api
 from mldyno import machine as machines
 from mldyno.plan import Plan, for_command
-from mldyno.recording import Observed, record_of
 from mldyno.records import Case, Device, Fact, Machine, Record, Run, Series, Software, Warning_
+from mldyno.runner import recording
+from mldyno.runner.recording import Observed, record_of
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord, decode
 from mldyno.timing.stopping import Stopping

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from mldyno.analysis.noise import causes, judge
-from mldyno.analysis.symptoms import Noise
+from mldyno.doctor.noise import causes, judge
+from mldyno.doctor.symptoms import Noise
 from mldyno.stats.intervals import paired
 
 BLOCKS = 4000

@@ -16,8 +16,8 @@ from mldyno.analysis.processes import Process, telling
 from mldyno.facts import DEVICE_FACTS, FACTS, flaws
 from mldyno.masking import masked
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable, shortened
-from mldyno.recording.warnings import LEFT_OUT_CODE, Evidence, of_measurement
 from mldyno.records import SCHEMA, Case, Checks, Device, Fact, Machine, Record, Run, Series, Software, Warning_, seal
+from mldyno.runner.warnings import LEFT_OUT_CODE, Evidence, of_measurement
 from mldyno.stats.intervals import median
 from mldyno.stats.shapes import drift
 from mldyno.store import Query, Store

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mldyno.analysis.findings import CODES, best_setting, of
-from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, SensorSeen, Setting, Trial, Tried
+from mldyno.doctor.findings import CODES, best_setting, of
+from mldyno.doctor.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, SensorSeen, Setting, Trial, Tried
 from mldyno.records import Device
 
 CPU, CUDA = Device("cpu", "torch"), Device("cuda:0", "torch")

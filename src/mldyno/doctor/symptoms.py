@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mldyno.records import Device, Fact, Machine
+from mldyno.units import Interval
 
 Outcome = Literal["works", "wrong", "unsupported", "fallback", "crashed", "timeout", "failed"]
 Verdict = Literal["quiet", "noisy", "very noisy"]
@@ -109,11 +110,15 @@ class Setting:
     name: str
     """As it is exported: OMP_WAIT_POLICY=PASSIVE."""
     step: float
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
+    ratio: float
+    low: float
+    high: float
     option: str = ""
-    """What it is behind an option of mldyno: --allocator steady."""
+    """The same as an option of mldyno: --allocator steady."""
+
+    @property
+    def gain(self) -> Interval:
+        return Interval(self.ratio, self.low, self.high)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, SensorSeen, Setting, Trial, Tried
+from mldyno.doctor.report import WIDTH, as_json, report, short
+from mldyno.doctor.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, SensorSeen, Setting, Trial, Tried
 from mldyno.hardware import linux
 from mldyno.records import Device, Machine
-from mldyno.views.doctor import WIDTH, as_json, report, short
 
 LONG = (
     "NotImplementedError: The operator 'aten::linalg_qr.out' is not currently implemented for the MPS device. "

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mldyno.datasets import _idx, mnist
-from mldyno.datasets._folder import BadFile
+from mldyno.datasets import BadFile, _formats, mnist
 
 SHAPE = (3, 2, 2)
 ITEMS = [bytes(range(4)), bytes(range(4, 8)), bytes(range(8, 12))]
@@ -33,7 +32,7 @@ def unpacked(folder: Path, content: bytes) -> bytes:
     (folder / "source").write_bytes(content)
     (folder / "target").unlink(missing_ok=True)
     wrote: list[int] = []
-    _idx.unpack(folder / "source", folder / "target", SHAPE, wrote.append)
+    _formats.unpack_idx(folder / "source", folder / "target", SHAPE, wrote.append)
     assert sum(wrote) == len(GOOD)
     return (folder / "target").read_bytes()
 
@@ -41,15 +40,15 @@ def unpacked(folder: Path, content: bytes) -> bytes:
 @pytest.mark.parametrize("packed", [GOOD, gzip.compress(GOOD)], ids=["plain", "gzip"])
 def test_plain_and_packed_files_are_the_same(tmp_path: Path, packed: bytes) -> None:
     assert unpacked(tmp_path, packed) == GOOD
-    rows = _idx.rows(tmp_path / "target", SHAPE)
+    rows = _formats.idx_rows(tmp_path / "target", SHAPE)
     assert [rows[index] for index in range(rows.count)] == ITEMS
 
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     wrote: list[int] = []
-    _idx.write(tmp_path / "file", SHAPE, ITEMS, wrote.append)
+    _formats.write_idx(tmp_path / "file", SHAPE, ITEMS, wrote.append)
     assert (tmp_path / "file").read_bytes() == GOOD
-    assert sum(wrote) == len(GOOD) == _idx.size(SHAPE)
+    assert sum(wrote) == len(GOOD) == _formats.idx_size(SHAPE)
 
 
 @pytest.mark.parametrize(("content", "fault"), HOSTILE.values(), ids=HOSTILE)
@@ -59,7 +58,7 @@ def test_a_file_with_another_header_is_refused(tmp_path: Path, content: bytes, f
             unpacked(tmp_path, packed)
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(BadFile, match=fault):
-        _idx.rows(tmp_path / "file", SHAPE)
+        _formats.idx_rows(tmp_path / "file", SHAPE)
 
 
 @pytest.mark.parametrize(("content", "fault"), [(GOOD[:-1], "lacks 1 B"), (GOOD + b"\0", "goes on after its last")])
@@ -69,7 +68,7 @@ def test_a_file_of_another_length_is_refused(tmp_path: Path, content: bytes, fau
             unpacked(tmp_path, packed)
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(BadFile, match=f"has {len(content)} B, not 28 B"):
-        _idx.rows(tmp_path / "file", SHAPE)
+        _formats.idx_rows(tmp_path / "file", SHAPE)
 
 
 @given(st.data())
@@ -96,7 +95,7 @@ def test_a_small_file_that_unpacks_to_a_huge_one_is_not_unpacked(tmp_path: Path)
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=4).map(tuple))
 def test_every_shape_has_the_size_that_it_is_said_to_have(shape: tuple[int, ...]) -> None:
-    assert _idx.size(shape) == 4 + 4 * len(shape) + math.prod(shape)
+    assert _formats.idx_size(shape) == 4 + 4 * len(shape) + math.prod(shape)
 
 
 def test_archives_that_are_no_mnist_are_refused_by_name(tmp_path: Path) -> None:

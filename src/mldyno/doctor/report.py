@@ -9,10 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from mldyno import __version__
-from mldyno.analysis.findings import CLEAR_SPEEDUP, Finding, best_setting, by_device, error_text, of
-from mldyno.analysis.symptoms import Checkup, Facts, Installed, Noise, SensorSeen, Trial, Tried
-from mldyno.analysis.unused_gpu import CALLED
-from mldyno.units import Interval, count, digits, show_bytes, show_interval, show_percent, show_seconds
+from mldyno.doctor.findings import CALLED, CLEAR_SPEEDUP, Finding, best_setting, by_device, error_text, of
+from mldyno.doctor.symptoms import Checkup, Facts, Installed, Noise, SensorSeen, Trial, Tried
+from mldyno.units import count, digits, show_bytes, show_interval, show_percent, show_seconds
 from mldyno.views.records import device_line
 from mldyno.views.window import window_width
 
@@ -159,12 +158,9 @@ def _trial(trial: Trial) -> Rows:
     yield "as it is", f"{show_seconds(trial.step)} a training step of {trial.workload}, {many}"
     best = best_setting(trial)
     for setting in trial.settings:
-        if setting.ratio is None or setting.low is None or setting.high is None:
-            continue
         clear = _clear(setting.low, setting.high)
         most = ", the one to set" if setting is best and len(trial.settings) > 1 else ""
-        times = show_interval(Interval(setting.ratio, setting.low, setting.high), "x")
-        yield setting.option or setting.name, f"{times} as fast: {clear}{most}"
+        yield setting.option or setting.name, f"{show_interval(setting.gain, 'x')} as fast: {clear}{most}"
 
 
 def _clear(low: float, high: float) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mldyno.analysis.findings import Finding, of
-from mldyno.analysis.symptoms import Checkup, Facts, Gpu, Installed
+from mldyno.doctor.findings import Finding, of
+from mldyno.doctor.symptoms import Checkup, Facts, Gpu, Installed
 from mldyno.records import Device
 
 T4 = Gpu("nvidia", "Tesla T4", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6")

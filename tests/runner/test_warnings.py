@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mldyno.analysis.outcomes import TARGET_NOT_REACHED
-from mldyno.recording.warnings import ENERGY_LOST, INTERRUPTED, LEFT_OUT_CODE, WARNING_CODES, Evidence, of_measurement
 from mldyno.records import Case, Machine, Series
+from mldyno.runner.warnings import ENERGY_LOST, INTERRUPTED, LEFT_OUT_CODE, WARNING_CODES, Evidence, of_measurement
 from mldyno.stats.intervals import median
 
 

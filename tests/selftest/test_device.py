@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
-from mldyno.selftest import on_device
-from mldyno.selftest.contract import Heard
+from mldyno.selftest import device
+from mldyno.selftest.device import Heard, measure
 from mldyno.selftest.measures import Measure
 
 
 def rows(*found: dict[str, Any]) -> Heard:
     return Heard([*found])
+
+
+def judged(task: str, heard: Heard) -> list[Measure]:
+    return [measure(task, heard, "mps")]
 
 
 def case(precision: str, mode: str = "infer", status: str = "ok", reason: str = "", **seen: Any) -> dict[str, Any]:
@@ -25,7 +29,7 @@ def cases(*found: dict[str, Any], **troubles: str) -> list[Measure]:
     """The three measures that come from cases."""
     heard = {"case fp32": rows(*found)}
     heard |= {f"case {precision}": Heard(trouble=trouble) for precision, trouble in troubles.items()}
-    return on_device.cases(heard, "mps")
+    return device.cases(heard, "mps")
 
 
 FOUND = {"found": True, "title": "Apple M3 Max", "memory": 36 << 30, "sees": ["cpu", "mps"]}
@@ -36,13 +40,13 @@ LONG = {"issued": 0.001, "waited": 0.02, "read": 0.0201}
 @pytest.mark.parametrize(
     ("measures", "value", "note"),
     [
-        (on_device.found(rows(FOUND), "mps"), 1.0, "Apple M3 Max, 36.0 GiB"),
-        (on_device.overflow(rows(OVERFLOW, {"computes": True})), 1.0, "oom: MPS backend out of memory"),
-        (on_device.memory(rows({"known": 100, "counted": 101})), 1.01, ""),
-        (on_device.work(rows(*[{"one": 1.0, "two": 2.02, "four": 3.98}] * 24)), 0.01, ""),
-        (on_device.wait(rows(*[LONG] * 4)), 0.995, "returned after 5.0 % of it"),
-        (on_device.identical(rows(*[{"log_ratio": 0.001, "half_width": 0.005}] * 20)), 0.0, "equivalent in 20"),
-        (on_device.placements(rows(*[{"device": 1.0, "host": 1.3}] * 24)), 1.3, ""),
+        (judged("device", rows(FOUND)), 1.0, "Apple M3 Max, 36.0 GiB"),
+        (judged("overflow", rows(OVERFLOW, {"computes": True})), 1.0, "oom: MPS backend out of memory"),
+        (judged("memory", rows({"known": 100, "counted": 101})), 1.01, ""),
+        (judged("work", rows(*[{"one": 1.0, "two": 2.02, "four": 3.98}] * 24)), 0.01, ""),
+        (judged("wait", rows(*[LONG] * 4)), 0.995, "returned after 5.0 % of it"),
+        (judged("identical", rows(*[{"log_ratio": 0.001, "half_width": 0.005}] * 20)), 0.0, "equivalent in 20"),
+        (judged("placements", rows(*[{"device": 1.0, "host": 1.3}] * 24)), 1.3, ""),
     ],
     ids=lambda given: given[0].name if isinstance(given, list) else "",
 )
@@ -56,23 +60,23 @@ def test_what_holds_is_met(measures: list[Measure], value: float, note: str) -> 
 
 
 def test_a_few_comparisons_of_identical_code_are_too_few_to_judge() -> None:
-    (measure,) = on_device.identical(rows(*[{"log_ratio": 0.001, "half_width": 0.005}] * 10))
+    (measure,) = judged("identical", rows(*[{"log_ratio": 0.001, "half_width": 0.005}] * 10))
     assert (measure.ok, measure.n) == (None, 10)
 
 
 @pytest.mark.parametrize(
     ("measures", "value", "note"),
     [
-        (on_device.found(rows(FOUND | {"title": "mps"}), "mps"), 0.5, "mps, 36.0 GiB"),
-        (on_device.found(rows(FOUND | {"memory": None}), "mps"), 0.5, "memory unknown"),
-        (on_device.found(rows(FOUND | {"found": False}), "mps"), 0.0, "only cpu, mps here"),
-        (on_device.overflow(rows(OVERFLOW | {"status": "failed"}, {"computes": True})), 0.5, "failed: "),
-        (on_device.overflow(rows(OVERFLOW)), 0.5, "oom: "),
-        (on_device.memory(rows({"known": 100, "counted": 0})), 0.0, ""),
-        (on_device.work(rows(*[{"one": 1.0, "two": 1.2, "four": 1.6}] * 24)), 1.5, ""),
-        (on_device.wait(rows(*[LONG | {"waited": 0.0011}] * 4)), 0.055, "returned after"),
-        (on_device.identical(rows(*[{"log_ratio": 0.05, "half_width": 0.005}] * 10)), 1.0, "equivalent in 0"),
-        (on_device.placements(rows(*[{"device": 1.0, "host": 1.0}] * 24)), 1.0, ""),
+        (judged("device", rows(FOUND | {"title": "mps"})), 0.5, "mps, 36.0 GiB"),
+        (judged("device", rows(FOUND | {"memory": None})), 0.5, "memory unknown"),
+        (judged("device", rows(FOUND | {"found": False})), 0.0, "only cpu, mps here"),
+        (judged("overflow", rows(OVERFLOW | {"status": "failed"}, {"computes": True})), 0.5, "failed: "),
+        (judged("overflow", rows(OVERFLOW)), 0.5, "oom: "),
+        (judged("memory", rows({"known": 100, "counted": 0})), 0.0, ""),
+        (judged("work", rows(*[{"one": 1.0, "two": 1.2, "four": 1.6}] * 24)), 1.5, ""),
+        (judged("wait", rows(*[LONG | {"waited": 0.0011}] * 4)), 0.055, "returned after"),
+        (judged("identical", rows(*[{"log_ratio": 0.05, "half_width": 0.005}] * 10)), 1.0, "equivalent in 0"),
+        (judged("placements", rows(*[{"device": 1.0, "host": 1.0}] * 24)), 1.0, ""),
     ],
     ids=lambda given: given[0].name if isinstance(given, list) else "",
 )
@@ -85,14 +89,14 @@ def test_what_does_not_hold_is_missed(measures: list[Measure], value: float, not
 
 @pytest.mark.parametrize("name", ["overflow", "memory", "work", "wait", "identical", "placements"])
 def test_a_task_that_found_nothing_is_missed_with_its_reason(name: str) -> None:
-    (measure,) = getattr(on_device, name)(Heard(trouble="its process was ended by SIGABRT"))
+    (measure,) = judged(name, Heard(trouble="its process was ended by SIGABRT"))
     assert not measure.ok
     assert measure.n == 0
     assert measure.note == "its process was ended by SIGABRT"
 
 
 def test_a_task_that_broke_off_is_missed_however_good_it_was() -> None:
-    (measure,) = on_device.work(Heard([{"one": 1.0, "two": 2.0, "four": 4.0}] * 24, "failed: the device was lost"))
+    (measure,) = judged("work", Heard([{"one": 1.0, "two": 2.0, "four": 4.0}] * 24, "failed: the device was lost"))
     assert not measure.ok
     assert measure.note == "failed: the device was lost"
 
@@ -113,9 +117,9 @@ def test_events_that_disagree_with_the_clock_and_tensors_elsewhere_are_missed() 
 def test_a_device_without_events_or_counters_is_not_blamed_for_it() -> None:
     events, _, _ = cases(case("fp32", events_share=None))
     assert (events.ok, events.n, events.note) == (True, 0, "this device has no events that tell time")
-    (counted,) = on_device.memory(rows({"known": 100, "counted": None}))
+    (counted,) = judged("memory", rows({"known": 100, "counted": None}))
     assert (counted.ok, counted.n, counted.note) == (True, 0, "this device does not count its memory")
-    (counted,) = on_device.memory(rows({"known": 100, "counted": 1024, "by": "driver"}))
+    (counted,) = judged("memory", rows({"known": 100, "counted": 1024, "by": "driver"}))
     assert (counted.ok, counted.n) == (True, 0)
     assert "only its driver counts its memory" in counted.note
 

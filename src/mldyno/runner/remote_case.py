@@ -10,8 +10,8 @@ from typing import TypeVar
 from mldyno import messages, sources
 from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import A, CaseClosed, CaseOpened, Command, DataSource, EnergyMeasured, PhasesTimed, TurnMeasured
-from mldyno.recording import NoStepTime, Observed
 from mldyno.records import Case, Series
+from mldyno.runner.recording import NoStepTime, Observed
 from mldyno.stats.intervals import median
 from mldyno.units import show_seconds
 

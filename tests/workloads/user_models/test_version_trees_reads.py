@@ -12,7 +12,7 @@ from tests.workloads.user_models.test_version_trees import both, committed
 from mldyno import sources
 from mldyno.plugins import start_framework
 from mldyno.sources import Source
-from mldyno.workloads.user_models import code, describe, reads
+from mldyno.workloads.user_models import code, describe, version_trees
 from mldyno.workloads.user_models.recipes import NotUnderstood
 
 fresh_process, repository = test_version_trees.fresh_process, test_version_trees.repository
@@ -111,11 +111,11 @@ def test_a_data_set_of_small_files_does_not_swell_a_source(repository: Path) -> 
         (repository / f"{number:03}.txt").write_text("a")
     file = repository / "bench" / "gpt.py"
     file.write_text(HERE + "[each.read_text() for each in sorted(here.glob('*.txt'))]\nWIDTH = 3\n" + BUILD)
-    assert described(file).read == tuple(f"{number:03}.txt" for number in range(reads.MOST_FILES))
+    assert described(file).read == tuple(f"{number:03}.txt" for number in range(version_trees.MOST_FILES))
 
 
 def test_nothing_is_watched_when_the_look_is_over(repository: Path) -> None:
-    with (watch := reads.Watch()):
+    with (watch := version_trees.Watch()):
         (repository / "more.txt").write_text("a")
     (repository / "bench" / "gpt.py").read_text()
     assert not watch.read

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mldyno.datasets import _archives, cifar10
-from mldyno.datasets._folder import BadFile
+from mldyno.datasets import BadFile, _formats, cifar10
 
 MEMBERS = {"set/one.bin": "one.bin", "set/two.bin": "two.bin"}
 SIZES = {"one.bin": 5000, "two.bin": 3}
@@ -46,7 +45,7 @@ def untarred(folder: Path, archive: bytes) -> dict[str, bytes]:
     (folder / "a.tar.gz").write_bytes(archive)
     (folder / "deep" / "out").mkdir(parents=True)
     try:
-        _archives.untar(folder / "a.tar.gz", MEMBERS, SIZES, folder / "deep" / "out", lambda _: None)
+        _formats.untar(folder / "a.tar.gz", MEMBERS, SIZES, folder / "deep" / "out", lambda _: None)
     finally:
         assert sorted(file.name for file in folder.iterdir()) == ["a.tar.gz", "deep"]
         assert [file.name for file in (folder / "deep").iterdir()] == ["out"]
