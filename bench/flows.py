@@ -65,7 +65,7 @@ from torch import nn
 
 def build():
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
-    return model, torch.randn(32, 64), nn.functional.cross_entropy, torch.randint(8, (32,))
+    return model, torch.randn(32, 64), torch.randint(8, (32,)), nn.functional.cross_entropy
 """
 LOOP = """
 import mldyno, torch

@@ -18,9 +18,9 @@ from bench.results import Chapter, Figure
 from bench.work import Work, say
 
 from mldyno import plugins
-from mldyno.client.worker_process import settings_of
 from mldyno.records import Case
 from mldyno.units import show_seconds
+from mldyno.worker.client import settings_of
 from mldyno.worker.session import open_case
 
 THREADS = 1

@@ -16,13 +16,13 @@ from tests.warm_workers import WarmWorkers
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from mldyno import api, keys, sources
-from mldyno.client import worker_process
-from mldyno.client.worker_process import WorkerProcess
 from mldyno.plan import Plan
 from mldyno.records import Record
 from mldyno.results import Results
 from mldyno.runner.events import Listener
 from mldyno.store import Store
+from mldyno.worker import client
+from mldyno.worker.client import WorkerProcess
 
 OWN_SECRET = "0123456789abcdef" * 2
 OWN_KEY = keys.fingerprint(keys.of_seed(OWN_SECRET).public)
@@ -82,14 +82,14 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def warm_workers() -> Iterator[WarmWorkers]:
     """Fork workers from processes that have imported their modules; tests of real starts use `real_workers`."""
-    warm, start = WarmWorkers(worker_process.SCRIPT), WorkerProcess.start
+    warm, start = WarmWorkers(client.SCRIPT), WorkerProcess.start
 
     def start_warm(worker: WorkerProcess) -> None:
         warm.framework = None if worker._case is None else worker._case.framework
         start(worker)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_process, "subprocess", warm.as_subprocess)
+        patch.setattr(client, "subprocess", warm.as_subprocess)
         patch.setattr(WorkerProcess, "start", start_warm)
         yield warm
     warm.close()

@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from mldyno.client.worker_process import settings_of
 from mldyno.records import Case
+from mldyno.worker.client import settings_of
 
 # JAX's compiler finds the same numbers in two thirds of the time.
 FASTER = {"jax": {"XLA_FLAGS": "--xla_backend_optimization_level=0"}}

@@ -10,11 +10,11 @@ import pytest
 
 from mldyno import api, interpreters
 from mldyno.axes import AXIS
-from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.errors import UsageError
 from mldyno.records import SCHEMA, Case, Machine, Record, Run
 from mldyno.store import Store
 from mldyno.store.codec import BadRecord, check
+from mldyno.worker.client import Ended, WorkerProcess
 
 
 def an_interpreter(path: Path, version: tuple[int, ...] = (3, 11, 7), **frameworks: str) -> str:

@@ -11,10 +11,10 @@ import pytest
 from tests.warm_workers import Forked, WarmWorkers
 
 from mldyno.axes import Case
-from mldyno.client import worker_process
-from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import ProbeFrameworks
 from mldyno.results import Results
+from mldyno.worker import client
+from mldyno.worker.client import Ended, WorkerProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 FAKE = Case("mlp", framework="fake")
@@ -65,6 +65,6 @@ def test_settings_that_matter_while_modules_are_imported_get_another_process_tha
 
 
 def test_another_interpreter_and_another_script_need_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_process, "SCRIPT", os.devnull)
+    monkeypatch.setattr(client, "SCRIPT", os.devnull)
     with WorkerProcess(case=FAKE) as worker:
         assert not isinstance(worker._process, Forked)

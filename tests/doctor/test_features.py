@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from mldyno.client.worker_process import WorkerProcess
 from mldyno.doctor import features
 from mldyno.doctor.features import Examiner, kinds, names
 from mldyno.doctor.symptoms import Tried
 from mldyno.frameworks.fake import FRAMEWORK
 from mldyno.records import Device
+from mldyno.worker.client import WorkerProcess
 
 Script = Callable[..., None]
 QUICK = ["fp32", "fp16", "fp64", "svd"]

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from mldyno.client import worker_process
 from mldyno.doctor import settings
 from mldyno.doctor.settings import measure, of_allocators, of_threads, passive_wait_helps
 from mldyno.doctor.symptoms import Setting, Trial
 from mldyno.records import Case
+from mldyno.worker import client
 
 STEP = Case("mlp", framework="fake", batch=64)
 
@@ -50,11 +50,11 @@ def test_threads_are_bound_to_cores_on_linux_only(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_allocators_that_can_be_had_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mldyno.client.worker_process.sys.platform", "linux")
-    monkeypatch.setattr("mldyno.client.worker_process.platform.libc_ver", lambda: ("glibc", "2.36"))
-    monkeypatch.setattr("mldyno.client.worker_process.ctypes.util.find_library", {"jemalloc": "libjemalloc.so.2"}.get)
+    monkeypatch.setattr("mldyno.worker.client.sys.platform", "linux")
+    monkeypatch.setattr("mldyno.worker.client.platform.libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.setattr("mldyno.worker.client.ctypes.util.find_library", {"jemalloc": "libjemalloc.so.2"}.get)
     assert of_allocators() == {
-        "--allocator steady": worker_process.KEEP_FREED_MEMORY,
+        "--allocator steady": client.KEEP_FREED_MEMORY,
         "--allocator jemalloc": {"LD_PRELOAD": "libjemalloc.so.2"},
     }
 

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from mldyno.cli import main
-from mldyno.client.worker_process import SCRIPT
+from mldyno.worker.client import SCRIPT
 
 LONGEST_CPU_S = 5.0  # that a command may compute
 LONGEST_WAIT_S = 120.0  # after which a command is held to hang, on however busy a machine

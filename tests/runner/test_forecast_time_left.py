@@ -11,11 +11,11 @@ from tests.views.report.made_records import BENCH, record
 
 from mldyno import api
 from mldyno.cli.progress import PlainLines
-from mldyno.client.worker_process import WorkerProcess
 from mldyno.plan import Plan, expand, for_command
 from mldyno.runner.forecast import GUESSED_START_S, WORKER_S, Forecast, TimeLeft, forecast
 from mldyno.runner.pairing import FRESH_PAIRS, groups
 from mldyno.store import Store
+from mldyno.worker.client import WorkerProcess
 
 
 @dataclass

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from mldyno import api
-from mldyno.client.worker_process import Ended
 from mldyno.records import Case, Pairing, Record
 from mldyno.results import Results
 from mldyno.runner import pairing
@@ -16,6 +15,7 @@ from mldyno.runner.events import Listener
 from mldyno.runner.pairing import FRESH_PAIRS, MOST_TOGETHER, comparable, groups, pairings
 from mldyno.store import Query, Store
 from mldyno.timing.stopping import Stopping
+from mldyno.worker.client import Ended
 
 FakeRun = Callable[..., Results]
 Script = Callable[..., None]
@@ -108,7 +108,7 @@ def test_what_does_not_fit_in_memory_side_by_side_alternates(
 
 def test_room_is_judged_by_what_each_case_needed_alone(fake_run: FakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mldyno.machine.available_memory", lambda: 30 << 20)
-    monkeypatch.setattr("mldyno.client.worker_process.reserve", lambda: 0)
+    monkeypatch.setattr("mldyno.worker.client.reserve", lambda: 0)
     assert {r.run.pairing for r in met(fake_run(mode="infer", device=["cpu", "gpu"]))} == {"alternating-processes"}
 
 

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from mldyno import api
-from mldyno.client import process_tree, worker_process
-from mldyno.client.process_tree import taken_by_others
 from mldyno.errors import MldynoError
 from mldyno.records import Case, Record
 from mldyno.results import Results
@@ -18,6 +16,8 @@ from mldyno.runner.events import Listener
 from mldyno.runner.probing import Search
 from mldyno.store import Store
 from mldyno.views.outcomes import trust
+from mldyno.worker import client, process_tree
+from mldyno.worker.process_tree import taken_by_others
 
 FakeRun = Callable[..., Results]
 GIB = 1 << 30
@@ -30,18 +30,18 @@ class Others:
         self.from_worker, self.leaves, self.workers, self.naps = from_worker, leaves, 0, 0
         monkeypatch.setattr(process_tree, "total", lambda: 24 * GIB)
         monkeypatch.setattr(process_tree, "reserve", lambda: GIB)
-        monkeypatch.setattr(worker_process, "reserve", lambda: GIB)
-        monkeypatch.setattr(worker_process, "WATCH_EVERY_S", 0.01)
+        monkeypatch.setattr(client, "reserve", lambda: GIB)
+        monkeypatch.setattr(client, "WATCH_EVERY_S", 0.01)
         monkeypatch.setattr(process_tree, "PATIENCE_S", 5.0)
         monkeypatch.setattr("mldyno.machine.available_memory", self.available)
         monkeypatch.setattr("time.sleep", self.wait)
-        start = worker_process.WorkerProcess.start
+        start = client.WorkerProcess.start
 
-        def counted(worker: worker_process.WorkerProcess) -> None:
+        def counted(worker: client.WorkerProcess) -> None:
             self.workers += 1
             start(worker)
 
-        monkeypatch.setattr(worker_process.WorkerProcess, "start", counted)
+        monkeypatch.setattr(client.WorkerProcess, "start", counted)
 
     @property
     def here(self) -> bool:
@@ -119,7 +119,7 @@ def test_a_good_number_is_not_spoiled_and_trust_says_once_what_happened(
 def test_a_worker_that_says_it_had_no_memory_is_believed_only_where_others_left_it_some(
     fake_run: FakeRun, script: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_process.WorkerProcess, "_watch_memory", lambda worker: None)
+    monkeypatch.setattr(client.WorkerProcess, "_watch_memory", lambda worker: None)
     script({"match": "*", "fail": "oom"})
     Others(monkeypatch, leaves=False)
     (record,) = fake_run(mode="infer").records
@@ -131,7 +131,7 @@ def test_a_worker_that_the_kernel_killed_while_it_held_little_is_tried_again(
 ) -> None:
     script({"match": "*", "fail": "kill"})
     kills = iter(range(100))
-    monkeypatch.setattr(worker_process, "_kernel_kills", lambda: next(kills))
+    monkeypatch.setattr(client, "_kernel_kills", lambda: next(kills))
     monkeypatch.setattr(process_tree, "total", lambda: 24 * GIB)
     (record,) = fake_run(mode="infer").records
     assert (record.status, record.crowded_out) == ("failed", True)
@@ -144,7 +144,7 @@ def test_memory_of_the_program_that_starts_a_worker_is_not_charged_to_the_worker
 ) -> None:
     script({"match": "*", "fail": "kill"})
     kills = iter(range(100))
-    monkeypatch.setattr(worker_process, "_kernel_kills", lambda: next(kills))
+    monkeypatch.setattr(client, "_kernel_kills", lambda: next(kills))
     monkeypatch.setattr(process_tree, "total", lambda: 4 * GIB)
     ballast = bytearray(GIB)  # as in a notebook that holds a model: over a tenth of the machine's memory
     ballast[:: mmap.PAGESIZE] = b"x" * len(range(0, GIB, mmap.PAGESIZE))
@@ -156,10 +156,10 @@ def test_memory_of_the_program_that_starts_a_worker_is_not_charged_to_the_worker
 def test_a_worker_that_the_kernel_killed_while_it_held_much_ran_out_of_memory(
     fake_run: FakeRun, script: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_process, "WATCH_EVERY_S", 0.0)  # its memory is read before it dies
+    monkeypatch.setattr(client, "WATCH_EVERY_S", 0.0)  # its memory is read before it dies
     script({"match": "*", "fail": "kill"})
     kills = iter(range(100))
-    monkeypatch.setattr(worker_process, "_kernel_kills", lambda: next(kills))
+    monkeypatch.setattr(client, "_kernel_kills", lambda: next(kills))
     monkeypatch.setattr(process_tree, "total", lambda: 1 << 10)
     (record,) = fake_run(mode="infer").records
     assert (record.status, record.reason) == ("oom", "killed by the system for want of memory")

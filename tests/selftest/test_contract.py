@@ -107,7 +107,7 @@ def test_a_process_that_can_not_start_is_the_result_of_every_task(
     begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "never.py").write_text("import sys; sys.exit('no such module')")
-    monkeypatch.setattr("mldyno.client.worker_process.SCRIPT", str(tmp_path / "never.py"))
+    monkeypatch.setattr("mldyno.worker.client.SCRIPT", str(tmp_path / "never.py"))
     going = begin("one", "two")
     assert [going.of(task, quiet).trouble for task in ("one", "two")] == [
         "failed: the worker ended early with exit code 1: no such module"

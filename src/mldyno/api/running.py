@@ -18,7 +18,6 @@ from mldyno import machine as machines
 from mldyno import plan as plans
 from mldyno.analysis.sweeps import Crossover
 from mldyno.axes import Case, axis_named
-from mldyno.client import joining
 from mldyno.errors import MldynoError, UsageError
 from mldyno.messages import FrameworksProbed
 from mldyno.plan import Plan
@@ -36,6 +35,7 @@ from mldyno.sources import Source
 from mldyno.store import Query, Store, transfer
 from mldyno.store.selection import opened
 from mldyno.units import count, digits, show_seconds
+from mldyno.worker import joining
 
 Axes = Mapping[str, Sequence[Any] | Any]
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from mldyno import plugins
-from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.doctor.findings import GIVES_NUMBERS
 from mldyno.doctor.symptoms import Outcome, Tried
 from mldyno.messages import TryFeature
 from mldyno.records import Device
+from mldyno.worker.client import Ended, WorkerProcess
 
 OUTCOME_OF_END: dict[str, Outcome] = {"timeout": "timeout", "oom": "failed"}
 QUICK_LIMIT_S = 60.0  # what may take longer is no part of a quick look

@@ -17,7 +17,6 @@ from contextlib import suppress
 from typing import get_args
 
 from mldyno.axes import Allocator
-from mldyno.client.worker_process import Ended, NotHere, WorkerProcess, settings_for
 from mldyno.doctor.symptoms import Setting, Trial
 from mldyno.records import Case, Run
 from mldyno.runner.pairing import live_processes
@@ -25,6 +24,7 @@ from mldyno.runner.remote_case import RemoteCase
 from mldyno.stats.intervals import half_width, mean, median
 from mldyno.timing import clock
 from mldyno.timing.stopping import Stopping
+from mldyno.worker.client import Ended, NotHere, WorkerProcess, settings_for
 
 BATCH = 64  # of the step that settings of threads are tried on
 SETS, FEW_SETS = 4, 2  # of fresh processes: for an answer with an interval, and for a quick look

@@ -12,12 +12,12 @@ import tempfile
 from dataclasses import replace
 
 from mldyno import interpreters
-from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.errors import MldynoError, UsageError
 from mldyno.leftovers import own_name, remove_leftovers
 from mldyno.messages import DescribeSource
 from mldyno.sources import Source
 from mldyno.units import show_seconds
+from mldyno.worker.client import Ended, WorkerProcess
 
 DESCRIBE_TIMEOUT_S = 300.0  # a large model may take a minute to build
 DOWNLOAD_TIMEOUT_S = 6 * 3600.0  # of a model with its weights, over a slow connection

@@ -18,8 +18,6 @@ from dataclasses import dataclass, replace
 from mldyno import datasets, plugins, sources
 from mldyno import machine as machines
 from mldyno.analysis import grouped
-from mldyno.client.process_tree import reserve
-from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import CaseForecasted, ForecastCase
 from mldyno.plan import Plan
 from mldyno.records import Case, Record
@@ -39,6 +37,8 @@ from mldyno.runner.pairing import (
 from mldyno.runner.probing import Rates
 from mldyno.runner.remote_case import CHECK_STEPS
 from mldyno.store import Query, Store
+from mldyno.worker.client import Ended, WorkerProcess
+from mldyno.worker.process_tree import reserve
 
 GUESSED_START_S = 2.0  # until a framework is imported, where nothing is known
 LOADED = 2.0  # times that, for all that is loaded until the last check: optimisers and counters come later

@@ -18,8 +18,6 @@ from typing import Any
 from mldyno import machine as machines
 from mldyno import plugins, sources, trees
 from mldyno.axes import Case
-from mldyno.client.process_tree import reserve
-from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.errors import MldynoError
 from mldyno.leftovers import own_name
 from mldyno.messages import A, Command, Failed, Progress, TaskRow
@@ -30,7 +28,9 @@ from mldyno.runner.recording import new_run_id
 from mldyno.runner.run import Runner
 from mldyno.sources import Source
 from mldyno.store import Store
+from mldyno.worker.client import Ended, WorkerProcess
 from mldyno.worker.listen import Worker
+from mldyno.worker.process_tree import reserve
 from mldyno.workloads import user_models
 from mldyno.workloads.user_models import code, recipes
 from mldyno.workloads.user_models.frameworks import adapter_for

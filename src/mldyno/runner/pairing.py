@@ -17,12 +17,12 @@ from dataclasses import replace
 from mldyno import machine
 from mldyno.analysis.estimates import log_ratios, step_time, times_in_process
 from mldyno.axes import AXES, NAMES, WORK, Case
-from mldyno.client.worker_process import Ended
 from mldyno.plan import Plan
 from mldyno.records import Pairing, Record, Series
 from mldyno.runner.remote_case import RemoteCase, measure_rounds
 from mldyno.stats.intervals import median, paired
 from mldyno.timing.stopping import FIRST_LOOK, GROWTH, SHORTEST_WARMUP_S, SUSTAINED_S, WARMUP_SHARE, relative_half_width
+from mldyno.worker.client import Ended
 
 MOST_TOGETHER = 8  # cases
 FRESH_PAIRS = 5  # of processes, over all repeats of a run, where cases can't share one

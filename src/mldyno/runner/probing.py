@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from mldyno import interpreters, machine, sources
 from mldyno.analysis.answers import PLAIN
 from mldyno.axes import LARGEST_WHOLE
-from mldyno.client.process_tree import Patience, reserve
-from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.errors import MldynoError
 from mldyno.machine import Vendors
 from mldyno.messages import ForecastCase, FrameworkFacts, FrameworksProbed, ProbeFrameworks, TrySteps
 from mldyno.records import Case
+from mldyno.worker.client import Ended, WorkerProcess, memory_limit
+from mldyno.worker.process_tree import Patience, reserve
 
 PROBE_TIMEOUT_S = 120.0
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from mldyno import messages, sources
-from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import A, CaseClosed, CaseOpened, Command, DataSource, EnergyMeasured, PhasesTimed, TurnMeasured
 from mldyno.records import Case, Series
 from mldyno.runner.recording import NoStepTime, Observed
 from mldyno.stats.intervals import median
 from mldyno.units import show_seconds
+from mldyno.worker.client import Ended, WorkerProcess
 
 PHASES_SHARE = 0.25  # of the budget
 REST_S = 2.0  # before and after energy is measured

@@ -16,8 +16,6 @@ from pathlib import Path
 from mldyno import datasets, keys, plugins
 from mldyno import machine as machines
 from mldyno.analysis.processes import Process, processes_of, usual_for
-from mldyno.client.process_tree import Patience, end_leftovers
-from mldyno.client.worker_process import Ended, WorkerProcess, memory_limit
 from mldyno.errors import StoreError
 from mldyno.files import expanded
 from mldyno.leftovers import remove_leftovers, started
@@ -50,6 +48,8 @@ from mldyno.store.codec import BadRecord
 from mldyno.store.rescue import rescue
 from mldyno.timing.stopping import Stopping
 from mldyno.units import show_seconds
+from mldyno.worker.client import Ended, WorkerProcess, memory_limit
+from mldyno.worker.process_tree import Patience, end_leftovers
 
 GRACE_S = 10.0  # beyond the limit of a run, for what had begun before it
 NONSENSE_ERRORS = (

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mldyno.axes import PRECISIONS
-from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import RunTask
 from mldyno.selftest.device import TRIALS, Heard
+from mldyno.worker.client import Ended, WorkerProcess
 
 Tick = Callable[[], None]
 CASES = tuple(f"case {precision}" for precision in PRECISIONS)

@@ -8,13 +8,13 @@ from typing import Any
 
 from mldyno.analysis.comparisons import verdict
 from mldyno.analysis.processes import Process, headline, usual_for
-from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.errors import MldynoError
 from mldyno.messages import RunTask
 from mldyno.selftest.contract import SILENCE_TIMEOUT_S
 from mldyno.selftest.measures import Measure, lower_bound, meets, upper_bound
 from mldyno.selftest.on_processes import coverage, judged
 from mldyno.stats.intervals import mean, median, paired, spread
+from mldyno.worker.client import Ended, WorkerProcess
 
 Tick = Callable[[], None]
 MODULE = "mldyno.selftest.in_child"

@@ -11,11 +11,11 @@ from types import FrameType
 
 import pytest
 
-from mldyno.client import worker_process
-from mldyno.client.worker_process import WATCH_EVERY_S, Ended, WorkerProcess
 from mldyno.messages import ProbeFrameworks
 from mldyno.records import Case
 from mldyno.runner.events import Interrupted
+from mldyno.worker import client
+from mldyno.worker.client import WATCH_EVERY_S, Ended, WorkerProcess
 
 
 def test_a_signal_that_outlasts_the_wait_for_an_answer_is_heard(
@@ -23,7 +23,7 @@ def test_a_signal_that_outlasts_the_wait_for_an_answer_is_heard(
 ) -> None:
     """Python's SimpleQueue waits for ever after a signal within which its time was over."""
     (tmp_path / "silent.py").write_text("import sys, time; sys.stdin.readline(); time.sleep(3600)")
-    monkeypatch.setattr(worker_process, "SCRIPT", str(tmp_path / "silent.py"))
+    monkeypatch.setattr(client, "SCRIPT", str(tmp_path / "silent.py"))
     heard = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -64,7 +64,7 @@ def test_work_that_metal_dropped_is_known_by_what_it_says_on_standard_error(
     words: str, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "talks.py").write_text(TALKS % words)
-    monkeypatch.setattr(worker_process, "SCRIPT", str(tmp_path / "talks.py"))
+    monkeypatch.setattr(client, "SCRIPT", str(tmp_path / "talks.py"))
 
     def ask_on(worker: WorkerProcess) -> None:
         for _ in range(200):  # its words and its answers take different ways
@@ -78,10 +78,10 @@ def test_work_that_metal_dropped_is_known_by_what_it_says_on_standard_error(
 
 def test_accelerate_is_told_its_threads_before_the_worker_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case("mlp", threads=2)
-    assert "VECLIB_MAXIMUM_THREADS" not in worker_process.settings_of(case)
+    assert "VECLIB_MAXIMUM_THREADS" not in client.settings_of(case)
     monkeypatch.setattr("sys.platform", "darwin")
-    assert worker_process.settings_of(case) == {"VECLIB_MAXIMUM_THREADS": "2"}
-    assert worker_process.settings_of(Case("mlp")) == {}
+    assert client.settings_of(case) == {"VECLIB_MAXIMUM_THREADS": "2"}
+    assert client.settings_of(Case("mlp")) == {}
 
 
 class Spinning:
@@ -99,7 +99,7 @@ class Spinning:
 @pytest.mark.parametrize("looks", [0, 4])
 def test_a_worker_is_waited_for_until_its_threads_sleep(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     naps: list[float] = []
-    monkeypatch.setattr("mldyno.client.worker_process.time.sleep", naps.append)
+    monkeypatch.setattr("mldyno.worker.client.time.sleep", naps.append)
     worker = WorkerProcess()
     worker._tree = Spinning(looks)  # type: ignore[assignment]
     worker.wait_until_idle()

@@ -18,4 +18,4 @@ def test_naming_none_imports_none() -> None:
 def test_an_unknown_one_is_no_attribute() -> None:
     assert {"KerasTracker", "LightningTracker", "TransformersTracker"} <= set(dir(mldyno.callbacks))
     with pytest.raises(AttributeError, match="no attribute 'FluxTracker'"):
-        _ = mldyno.callbacks.FluxTracker  # type: ignore[attr-defined]
+        _ = mldyno.callbacks.FluxTracker

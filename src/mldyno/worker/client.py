@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from mldyno import interpreters, machine, messages, plugins
-from mldyno.client.process_tree import ProcessTree, explained, new_mark, reserve, taken_by_others
 from mldyno.frameworks import Unsupported
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
 from mldyno.printable import printable
@@ -25,6 +24,7 @@ from mldyno.records import Case
 from mldyno.rendezvous import JOB, RANKED, failure_in, from_environment
 from mldyno.units import parse_bytes, show_bytes, show_seconds
 from mldyno.worker import start as worker_start
+from mldyno.worker.process_tree import ProcessTree, explained, new_mark, reserve, taken_by_others
 
 SCRIPT = worker_start.__file__
 WATCH_EVERY_S = 0.2

@@ -12,13 +12,13 @@ import psutil
 import pytest
 
 from mldyno import api, messages
-from mldyno.client import worker_process
-from mldyno.client.worker_process import Ended, WorkerProcess
 from mldyno.messages import Malformed, ProbeFrameworks, TaskDone
 from mldyno.plan import Plan
 from mldyno.records import Case, Checks
 from mldyno.sources import Source
 from mldyno.store import Store
+from mldyno.worker import client
+from mldyno.worker.client import Ended, WorkerProcess
 
 # A child that answers each command by a script: a list of lines for each kind, the last of them over and over.
 CHILD = """
@@ -54,7 +54,7 @@ def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scripted:
     def set_script(**answers: list[list[Any]]) -> None:
         child = tmp_path / "child.py"
         child.write_text(CHILD.format(script=json.dumps({**GOOD, **answers})))
-        monkeypatch.setattr(worker_process, "SCRIPT", str(child))
+        monkeypatch.setattr(client, "SCRIPT", str(child))
 
     return set_script
 
@@ -257,7 +257,7 @@ time.sleep(60)
 
 def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     (tmp_path / "hungry.py").write_text(HUNGRY.replace("{size}", str(size)))
-    monkeypatch.setattr(worker_process, "SCRIPT", str(tmp_path / "hungry.py"))
+    monkeypatch.setattr(client, "SCRIPT", str(tmp_path / "hungry.py"))
 
 
 def test_memory_of_what_a_worker_started_counts(

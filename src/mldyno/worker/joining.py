@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 
 from mldyno import plugins
 from mldyno.axes import Case
-from mldyno.client.process_tree import ProcessTree, new_mark
-from mldyno.client.worker_process import SCRIPT
 from mldyno.errors import MldynoError
 from mldyno.rendezvous import (
     INTERFACE,
@@ -26,6 +24,8 @@ from mldyno.rendezvous import (
     own_address,
 )
 from mldyno.units import show_seconds
+from mldyno.worker.client import SCRIPT
+from mldyno.worker.process_tree import ProcessTree, new_mark
 from mldyno.worker.start import launch_words
 
 Tell = Callable[[str], None]

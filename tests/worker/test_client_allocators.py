@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from mldyno.client import worker_process
-from mldyno.client.worker_process import NotHere, settings_for
 from mldyno.results import Results
+from mldyno.worker import client
+from mldyno.worker.client import NotHere, settings_for
 
 FakeRun = Callable[..., Results]
 
 
 @pytest.fixture(autouse=True)
 def on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mldyno.client.worker_process.sys.platform", "linux")
-    monkeypatch.setattr("mldyno.client.worker_process.platform.libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.setattr("mldyno.worker.client.sys.platform", "linux")
+    monkeypatch.setattr("mldyno.worker.client.platform.libc_ver", lambda: ("glibc", "2.36"))
 
 
 def test_the_systems_own_allocator_needs_no_setting() -> None:
@@ -27,15 +27,13 @@ def test_a_worker_is_started_with_the_settings_and_its_record_has_them(fake_run:
     (record,) = fake_run(mode="infer", allocator="steady", repeats=1).records
     assert record.status == "ok"
     assert record.case.id.endswith("/steady")
-    assert {
-        name: record.software.env[name] for name in worker_process.KEEP_FREED_MEMORY
-    } == worker_process.KEEP_FREED_MEMORY
+    assert {name: record.software.env[name] for name in client.KEEP_FREED_MEMORY} == client.KEEP_FREED_MEMORY
 
 
 def test_an_allocator_that_is_not_installed_is_said_to_be_missing(
     fake_run: FakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mldyno.client.worker_process.ctypes.util.find_library", lambda name: None)
+    monkeypatch.setattr("mldyno.worker.client.ctypes.util.find_library", lambda name: None)
     (record,) = fake_run(mode="infer", allocator="jemalloc", repeats=1).records
     assert (record.status, record.software.env) == ("unsupported", {})
     assert record.reason == "jemalloc is not installed; on Debian and Ubuntu: apt install libjemalloc2"
@@ -43,12 +41,12 @@ def test_an_allocator_that_is_not_installed_is_said_to_be_missing(
 
 @pytest.mark.parametrize("name", ["steady", "tcmalloc"])
 def test_elsewhere_than_on_linux_none_can_be_chosen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mldyno.client.worker_process.sys.platform", "darwin")
+    monkeypatch.setattr("mldyno.worker.client.sys.platform", "darwin")
     with pytest.raises(NotHere, match="on Linux only"):
         settings_for(name)
 
 
 def test_what_keeps_memory_is_glibcs_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mldyno.client.worker_process.platform.libc_ver", lambda: ("musl", ""))
+    monkeypatch.setattr("mldyno.worker.client.platform.libc_ver", lambda: ("musl", ""))
     with pytest.raises(NotHere, match="another C library"):
         settings_for("steady")
