@@ -43,7 +43,7 @@ def test_each_precision_is_held_against_fp32_with_its_error_the_fastest_first() 
     lost = outcome(1.0, status="unsupported", reason="not here", precision="tf32")
     found = precision_gains([lost, *met(*sides)])
     assert [one.outcome.case.precision for one in found] == ["bf16", "amp-bf16", "fp64", "tf32"]
-    assert [one.error for one in found] == [0.008, 0.004, 1e-9, None]
+    assert [one.outcome.error for one in found] == [0.008, 0.004, 1e-9, None]
     assert found[0].comparison is not None
     assert found[0].comparison.ratio == pytest.approx(2.0, rel=0.01)
     assert found[0].comparison.how.startswith("paired")
@@ -54,7 +54,7 @@ def test_the_worst_error_of_all_processes_counts() -> None:
     one = outcome(1e-3, precision="bf16", error=0.008)
     worse = replace(one.records[1], checks=replace(one.records[1].checks, error=0.02))
     (found,) = precision_gains([outcome(2e-3, precision="fp32"), Outcome((one.records[0], worse))])
-    assert found.error == 0.02
+    assert found.outcome.error == 0.02
 
 
 def test_without_fp32_nothing_is_said_of_precisions() -> None:

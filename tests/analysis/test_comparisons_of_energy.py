@@ -13,10 +13,9 @@ from mldyno.analysis.answers import answers, compared_in_energy
 from mldyno.analysis.comparisons import compare
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Pairing, Series, seal
-from mldyno.views.answers import answer_lines
+from mldyno.views.answers import answer_lines, crossover_table
 from mldyno.views.claims import sentence
 from mldyno.views.outcomes import energy_lines
-from mldyno.views.tables import crossover_table
 
 FACTS: dict[str, Any] = {
     "energy_scope": "package", "energy_by": "powercap: package-0", "energy_method": "counter", "energy_error": 0.001,

@@ -12,9 +12,8 @@ from tests.analysis.made import met, outcome
 from mldyno.analysis.answers import Answers, answers
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import seal
-from mldyno.views.answers import answer_lines
+from mldyno.views.answers import answer_lines, crossover_table
 from mldyno.views.as_json import answers_json
-from mldyno.views.tables import crossover_table
 
 
 def swept(cpu: list[float], mps: list[float], first: int = 1, noise: float = 0.004) -> list[Outcome]:

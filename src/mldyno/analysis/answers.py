@@ -36,10 +36,6 @@ class PrecisionGain:
     comparison: Comparison | None
 
     @property
-    def error(self) -> float | None:
-        return error_of(self.outcome)
-
-    @property
     def held_back_by_layout(self) -> bool:
         """Whether convolutions of 16 bits ran contiguous on CUDA, where tensor cores want channels last."""
         case, convolutions = self.outcome.case, bool(self.outcome.records[0].fact("convolutions"))
@@ -47,21 +43,15 @@ class PrecisionGain:
         return halved and case.device.startswith("cuda") and case.layout == "contiguous" and convolutions
 
 
-def error_of(outcome: Outcome) -> float | None:
-    """Return the largest relative difference from the results in fp32 on the CPU; None where unchecked."""
-    errors = [record.checks.error for record in outcome.good if record.checks.error is not None]
-    return max(errors, default=None)
-
-
 def precision_gains(outcomes: Sequence[Outcome]) -> list[PrecisionGain]:
     """Return each precision against fp32 in the same work, the fastest first, and last what did not succeed."""
-    gained = []
+    gains = []
     for group in alike(outcomes, "precision"):
         plain = next((o for o in group if o.case.precision == PLAIN and o.status == "ok"), None)
         if plain is not None:
-            compared = [PrecisionGain(o, compare(plain, o)) for o in group if o.case.precision != PLAIN]
-            gained += sorted(compared, key=lambda gain: -gain.comparison.ratio if gain.comparison else 0.0)
-    return gained
+            against_plain = [PrecisionGain(o, compare(plain, o)) for o in group if o.case.precision != PLAIN]
+            gains += sorted(against_plain, key=lambda gain: -gain.comparison.ratio if gain.comparison else 0.0)
+    return gains
 
 
 @dataclass(frozen=True)
@@ -86,50 +76,29 @@ class CopyCost:
 
 
 def copy_costs(outcomes: Sequence[Outcome]) -> list[CopyCost]:
-    """Return the cost of each copy that these outcomes tell."""
+    """Return the cost of each copy, where steps with and without it were measured."""
     costs = []
     for group in alike(outcomes, "placement"):
         placed = {str(outcome.case.placement): outcome for outcome in group if outcome.status == "ok"}
-        for less, more, way in COPIES:
-            if less in placed and more in placed:
-                comparison = compare(placed[less], placed[more])
-                costs += [CopyCost(way, comparison)] if comparison is not None else []
+        pairs = [(placed.get(less), placed.get(more), way) for less, more, way in COPIES]
+        costs += [CopyCost(way, comparison) for less, more, way in pairs
+                  if less and more and (comparison := compare(less, more))]  # fmt: skip
     return costs
 
 
 @dataclass(frozen=True)
-class MoreWorkers:
-    """One number of workers."""
-
-    over_fewest: Comparison
-    over_best: Comparison
-    """Against the smaller number that was fastest for sure."""
-
-    @property
-    def workers(self) -> int:
-        return self.over_best.other.case.loader_workers
-
-    @property
-    def fewest(self) -> int:
-        return self.over_fewest.base.case.loader_workers
-
-    @property
-    def best(self) -> int:
-        return self.over_best.base.case.loader_workers
-
-
-@dataclass(frozen=True)
 class LoaderGain:
-    """One case with several numbers of loader workers."""
+    """One case with several numbers of loader workers: a pair of comparisons for each, from the second on."""
 
-    steps: tuple[MoreWorkers, ...]
-    """From the second number on, in order."""
+    over_fewest: tuple[Comparison, ...]
+    over_best: tuple[Comparison, ...]
+    """Against the smaller number that was fastest for sure."""
 
     @property
     def best(self) -> int:
         """The number from which on no larger one was surely faster."""
-        faster = [step.workers for step in self.steps if step.over_best.verdict == "faster"]
-        return faster[-1] if faster else self.steps[0].fewest
+        faster = [each.other for each in self.over_best if each.verdict == "faster"]
+        return [self.over_fewest[0].base, *faster][-1].case.loader_workers
 
 
 def loader_gains(outcomes: Sequence[Outcome]) -> list[LoaderGain]:
@@ -137,14 +106,13 @@ def loader_gains(outcomes: Sequence[Outcome]) -> list[LoaderGain]:
     gains = []
     for group in alike([outcome for outcome in outcomes if outcome.status == "ok"], LOADER_WORKERS):
         fewest, *more = sorted(group, key=lambda outcome: outcome.case.loader_workers)
-        best, steps = fewest, list[MoreWorkers]()
+        best, pairs = fewest, list[tuple[Comparison, Comparison]]()
         for outcome in more:
             over_fewest, over_best = compare(fewest, outcome), compare(best, outcome)
-            if over_fewest is None or over_best is None:
-                continue
-            steps.append(MoreWorkers(over_fewest, over_best))
-            best = outcome if over_best.verdict == "faster" else best
-        gains += [LoaderGain(tuple(steps))] if steps else []
+            if over_fewest and over_best:
+                pairs.append((over_fewest, over_best))
+                best = outcome if over_best.verdict == "faster" else best
+        gains += [LoaderGain(*zip(*pairs, strict=True))] if pairs else []
     return gains
 
 
@@ -153,7 +121,7 @@ def loader_gains(outcomes: Sequence[Outcome]) -> list[LoaderGain]:
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers about single cases; what their axes do not allow is empty."""
+    """The answers about single cases; empty where their axes have none."""
 
     crossovers: Sequence[Crossover] = ()
     """From which size on one way to do the work beats another."""
@@ -173,26 +141,8 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class Headline:
-    """One value of an axis against the first, in one mode: the mean over the cases that count."""
-
-    axis: str
-    mean: Mean
-
-    @property
-    def case(self) -> Case:
-        """A case of the other side: its mode, device and precision are those of all."""
-        return self.mean.comparisons[0].other.case
-
-    @property
-    def sure(self) -> bool:
-        """Whether it says which one is faster, or that neither is."""
-        return self.mean.verdict != "inconclusive"
-
-
-@dataclass(frozen=True)
 class Verdicts:
-    """The answers about a machine; what its outcomes do not tell is empty."""
+    """The answers about a machine; empty where its outcomes have none."""
 
     devices: tuple[Mean, ...] = ()
     """Each accelerator against the CPU, in training and in inference."""
@@ -224,33 +174,27 @@ def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
 
 def unreported_comparisons(outcomes: Sequence[Outcome], said: Answers, by: str | None = None) -> list[Comparison]:
     """Return the comparisons along one axis, or along all ways to do the work, that no answer reports."""
-    answered: set[tuple[str, Case, Any]] = {("precision", gain.outcome.case, PLAIN) for gain in said.precisions}
-    answered |= {("placement", each.other.case, each.base.case.placement)
-                 for each in (cost.comparison for cost in said.copies)}  # fmt: skip
-    answered |= {(LOADER_WORKERS, step.over_fewest.other.case, step.fewest)
-                 for gain in said.loaders for step in gain.steps}  # fmt: skip
+    reported = {"precision": [gain.comparison for gain in said.precisions if gain.comparison],
+                "placement": [cost.comparison for cost in said.copies],
+                LOADER_WORKERS: [each for gain in said.loaders for each in gain.over_fewest]}  # fmt: skip
+    answered = {(axis, each.other.case, column(each.base, axis)) for axis in reported for each in reported[axis]}
     swept = {each.axis for each in said.crossovers}
-    comparisons = []
-    for axis in [by] if by else [way for way in WAYS if way not in swept]:
-        for comparison in compared_along(outcomes, axis):
-            base = getattr(comparison.base.case, axis)
-            if axis in swept or (axis, comparison.other.case, base) in answered:
-                continue
-            comparisons.append(comparison)
-    return comparisons
+    return [each for axis in ([by] if by else WAYS) if axis not in swept for each in compared_along(outcomes, axis)
+            if (axis, each.other.case, column(each.base, axis)) not in answered]  # fmt: skip
 
 
 def verdicts(outcomes: Sequence[Outcome], published: Sequence[Outcome] = ()) -> Verdicts:
     """Return all that these outcomes say of their machine, each mean with the comparisons that it rests on."""
     ours = [outcome for outcome in outcomes if not outcome.published and outcome.status == "ok"]
     devices = list(dict.fromkeys(outcome.case.device for outcome in ours))
-    means = [headline for axis in ("device", "precision") for headline in headlines(ours, axis)]
-    means.sort(key=lambda headline: _order(headline.case))
-    bases = {"device": HOST, "precision": PLAIN}
-    known = [each for each in means if column(each.mean.comparisons[0].base, each.axis) == bases[each.axis]]
+
+    def means_over(axis: str, base: str) -> tuple[Mean, ...]:
+        means = [mean for mean in headlines(ours, axis) if column(mean.base, axis) == base]
+        return tuple(sorted(means, key=lambda mean: _order(mean.other.case)))
+
     return Verdicts(
-        devices=tuple(headline.mean for headline in known if headline.axis == "device"),
-        precisions=tuple(headline.mean for headline in known if headline.axis == "precision"),
+        devices=means_over("device", HOST),
+        precisions=means_over("precision", PLAIN),
         batches=tuple(each for each in crossovers(ours, ["device"]) if each.over == "batch" and each.base == HOST),
         copies=tuple(cost for cost in copy_costs(ours) if cost.way != "back"),
         references=_references(typical(ours), published),
@@ -262,17 +206,20 @@ def _order(case: Case) -> tuple[str, str, bool]:
     return case.device, str(case.precision), case.mode != "train"
 
 
-def headlines(outcomes: Sequence[Outcome], *axes: str) -> list[Headline]:
+def headlines(outcomes: Sequence[Outcome], *axes: str) -> list[Mean]:
     """Return the means of comparisons along axes, by mode, sides, machine, and for precisions by device."""
-    groups: dict[tuple[Any, ...], list[Comparison]] = {}
+    means = []
     for axis in axes or HEADLINE_AXES:
-        for comparison in compared_along(_counted(outcomes, axis), axis):
+
+        def shared(comparison: Comparison, axis: str = axis) -> tuple[Any, ...]:
             base, other = comparison.base, comparison.other
             machine = None if axis == "machine" else other.machine
             device = other.case.device if axis == "precision" else None
-            key = (axis, other.case.mode, machine, device, column(base, axis), column(other, axis))
-            groups.setdefault(key, []).append(comparison)
-    return [Headline(key[0], geometric_mean(comparisons)) for key, comparisons in groups.items()]
+            return other.case.mode, machine, device, column(base, axis), column(other, axis)
+
+        groups = grouped(compared_along(_counted(outcomes, axis), axis), shared)
+        means += [geometric_mean(comparisons, axis) for comparisons in groups.values()]
+    return means
 
 
 def _counted(outcomes: Sequence[Outcome], axis: str) -> list[Outcome]:
@@ -325,9 +272,9 @@ def means_by_work(comparisons: Sequence[Comparison], axis: str) -> list[Mean]:
     def work(comparison: Comparison) -> tuple[Any, ...]:
         base, other = comparison.base, comparison.other
         sides = (column(base, axis), column(other, axis))
-        return (other.case.workload, other.case.mode, other.machine, other.case.device, *sides)
+        return other.case.workload, other.case.mode, other.machine, other.case.device, *sides
 
-    return [geometric_mean(group) for group in grouped(comparisons, work).values()]
+    return [geometric_mean(group, axis) for group in grouped(comparisons, work).values()]
 
 
 def typical(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -335,15 +282,11 @@ def typical(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
     Where no size succeeded on all devices, that of the most.
     """
-    devices: dict[tuple[Any, ...], set[str]] = {}
-    for outcome in outcomes:
-        devices.setdefault((_work(outcome), _size(outcome.case)), set()).add(outcome.case.device)
-    best: dict[tuple[Any, ...], tuple[int, tuple[int, int, bool]]] = {}
-    for outcome in outcomes:
-        work, size = _work(outcome), _size(outcome.case)
-        rank = (len(devices[work, size]), size)
-        best[work] = max(best.get(work, rank), rank)
-    return [outcome for outcome in outcomes if _size(outcome.case) == best[_work(outcome)][1]]
+    best = {}
+    for work, group in grouped(outcomes, _work).items():
+        sizes = grouped(group, lambda outcome: _size(outcome.case))
+        best[work] = max(sizes, key=lambda size: (len({outcome.case.device for outcome in sizes[size]}), size))
+    return [outcome for outcome in outcomes if _size(outcome.case) == best[_work(outcome)]]
 
 
 def _work(outcome: Outcome) -> tuple[Any, ...]:

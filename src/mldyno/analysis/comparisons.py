@@ -11,13 +11,13 @@ figure as it was published.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Literal
 
 from mldyno.analysis import grouped
-from mldyno.analysis.estimates import MIN_PROCESSES, log_ratios, pooled, times_of_rounds
+from mldyno.analysis.estimates import MIN_PROCESSES, Estimate, log_ratios, pooled, times_of_rounds
 from mldyno.analysis.outcomes import Outcome, column, in_order
 from mldyno.axes import COMMAND, FAKE, NAMES, SIZES, TRACKED
 from mldyno.errors import MldynoError
@@ -52,7 +52,7 @@ def verdict(low: float | None, high: float | None) -> Verdict:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Claim:
-    """How many times as fast one side is as another, and what that lets us say."""
+    """How many times as fast one side is as another, and the verdict that follows."""
 
     speedup: Interval
     """How many times as fast the other side is as the base. For energy: how many times as much the base takes."""
@@ -79,6 +79,15 @@ class Claim:
         """faster, slower, equivalent or inconclusive; for energy `faster` is the side that takes less."""
         return verdict(self.low, self.high)
 
+    @property
+    def conclusive(self) -> bool:
+        return self.verdict != "inconclusive"
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is conclusive, or has no interval that more measuring would narrow."""
+        return self.conclusive or self.low is None
+
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Comparison(Claim):
@@ -92,16 +101,16 @@ class Comparison(Claim):
 
     @property
     def contradicts_times(self) -> bool:
-        """Whether paired rounds say something else than the two times, each of which was measured alone."""
+        """Whether the paired rounds contradict the two times that were measured alone."""
         first, second = self.base.figure(self.value), self.other.figure(self.value)
-        if not self.how.startswith(PAIRED) or self.verdict == "inconclusive" or first is None or second is None:
+        if not self.how.startswith(PAIRED) or not self.conclusive or first is None or second is None:
             return False
         alone = math.log(more_items(self.base, self.other) * first.value / second.value)
         return abs(alone) > CLEAR_LOG if self.verdict == "equivalent" else alone * math.log(self.ratio) < 0
 
     @property
     def per_step(self) -> Comparison:
-        """The same of a step against a step, whatever their sizes."""
+        """The comparison of step with step, whatever their sizes."""
         work = more_items(self.base, self.other)
         return replace(self, speedup=self.speedup.scaled_by(1 / work), per_item=False)
 
@@ -111,28 +120,39 @@ class Mean(Claim):
     """The geometric mean of comparisons between the same two sides."""
 
     comparisons: tuple[Comparison, ...]
+    axis: str = ""
+    """The one axis along which they are; empty where it is not known."""
+
+    @property
+    def base(self) -> Outcome:
+        """The base of one of them."""
+        return self.comparisons[0].base
+
+    @property
+    def other(self) -> Outcome:
+        """The other side of one of them."""
+        return self.comparisons[0].other
 
 
-def geometric_mean(comparisons: Sequence[Comparison]) -> Mean:
+def geometric_mean(comparisons: Sequence[Comparison], axis: str = "") -> Mean:
     """Return the geometric mean of the ratios, with an interval where each of them has one.
 
-    Its ends are those of the intervals' ends: as if all erred the same way, since what slows a machine
-    down for a while slows all of its cases down.
+    Its ends are the means of the ends: as if all erred the same way, since what slows a machine down for a while slows
+    all of its cases down.
     """
 
-    def centre(values: Sequence[float]) -> float:
-        return math.exp(mean([math.log(value) for value in values]))
+    def centre(values: Iterable[float | None]) -> float | None:
+        logs = [math.log(value) for value in values if value is not None]
+        return math.exp(mean(logs)) if len(logs) == len(comparisons) else None
 
-    lows = [comparison.low for comparison in comparisons if comparison.low is not None]
-    highs = [comparison.high for comparison in comparisons if comparison.high is not None]
-    known = len(lows) == len(highs) == len(comparisons)
-    ends = (centre(lows), centre(highs)) if known else (None, None)
-    first, speedup = comparisons[0], Interval(centre([comparison.ratio for comparison in comparisons]), *ends)
-    return Mean(speedup=speedup, value=first.value, per_item=first.per_item, comparisons=tuple(comparisons))
+    ratio = centre(each.ratio for each in comparisons) or 0.0
+    speedup = Interval(ratio, centre(each.low for each in comparisons), centre(each.high for each in comparisons))
+    first = comparisons[0]
+    return Mean(speedup=speedup, value=first.value, per_item=first.per_item, comparisons=tuple(comparisons), axis=axis)
 
 
 def between_machines(comparisons: Sequence[Comparison]) -> list[Mean]:
-    """Return the mean of all cases that two machines share, if there are several; each pair of devices apart."""
+    """Return the mean of all cases that two machines share, if there are two or more; each pair of devices apart."""
 
     def sides(comparison: Comparison) -> tuple[object, ...]:
         base, other = comparison.base, comparison.other
@@ -147,31 +167,28 @@ def compare(base: Outcome, other: Outcome, value: str = "step") -> Comparison | 
     first, second = base.figure(value), other.figure(value)
     if first is None or second is None or min(first.value, second.value) <= 0 or doubt(base, other):
         return None
-    if value == "energy" and _scope(base) != _scope(other):
+    if value == "energy" and len({side.with_energy[0].fact("energy_scope") for side in (base, other)}) > 1:
         return None
-    comparison = _paired(base, other, value)
-    if comparison is not None:
-        return comparison
-    ratio, work = first.value / second.value, more_items(base, other)
+    return _paired(base, other, value) or _separate(base, other, value, first, second)
+
+
+def _separate(base: Outcome, other: Outcome, value: str, first: Estimate, second: Estimate) -> Comparison:
+    """Compare by the times that each side took alone."""
+    log_ratio = math.log(first.value / second.value)
     judged = [step for side, step in ((base, first), (other, second)) if not side.published] or [first, second]
     widths = [step.half_width / step.value for step in judged if step.half_width is not None]
     if len(widths) < len(judged):
         published = base.published and other.published
         why = "a published figure has no interval" if published else "too few samples for an interval"
-        unknown = Interval(work * ratio)
-        return Comparison(
-            base=base, other=other, speedup=unknown, how=SEPARATE, advice=why, per_item=work != 1, value=value
-        )
+        unknown = Interval(more_items(base, other) * first.value / second.value)
+        comparison = _with_interval(base, other, value, (log_ratio, math.inf), SEPARATE)
+        return replace(comparison, speedup=unknown, advice=why)
     how, processes = SEPARATE if len(judged) == 2 else ONE_SIDED, min(step.processes for step in judged)
-    comparison = _with_interval(base, other, value, (math.log(ratio), math.hypot(*widths)), how, "--repeats", processes)
+    comparison = _with_interval(base, other, value, (log_ratio, math.hypot(*widths)), how, "--repeats", processes)
     pairable = how == SEPARATE and base.machine == other.machine and base.case != other.case
-    if comparison.verdict != "inconclusive" or not (pairable or base.case.tracked):
+    if comparison.conclusive or not (pairable or base.case.tracked):
         return comparison
     return replace(comparison, advice=LONGER_LOOPS if base.case.tracked else _how_to_pair(base, other))
-
-
-def _scope(outcome: Outcome) -> object:
-    return outcome.with_energy[0].fact("energy_scope") if outcome.with_energy else None
 
 
 def more_items(base: Outcome, other: Outcome) -> float:
@@ -193,7 +210,6 @@ def doubts(pairs: Pairs) -> list[str]:
 
 
 def _how_to_pair(base: Outcome, other: Outcome) -> str:
-    """Say what would pair two cases of one machine."""
     if base.records[0].run.id != other.records[0].run.id:
         return "measure both in one run, so that they are paired"
     if base.pairings and other.pairings:
@@ -208,7 +224,7 @@ def _paired(base: Outcome, other: Outcome, value: str) -> Comparison | None:
     if inside and base.case.framework == "command":  # every run is a process: in which worker it was is no matter
         inside = [[log for logs in inside for log in logs]]
     if inside:
-        return _in_one_process(base, other, value, inside)
+        return _interleaved(base, other, value, inside)
     apart = [(pairing, median(logs)) for pairing, logs in pairings]
     if len(apart) < 2:
         return None
@@ -219,7 +235,7 @@ def _paired(base: Outcome, other: Outcome, value: str) -> Comparison | None:
     return _with_interval(base, other, value, (mean(centres), half_width(centres)), how, "--repeats", len(apart))
 
 
-def _in_one_process(base: Outcome, other: Outcome, value: str, by_process: list[list[float]]) -> Comparison:
+def _interleaved(base: Outcome, other: Outcome, value: str, by_process: list[list[float]]) -> Comparison:
     """Compare by the log-ratios of interleaved rounds, a list for each process."""
     processes = len(by_process)
     drifts = [drift([math.exp(log) for log in logs]) for logs in by_process]
@@ -233,21 +249,20 @@ def _in_one_process(base: Outcome, other: Outcome, value: str, by_process: list[
 
 
 def _with_interval(
-    base: Outcome, other: Outcome, value: str, logs: tuple[float, float], how: str, more: str, now: int
+    base: Outcome, other: Outcome, value: str, logs: tuple[float, float], how: str, more: str = "", now: int = 1
 ) -> Comparison:
     """Return the comparison from a log-ratio and its half-width; if inconclusive, with what would settle it."""
     work = more_items(base, other)
     log_ratio, width = logs[0] + math.log(work), logs[1]
     speedup = Interval.of_logs(log_ratio, width)
     comparison = Comparison(base=base, other=other, speedup=speedup, how=how, per_item=work != 1, value=value)
-    if comparison.verdict != "inconclusive":
-        return comparison
-    advice = f"too few pairs: more {more}" if speedup.low is None else _advice(log_ratio, width, more, now)
-    return replace(comparison, advice=advice)
+    return comparison if comparison.conclusive else replace(comparison, advice=_advice(log_ratio, width, more, now))
 
 
 def _advice(log_ratio: float, width: float, more: str, now: int) -> str:
     """Return how much more it would take, if the ratio is what it looks like: the width shrinks with the root."""
+    if math.isinf(width):
+        return f"too few pairs: more {more}"
     wanted = max(abs(log_ratio), DELTA - abs(log_ratio))
     factor = (width / wanted) ** 2 * 1.2
     if factor > MAX_ADVISED_FACTOR:
@@ -281,19 +296,17 @@ def differing(a: Outcome, b: Outcome) -> list[str]:
 
 
 def differences(a: Outcome, b: Outcome) -> list[str]:
-    """Return what else differs between two outcomes: axes, machine, versions, threads."""
+    """Return what differs between two outcomes: axes, machine, versions, threads."""
     names = differing(a, b)
-    mine, yours = a.records[0], b.records[0]
-    if mine.case.version != yours.case.version:
+    (first, case), (second, other) = ((each.records[0].software, each.case) for each in (a, b))
+    if case.version != other.version:
         names.append("workload version")
-    same_framework = "framework" not in names
-    if same_framework and mine.software.versions and yours.software.versions:
-        if mine.software.versions != yours.software.versions:
-            names.append("framework version")
-    known = mine.software.threads and yours.software.threads
-    if known and "machine" not in names and "threads" not in names and same_framework:
-        if mine.software.threads != yours.software.threads:
-            names.append("threads")
+    if "framework" in names:
+        return names
+    if first.versions and second.versions and first.versions != second.versions:
+        names.append("framework version")
+    if first.threads and second.threads and first.threads != second.threads and not {"machine", "threads"} & {*names}:
+        names.append("threads")
     return names
 
 
@@ -368,17 +381,16 @@ WITHOUT = (FAKE, COMMAND, TRACKED)  # frameworks that compute nothing that could
 
 
 def proof_of(outcome: Outcome) -> list[float] | None:
-    """Return the numbers that an outcome's records give; None where they give none."""
+    """Return the outputs that an outcome's records hold; None where they hold none."""
     texts = (record.fact("proof") for record in outcome.records)
-    text = next((text for text in texts if text), None)
     try:
-        return None if text is None else [float(word) for word in text.split()]
+        return [float(word) for word in next(filter(None, texts), "").split()] or None
     except ValueError:  # another version may have written something else
         return None
 
 
 def disagreement(base: Outcome, other: Outcome) -> tuple[float, float] | None:
-    """Return the relative difference of what two outcomes computed, and its tolerance; None where unknown."""
+    """Return the relative difference between the outputs of two outcomes, and its tolerance; None where unknown."""
     mine, yours = proof_of(base), proof_of(other)
     if not mine or not yours or len(mine) != len(yours):
         return None
@@ -392,14 +404,11 @@ def doubt(base: Outcome, other: Outcome) -> str:
     if len({*frameworks}) == 1 or {*frameworks} & {*WITHOUT} or base.published or other.published:
         return ""
     which = f"{frameworks[0]} and {frameworks[1]}"
-    difference = disagreement(base, other)
+    difference, workload = disagreement(base, other), base.case.workload
     if difference is None:
-        again = f"mldyno run {base.case.workload} --framework {','.join(frameworks)}"
-        return (
-            f"it is not proven that {which} compute the same in {base.case.workload}; measure both in one run: {again}"
-        )
+        again = f"mldyno run {workload} --framework {','.join(frameworks)}"
+        return f"it is not proven that {which} compute the same in {workload}; measure both in one run: {again}"
     error, tolerance = difference
     if error <= tolerance:
         return ""
-    what = f"{which} do not compute the same in {base.case.workload}"
-    return f"{what}: they differ by {error:.2g}, {tolerance:.2g} is allowed"
+    return f"{which} do not compute the same in {workload}: they differ by {error:.2g}, {tolerance:.2g} is allowed"

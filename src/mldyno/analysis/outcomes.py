@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from mldyno.analysis import grouped
 from mldyno.analysis.estimates import Estimate, of_metric, step_time
@@ -20,6 +20,7 @@ from mldyno.units import show_percent
 
 VALUES = (*(metric.name for metric in METRICS if metric.of_every_case), "time:100steps")
 DERIVED = tuple(metric.name for metric in METRICS if metric.derived)
+T = TypeVar("T")
 TARGET_NOT_REACHED = "target-not-reached"
 POWERS = ("power", "peak_power", "idle_power")  # of the scope that energy is that of
 OF_THE_MACHINE = ("virtualised", "on-battery", "low-power", "rosetta")
@@ -96,6 +97,11 @@ class Outcome:
         """What a reader must know apart from the number; what holds for the whole machine is said elsewhere."""
         warnings = (warning for warning in self.warnings if warning.code not in OF_THE_MACHINE)
         return [f"{each.message}; {each.hint}" if each.hint else each.message for each in warnings]
+
+    @property
+    def error(self) -> float | None:
+        """The largest relative difference from the results in fp32 on the CPU; None where unchecked."""
+        return max((record.checks.error for record in self.good if record.checks.error is not None), default=None)
 
     @property
     def item(self) -> str:
@@ -298,7 +304,7 @@ def trace(outcome: Outcome, most: int) -> list[Sample]:
     every = [list(_samples(number, record)) for number, record in enumerate(outcome.records, 1)]
     counted = sum(map(len, every))
     share = min(1.0, most / counted) if counted else 1.0
-    return [sample for samples in every for sample in thinned(samples, round(share * len(samples)))]
+    return [sample for samples in every for sample in thinned(samples, max(2, round(share * len(samples))))]
 
 
 def sample_count(outcome: Outcome) -> int:
@@ -311,12 +317,11 @@ def sample_count(outcome: Outcome) -> int:
     )
 
 
-def thinned(samples: Sequence[Sample], most: int) -> list[Sample]:
-    """Return at most that many samples at even distances, the first and the last among them."""
-    if len(samples) <= most:
-        return list(samples)
-    most = max(2, most)
-    return [samples[round(place * (len(samples) - 1) / (most - 1))] for place in range(most)]
+def thinned(items: Sequence[T], most: int) -> list[T]:
+    """Return at most that many items at even distances: the first, and the last unless `most` is 1."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(place * (len(items) - 1) / max(1, most - 1))] for place in range(most)]
 
 
 def _counts(metric: str, stage: str) -> bool:

@@ -141,10 +141,9 @@ def crossover(
       mldyno crossover mlp --device cpu,gpu --energy
       mldyno crossover mlp --placement device,host --dry-run
     """
-    from mldyno.views.answers import answer_section
+    from mldyno.views.answers import answer_section, crossover_table
     from mldyno.views.as_json import answers_json
     from mldyno.views.outcomes import trust_lines, unknown_energy_lines
-    from mldyno.views.tables import crossover_table
 
     if dry_run:
         return preview(api.crossover_plan(**options), store, as_json)

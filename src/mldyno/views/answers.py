@@ -5,39 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
-from mldyno.analysis.answers import (
-    HOST,
-    LOADER_WORKERS,
-    PLAIN,
-    Answers,
-    CopyCost,
-    LoaderGain,
-    MoreWorkers,
-    PrecisionGain,
-    Verdicts,
-    error_of,
-)
+from mldyno.analysis.answers import HOST, LOADER_WORKERS, PLAIN, Answers, CopyCost, LoaderGain, PrecisionGain, Verdicts
 from mldyno.analysis.comparisons import DELTA, PAIRED, SEPARATE, Comparison, Mean
-from mldyno.analysis.outcomes import Outcome, column
+from mldyno.analysis.outcomes import Outcome, column, thinned
 from mldyno.analysis.sweeps import Crossing, Crossover, Exponent, Scaling
-from mldyno.axes import AXIS
+from mldyno.axes import AXIS, PRECISIONS
+from mldyno.metrics import METRIC
 from mldyno.records import Case
 from mldyno.sources import family
 from mldyno.store.figures import marks
 from mldyno.units import count, digits, interval_parts, show_interval, show_percent, show_seconds
-from mldyno.views.claims import (
-    CANT_TELL,
-    NO_CLEAR_DIFFERENCE,
-    WORK,
-    Sentence,
-    Wording,
-    arms,
-    in_words,
-    is_clear,
-    named,
-    times,
-)
-from mldyno.views.titles import case_on_device, workload_title
+from mldyno.views import claims
+from mldyno.views.claims import CANT_TELL, NO_CLEAR_DIFFERENCE, WORK, Sentence, Wording, in_words, named, times
+from mldyno.views.outcomes import energy_source, shown
+from mldyno.views.tables import aligned
+from mldyno.views.titles import case_on_device, case_without, workload_title
 
 WIDE_EXPONENT = 0.1  # half-width of an exponent from which on the sentence says how to narrow it
 FAINT_ERROR = 0.001  # a relative error under this is shown as such
@@ -98,7 +80,7 @@ def answer_lines(answers: Answers) -> list[Sentence]:
     return [
         *map(crossover_sentence, answers.crossovers),
         *map(_precision_sentence, gains),
-        *map(_copy_sentence, answers.copies),
+        *(_copy_claim(cost, f"{case_on_device(cost.comparison.other.case, 'placement')}:") for cost in answers.copies),
         *map(_scaling_sentence, answers.scalings),
         *map(_loader_sentence, () if swept_loaders else answers.loaders),
     ]
@@ -117,22 +99,22 @@ def verdict_lines(verdicts: Verdicts) -> list[Sentence]:
 
 def verdict_kinds(verdicts: Verdicts) -> list[list[Sentence]]:
     """Return them by question: devices, precisions, batches, copies, published machines."""
-    called = _called(verdicts)
-    only = ["No GPU found; run `mldyno doctor` to see why"] if verdicts.only == HOST else []
-    return [
-        [*(_device_verdict(mean, called).capitalised() for mean in verdicts.devices), *map(Sentence, only)],
-        [_precision_verdict(mean, called) for mean in verdicts.precisions],
-        [_batch_verdict(crossover, called).capitalised() for crossover in verdicts.batches],
-        [_copy_verdict(cost, called).capitalised() for cost in verdicts.copies],
-        [_reference_verdict(comparisons, called).capitalised() for comparisons in verdicts.references],
-    ]
-
-
-def _called(verdicts: Verdicts) -> Called:
-    """Return what devices are called: your CPU, your GPU; by their names where there are several accelerators."""
     cases = [each.other.case for mean in (*verdicts.devices, *verdicts.precisions) for each in mean.comparisons]
     many = len({case.device for case in cases} - {HOST}) > 1
-    return lambda device: "your CPU" if device == HOST else f"your {device}" if many else "your GPU"
+
+    def called(device: str) -> str:
+        return "your CPU" if device == HOST else f"your {device}" if many else "your GPU"
+
+    kinds = [
+        [_device_verdict(mean, called) for mean in verdicts.devices],
+        [_precision_verdict(mean, called) for mean in verdicts.precisions],
+        [_batch_verdict(crossover, called) for crossover in verdicts.batches],
+        [_copy_verdict(cost, called) for cost in verdicts.copies],
+        [_reference_verdict(comparisons, called) for comparisons in verdicts.references],
+    ]
+    kinds = [[line if line.startswith(PRECISIONS) else line.capitalised() for line in lines] for lines in kinds]
+    kinds[0] += [Sentence("No GPU found; run `mldyno doctor` to see why")] if verdicts.only == HOST else []
+    return kinds
 
 
 def _became(status: str) -> str:
@@ -162,12 +144,12 @@ def _own_model(mean: Mean) -> str:
 
 
 def _device_verdict(mean: Mean, called: Called) -> Sentence:
-    case = mean.comparisons[0].other.case
+    case = mean.other.case
     does = DOES.get(str(case.mode), "works")
     if model := _own_model(mean):
         does = f"{does.removesuffix(' models')} {model}"
     text = DEVICE.of(mean, other=called(case.device), base=called(HOST), does=does)
-    return Sentence(text, *_ground(mean), clear=mean.verdict != "inconclusive")
+    return Sentence(text, *_ground(mean), clear=mean.conclusive)
 
 
 def _batch_verdict(crossover: Crossover, called: Called) -> Sentence:
@@ -182,7 +164,7 @@ def _batch_verdict(crossover: Crossover, called: Called) -> Sentence:
         crossing = crossover.crossings[0]
         sizes[-1] += f"; the crossover is between {crossing.below:,} and {crossing.above:,}"
     text = f"{SMALL_BATCHES.of(first, other=other, base=base)}: {_work(first.other.case, 'seq', 'precision')}"
-    return Sentence(f"{text}, {', '.join(sizes)}", first.how, clear=all(map(is_clear, ends)))
+    return Sentence(f"{text}, {', '.join(sizes)}", first.how, clear=all(each.settled for each in ends))
 
 
 def _work(case: Case, *axes: str) -> str:
@@ -202,7 +184,7 @@ def crossover_sentence(crossover: Crossover) -> Sentence:
     if _of_precisions(crossover) and crossover.value == "step":
         tried = [each for each in crossover.tried if each.case.precision == crossover.other and each.status == "ok"]
         parts += [_off(tried, f"{crossover.other}'s")] if tried else []
-    clear = all(map(is_clear, crossover.comparisons))
+    clear = all(each.settled for each in crossover.comparisons)
     return Sentence(f"{case}: {'; '.join(parts)}", *_crossover_notes(crossover), clear=clear)
 
 
@@ -293,6 +275,25 @@ def _crossover_notes(crossover: Crossover) -> Iterator[str]:
     yield next((comparison.advice for comparison in crossover.comparisons if comparison.advice), "")
 
 
+def crossover_table(crossover: Crossover) -> str:
+    """Return the time or energy of a step on both sides at each size, with the verdict."""
+    other, base = named(crossover.axis, crossover.other), named(crossover.axis, crossover.base)
+    rows: dict[int, list[str]] = {}
+    for outcome in crossover.tried:
+        figure = outcome.figure(crossover.value)
+        text = outcome.status if figure is None else shown(figure)
+        rows.setdefault(int(column(outcome, crossover.over)), []).append(text)
+    wording = claims.ENERGY_IN_A_CELL if crossover.value == "energy" else claims.IN_A_CELL
+    verdicts = {crossover.size(comparison): wording.of(comparison) for comparison in crossover.comparisons}
+    body = [[f"{size:,}", *figures, verdicts.get(size, "")] for size, figures in rows.items()]
+    about = METRIC[crossover.value].title
+    if crossover.value == "energy":
+        about += f" [{energy_source(crossover.tried[0])}]"
+    title = f"{case_without(crossover.tried[0].case, crossover.axis, crossover.over)}: {about}"
+    does = "takes" if crossover.value == "energy" else "is"
+    return aligned([crossover.over, base, other, f"{other} {does}"], body, 0, title)
+
+
 # -- which precision is worth it -------------------------------------------------------------------
 
 
@@ -303,23 +304,22 @@ def _precision_sentence(gain: PrecisionGain) -> Sentence:
         return Sentence(f"{case}: {precision} {_became(outcome.status)}: {outcome.reason}")
     layout = "its convolutions ran contiguous, --layout channels-last may be faster" if gain.held_back_by_layout else ""
     text = f"{case}: {PRECISION.of(comparison, precision=precision, where='')}; {_off([outcome])}"
-    clear = comparison.verdict != "inconclusive"
+    clear = comparison.conclusive
     return Sentence(text, comparison.how, comparison.advice, layout, clear=clear)
 
 
 def _precision_verdict(mean: Mean, called: Called) -> Sentence:
-    case = mean.comparisons[0].other.case
+    case = mean.other.case
     of_model = f" of {model}" if (model := _own_model(mean)) else ""
     where = f" in {WORK.get(str(case.mode), 'work')}{of_model} on {called(case.device)}"
-    clear = mean.verdict != "inconclusive"
-    said = Sentence(PRECISION.of(mean, precision=str(case.precision), where=where), *_ground(mean), clear=clear)
-    return said if clear else said.capitalised()  # else it begins with the name of a precision
+    text = PRECISION.of(mean, precision=str(case.precision), where=where)
+    return Sentence(text, *_ground(mean), clear=mean.conclusive)
 
 
 def _off(outcomes: Sequence[Outcome], whose: str = "its") -> str:
     """Say how far off a precision is, from the least to the most, in what its check looked at."""
     what, are = ("loss", "is") if outcomes[0].case.mode == "train" else ("results", "are")
-    errors = [error for outcome in outcomes if (error := error_of(outcome)) is not None]
+    errors = [error for outcome in outcomes if (error := outcome.error) is not None]
     if not errors:
         return f"how far {whose} {what} {are} off was not checked"
     if not any(errors):
@@ -332,10 +332,6 @@ def _off(outcomes: Sequence[Outcome], whose: str = "its") -> str:
 # -- what the copy costs -------------------------------------------------------------------------
 
 
-def _copy_sentence(cost: CopyCost) -> Sentence:
-    return _copy_claim(cost, f"{case_on_device(cost.comparison.other.case, 'placement')}:")
-
-
 def _copy_verdict(cost: CopyCost, called: Called) -> Sentence:
     case = cost.comparison.other.case
     return _copy_claim(cost, f"on {called(case.device)}, in {_work(case, 'batch', 'seq', 'precision')},")
@@ -343,9 +339,9 @@ def _copy_verdict(cost: CopyCost, called: Called) -> Sentence:
 
 def _copy_claim(cost: CopyCost, where: str) -> Sentence:
     comparison, share = cost.comparison, show_interval(cost.share, "%")
-    said, seconds = in_words(comparison, *arms(comparison)), show_seconds(cost.seconds or 0.0)
+    said, seconds = in_words(comparison, *claims.arms(comparison)), show_seconds(cost.seconds or 0.0)
     text = f"{where} copying {cost.way} {COPY.of(comparison, said=said, seconds=seconds, share=share)}"
-    return Sentence(text, comparison.how, comparison.advice, clear=is_clear(comparison))
+    return Sentence(text, comparison.how, comparison.advice, clear=comparison.settled)
 
 
 # -- how many workers a loader should have -------------------------------------------------------
@@ -353,25 +349,22 @@ def _copy_claim(cost: CopyCost, where: str) -> Sentence:
 
 def _loader_sentence(gain: LoaderGain) -> Sentence:
     """Say what each number of workers gains: 2 loader workers: 1.7x (1.6-1.8) over 0; 4 gain nothing."""
-    first = gain.steps[0].over_fewest
-    parts = [_more_workers(step, first=step is gain.steps[0]) for step in gain.steps]
-    advice = next((step.over_best.advice for step in gain.steps if step.over_best.advice), "")
-    clear = all(is_clear(step.over_best) for step in gain.steps)
+    first, over_best = gain.over_fewest[0], gain.over_best
+    parts: list[str] = []
+    for fewest, best in zip(gain.over_fewest, over_best, strict=True):
+        workers, *bases = (side.case.loader_workers for side in (best.other, fewest.base, best.base))
+        parts.append(LOADER.of(
+            best,
+            number=f"{workers:,}" if parts else AXIS[LOADER_WORKERS].say(workers),
+            gain=show_interval(fewest.speedup, "x"),
+            gain_verb="gains" if workers == 1 else "gain",
+            ends=interval_parts(best.speedup, "x")[1].strip("()"),
+            fewest=str(bases[0]),
+            best=str(bases[1]),
+        ))  # fmt: skip
+    advice = next((each.advice for each in over_best if each.advice), "")
     text = f"{case_on_device(first.other.case, LOADER_WORKERS)}: {'; '.join(parts)}"
-    return Sentence(text, first.how, advice, clear=clear)
-
-
-def _more_workers(step: MoreWorkers, first: bool) -> str:
-    over_best, over_fewest = step.over_best, step.over_fewest
-    return LOADER.of(
-        over_best,
-        number=AXIS[LOADER_WORKERS].say(step.workers) if first else f"{step.workers:,}",
-        gain=show_interval(over_fewest.speedup, "x"),
-        gain_verb="gains" if step.workers == 1 else "gain",
-        ends=interval_parts(over_best.speedup, "x")[1].strip("()"),
-        fewest=str(step.fewest),
-        best=str(step.best),
-    )
+    return Sentence(text, first.how, advice, clear=all(each.settled for each in over_best))
 
 
 # -- how time grows with the length --------------------------------------------------------------
@@ -412,7 +405,7 @@ def _how_to_narrow(scaling: Scaling) -> str:
 def _reference_verdict(comparisons: Sequence[Comparison], called: Called) -> Sentence:
     case = comparisons[0].other.case
     sure = [comparison for comparison in comparisons if not _suspect(comparison)] or list(comparisons)
-    chosen = spread(sure, MAX_MACHINES)
+    chosen = thinned(sure, MAX_MACHINES)
     speeds = ", ".join(f"{show_interval(each.speedup, 'x')} the speed of {_machine(each)}" for each in chosen)
     known = "own interval only" if any(each.low is not None for each in chosen) else "they have no interval"
     text = f"{called(case.device)} has, in {_work(case, 'batch', 'seq')}, {speeds}"
@@ -423,13 +416,6 @@ def _suspect(comparison: Comparison) -> bool:
     return any(code == "suspect" for code, _ in marks(comparison.base.records[0]))
 
 
-def spread(comparisons: Sequence[Comparison], most: int) -> list[Comparison]:
-    """Return at most that many of some ordered comparisons, from the first to the last."""
-    if len(comparisons) <= most:
-        return list(comparisons)
-    return [comparisons[round(place * (len(comparisons) - 1) / max(1, most - 1))] for place in range(most)]
-
-
 def _machine(comparison: Comparison) -> str:
-    theirs, doubt = comparison.base, " (suspect)" if _suspect(comparison) else ""
-    return f"{theirs.machine} ({theirs.case.device}){doubt}"
+    theirs = comparison.base
+    return f"{theirs.machine} ({theirs.case.device}){' (suspect)' if _suspect(comparison) else ''}"

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from mldyno.analysis.answers import Answers, CopyCost, LoaderGain, PrecisionGain
 from mldyno.analysis.comparisons import Comparison, Mean
-from mldyno.analysis.outcomes import Outcome, column
-from mldyno.records import Case
+from mldyno.analysis.outcomes import column
+from mldyno.analysis.sweeps import Crossover, Exponent, Scaling
 from mldyno.units import Interval
 from mldyno.views.claims import arms, doubts, named
-
-if TYPE_CHECKING:  # tables use this file, and have no answers
-    from mldyno.analysis.answers import Answers, CopyCost, LoaderGain, PrecisionGain
-    from mldyno.analysis.sweeps import Crossover, Exponent, Scaling
+from mldyno.views.tables import machine_json
+from mldyno.views.titles import case_without
 
 Json = dict[str, Any]
-
-
-def case_without(case: Case, *axes: str) -> str:
-    """Return a case's id without the axes that an answer is about."""
-    omitted: Json = dict.fromkeys(axes)
-    return replace(case, **omitted).id
-
-
-def machine_json(outcome: Outcome) -> Json:
-    """Return the machine's name, and the file that the outcome was imported from."""
-    record = outcome.records[0]
-    return {"machine": record.machine.name, "imported_from": record.imported_from or None}
 
 
 def _interval(number: Interval, name: str) -> Json:
@@ -89,7 +75,7 @@ def _precision(gain: PrecisionGain) -> Json:
     outcome = gain.outcome
     return {
         "case": case_without(outcome.case, "precision"), **machine_json(outcome),
-        "precision": outcome.case.precision, "status": outcome.status, "reason": outcome.reason, "error": gain.error,
+        "precision": outcome.case.precision, "status": outcome.status, "reason": outcome.reason, "error": outcome.error,
         "comparison": comparison_json(gain.comparison) if gain.comparison else None,
     }  # fmt: skip
 
@@ -117,14 +103,14 @@ def _scaling(scaling: Scaling) -> Json:
 
 
 def _loader(gain: LoaderGain) -> Json:
-    fewest = gain.steps[0].over_fewest.base
-    workers = []
-    for step in gain.steps:
-        sides = {"fewest": step.over_fewest, "best": step.over_best}
-        figures = {f"{name}_{part}": getattr(comparison, part) for name, comparison in sides.items()
+    fewest, workers = gain.over_fewest[0].base, []
+    for over_fewest, over_best in zip(gain.over_fewest, gain.over_best, strict=True):
+        figures = {f"{name}_{part}": getattr(comparison, part)
+                   for name, comparison in (("fewest", over_fewest), ("best", over_best))
                    for part in ("ratio", "low", "high", "verdict")}  # fmt: skip
-        workers.append({"workers": step.workers, "over_best": step.best, **figures})
+        sides = {"workers": over_best.other.case.loader_workers, "over_best": over_best.base.case.loader_workers}
+        workers.append({**sides, **figures})
     return {
-        "case": fewest.case.id, **machine_json(fewest), "fewest": gain.steps[0].fewest, "best": gain.best,
+        "case": fewest.case.id, **machine_json(fewest), "fewest": fewest.case.loader_workers, "best": gain.best,
         "workers": workers,
     }  # fmt: skip

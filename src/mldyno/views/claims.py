@@ -176,11 +176,6 @@ def in_words(claim: Claim, other: str, base: str) -> str:
     return SPEED.of(claim, other=other, base=base, each=" per item" if claim.per_item else "", caveat=caveat)
 
 
-def is_clear(claim: Claim) -> bool:
-    """Return whether a claim settles its question, or has nothing that could."""
-    return claim.verdict != "inconclusive" or claim.low is None
-
-
 def sentence(comparison: Comparison) -> Sentence:
     """Put a comparison into words. That a published figure has no interval is said once, in `footers`."""
     base, other = comparison.base, comparison.other
@@ -193,7 +188,7 @@ def sentence(comparison: Comparison) -> Sentence:
     advice = "" if _published(comparison) and comparison.low is None else comparison.advice
     text = in_words(comparison, *arms(comparison))
     notes = (comparison.how, *codes, *changed, advice)
-    return Sentence(text if is_command else f"{case}: {text}", *notes, clear=is_clear(comparison))
+    return Sentence(text if is_command else f"{case}: {text}", *notes, clear=comparison.settled)
 
 
 def mean_sentence(mean: Mean) -> Sentence:
@@ -205,7 +200,7 @@ def mean_sentence(mean: Mean) -> Sentence:
     if mean.low is not None and any(comparison.how == ONE_SIDED for comparison in comparisons):
         why = ", own interval only"
     said = in_words(mean, *arms(comparisons[0]))
-    return Sentence(f"geometric mean of {len(comparisons)} cases{among}: {said}{why}", clear=is_clear(mean))
+    return Sentence(f"geometric mean of {len(comparisons)} cases{among}: {said}{why}", clear=mean.settled)
 
 
 def change_sentence(comparison: Comparison) -> Sentence:
@@ -213,7 +208,7 @@ def change_sentence(comparison: Comparison) -> Sentence:
     case, older = comparison.other.case, comparison.base.case.workload
     text = CHANGE.of(comparison, step=_STEPS.get(str(case.mode), "a step"))
     where = f"{case_title(case, ('framework', 'mode'))} on {case.device}, against {older}"
-    return Sentence(text, where, comparison.how, comparison.advice, clear=is_clear(comparison))
+    return Sentence(text, where, comparison.how, comparison.advice, clear=comparison.settled)
 
 
 def nothing_along(axis: str, where: str = "") -> str:

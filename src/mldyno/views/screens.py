@@ -22,13 +22,13 @@ from mldyno.analysis.breakdown import bound
 from mldyno.analysis.comparisons import along
 from mldyno.analysis.comparisons import doubts as unproven
 from mldyno.analysis.league import Division
-from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.outcomes import Outcome, thinned
 from mldyno.analysis.scores import Score, missing, reference, scores
 from mldyno.analysis.tables import Table, lay_out
 from mldyno.axes import SIZES, WAYS, Mode
 from mldyno.sources import NOW, Source
 from mldyno.units import count, show_interval
-from mldyno.views.answers import answer_lines, answer_section, spread, verdict_lines
+from mldyno.views.answers import answer_lines, answer_section, verdict_lines
 from mldyno.views.claims import (
     Sentence,
     best_sizes,
@@ -177,7 +177,7 @@ def score_text(score: Score) -> str:
 
 def _bars(division: Division, most: int) -> list[str]:
     """Draw this machine's fastest device and some others in the same work, the fastest first."""
-    comparisons = spread(division.beside, most)
+    comparisons = thinned(division.beside, most)
     fastest = max([1.0, *(1 / comparison.ratio for comparison in comparisons)])
     step = division.best.step
     ours = (1.0, _name("this machine", division.best), f"{shown(step)} a step" if step else "")

@@ -15,23 +15,18 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mldyno.analysis.outcomes import Key, Outcome, column
+from mldyno.analysis.outcomes import Key, Outcome
 from mldyno.analysis.tables import Cell, Table
 from mldyno.axes import AXIS, COMMAND
-from mldyno.metrics import METRIC, Metric, metric_named
+from mldyno.metrics import Metric, metric_named
 from mldyno.printable import printable
 from mldyno.sources import as_typed
 from mldyno.store.figures import inert
 from mldyno.units import PERIODS, UNITS, Scale, common_scale, digits, scale_of
-from mldyno.views.as_json import case_without, machine_json
-from mldyno.views.claims import ENERGY_IN_A_CELL, IN_A_CELL, named
-from mldyno.views.outcomes import energy_source, shown
+from mldyno.views.claims import named
 from mldyno.views.window import NO_WINDOW, console, plain, window_width
-
-if TYPE_CHECKING:
-    from mldyno.analysis.sweeps import Crossover
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
 NO_MEMORY = "-"
@@ -156,6 +151,12 @@ def grid(
             line.append(text + (mark.format(marks[row, col]) if (row, col) in marks else ""))
         body.append(line)
     return [escaped(head) for head in (*table.rows, *_heads(table))], body, notes
+
+
+def machine_json(outcome: Outcome) -> dict[str, Any]:
+    """Return the machine's name, and the file that the outcome was imported from."""
+    record = outcome.records[0]
+    return {"machine": record.machine.name, "imported_from": record.imported_from or None}
 
 
 def to_json(table: Table) -> list[dict[str, Any]]:
@@ -434,25 +435,3 @@ def _drawn(header: Sequence[str], body: Sequence[Sequence[str]], left: int, titl
     out = io.StringIO()
     console(out, width=10_000, color_system=None, highlight=False).print(grid)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
-
-
-# -- crossovers ----------------------------------------------------------------------------------
-
-
-def crossover_table(crossover: Crossover) -> str:
-    """Return the time or energy of a step on both sides at each size, with the verdict."""
-    other, base = named(crossover.axis, crossover.other), named(crossover.axis, crossover.base)
-    rows: dict[int, list[str]] = {}
-    for outcome in crossover.tried:
-        figure = outcome.figure(crossover.value)
-        text = outcome.status if figure is None else shown(figure)
-        rows.setdefault(int(column(outcome, crossover.over)), []).append(text)
-    wording = ENERGY_IN_A_CELL if crossover.value == "energy" else IN_A_CELL
-    verdicts = {crossover.size(comparison): wording.of(comparison) for comparison in crossover.comparisons}
-    body = [[f"{size:,}", *figures, verdicts.get(size, "")] for size, figures in rows.items()]
-    about = METRIC[crossover.value].title
-    if crossover.value == "energy":
-        about += f" [{energy_source(crossover.tried[0])}]"
-    title = f"{case_without(crossover.tried[0].case, crossover.axis, crossover.over)}: {about}"
-    does = "takes" if crossover.value == "energy" else "is"
-    return aligned([crossover.over, base, other, f"{other} {does}"], body, 0, title)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import cache
 
 from mldyno import plugins
@@ -28,6 +29,11 @@ def _catalogue_title(name: str) -> str:
 def case_name(case: Case) -> str:
     """Return the id of a case with its workload as it was typed; a command is its words alone."""
     return as_typed(case.workload) + ("" if case.own_command else case.id.removeprefix(case.workload))
+
+
+def case_without(case: Case, *axes: str) -> str:
+    """Return a case's id without these axes."""
+    return replace(case, **dict.fromkeys(axes)).id  # type: ignore[arg-type]
 
 
 def work_title(case: Case) -> str:

@@ -104,11 +104,11 @@ def test_what_failed_is_said_in_words_and_by_its_id_in_the_table() -> None:
 
 def test_a_headline_is_the_number_that_the_verdicts_give() -> None:
     found = headlines(outcomes(of_every_section()))
-    train = next(headline for headline in found if (headline.axis, headline.case.mode) == ("device", "train"))
-    assert train.mean == verdicts(outcomes(of_every_section())).devices[0]
-    assert [comparison.other.case.batch for comparison in train.mean.comparisons] == [64], "the largest on both"
-    assert train.sure
-    low, ratio, high = train.mean.low, train.mean.ratio, train.mean.high
+    train = next(headline for headline in found if (headline.axis, headline.other.case.mode) == ("device", "train"))
+    assert train == verdicts(outcomes(of_every_section())).devices[0]
+    assert [comparison.other.case.batch for comparison in train.comparisons] == [64], "the largest on both"
+    assert train.conclusive
+    low, ratio, high = train.low, train.ratio, train.high
     assert low is not None
     assert high is not None
     assert low < ratio < high
@@ -121,8 +121,8 @@ def test_the_title_of_a_chart_says_what_was_found_and_its_section_says_it_too(wh
     assert sum("bf16 is worth it in inference on your GPU: 1.6" in line for line in lines(whole["ways"])) == 1
     every = outcomes(of_every_section())
     of_precisions = [headline for headline in headlines(every) if headline.axis == "precision"]
-    assert {headline.case.device for headline in of_precisions} == {"cpu", "cuda:0"}
-    assert {headline.mean.ratio for headline in of_precisions} == {mean.ratio for mean in verdicts(every).precisions}
+    assert {headline.other.case.device for headline in of_precisions} == {"cpu", "cuda:0"}
+    assert {headline.ratio for headline in of_precisions} == {mean.ratio for mean in verdicts(every).precisions}
 
 
 def test_sentences_have_titles_and_no_ids(whole: dict[str, Section]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from mldyno.analysis import grouped
-from mldyno.analysis.answers import LOADER_WORKERS, PLAIN, Answers, Headline, compared_along, means_by_work, typical
+from mldyno.analysis.answers import LOADER_WORKERS, PLAIN, Answers, compared_along, means_by_work, typical
 from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome, column
@@ -167,10 +167,13 @@ def _ratio_chart(subject: Subject, axis: str, base_value: Any, compared: Sequenc
     results = results[:MOST_ROWS]
     if len(results) < 2:
         return
-    values = dict.fromkeys(named(axis, getattr(_other(result).case, axis)) for result in results)
+    values = dict.fromkeys(named(axis, getattr(result.other.case, axis)) for result in results)
     colours = {value: SIDES[place % len(SIDES)] for place, value in enumerate(values)}
     base = named(axis, base_value)
-    groups = [(kind, _ratio_rows(subject, axis, part, colours)) for kind, part in _by_kind(results, _other)]
+    groups = [
+        (kind, _ratio_rows(subject, axis, part, colours))
+        for kind, part in _by_kind(results, lambda result: result.other)
+    ]
     drawing = Rows(groups, f"times as fast as {base}, log scale",
                    list(colours.items()) if len(colours) > 1 else (), bars=True, base=1.0)  # fmt: skip
     yield Chart(f"ratio-{axis}", _finding(subject, axis, base_value) or f"{', '.join(values)} against {base}",
@@ -183,29 +186,26 @@ def _ratio_rows(
     """A row for each case, the one that gains most first, with a bar for each value of the axis."""
     shared = grouped(results, lambda result: _label(subject, axis, result))
     rows = [
-        Row(label, [ratio_mark(result, colours[named(axis, getattr(_other(result).case, axis))]) for result in group])
+        Row(label, [ratio_mark(result, colours[named(axis, getattr(result.other.case, axis))]) for result in group])
         for label, group in shared.items()
     ]
     return sorted(rows, key=lambda row: -max(mark.value for mark in row.marks))
 
 
-def _other(result: Comparison | Mean) -> Outcome:
-    return result.other if isinstance(result, Comparison) else result.comparisons[0].other
-
-
 def _label(subject: Subject, axis: str, result: Comparison | Mean) -> str:
     sizes = ("batch", "seq", "placement") if isinstance(result, Mean) else ()
-    return subject.title(_other(result), axis, "mode", *sizes)
+    return subject.title(result.other, axis, "mode", *sizes)
 
 
 def _finding(subject: Subject, axis: str, base: Any) -> str:
     """The clearest mean along an axis against one base, in words."""
-    against_it = [each for each in subject.headlines if column(each.mean.comparisons[0].base, each.axis) == base]
-    sure = [headline for headline in against_it if headline.axis == axis and headline.sure]
-    if not sure:
+    against_it = [mean for mean in subject.headlines if mean.axis == axis and column(mean.base, axis) == base]
+    conclusive = [mean for mean in against_it if mean.conclusive]
+    if not conclusive:
         return ""
-    best: Headline = max(sure, key=lambda headline: max(headline.mean.ratio, 1 / headline.mean.ratio))
-    where = f" in {WORK[best.case.mode]}" if best.case.mode else ""
-    device = f" on {best.case.device}" if axis != "device" and "device" in subject.varied else ""
-    text = in_words(best.mean, *arms(best.mean.comparisons[0]))
+    best = max(conclusive, key=lambda mean: max(mean.ratio, 1 / mean.ratio))
+    case = best.other.case
+    where = f" in {WORK[case.mode]}" if case.mode else ""
+    device = f" on {case.device}" if axis != "device" and "device" in subject.varied else ""
+    text = in_words(best, *arms(best.comparisons[0]))
     return f"{text}{where}{device}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from mldyno.analysis.answers import Answers, Headline, Verdicts, headlines, verdicts
+from mldyno.analysis.answers import Answers, Verdicts, headlines, verdicts
 from mldyno.analysis.answers import answers as answers_of
 from mldyno.analysis.comparisons import Comparison, Mean, alike, compared
 from mldyno.analysis.league import Division, league
@@ -101,7 +101,7 @@ class Subject:
         return replace(said, devices=devices, precisions=precisions)
 
     @cached_property
-    def headlines(self) -> list[Headline]:
+    def headlines(self) -> list[Mean]:
         """The means of all that can be compared."""
         return headlines(self.outcomes)
 

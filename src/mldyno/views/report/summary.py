@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from operator import itemgetter
 
 from mldyno.analysis import grouped
 from mldyno.analysis.answers import Verdicts, unreported_comparisons
 from mldyno.analysis.comparisons import SEPARATE, between_machines
 from mldyno.analysis.league import Division
-from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.outcomes import Outcome, thinned
 from mldyno.analysis.scores import Score, missing, reference
 from mldyno.units import count, interval_parts
 from mldyno.views.answers import answer_lines, verdict_kinds, verdict_lines
@@ -149,9 +148,7 @@ def league_rows(division: Division, most: int) -> list[Row]:
     theirs = [place for place in places if place not in division.ours]
     ours = sorted(division.ours)[: max(1, most - 2)]
     room = max(1, most - len(ours))
-    if len(theirs) > room:
-        theirs = sorted({theirs[round(number * (len(theirs) - 1) / max(1, room - 1))] for number in range(room)})
-    shown = sorted([*((place, True) for place in ours), *((place, False) for place in theirs)], key=itemgetter(0))
+    shown = sorted([*((place, True) for place in ours), *((place, False) for place in thinned(theirs, room))])
     labels = [_label(outcome) for outcome in division.outcomes]
     named = len({division.outcomes[place].case.framework for place in division.ours}) > 1
     rows = []
