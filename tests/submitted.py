@@ -15,7 +15,7 @@ from tests.views.report import made_records
 
 from mldyno import keys, plugins
 from mldyno.records import Case, Checks, Machine, Record, Series, seal
-from mldyno.store import proofs
+from mldyno.store import transfer
 
 MLP = Case("mlp", mode="infer", batch=128)
 HERE = replace(made_records.BENCH, name="test bench", key=OWN_KEY)
@@ -72,7 +72,7 @@ def lines_of(records: Iterable[Record], *more: str) -> str:
     """The text of a file that this machine's key signs, with more lines behind."""
     texts = [record.text for record in records]
     ids = [json.loads(text)["id"] for text in (*texts, *more) if '"id":' in text]
-    return "".join(f"{line}\n" for line in (proofs.signature(ids), *texts, *more))
+    return "".join(f"{line}\n" for line in (transfer.signature(ids), *texts, *more))
 
 
 def written(path: Path, records: Iterable[Record], seed: str = "") -> str:

@@ -7,12 +7,15 @@ or by `<(…)`, is allowed: it is in folders of the system.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import re
 import stat
 from pathlib import Path
 
-from mldyno.errors import UsageError
+from mldyno.errors import MldynoError, UsageError
 
+LONGEST_STEM = 40  # characters of a name that are in the name of a file
 _OPENED_BY_THE_SHELL = ("/dev/fd/", "/dev/stdin", "/proc/")
 
 
@@ -57,3 +60,19 @@ def expanded(path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise UsageError(f"'{path}': that user has no home folder here; write the path without ~.") from None
+
+
+def make_folder(path: str) -> str:
+    """A folder for files, made where it is missing."""
+    try:
+        Path(path).mkdir(exist_ok=True)
+    except OSError as error:
+        raise MldynoError(f"{path}: {error.strerror or error}; name a folder, or a place for one.") from None
+    return path
+
+
+def file_stem(name: str, *parts: str) -> str:
+    """A name for files: letters and digits of a name, and a hash of it and of what else tells things apart."""
+    digest = hashlib.sha256("\0".join((name, *parts)).encode(errors="surrogatepass")).hexdigest()[:12]
+    letters = re.sub("[^a-z0-9]+", "-", name.lower())[:LONGEST_STEM].strip("-")
+    return f"{letters}-{digest}" if letters else digest

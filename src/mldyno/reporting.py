@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mldyno.analysis.outcomes import outcomes
+from mldyno.files import make_folder
 from mldyno.records import Record
-from mldyno.store import transfer
+from mldyno.temporary import atomic_file
 
 if TYPE_CHECKING:
     from mldyno.views.report.parts import Chart
@@ -23,7 +24,7 @@ def write_page(records: Sequence[Record], path: str, beside: Sequence[Record] = 
     from mldyno.views.report.page import page
 
     text = page(_subject(records, beside), [record.text for record in records])
-    with transfer.atomic_file(path) as out:
+    with atomic_file(path) as out:
         out.write(text.encode())
     return path
 
@@ -39,11 +40,11 @@ def write_pictures(records: Sequence[Record], folder: str, form: str) -> list[st
     """Every chart of the page as a file, PNG or SVG; gives their paths."""
     from mldyno.views.report.pictures import charts_of, drawn
 
-    place = transfer.folder(folder)
+    place = make_folder(folder)
     paths = []
     for chart in charts_of(_subject(records)):
         paths.append(os.path.join(place, f"{chart.id}.{form}"))
-        with transfer.atomic_file(paths[-1]) as out:
+        with atomic_file(paths[-1]) as out:
             out.write(drawn(chart, form))
     return paths
 
@@ -53,7 +54,7 @@ def write_card(records: Sequence[Record], path: str) -> str:
     from mldyno.views.report.card import card
 
     drawn = card(_subject(records))
-    with transfer.atomic_file(path) as out:
+    with atomic_file(path) as out:
         out.write(drawn)
     return path
 
@@ -90,8 +91,8 @@ def _subject(records: Sequence[Record], beside: Sequence[Record] = ()) -> Subjec
     from datetime import datetime, timezone
 
     from mldyno import __version__
-    from mldyno.store import reference
+    from mldyno.store import figures
     from mldyno.views.report.subject import subject_of
 
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return subject_of(outcomes(records), outcomes([*beside, *reference.newest()]), now, __version__)
+    return subject_of(outcomes(records), outcomes([*beside, *figures.newest()]), now, __version__)

@@ -174,10 +174,9 @@ class Results(Shown):
     def export(self, path: str, form: str = "jsonl", private: bool = False) -> int:
         """Write the records to a file that others can import; return how many."""
         from mldyno.store import transfer
-        from mldyno.store.private import private_text
 
         texts = (record.text for record in self.everything)
-        return transfer.write(map(private_text, texts) if private else texts, path, form)
+        return transfer.write(map(transfer.private_text, texts) if private else texts, path, form)
 
     save = export
 

@@ -10,7 +10,7 @@ from tests.analysis.made import met, outcome
 
 from mldyno.analysis.answers import Verdicts, verdicts
 from mldyno.analysis.outcomes import Outcome, outcomes
-from mldyno.store.reference import newest
+from mldyno.store.figures import newest
 from mldyno.views.answers import verdict_lines
 
 

@@ -23,7 +23,7 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.axes import unstated
 from mldyno.errors import MldynoError
 from mldyno.records import SCHEMA, Case, Machine, Pairing, Record, Run, Series, Software, seal
-from mldyno.store.reference import published
+from mldyno.store.figures import published
 from mldyno.units import Interval
 
 ROUNDS = 96

@@ -12,7 +12,7 @@ from mldyno.analysis.outcomes import Outcome, known_value, missing, outcomes
 from mldyno.errors import UsageError
 from mldyno.metrics import METRICS
 from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series, seal
-from mldyno.store.reference import published
+from mldyno.store.figures import published
 
 
 def a_record(values: list[float], number: int = 0, **changes: object) -> Record:

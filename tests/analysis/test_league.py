@@ -9,7 +9,7 @@ from tests.analysis.made import outcome
 
 from mldyno.analysis.league import league
 from mldyno.analysis.outcomes import Outcome, outcomes
-from mldyno.store.reference import newest
+from mldyno.store.figures import newest
 
 PUBLISHED = outcomes(newest())
 

@@ -12,7 +12,7 @@ from mldyno.analysis.outcomes import Outcome, outcomes
 from mldyno.analysis.rerun import command_for
 from mldyno.records import Case
 from mldyno.results import Results
-from mldyno.store.reference import newest
+from mldyno.store.figures import newest
 
 FakeRun = Callable[..., Results]
 

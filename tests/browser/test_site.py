@@ -19,7 +19,7 @@ from mldyno.analysis.comparisons import Comparison, compare, geometric_mean
 from mldyno.analysis.outcomes import outcomes
 from mldyno.records import Case, Record, Warning_
 from mldyno.store import Store
-from mldyno.store.reference import newest
+from mldyno.store.figures import newest
 from mldyno.views.claims import in_words, span, times
 from mldyno.views.site.collection import stems
 

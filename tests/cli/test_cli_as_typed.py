@@ -15,7 +15,7 @@ from mldyno.axes import Case, unstated
 from mldyno.plan import for_command, from_text
 from mldyno.records import Record, seal
 from mldyno.store import Query, Store
-from mldyno.store.private import private_copy
+from mldyno.store.transfer import private_copy
 from mldyno.views.titles import case_name
 
 Mldyno = Callable[..., tuple[int, str, str]]

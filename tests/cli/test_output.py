@@ -315,7 +315,8 @@ MAY = {
     "cli/output.py": {"ungated", "os.dup2"},
     "views/window.py": {"Console"},  # for texts, and for the bars of cli/output.py
     "keys.py": {"os.fdopen"},  # a file
-    "store/transfer.py": {"os.fdopen", "buffer"},  # files, and standard input
+    "temporary.py": {"os.fdopen"},  # a file
+    "store/transfer.py": {"buffer"},  # standard input
 }
 
 

@@ -13,7 +13,7 @@ from types import FrameType
 import pytest
 
 from mldyno import cli
-from mldyno.store.embedded import END, TAG
+from mldyno.store.transfer import END, TAG
 
 DEADLINE_S = 20  # after which a command is held to hang, on however busy a machine
 CASES = '[[cases]]\nworkload = "mlp"\n'

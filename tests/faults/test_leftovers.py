@@ -14,7 +14,7 @@ import psutil
 import pytest
 from tests.faults.conftest import GONE_DEADLINE_S, wait_for
 
-from mldyno import leftovers
+from mldyno import temporary
 from mldyno.runner.run import busy
 
 if TYPE_CHECKING:
@@ -109,10 +109,10 @@ def test_what_a_killed_run_left_running_is_ended_by_the_next_one(dyno: Dyno, tmp
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the clock tells when a process was started")
 def test_a_process_that_lives_is_known_again_when_the_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, other = leftovers.own_name(), f"{os.getppid()} {leftovers.started(os.getppid())}"
+    own, other = temporary.own_name(), f"{os.getppid()} {temporary.started(os.getppid())}"
     assert busy(other)
     monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: 4_070_908_800.0)  # by which it gives times of day
-    assert not leftovers.has_ended(own)
+    assert not temporary.has_ended(own)
     assert busy(other)
 
 
@@ -120,12 +120,12 @@ def test_a_process_that_lives_is_known_again_when_the_clock_was_set(monkeypatch:
 def test_a_process_in_a_container_that_has_our_hosts_name_is_not_held_to_have_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    host, _, since = leftovers.own_name().split("-")
-    assert leftovers.has_ended(f"{host}-{2**22 + 1}-{since}"), "no process has that number"
+    host, _, since = temporary.own_name().split("-")
+    assert temporary.has_ended(f"{host}-{2**22 + 1}-{since}"), "no process has that number"
     monkeypatch.setattr(os, "readlink", lambda path: "pid:[1]")
-    there = leftovers.own_name().partition("-")[0]
+    there = temporary.own_name().partition("-")[0]
     monkeypatch.undo()
-    assert not leftovers.has_ended(f"{there}-{2**22 + 1}-{since}"), "it may live where numbers are others"
+    assert not temporary.has_ended(f"{there}-{2**22 + 1}-{since}"), "it may live where numbers are others"
 
 
 # -- temporary trees and files -----------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_what_a_killed_export_left_is_removed_by_the_next_one(dyno: Dyno) -> Non
     target.parent.mkdir()
     code = f"""
 import os, sys
-from mldyno.store.transfer import atomic_file
+from mldyno.temporary import atomic_file
 with atomic_file({str(target)!r}) as out:
     out.write(b"half")
     out.flush()

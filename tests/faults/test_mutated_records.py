@@ -21,7 +21,7 @@ from mldyno.errors import ImportFileError
 from mldyno.records import Record, content_id
 from mldyno.store import transfer
 from mldyno.store.codec import BadRecord, decode, json_schema
-from mldyno.store.reference import FILE as PUBLISHED
+from mldyno.store.figures import PUBLISHED_FILE as PUBLISHED
 
 many_times = settings(max_examples=1000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())

@@ -13,7 +13,7 @@ from tests.fuzz.mutations import HERE, Content, mutated
 from tests.fuzz.readers import read_everything
 
 from mldyno.store.codec import BadRecord, decode
-from mldyno.store.transfer import check_foreign
+from mldyno.store.transfer import foreign_fault
 
 BATCH = 100  # records in one store
 
@@ -44,7 +44,9 @@ def batch_of(seed: int, originals: list[Content], size: int = BATCH) -> Batch:
     for number in range(seed, seed + size):
         text = mutated(number, originals)
         try:
-            check_foreign(decode(text), datetime.now(timezone.utc))
+            fault = foreign_fault(decode(text), datetime.now(timezone.utc))
+            if fault is not None:
+                raise fault
             taken.append(text)
         except BadRecord:
             refused += 1

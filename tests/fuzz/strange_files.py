@@ -22,7 +22,7 @@ from tests.fuzz.mutations import KEPT, Content, mutated, seeds, text
 
 from mldyno.axes import AXES, NAMES
 from mldyno.records import canonical, content_id
-from mldyno.store import embedded, figures
+from mldyno.store import figures, transfer
 from mldyno.suites import KEYS
 
 UNTOUCHED = "named-by-a-file"  # a folder that files name, and from which nothing may be read
@@ -198,10 +198,10 @@ def _some_figures(source: random.Random, seed: int, around: Surroundings, place:
 def _page(source: random.Random, seed: int, around: Surroundings, place: Path) -> None:
     page = around.page
     if source.random() < 0.7:
-        before, _, rest = page.partition(embedded.TAG.encode())
-        packed = embedded.pack(_lines(source, seed, around)).text.encode()
+        before, _, rest = page.partition(transfer.TAG.encode())
+        packed = transfer.pack(_lines(source, seed, around)).text.encode()
         packed = damaged(source, packed) if source.random() < 0.3 else packed
-        page = before + embedded.TAG.encode() + packed + rest[rest.index(embedded.END.encode()) :]
+        page = before + transfer.TAG.encode() + packed + rest[rest.index(transfer.END.encode()) :]
     place.write_bytes(damaged(source, page) if source.random() < 0.4 else page)
 
 

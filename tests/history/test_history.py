@@ -18,7 +18,7 @@ from mldyno.cli import main
 from mldyno.errors import MldynoError, UsageError
 from mldyno.records import SCHEMA, Case, canonical
 from mldyno.runner.events import Listener
-from mldyno.store import Query, Store, embedded
+from mldyno.store import Query, Store, transfer
 
 VERSIONS = sorted(path.parent for path in Path(__file__).parent.glob("*/answers.json"))
 Asked = Callable[..., Any]
@@ -140,7 +140,7 @@ def test_a_file_of_records_is_imported_and_passed_on_as_it_was_written(
     if name == "records.jsonl":
         assert passed_on == written
     else:
-        assert passed_on == embedded.unpacked(io.BytesIO((version / name).read_bytes())).read().decode().splitlines()
+        assert passed_on == transfer.unpack_page(io.BytesIO((version / name).read_bytes())).read().decode().splitlines()
         assert set(passed_on) < set(written), "a report leaves out older runs"
 
 

@@ -16,7 +16,7 @@ from mldyno import api, records
 from mldyno.errors import ImportFileError, StoreError
 from mldyno.records import SCHEMA, Device, Machine, Record, Run, Series, Software, Warning_, canonical, content_id, seal
 from mldyno.results import Results
-from mldyno.store import Query, Store, codec, embedded, transfer
+from mldyno.store import Query, Store, codec, transfer
 from mldyno.store.codec import BadRecord, decode, decode_stored
 from mldyno.store.query import latest
 
@@ -207,8 +207,8 @@ def test_a_file_of_a_newer_schema_is_told_apart_from_a_broken_and_from_a_foreign
 
 
 def test_a_report_of_a_newer_schema_is_told_apart(written_today: list[Record], store: Store, tmp_path: Path) -> None:
-    packed = embedded.pack([newer(written_today[0])]).text
-    (tmp_path / "report.html").write_text(f"<!doctype html>{embedded.TAG}{packed}{embedded.END}")
+    packed = transfer.pack([newer(written_today[0])]).text
+    (tmp_path / "report.html").write_text(f"<!doctype html>{transfer.TAG}{packed}{transfer.END}")
     with pytest.raises(ImportFileError, match=f"line 1: schema {SCHEMA + 1} is newer than this mldyno"):
         api.import_([str(tmp_path / "report.html")], store)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mldyno.store.figures import machines
 from mldyno.store.machine_names import Identity, meant, nearest, told_apart
-from mldyno.store.reference import machines
 
 NAMES = list(machines())
 

@@ -123,7 +123,7 @@ def test_several_processes_write_at_once_and_nothing_is_lost(store: Store) -> No
 
 
 def test_a_reader_who_pauses_does_not_keep_a_run_from_saving(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mldyno.store.opening.WRITER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("mldyno.store.layout.WRITER_TIMEOUT_S", 0.2)
     store.append([a_record(batch=n) for n in range(1, 4)])
     reader = Store(store.path).stream(Query(heads=False))
     next(reader)
@@ -134,7 +134,7 @@ def test_a_reader_who_pauses_does_not_keep_a_run_from_saving(store: Store, monke
 def test_a_locked_store_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.append([a_record()])
     store.close()
-    monkeypatch.setattr("mldyno.store.opening.WRITER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("mldyno.store.layout.WRITER_TIMEOUT_S", 0.1)
     holder = sqlite3.connect(store.path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     with pytest.raises(StoreError, match="another process has held it"):

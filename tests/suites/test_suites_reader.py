@@ -10,7 +10,7 @@ import pytest
 from mldyno import interpreters, suites
 from mldyno.analysis.outcomes import outcomes
 from mldyno.errors import MldynoError, UsageError
-from mldyno.store.reference import newest
+from mldyno.store.figures import newest
 from mldyno.suites import KEYS, Values, read
 
 CASES = "[[cases]]\nworkload = 'mlp'\n"

@@ -10,7 +10,7 @@ from tests.views.report.made_records import hostile, record
 
 from mldyno.analysis.outcomes import outcomes
 from mldyno.records import Case
-from mldyno.store import reference
+from mldyno.store import figures
 from mldyno.views.charts import NARROW, WIDE, Lines, Mark, Point, Row, Rows, Samples
 from mldyno.views.drawing import IN_PAGE, IN_PICTURE, SIZE
 from mldyno.views.report.card import LETTERS, card_svg, wrapped
@@ -24,7 +24,7 @@ CONTROL = "\x1b[31m\x00\x0b\x85\u202e\ufffe\ud800"
 
 
 def subject(text: str) -> Subject:
-    return subject_of(outcomes(hostile(text)), outcomes(reference.newest()), "2026-01-02T00:00:00Z", "0.1.0")
+    return subject_of(outcomes(hostile(text)), outcomes(figures.newest()), "2026-01-02T00:00:00Z", "0.1.0")
 
 
 def letters(text: str) -> set[str]:

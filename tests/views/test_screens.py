@@ -10,7 +10,7 @@ from tests.analysis.test_scores import of_set
 from mldyno.analysis.answers import verdicts
 from mldyno.analysis.league import league
 from mldyno.analysis.outcomes import outcomes
-from mldyno.store.reference import newest
+from mldyno.store.figures import newest
 from mldyno.views.screens import BAR, MOST_LINES, WIDTH, screen
 
 PUBLISHED = outcomes(newest())

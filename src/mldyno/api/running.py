@@ -19,6 +19,7 @@ from mldyno import plan as plans
 from mldyno.analysis.sweeps import Crossover
 from mldyno.axes import Case, axis_named
 from mldyno.errors import MldynoError, UsageError
+from mldyno.files import make_folder
 from mldyno.messages import FrameworksProbed
 from mldyno.plan import Plan
 from mldyno.printable import printable
@@ -32,7 +33,7 @@ from mldyno.runner.quick import Chosen, choose
 from mldyno.runner.remote_case import SHORTEST_TIMEOUT_S
 from mldyno.settings import OF_PLANS, parsed, parted
 from mldyno.sources import Source
-from mldyno.store import Query, Store, transfer
+from mldyno.store import Query, Store
 from mldyno.store.selection import opened
 from mldyno.units import count, digits, show_seconds
 from mldyno.worker import joining
@@ -328,7 +329,7 @@ def quick(
 def _page(results: Results, store: Store, others: Sequence[Record]) -> str:
     """Write the report of a run beside the store, which can be written to; return a line that says where it is."""
     try:
-        folder = transfer.folder(str(store.path.parent / "reports"))
+        folder = make_folder(str(store.path.parent / "reports"))
         return f"report: {results.report(os.path.join(folder, f'{results.run}.html'), others)}"
     except MldynoError as error:
         return f"There is no report: {error}"

@@ -14,12 +14,13 @@ from mldyno.analysis.outcomes import outcomes
 from mldyno.analysis.scores import figure_of, scores
 from mldyno.axes import Case
 from mldyno.errors import MldynoError, StoreError, UsageError
+from mldyno.files import file_stem
 from mldyno.records import Record
-from mldyno.store import Query, Store, proofs, transfer
+from mldyno.store import Query, Store, transfer
 from mldyno.store.codec import came_from
-from mldyno.store.private import private_copy
 from mldyno.store.query import latest
 from mldyno.store.selection import Tell, nothing_to_remove, opened, pinned_by, select, stored, tell_future
+from mldyno.temporary import atomic_folder
 from mldyno.units import count
 
 
@@ -42,7 +43,7 @@ def export(
     texts = opened_store.texts(query)
     if form == "csv" or private:  # then records are decoded, which damage may prevent
         records = chain(opened_store.written(query), figures)
-        texts = ((private_copy(record) if private else record).text for record in records)
+        texts = ((transfer.private_copy(record) if private else record).text for record in records)
     return transfer.write(texts, path, form) - len(figures)
 
 
@@ -78,14 +79,14 @@ def submit(
         known = f"only {count(len(records), 'fake record')}" if records else "nothing"
         named = f" for '{what}'" if what else ""
         raise MldynoError(f"{known} of this machine{named} to submit; measure it with `mldyno quick`.")
-    signature = proofs.signature([record.id for record in real])
+    signature = transfer.signature([record.id for record in real])
     for fault in submission.faults([real])[0]:
         raise MldynoError(f"{fault}; or leave it out with a filter, such as mlp/train. Nothing was written.")
     if tell is not None:
         _tell_sharing(tell, Counter((record.case, record.machine.name) for record in real), private=True)
         if len(real) < len(records):
             tell(f"left out: {count(len(records) - len(real), 'fake record')}")
-    stem = transfer.file_stem(real[0].machine.name, *(record.id for record in real))
+    stem = file_stem(real[0].machine.name, *(record.id for record in real))
     place = path or f"{stem}.jsonl"
     return place, transfer.write([signature, *(record.text for record in real)], place, "jsonl") - 1
 
@@ -223,7 +224,7 @@ def site(
     from mldyno.views.site.collection import stems
     from mldyno.views.site.pages import MARK, TITLE
 
-    with transfer.atomic_folder(folder, MARK, TITLE) as part:
+    with atomic_folder(folder, MARK, TITLE) as part:
         chosen = _chosen(what, store, tell)
         records = [record for record in chosen if not record.fact("fake_time")]
         if not any(record.alone and not record.interrupted for record in records):
@@ -234,7 +235,7 @@ def site(
             _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in own), private)
             if len(records) < len(chosen):
                 tell(f"left out: {count(len(chosen) - len(records), 'fake record')}, of which no time is real")
-        write_site([private_copy(record) if private else record for record in records], files, part, progress)
+        write_site([transfer.private_copy(record) if private else record for record in records], files, part, progress)
     return os.path.join(folder, "index.html")
 
 
@@ -260,7 +261,7 @@ def _reported(what: str | None, store: Store | str | None, private: bool, tell: 
     if tell is not None:
         _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in measured), private)
         _tell_machines(tell, measured)
-    return [private_copy(record) for record in measured] if private else measured
+    return [transfer.private_copy(record) for record in measured] if private else measured
 
 
 def _tell_machines(tell: Tell, records: Sequence[Record]) -> None:

@@ -13,7 +13,7 @@ from mldyno.errors import unknown
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from mldyno.store.reference import Publication
+    from mldyno.store.figures import Publication
 
 KINDS = ("workloads", "suites", "frameworks", "devices", "machines")
 Rows = list[tuple[str, str]]
@@ -111,7 +111,7 @@ def machines_json(store: str | None) -> list[dict[str, Any]]:
     """
     from mldyno.axes import FAKE
     from mldyno.store import Query, Store
-    from mldyno.store.reference import Publication, machines
+    from mldyno.store.figures import Publication, machines
 
     opened, shipped = Store(store), machines()
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from mldyno import interpreters
 from mldyno.errors import MldynoError, UsageError
-from mldyno.leftovers import own_name, remove_leftovers
 from mldyno.messages import DescribeSource
 from mldyno.sources import Source
+from mldyno.temporary import own_name, remove_leftovers
 from mldyno.units import show_seconds
 from mldyno.worker.client import Ended, WorkerProcess
 

@@ -19,7 +19,6 @@ from mldyno import machine as machines
 from mldyno import plugins, sources, trees
 from mldyno.axes import Case
 from mldyno.errors import MldynoError
-from mldyno.leftovers import own_name
 from mldyno.messages import A, Command, Failed, Progress, TaskRow
 from mldyno.plan import Plan
 from mldyno.records import Record
@@ -28,6 +27,7 @@ from mldyno.runner.recording import new_run_id
 from mldyno.runner.run import Runner
 from mldyno.sources import Source
 from mldyno.store import Store
+from mldyno.temporary import own_name
 from mldyno.worker.client import Ended, WorkerProcess
 from mldyno.worker.listen import Worker
 from mldyno.worker.process_tree import reserve

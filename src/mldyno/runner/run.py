@@ -18,7 +18,6 @@ from mldyno import machine as machines
 from mldyno.analysis.processes import Process, processes_of, usual_for
 from mldyno.errors import StoreError
 from mldyno.files import expanded
-from mldyno.leftovers import remove_leftovers, started
 from mldyno.masking import masked_line
 from mldyno.messages import DataSource
 from mldyno.plan import Plan
@@ -45,7 +44,8 @@ from mldyno.runner.remote_case import SHORTEST_TIMEOUT_S, RemoteCase
 from mldyno.runner.warnings import ENERGY_LOST, INTERRUPTED, memory_taken
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord
-from mldyno.store.rescue import rescue
+from mldyno.store.transfer import rescue
+from mldyno.temporary import remove_leftovers, started
 from mldyno.timing.stopping import Stopping
 from mldyno.units import show_seconds
 from mldyno.worker.client import Ended, WorkerProcess, memory_limit

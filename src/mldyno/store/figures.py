@@ -9,6 +9,9 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, TextIO, get_args
 
 from mldyno.axes import AXES, AXIS
@@ -18,6 +21,7 @@ from mldyno.printable import printable
 from mldyno.records import SCHEMA, Case, Machine, Provenance, Record, Run, Series, Status, Unit, Warning_, seal
 from mldyno.store.codec import BadRecord, check
 
+PUBLISHED_FILE = Path(__file__).parent.parent / "data" / "published.csv"
 STATED_AXES = ("device", "framework", "workload", "mode", "batch", "seq", "precision", "placement", "ranks")
 """The axes that every CSV of figures has; a file may lack those that came later, which then have their defaults."""
 _LATER_AXES = tuple(axis.name for axis in AXES if axis.name not in STATED_AXES)
@@ -160,3 +164,46 @@ def _rows(record: Record) -> Iterator[list[Any]]:
                  "status": record.status, "steps": steps, "note": note, **axes}  # fmt: skip
         cells = ("" if known[name] is None else known[name] for name in WRITTEN)
         yield [inert(cell) if isinstance(cell, str) else cell for cell in cells]
+
+
+# -- the published figures that ship with the product ------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def published() -> tuple[Record, ...]:
+    """All published figures, superseded ones too."""
+    with PUBLISHED_FILE.open(encoding="utf-8", newline="") as lines:
+        return tuple(read(lines, "published"))
+
+
+def newest() -> list[Record]:
+    """Of each case on each machine only the latest publication, as the store's heads are, unless withdrawn."""
+    standing = [record for record in published() if not any(code == "superseded" for code, _ in marks(record))]
+    latest: dict[tuple[str, str], str] = {}
+    for record in standing:
+        key = (record.machine.name, record.case.id)
+        latest[key] = max(latest.get(key, ""), record.created)
+    return [r for r in standing if r.created == latest[r.machine.name, r.case.id]]
+
+
+@dataclass
+class Publication:
+    """What was published of one machine."""
+
+    sources: list[str] = field(default_factory=list)
+    figures: int = 0
+    marked: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """The cases of figures that are superseded or suspect, by that word and the reason."""
+
+
+def machines() -> dict[str, Publication]:
+    """The published machines, in the order of publication."""
+    publications: dict[str, Publication] = {}
+    for record in published():
+        publication = publications.setdefault(record.machine.name, Publication())
+        source = record.run.suite or record.run.id
+        publication.sources += [] if source in publication.sources else [source]
+        publication.figures += 1
+        for mark in marks(record):
+            publication.marked.setdefault(mark, []).append(record.case.id)
+    return publications

@@ -22,7 +22,7 @@ from mldyno.errors import StoreError
 from mldyno.files import check_regular, expanded
 from mldyno.records import SCHEMA, Case, Machine, NewerSchema, Record, canonical, upgraded_case
 from mldyno.sources import as_typed
-from mldyno.store import layout, opening
+from mldyno.store import layout
 from mldyno.store.codec import came_from, decode_stored
 from mldyno.store.machine_names import SIGNED, Identity, shown, stored_key, told_apart, with_names
 from mldyno.store.query import COLUMNS, Query, latest
@@ -84,7 +84,7 @@ class Store:
     def __init__(self, path: Path | str | None = None, patience: float | None = None) -> None:
         """`patience` is the time in s to wait for another process that writes."""
         self.path = default_path() if path is None else path_of(str(path))
-        self.patience = opening.WRITER_TIMEOUT_S if patience is None else patience
+        self.patience = layout.WRITER_TIMEOUT_S if patience is None else patience
         self._connection: sqlite3.Connection | None = None
         self._copy: sqlite3.Connection | None = None
 
@@ -95,17 +95,17 @@ class Store:
         """The store to look into just now: nothing is mended, and nobody is waited for."""
         store = cls(path)
         if store.path.is_file():
-            with opening.errors_of(store.path):
-                store._copy = opening.as_it_is(store.path)
+            with layout.errors_of(store.path):
+                store._copy = layout.as_it_is(store.path)
         return store
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that writes; the first one opens the file, and keeps it open."""
-        with opening.errors_of(self.path):
+        with layout.errors_of(self.path):
             if self._connection is None:
                 check_regular(self.path)
-                self._connection = opening.to_write(self.path, self.patience)
+                self._connection = layout.to_write(self.path, self.patience)
             with layout.transaction(self._connection):
                 layout.of(self._connection)  # a newer mldyno may have come in between
                 yield self._connection
@@ -113,14 +113,14 @@ class Store:
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
         """A connection to read from, None where nothing is stored yet; let go of at once, unless it writes too."""
-        with opening.errors_of(self.path):
+        with layout.errors_of(self.path):
             check_regular(self.path)
             if self._connection is None and not self.path.exists():
                 yield None
                 return
             connection = self._connection or self._copy
             if connection is None:
-                connection, private = opening.to_read(self.path, self.patience)
+                connection, private = layout.to_read(self.path, self.patience)
                 self._copy = connection if private else None
             try:
                 yield connection
@@ -199,7 +199,7 @@ class Store:
         connection = self._connection
         if connection is None:  # and nothing was removed
             return
-        with opening.errors_of(self.path):
+        with layout.errors_of(self.path):
             pages, free, page = (
                 connection.execute(f"PRAGMA {name}").fetchone()[0]
                 for name in ("page_count", "freelist_count", "page_size")
@@ -213,7 +213,7 @@ class Store:
             try:
                 connection.execute("VACUUM")
             finally:
-                connection.execute(f"PRAGMA busy_timeout = {opening.WRITER_TIMEOUT_S * 1000:.0f}")
+                connection.execute(f"PRAGMA busy_timeout = {layout.WRITER_TIMEOUT_S * 1000:.0f}")
 
     # -- runs ------------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class Store:
         """Return the rows; raise where a column has another type than it should."""
         for row in rows:
             if tuple(map(type, row)) != types:
-                raise StoreError(f"store {self.path}: {opening.DAMAGED}.")
+                raise StoreError(f"store {self.path}: {layout.DAMAGED}.")
         return rows
 
     def select(self, query: Query) -> list[Record]:
@@ -256,9 +256,9 @@ class Store:
         records = list(self.stream(query))
         if "published" in query.provenances:
             stored = {record.id for record in records}
-            from mldyno.store import reference  # read only where published figures are wanted
+            from mldyno.store import figures  # read only where published figures are wanted
 
-            shipped = reference.newest() if query.heads and not query.ids else reference.published()
+            shipped = figures.newest() if query.heads and not query.ids else figures.published()
             records += [record for record in shipped if record.id not in stored and query.fits(record)]
         records.sort(key=lambda record: record.created)
         return records
@@ -374,7 +374,7 @@ class Store:
         counted: Counter[tuple[Case, str]] = Counter()
         for number, name, key, imported, count in self._read(sql, values, int, str, str, int, int):
             if number not in cases:
-                raise StoreError(f"store {self.path}: {opening.DAMAGED}.")
+                raise StoreError(f"store {self.path}: {layout.DAMAGED}.")
             counted[cases[number], shown(Identity(name, key, bool(imported)), names)] += count
         return counted
 
@@ -385,9 +385,9 @@ class Store:
     def workloads(self) -> list[str]:
         """Names of all workloads: those of the store, commands among them, and those of the published figures."""
         stored = sorted({case.workload for case in self.cases()})
-        from mldyno.store import reference  # read only where published figures are wanted
+        from mldyno.store import figures  # read only where published figures are wanted
 
-        return list(dict.fromkeys([*stored, *(record.case.workload for record in reference.published())]))
+        return list(dict.fromkeys([*stored, *(record.case.workload for record in figures.published())]))
 
     def workloads_as_typed(self) -> list[str]:
         """Return the same names as users typed them; a record of each command knows that."""
@@ -405,9 +405,9 @@ class Store:
         """Names of all machines: those of the store and those of the published figures."""
         names = self._machine_names()
         stored = sorted({shown(machine, names) for machine in names})
-        from mldyno.store import reference  # read only where published figures are wanted
+        from mldyno.store import figures  # read only where published figures are wanted
 
-        return list(dict.fromkeys([*stored, *(record.machine.name for record in reference.published())]))
+        return list(dict.fromkeys([*stored, *(record.machine.name for record in figures.published())]))
 
     def _machine_names(self) -> Names:
         """What each machine of the store is called."""

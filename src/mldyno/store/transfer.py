@@ -1,143 +1,136 @@
-"""Records in and out of files: JSON lines, which lose nothing, also within a report, and CSV, which carries figures.
+"""Records in and out of files: JSON lines, which lose nothing, also within a page, and CSV, which carries figures.
 
-Rules: a file is read a line at a time and taken whole or not at all; a file is written beside its
-place and moved there when it is complete, and what is no file is never replaced.
+Rules: a file is read a line at a time and taken whole or not at all. What is read is a stranger's: lengths are limited,
+packed and unpacked. A record is passed on as its text; where something is left out of it, the copy is a record with an
+id of its own.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import codecs
+import gzip
 import hashlib
 import io
 import os
 import re
-import secrets
-import stat
+import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import tempfile
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, NamedTuple, TextIO
 
-from mldyno.errors import ImportFileError, MldynoError
+from mldyno import keys
+from mldyno.errors import ImportFileError, StoreError
 from mldyno.files import check_regular, regular
-from mldyno.leftovers import own_name, remove_leftovers
 from mldyno.printable import printable, shortened
-from mldyno.records import Record
-from mldyno.store import embedded, figures, proofs
-from mldyno.store.codec import BadRecord, came_from, decode, decode_stored
+from mldyno.records import MACHINE_KEY, Proof, Record, canonical, seal
+from mldyno.store import figures
+from mldyno.store.codec import BadRecord, came_from, decode, decode_stored, parse
 from mldyno.store.query import CLOCK_SKEW
+from mldyno.store.sqlite import default_path
+from mldyno.temporary import atomic_file
 
-_SQLITE = b"SQLite format 3\0"  # how such a file begins
 LONGEST_REFUSAL = 500  # characters
 LONGEST_LINE_B = 32 << 20  # the longest series that a budget of minutes can make is far below
 LONGEST_CSV_LINE = 2_000_000  # characters: as many fields as there are columns, each as long as it may be
 MOST_EMPTY_LINES = 100  # one after the other: packed, millions of them take no room
-MOST_FAULTS = 100  # of one file that are told
-LONGEST_STEM = 40  # characters of a name that are in a file's
+MOST_FAULTS = 100  # of one file that are reported
+TAG = '<script type="text/plain" id="records">'
+END = "</script>"
+LONGEST_PAGE_B = 64 << 20  # that is read; those that are written stay under 10 MB
+LONGEST_RECORDS_B = 2 << 30  # in a page, unpacked
+PACKED_B = 4_500_000  # that packed records may take of a page, as base64
+PATH = "PATH"  # replaces each path in a private copy
 
+_SQLITE = b"SQLite format 3\0"  # how such a file begins
+_PROOF = b'{"proves":'  # how `canonical` begins both kinds
+_RESCUE = "rescue"
+_QUOTED_PATH = re.compile(r"""(['"`])(?:~|\.{0,2}/|[A-Za-z]:\\)[^'"`]*\1""")
+_BARE_PATH = re.compile(r"""(?<![\w/.~])(?:~[\w.-]*/|\.{0,2}/|[A-Za-z]:\\)[^\s'"`,;:()]+""")
 
-def _raised(error: Exception) -> None:
-    raise error
-
-
-Refuse = Callable[[BadRecord], None]  # hears what is wrong with a record; unless it raises, the others follow
 Tell = Callable[[str], None]  # hears a line
 
 
-def read(path: str, refuse: Refuse = _raised, tell: Tell | None = None) -> Iterator[Record]:
-    """Records of a file, each with its proof; `-` is standard input.
+# -- reading ---------------------------------------------------------------------------------------
 
-    Of a rescue file that was cut within its last line, `tell` hears so, and the others follow; without it, it is
-    refused as any other.
+
+def read(path: str, tell: Tell | None = None) -> Iterator[Record]:
+    """Yield the records of a file, each with its proof; `-` is standard input. Raise at the first fault.
+
+    With `tell`, a rescue file may end within a line: `tell` hears so, and the records before it count.
     """
-    empty = True
-
-    def refused(error: BadRecord) -> None:
-        nonlocal empty
-        empty = False
-        refuse(error)
-
-    try:
-        with _source(path) as source:
-            now = datetime.now(timezone.utc)
-            for record in _records(source, refused, tell and (lambda words: tell(f"{path}: {words}"))):
-                empty = False
-                try:
-                    check_foreign(record, now)
-                except BadRecord as error:
-                    refused(error)
-                else:
-                    yield record
-            if empty:
-                raise BadRecord("it holds no records")
-    except BadRecord as error:
-        raise ImportFileError(_refusal(path, error)) from None
-    except OSError as error:
-        raise ImportFileError(f"{path}: {error.strerror or error}") from None
+    for item in _records_and_faults(path, tell):
+        if isinstance(item, str):
+            raise ImportFileError(item)
+        yield item
 
 
 def examined(path: str) -> tuple[list[Record], list[str]]:
-    """The records of a file that can be taken, and what is wrong with it and with the others, a line each."""
+    """Return the valid records of a file, and a line for each fault of the file and of the other records."""
     records: list[Record] = []
     faults: list[str] = []
-
-    def refuse(error: BadRecord) -> None:
-        if len(faults) == MOST_FAULTS:
-            raise BadRecord(f"more than {MOST_FAULTS} faults; what follows was not looked at")
-        faults.append(_refusal(path, error))
-
-    try:
-        records.extend(read(path, refuse))
-    except ImportFileError as error:
-        faults.append(str(error))
+    for item in _records_and_faults(path):
+        if isinstance(item, Record):
+            records.append(item)
+        elif len(faults) < MOST_FAULTS:
+            faults.append(item)
+        else:
+            faults.append(f"{path}: more than {MOST_FAULTS} faults; what follows was not looked at")
+            break
     return records, faults
 
 
-def _refusal(path: str, error: BadRecord) -> str:
-    return f"{path}: {_one_line(str(error))}"
+def _records_and_faults(path: str, tell: Tell | None = None) -> Iterator[Record | str]:
+    """Yield each record of a file, or a line on why it is refused; last, why the rest of the file is."""
+    empty = True
+    now = datetime.now(timezone.utc)
+    try:
+        with _source(path) as source:
+            for item in _items(source, path, tell):
+                empty = False
+                fault = item if isinstance(item, BadRecord) else foreign_fault(item, now)
+                yield item if isinstance(item, Record) and fault is None else _refusal(path, fault)
+            if empty:
+                yield _refusal(path, "it holds no records")
+    except BadRecord as error:
+        yield _refusal(path, error)
+    except OSError as error:
+        yield f"{path}: {error.strerror or error}"
 
 
-def check_foreign(record: Record, now: datetime) -> None:
-    """Raise where a record says of itself what only this mldyno, or the future, could know."""
-    if record.provenance == "published":
-        raise BadRecord(f"record {record.id[:10]} calls itself published, which only figures are that ship with mldyno")
-    created = datetime.fromisoformat(record.created.replace("Z", "+00:00"))
-    if (created if created.tzinfo else created.replace(tzinfo=timezone.utc)) > now + CLOCK_SKEW:
-        raise BadRecord(
-            f"record {record.id[:10]} was created at {record.created}, and here it is only "
-            f"{now:%Y-%m-%dT%H:%MZ}; set this machine's clock, or leave the record out"
-        )
-
-
-def file_name(path: str) -> str:
-    """A file as it is noted beside the records that came from it: its name, without its folder."""
-    return "standard input" if path == "-" else _one_line(os.path.basename(path))
-
-
-def file_stem(name: str, *parts: str) -> str:
-    """A name for files: letters and digits of a name, and a hash of it and of what else tells things apart."""
-    digest = hashlib.sha256("\0".join((name, *parts)).encode(errors="surrogatepass")).hexdigest()[:12]
-    letters = re.sub("[^a-z0-9]+", "-", name.lower())[:LONGEST_STEM].strip("-")
-    return f"{letters}-{digest}" if letters else digest
-
-
-def _records(source: io.BufferedReader, refuse: Refuse, tell: Tell | None) -> Iterator[Record]:
-    """The records of a file of the kind that its first bytes show."""
-    if source.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
-        source.read(len(codecs.BOM_UTF8))
-    start = source.peek(len(_SQLITE))
-    if start.startswith(_SQLITE):
-        raise BadRecord("this is an SQLite file; read a store with --store, or write its records with `mldyno export`")
-    if start.startswith(b"<"):
-        return _json_lines(embedded.unpacked(source), refuse, tell)
-    return _json_lines(source, refuse, tell) if start[:1] in (b"{", b"", b"[", b" ", b"\n") else _csv(source)
+def _refusal(path: str, fault: object) -> str:
+    return f"{path}: {_one_line(str(fault))}"
 
 
 def _one_line(text: str) -> str:
-    """A message as one short line that a terminal can show, whatever a hostile file put into it."""
+    """Return a text as one short line that a terminal can show, whatever a hostile file put into it."""
     return shortened(printable(" ".join(text.split())), LONGEST_REFUSAL)
+
+
+def foreign_fault(record: Record, now: datetime) -> BadRecord | None:
+    """Return the error if a record claims what only this mldyno, or the future, could know."""
+    if record.provenance == "published":
+        reason = "calls itself published, which only figures are that ship with mldyno"
+        return BadRecord(f"record {record.id[:10]} {reason}")
+    created = datetime.fromisoformat(record.created.replace("Z", "+00:00"))
+    if (created if created.tzinfo else created.replace(tzinfo=timezone.utc)) <= now + CLOCK_SKEW:
+        return None
+    return BadRecord(
+        f"record {record.id[:10]} was created at {record.created}, and here it is only "
+        f"{now:%Y-%m-%dT%H:%MZ}; set this machine's clock, or leave the record out"
+    )
+
+
+def file_name(path: str) -> str:
+    """Return the name under which a file is noted with the records that came from it: without its folder."""
+    return "standard input" if path == "-" else _one_line(os.path.basename(path))
 
 
 @contextmanager
@@ -151,9 +144,21 @@ def _source(path: str) -> Iterator[io.BufferedReader]:
         yield source
 
 
-def _json_lines(source: BinaryIO, refuse: Refuse, tell: Tell | None) -> Iterator[Record]:
+def _items(source: io.BufferedReader, path: str, tell: Tell | None) -> Iterator[Record | BadRecord]:
+    """Yield the records and faults of a file, whose first bytes show its kind."""
+    if source.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+        source.read(len(codecs.BOM_UTF8))
+    start = source.peek(len(_SQLITE))
+    if start.startswith(_SQLITE):
+        raise BadRecord("this is an SQLite file; read a store with --store, or write its records with `mldyno export`")
+    if start.startswith(b"<"):
+        return _json_lines(unpack_page(source), path, tell)
+    return _json_lines(source, path, tell) if start[:1] in (b"{", b"", b"[", b" ", b"\n") else _csv(source)
+
+
+def _json_lines(source: BinaryIO, path: str, tell: Tell | None) -> Iterator[Record | BadRecord]:
     number = empty = 0
-    proven = proofs.NOTHING
+    proven = _Proven()
     while line := source.readline(LONGEST_LINE_B):
         number += 1
         if len(line) == LONGEST_LINE_B:
@@ -165,17 +170,17 @@ def _json_lines(source: BinaryIO, refuse: Refuse, tell: Tell | None) -> Iterator
             continue
         empty = 0
         try:
-            if proofs.is_proof(line):
-                proven = proofs.read(line)
+            if is_proof(line):
+                proven = _read_proof(line)
                 continue
             record = decode(line)
         except BadRecord as error:
             if tell is not None and proven.of_rescue and not line.endswith(b"\n"):
-                tell(f"line {number} is cut off, as on a full disk; what stands before it was taken")
+                tell(f"{path}: line {number} is cut off, as on a full disk; what stands before it was taken")
                 return
-            refuse(BadRecord(f"line {number}: {error}"))
+            yield BadRecord(f"line {number}: {error}")
         else:
-            yield came_from(record, "", proven.of(record))
+            yield came_from(record, "", proven.proof_of(record))
 
 
 def _csv(source: BinaryIO) -> Iterator[Record]:
@@ -195,138 +200,17 @@ def _csv_lines(text: TextIO) -> Iterator[str]:
         yield line
 
 
+# -- writing ---------------------------------------------------------------------------------------
+
+
 def write(texts: Iterable[str], path: str, form: str) -> int:
-    """Write records, given as their texts, as `jsonl` or `csv`; `-` is standard output. Gives how many."""
+    """Write records, given as their texts, as `jsonl` or `csv`; `-` is standard output. Return how many."""
     if path == "-":
         count = _write(texts, sys.stdout, form)
-        sys.stdout.flush()  # whoever says that it is written knows
+        sys.stdout.flush()  # so that a failure is known before anything is said
         return count
     with atomic_file(path) as out, io.TextIOWrapper(out, encoding="utf-8", newline="\n") as text:
         return _write(texts, text, form)
-
-
-@contextmanager
-def atomic_file(path: str) -> Iterator[BinaryIO]:
-    """A file that takes its place when all of it is written; whatever goes wrong before, nothing is left.
-
-    A link stays, and the file it leads to is replaced. What is no file, such as a device or a pipe, is written into.
-    """
-    try:
-        there = None
-        with suppress(FileNotFoundError):
-            there = os.stat(path)
-        target = _written_into(path, there) if there is not None else None
-        if target is not None:
-            with os.fdopen(target, "wb") as out:
-                yield out
-            return
-        place = os.path.realpath(path)
-        part = _part_beside(place)
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        try:
-            with os.fdopen(descriptor, "wb") as out:
-                if there is not None:
-                    os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
-                yield out
-            os.replace(part, place)
-        except BaseException:
-            os.unlink(part)
-            raise
-    except OSError as error:
-        raise MldynoError(f"{path}: {error.strerror or error}; nothing was written.") from None
-
-
-@contextmanager
-def atomic_folder(path: str, mark: str, title: str) -> Iterator[str]:
-    """A folder that takes its place when all of it is written; whatever goes wrong before, nothing is left.
-
-    The file `mark` gets the title and a list of all other files with their hashes. A folder that is there is replaced
-    where it is empty, or holds just what its own list says.
-    """
-    import shutil
-
-    try:
-        place = os.path.realpath(path)
-        _check_replaceable(path, place, mark)
-        part = _part_beside(place)
-        old = f"{part}.old"
-        os.mkdir(part)
-        try:
-            yield part
-            lines = [f"{_seal(os.path.join(part, name))}  {name}\n" for name in sorted(_within(part))]
-            with open(os.path.join(part, mark), "w", encoding="utf-8", newline="\n") as out:
-                out.writelines([title, "\n", *lines])
-            _check_replaceable(path, place, mark)  # again: it may have taken a while
-            if os.path.lexists(place):
-                os.rename(place, old)
-            os.rename(part, place)
-        except BaseException:
-            if os.path.lexists(old):
-                os.rename(old, place)
-            shutil.rmtree(part, ignore_errors=True)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
-    except OSError as error:
-        raise MldynoError(f"{path}: {error.strerror or error}; nothing was written.") from None
-
-
-def _check_replaceable(path: str, place: str, mark: str) -> None:
-    """Raise unless a folder is missing, empty, or holds just what the list in its file `mark` says."""
-    listed: dict[str, str] = {}
-    with suppress(OSError, ValueError), open(os.path.join(place, mark), encoding="utf-8", opener=regular) as lines:
-        for line in lines:
-            seal, _, name = line.rstrip("\n").partition("  ")
-            listed[name] = seal
-    for name in sorted(_within(place)) if os.path.lexists(place) else ():
-        if os.path.basename(name) == ".DS_Store" or name == mark:
-            continue
-        if name not in listed:
-            raise MldynoError(f"{path} holds {name}, which mldyno did not put there; name another folder.")
-        if _seal(os.path.join(place, name)) != listed[name]:
-            raise MldynoError(f"{path} holds {name}, which was changed since mldyno wrote it; name another folder.")
-
-
-def _within(place: str) -> Iterator[str]:
-    """Yield the path of each file and folder in a folder, at any depth, as seen from there."""
-    for folder, folders, files in os.walk(place, onerror=_raised):
-        yield from (os.path.relpath(os.path.join(folder, name), place) for name in (*folders, *files))
-
-
-def _seal(path: str) -> str:
-    """Return the hash of a file's bytes, or what else is there."""
-    mode = os.lstat(path).st_mode
-    if not stat.S_ISREG(mode):
-        return "folder" if stat.S_ISDIR(mode) else "neither file nor folder"
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _part_beside(place: str) -> str:
-    """Where what will be at a place is written; what killed processes left there is removed."""
-    folder = os.path.dirname(place)
-    remove_leftovers(folder)
-    return os.path.join(folder, f".mldyno-{own_name()}-{secrets.token_hex(8)}.part")
-
-
-def _written_into(path: str, there: os.stat_result) -> int | None:
-    """A descriptor of what must not be replaced: a device, a pipe, or the file behind our own standard output."""
-    for stream in (1, 2):
-        with suppress(OSError):
-            if os.path.samestat(there, os.fstat(stream)):
-                return os.dup(stream)
-    return None if stat.S_ISREG(there.st_mode) else os.open(path, os.O_WRONLY)
-
-
-def folder(path: str) -> str:
-    """A folder for files, made where it is missing."""
-    try:
-        Path(path).mkdir(exist_ok=True)
-    except OSError as error:
-        raise MldynoError(f"{path}: {error.strerror or error}; name a folder, or a place for one.") from None
-    return path
 
 
 def _write(texts: Iterable[str], out: TextIO, form: str) -> int:
@@ -337,3 +221,201 @@ def _write(texts: Iterable[str], out: TextIO, form: str) -> int:
         out.write(text + "\n")
         count += 1
     return count
+
+
+def private_copy(record: Record) -> Record:
+    """Return a record without command lines, names of loops and paths; equal names stay equal in every copy.
+
+    A record is never changed: where something is left out, the copy has its own id, and the fact `private`.
+    """
+    if record.fact("private"):
+        return record
+    case, facts, reason = record.case, dict(record.facts), record.reason
+    if case.own_work:
+        digest = hashlib.sha256(case.workload.encode()).hexdigest()[:12]
+        case = replace(case, workload=f"private {'loop' if case.tracked else 'command'} {digest}")
+        facts.pop("command", None)
+        reason = reason.partition(": ")[0]  # what follows is the command's own last line
+    env = {name: without_paths(value) for name, value in record.software.env.items()}
+    copy = replace(
+        record,
+        case=case,
+        reason=without_paths(reason),
+        facts={name: without_paths(value) if isinstance(value, str) else value for name, value in facts.items()},
+        software=replace(record.software, env=env),
+        warnings=tuple(
+            replace(warning, message=without_paths(warning.message), hint=without_paths(warning.hint))
+            for warning in record.warnings
+        ),
+    )
+    return record if copy == record else seal(replace(copy, facts={**copy.facts, "private": True}))
+
+
+def private_text(text: str) -> str:
+    """Return the text of the private copy of a record that is given as its stored text."""
+    return private_copy(decode_stored(text)).text
+
+
+def without_paths(text: str) -> str:
+    """Return a text with a word in place of each path."""
+    return _BARE_PATH.sub(PATH, _QUOTED_PATH.sub(PATH, text))
+
+
+# -- records within a page -------------------------------------------------------------------------
+
+
+class Packed(NamedTuple):
+    """Records packed as gzip and base64, which has no character that could end an element of a page."""
+
+    text: str
+    records: int
+    """How many it holds, from the first on."""
+
+
+def pack(texts: Iterable[str], room: int = PACKED_B) -> Packed:
+    """Pack records, given as their texts, into about `room` B for a page, without the time of packing."""
+    squeeze = zlib.compressobj(6, zlib.DEFLATED, 31)  # 31: with gzip's header
+    chunks, size, count = [], 0, 0
+    for text in texts:
+        if size + len(text) / 2 > room * 3 / 4:  # numbers in words shrink to less than half
+            break
+        chunks.append(squeeze.compress(text.encode() + b"\n"))
+        size += len(chunks[-1])
+        count += 1
+    return Packed(base64.b64encode(b"".join([*chunks, squeeze.flush()])).decode(), count)
+
+
+def unpack_page(page: BinaryIO) -> BinaryIO:
+    """Return the JSON lines in a page, to be read a line at a time."""
+    content = page.read(LONGEST_PAGE_B + 1)
+    if len(content) > LONGEST_PAGE_B:
+        raise BadRecord(f"a page of over {LONGEST_PAGE_B >> 20} MiB is not a report of mldyno")
+    _, tag, rest = content.partition(TAG.encode())
+    packed, ended, _ = rest.partition(END.encode())
+    if not tag:
+        raise BadRecord("this page holds no records; name a report that `mldyno report` wrote")
+    if not ended:
+        raise BadRecord("the report is cut off within its records; get the whole file")
+    try:
+        return _LimitedLines(gzip.GzipFile(fileobj=io.BytesIO(base64.b64decode(packed.strip(), validate=True))))
+    except binascii.Error:
+        raise BadRecord("the records in the report are damaged: not base64") from None
+
+
+class _LimitedLines(io.BufferedReader):
+    """Lines of packed records; damage and lengths without end are errors of the file."""
+
+    def __init__(self, packed: gzip.GzipFile) -> None:
+        super().__init__(packed)
+        self._left = LONGEST_RECORDS_B
+
+    def readline(self, size: int | None = -1) -> bytes:
+        try:
+            line = super().readline(size)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise BadRecord(f"the records in the report are damaged: {error}") from None
+        self._left -= len(line)
+        if self._left < 0:
+            raise BadRecord(f"the records in the report are over {LONGEST_RECORDS_B >> 30} GiB long")
+        return line
+
+
+# -- whose records are in a file -------------------------------------------------------------------
+# A submission begins with a signature of its machine's key, which anybody can verify; a rescue file with a code that
+# only the machine that wrote it can make. Both name the ids of the records, which are hashes of their content, so that
+# a file that was cut still proves what is left of it. Older versions refuse such a line as no record of theirs.
+
+
+@dataclass(frozen=True)
+class _Proven:
+    """Ids of records, what proves whose they are, and the key of the machine whose owner signed them."""
+
+    ids: Collection[str] = ()
+    by: Proof = ""
+    key: str | None = None
+    of_rescue: bool = False
+
+    def proof_of(self, record: Record) -> Proof:
+        if record.id not in self.ids or (self.by == "signed" and record.machine.key != self.key):
+            return ""
+        return self.by
+
+
+def signature(ids: Sequence[str]) -> str:
+    """Return the first line of a submission."""
+    public, signed = keys.sign(ids)
+    return canonical({"proves": ids, "public": public, "signature": signed})
+
+
+def is_proof(line: bytes) -> bool:
+    """Return whether a line of a file is a proof."""
+    return line.lstrip().startswith(_PROOF)
+
+
+def _read_proof(line: bytes) -> _Proven:
+    """Return what a line proves; raise where it is no proof, or a signature that is not valid."""
+    content = parse(line)
+    ids = content.pop("proves")
+    if not isinstance(ids, list) or not all(isinstance(each, str) and MACHINE_KEY.fullmatch(each) for each in ids):
+        raise BadRecord("a proof names the ids of records, and this does not")
+    if not all(isinstance(value, str) and value.isascii() for value in content.values()):
+        raise BadRecord("a proof has texts only, and this has not")
+    if content.keys() == {"rescued"}:
+        own = keys.is_authentic(content["rescued"], _RESCUE, *sorted(ids))
+        return _Proven(frozenset(ids), "own" if own else "", of_rescue=True)
+    if content.keys() != {"public", "signature"}:
+        raise BadRecord("a proof of another version; update mldyno, or take the line out")
+    key = keys.signer(ids, content["public"], content["signature"])
+    if key is None:
+        raise BadRecord("its signature is not valid: it was changed after it was signed")
+    return _Proven(frozenset(ids), "signed", key)
+
+
+# -- records that the store would not take ---------------------------------------------------------
+
+
+def rescue(records: Sequence[Record], store: Path | None) -> str:
+    """Write records of one run to a file until they can be imported; return the words that say where it is.
+
+    `store` is the file that would not take them; None where it has no path.
+    """
+    if not records:
+        return ""
+    ids = [record.id for record in records]
+    proof = canonical({"proves": ids, "rescued": keys.authenticate(_RESCUE, *sorted(ids))})
+    text = "".join(f"{line}\n" for line in (proof, *(record.text for record in records)))
+    bring_back = f"bring it back with: mldyno import{_store_option(store)}"
+    for folder in (tempfile.gettempdir, os.getcwd, Path.home):
+        try:
+            target = Path(folder()) / f"mldyno-rescued-{records[0].run.id}.jsonl"
+            _append(target, text)
+        except (OSError, RuntimeError):  # a folder that is gone, a user without a home
+            continue
+        return f"What was measured last is in {target}; {bring_back} {shlex.quote(str(target))}"
+    sys.stderr.write(text)
+    return f"What was measured last stands above; save it to a file and {bring_back} FILE"
+
+
+def _append(target: Path, text: str) -> None:
+    """Append a text to a file, all of it or nothing.
+
+    Others may have put a link or a pipe of that name into a shared folder: neither is written to.
+    """
+    with open(target, "ab", opener=regular) as out:
+        before = out.tell()
+        try:
+            out.write(text.encode())
+            out.flush()
+            os.fsync(out.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(out.fileno(), before)
+            raise
+
+
+def _store_option(store: Path | None) -> str:
+    """Return the option that names the store, unless it is the default one."""
+    with suppress(StoreError):
+        if store in (None, default_path()):
+            return ""
+    return f" --store {shlex.quote(str(store))}"

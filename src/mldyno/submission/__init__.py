@@ -12,7 +12,7 @@ from dataclasses import replace
 from mldyno.analysis import grouped
 from mldyno.analysis.scores import reference
 from mldyno.records import Case, Record, seal
-from mldyno.store.private import private_copy
+from mldyno.store.transfer import private_copy
 from mldyno.submission import _across, _records
 
 __all__ = ["fake", "faults", "of_key", "score_first"]

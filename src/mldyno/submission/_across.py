@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from mldyno.analysis import grouped
 from mldyno.records import Machine, Record
 from mldyno.stats.intervals import median
-from mldyno.store import reference
+from mldyno.store import figures
 
 CHIP = re.compile(
     r"\bM[1-9](?: ?(?:Pro|Max|Ultra))?\b|\b(?:RTX|GTX) ?(?:PRO )?(?:A?\d{3,4})(?: ?Ti| ?SUPER)*\b|\bMI\d{2,3}X?\b"
@@ -81,7 +81,7 @@ def _claims(machine: Machine, words: str) -> Iterator[str]:
         if _squeezed(chip) not in words:
             yield f"its machine is called '{machine.name}', and none of its parts is {chip}; give it another name"
             return
-    if not chips and machine.name.casefold() in {name.casefold() for name in reference.machines()}:
+    if not chips and machine.name.casefold() in {name.casefold() for name in figures.machines()}:
         yield f"its machine is called '{machine.name}', as a published one; give it another name"
     form = OWN_FORM.fullmatch(" ".join(machine.name.split()))
     if form and machine.memory and (

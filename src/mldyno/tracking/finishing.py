@@ -24,7 +24,7 @@ from mldyno.records import Fact, Record, Run, Series
 from mldyno.runner.events import Interrupts
 from mldyno.runner.recording import Observed, draft_of, finished, new_run_id, processes_before
 from mldyno.store import Store
-from mldyno.store.rescue import rescue
+from mldyno.store.transfer import rescue
 from mldyno.timing.loops import LoopBlocks, LoopTimes
 from mldyno.timing.stopping import Stopping, warm_from
 from mldyno.tracking import process

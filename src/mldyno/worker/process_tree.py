@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mldyno import machine
-from mldyno.leftovers import has_ended, own_name
 from mldyno.rendezvous import JOB
+from mldyno.temporary import has_ended, own_name
 from mldyno.units import show_bytes
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests.views.report.made_records import of_every_section, record
 from mldyno.analysis.answers import headlines, verdicts
 from mldyno.analysis.outcomes import outcomes, sample_count, trace
 from mldyno.records import Case, Record
-from mldyno.store import reference
+from mldyno.store import figures
 from mldyno.views.charts import Rows, Samples
 from mldyno.views.report.parts import Chart, Grid, Paragraphs, Section
 from mldyno.views.report.sections import sections_of
@@ -19,7 +19,7 @@ from mldyno.views.report.subject import Subject, subject_of
 
 
 def subject(records: Sequence[Record]) -> Subject:
-    return subject_of(outcomes(records), outcomes(reference.newest()), "2026-01-02T00:00:00Z", "0.1.0")
+    return subject_of(outcomes(records), outcomes(figures.newest()), "2026-01-02T00:00:00Z", "0.1.0")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.views.report.everything import ADA, GPT, HERE, LONG, ONNX, everything
 from tests.views.report.test_sections import subject
 
 from mldyno.records import Case
-from mldyno.store import reference
+from mldyno.store import figures
 from mldyno.views.charts import NARROW, WIDE, Mark, Row, Rows, labels_in_lines
 from mldyno.views.drawing import IN_PAGE
 from mldyno.views.report.card import card_svg
@@ -177,7 +177,7 @@ def test_the_card_has_one_name_and_labels_that_are_whole_and_distinct(whole: Sub
 
 
 def test_the_site_has_a_row_for_each_device_and_none_for_commands_and_loops() -> None:
-    records = [*everything(), *reference.newest()]
+    records = [*everything(), *figures.newest()]
     made_pages = dict(pages(collected(records, stems(records)), "0.1.0"))
     rows = [row for row in made_pages["index.html"].split("<tr") if HERE.name in row]
     assert len(rows) == 1

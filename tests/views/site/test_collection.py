@@ -12,7 +12,7 @@ from tests.views.site import made_machines
 from mldyno.records import Case, Machine, Record
 from mldyno.store import Query, Store
 from mldyno.store.codec import came_from
-from mldyno.store.reference import newest
+from mldyno.store.figures import newest
 from mldyno.views.site.collection import Collection, collected, kind_of, shown_place, stems
 
 MLP = Case("mlp", mode="infer", batch=128)

@@ -12,7 +12,7 @@ from tests.views.site import made_machines
 
 from mldyno.analysis.scores import reference
 from mldyno.records import Record
-from mldyno.store.reference import newest
+from mldyno.store.figures import newest
 from mldyno.views.site.collection import collected, stems
 from mldyno.views.site.pages import MARK, ROWS, pages
 

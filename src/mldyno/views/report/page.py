@@ -13,7 +13,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from mldyno.store import embedded
+from mldyno.store import transfer
 from mldyno.units import count
 from mldyno.views.drawing import DATA, IN_PAGE, templates
 from mldyno.views.records import FAKE_FRAMEWORK
@@ -28,12 +28,12 @@ FILES = DATA / "report"
 def page(subject: Subject, texts: Sequence[str]) -> str:
     """The whole page, with the records, given as their texts, in it."""
     sections = sections_of(subject)
-    packed = embedded.pack(texts)
+    packed = transfer.pack(texts)
     script, style = ((FILES / name).read_text(encoding="utf-8") for name in ("page.js", "style.css"))
     text: str = page_template("page.html").render(
         subject=subject, summary=summary(subject), sections=sections, notice=FAKE_FRAMEWORK if subject.fake else "",
         script=script, style=style, policy=_policy(script, style), more=_packed(_more(sections)),
-        records=packed, tag=embedded.TAG, end=embedded.END, included=_included(packed.records, len(texts)),
+        records=packed, tag=transfer.TAG, end=transfer.END, included=_included(packed.records, len(texts)),
     )  # fmt: skip
     return text
 

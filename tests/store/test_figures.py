@@ -6,14 +6,14 @@ from collections import Counter
 
 import pytest
 
-from mldyno.store import figures, reference
+from mldyno.store import figures
 
 M1_MAX = "M1 Max 10-core CPU 32-core GPU 32GB"
 
 
 def test_every_published_machine_has_its_sources_and_figures() -> None:
-    publications = reference.machines()
-    assert sum(publication.figures for publication in publications.values()) == len(reference.published()) == 113
+    publications = figures.machines()
+    assert sum(publication.figures for publication in publications.values()) == len(figures.published()) == 113
     assert (publications["M1 Mac mini"].sources, publications["M1 Mac mini"].figures) == (["m1-chips"], 7)
     assert {source for publication in publications.values() for source in publication.sources} == {
         "m2-vs-intel", "apple-silicon-bert", "m1-vs-rtx", "m1-chips",
@@ -21,7 +21,7 @@ def test_every_published_machine_has_its_sources_and_figures() -> None:
 
 
 def test_marks_come_with_their_reason_and_the_cases_they_are_of() -> None:
-    publications = reference.machines()
+    publications = figures.machines()
     ((mark, reason), cases), *more = publications[M1_MAX].marked.items()
     assert (mark, len(cases), more) == ("superseded", 12, [])
     assert reason.startswith("withdrawn by its author ten days later")
@@ -36,12 +36,12 @@ def test_marks_come_with_their_reason_and_the_cases_they_are_of() -> None:
 
 
 def test_what_was_withdrawn_is_left_out_whether_or_not_it_was_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    withdrawn = [r for r in reference.published() if ("superseded" in dict(figures.marks(r)))]
+    withdrawn = [r for r in figures.published() if ("superseded" in dict(figures.marks(r)))]
     assert len(withdrawn) == 12
-    assert not {record.id for record in reference.newest()} & {record.id for record in withdrawn}
-    monkeypatch.setattr(reference, "published", lambda: tuple(withdrawn))
-    assert reference.newest() == []
+    assert not {record.id for record in figures.newest()} & {record.id for record in withdrawn}
+    monkeypatch.setattr(figures, "published", lambda: tuple(withdrawn))
+    assert figures.newest() == []
 
 
 def test_what_is_suspect_stays() -> None:
-    assert sum("suspect" in dict(figures.marks(record)) for record in reference.newest()) == 4
+    assert sum("suspect" in dict(figures.marks(record)) for record in figures.newest()) == 4

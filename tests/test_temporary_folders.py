@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from mldyno import leftovers
+from mldyno import temporary
 from mldyno.errors import MldynoError
-from mldyno.store import transfer
+from mldyno.files import file_stem
 
 MARK = "mark.txt"
 
 
 def write(path: Path, text: str = "new") -> None:
-    with transfer.atomic_folder(str(path), MARK, "ours") as part:
+    with temporary.atomic_folder(str(path), MARK, "ours") as part:
         Path(part, "page.html").write_text(text)
         Path(part, "more").mkdir()
         Path(part, "more", "page.html").write_text(text)
 
 
 def write_half(path: Path, end: BaseException) -> None:
-    with transfer.atomic_folder(str(path), MARK, "ours") as part:
+    with temporary.atomic_folder(str(path), MARK, "ours") as part:
         Path(part, "half").touch()
         raise end
 
@@ -110,7 +110,7 @@ def test_what_the_file_browser_of_a_mac_adds_does_not_count(tmp_path: Path) -> N
 
 
 def test_what_a_killed_process_left_is_removed_and_what_others_work_on_is_not(tmp_path: Path) -> None:
-    host, number, started = leftovers.own_name().split("-")
+    host, number, started = temporary.own_name().split("-")
     ended, alive = f".mldyno-{host}-{number}-{int(started) - 1}-0.part", f".mldyno-{host}-{number}-{started}-0.part"
     elsewhere = f".mldyno-{'0' * 8}-{number}-1-0.part"
     for name in (ended, alive, elsewhere, "my.part"):
@@ -129,8 +129,8 @@ def test_a_place_that_can_not_be_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_files_name_has_letters_of_a_name_and_a_hash_of_all_that_tells_it_apart() -> None:
-    assert transfer.file_stem("Apple M2, 8 cores").startswith("apple-m2-8-cores-")
-    stems = {transfer.file_stem(*parts) for parts in (("a", "b"), ("a", "c"), ("a",), ("A", "b"), ("/",), ("\ud800",))}
+    assert file_stem("Apple M2, 8 cores").startswith("apple-m2-8-cores-")
+    stems = {file_stem(*parts) for parts in (("a", "b"), ("a", "c"), ("a",), ("A", "b"), ("/",), ("\ud800",))}
     assert len(stems) == 6
     assert all(set(stem) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for stem in stems)
-    assert transfer.file_stem("a", "b") == transfer.file_stem("a", "b")
+    assert file_stem("a", "b") == file_stem("a", "b")

@@ -14,7 +14,7 @@ from mldyno import api, keys
 from mldyno.errors import ImportFileError, StoreError
 from mldyno.plan import Plan
 from mldyno.records import Record, seal
-from mldyno.store import Query, Store, proofs, rescue
+from mldyno.store import Query, Store, transfer
 from mldyno.store.codec import decode
 
 PLAN = api.make_plan(["mlp"], {"framework": ["fake"], "mode": ["infer"], "batch": [1, 2, 4]}, {"repeats": 1})
@@ -98,7 +98,7 @@ def test_a_rescue_file_of_another_machine_is_imported(
 
 def test_a_signature_of_a_submission_does_not_make_it_measured_here(rescued: Path, store: Store) -> None:
     text = rescued.read_text().splitlines()[1]
-    rescued.write_text(f"{proofs.signature([decode(text).id])}\n{text}\n")
+    rescued.write_text(f"{transfer.signature([decode(text).id])}\n{text}\n")
     api.import_([str(rescued)], store)
     assert imported(store) == ["", rescued.name]
 
@@ -112,7 +112,7 @@ def test_without_a_key_nothing_is_proven_and_nothing_is_lost(
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.delenv("MLDYNO_MACHINE_KEY")
     monkeypatch.setattr(keys, "data_folder", lambda: Path(os.devnull))
-    assert "mldyno import" in rescue.rescue([record], store.path)
+    assert "mldyno import" in transfer.rescue([record], store.path)
     other = Store(tmp_path / "other.sqlite")
     (path,) = tmp_path.glob("mldyno-rescued-*.jsonl")
     assert api.import_([str(path)], other) == (1, 1)
@@ -156,7 +156,7 @@ def test_where_there_is_no_room_for_all_of_it_nothing_of_it_stays(
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", no_room)
-    assert str(home) in rescue.rescue([record], store.path)
+    assert str(home) in transfer.rescue([record], store.path)
     assert [path.stat().st_size for path in full.iterdir()] == [0]
 
 
@@ -174,5 +174,5 @@ def test_a_link_or_a_pipe_that_others_put_there_is_not_written_to(
         rescued.symlink_to(victim)
     else:
         os.mkfifo(rescued)
-    assert str(here / rescued.name) in rescue.rescue([record], store.path)
+    assert str(here / rescued.name) in transfer.rescue([record], store.path)
     assert victim.read_text() == "mine"

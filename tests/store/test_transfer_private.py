@@ -9,7 +9,7 @@ import pytest
 from mldyno.axes import unstated
 from mldyno.records import SCHEMA, Case, Machine, Record, Run, Software, Warning_, seal
 from mldyno.store.codec import decode
-from mldyno.store.private import private_copy, private_text, without_paths
+from mldyno.store.transfer import private_copy, private_text, without_paths
 
 
 def made(case: Case, **changed: object) -> Record:

@@ -10,11 +10,11 @@ import pytest
 from tests.views.report.made_records import many
 
 from mldyno.errors import ImportFileError
-from mldyno.store import embedded, transfer
+from mldyno.store import transfer
 
 
 def page_of(path: Path, packed: str) -> str:
-    path.write_text(f"<!doctype html><p>text</p>\n{embedded.TAG}{packed}{embedded.END}\n", encoding="utf-8")
+    path.write_text(f"<!doctype html><p>text</p>\n{transfer.TAG}{packed}{transfer.END}\n", encoding="utf-8")
     return str(path)
 
 
@@ -24,7 +24,7 @@ def packed_lines(lines: bytes) -> str:
 
 def test_what_was_packed_is_read_back_as_it_was(tmp_path: Path) -> None:
     records = list(many(30))
-    packed = embedded.pack([record.text for record in records])
+    packed = transfer.pack([record.text for record in records])
     assert packed.records == 30
     assert set(packed.text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
     assert list(transfer.read(page_of(tmp_path / "a.html", packed.text))) == records
@@ -32,7 +32,7 @@ def test_what_was_packed_is_read_back_as_it_was(tmp_path: Path) -> None:
 
 def test_packing_ends_where_there_is_no_more_room() -> None:
     texts = [record.text for record in many(300)]
-    packed = embedded.pack(texts, room=20_000)
+    packed = transfer.pack(texts, room=20_000)
     assert 0 < packed.records < 300
     assert len(packed.text) < 45_000  # the packer holds some back, of which nothing is known yet
     lines = gzip.decompress(base64.b64decode(packed.text)).decode().splitlines()
@@ -43,12 +43,12 @@ def test_packing_ends_where_there_is_no_more_room() -> None:
     ("page", "reason"),
     [
         ("<!doctype html><p>just a page</p>", "holds no records"),
-        (f"<!doctype html>{embedded.TAG}H4sI", "cut off"),
-        (f"<!doctype html>{embedded.TAG}§§§{embedded.END}", "not base64"),
-        (f"<!doctype html>{embedded.TAG}AAAA{embedded.END}", "damaged"),
-        (f"<!doctype html>{embedded.TAG}{packed_lines(b'{}')[:-8]}{embedded.END}", "damaged"),
-        (f"<!doctype html>{embedded.TAG}{packed_lines(b'{}')}{embedded.END}", "line 1"),
-        (f"<!doctype html>{embedded.TAG}{packed_lines(b'')}{embedded.END}", "no records"),
+        (f"<!doctype html>{transfer.TAG}H4sI", "cut off"),
+        (f"<!doctype html>{transfer.TAG}§§§{transfer.END}", "not base64"),
+        (f"<!doctype html>{transfer.TAG}AAAA{transfer.END}", "damaged"),
+        (f"<!doctype html>{transfer.TAG}{packed_lines(b'{}')[:-8]}{transfer.END}", "damaged"),
+        (f"<!doctype html>{transfer.TAG}{packed_lines(b'{}')}{transfer.END}", "line 1"),
+        (f"<!doctype html>{transfer.TAG}{packed_lines(b'')}{transfer.END}", "no records"),
     ],
     ids=["no records", "cut off", "no base64", "no gzip", "half a gzip", "no record", "empty"],
 )
@@ -60,12 +60,12 @@ def test_a_page_that_is_no_report_is_refused_in_one_line(tmp_path: Path, page: s
 
 
 def test_a_page_that_unpacks_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "LONGEST_RECORDS_B", 1000)
+    monkeypatch.setattr(transfer, "LONGEST_RECORDS_B", 1000)
     with pytest.raises(ImportFileError, match="long"):
         list(transfer.read(page_of(tmp_path / "a.html", packed_lines(b" " * 100_000))))
 
 
 def test_a_page_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "LONGEST_PAGE_B", 100)
+    monkeypatch.setattr(transfer, "LONGEST_PAGE_B", 100)
     with pytest.raises(ImportFileError, match="not a report"):
         list(transfer.read(page_of(tmp_path / "a.html", "A" * 200)))

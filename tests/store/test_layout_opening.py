@@ -12,7 +12,7 @@ from tests.faults.conftest import obey_permissions
 from tests.store.test_sqlite import a_record
 
 from mldyno.errors import StoreError
-from mldyno.store import Query, Store, opening
+from mldyno.store import Query, Store, layout
 
 DYING = """
 import os, signal, sqlite3, sys
@@ -71,8 +71,8 @@ def test_what_a_killed_process_left_is_undone_in_a_copy_where_it_can_not_be_writ
 
 
 def test_what_can_not_even_be_copied_is_told(half_written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    connected = opening._connected
-    monkeypatch.setattr(opening, "_connected", lambda path, mode, *patience: connected(path, "ro"))
+    connected = layout._connected
+    monkeypatch.setattr(layout, "_connected", lambda path, mode, *patience: connected(path, "ro"))
 
     def forbidden(*files: str) -> None:
         raise PermissionError(13, "Permission denied")
