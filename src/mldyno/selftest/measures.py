@@ -1,7 +1,7 @@
-"""A measure of the product's own errors: its value, how sure it is, and the target it is held against.
+"""A measure of mldyno's own errors: its value, its bound, and the target that it must meet.
 
-The value of a measure is that of its worst cell. A share that misses its target is missed only where
-chance can't explain it, or from 1,000 trials on; with fewer trials it is neither met nor missed.
+The value of a measure is that of its worst kind of series. A share outside its target is a miss only if chance can't
+explain it, or from 1,000 trials on; with fewer trials it is neither met nor missed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 from mldyno.stats.intervals import quantile
 
-ENOUGH = 1000  # trials from which chance is no excuse
+Row = dict[str, Any]
+ENOUGH_TRIALS = 1000  # from here on, chance is no excuse
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class SeriesKind:
     n: int
     note: str = ""
     counts: bool = True
-    """Whether the measure's verdict depends on it; otherwise it is only reported."""
+    """Whether the verdict of the measure depends on it; else it is only reported."""
 
 
 @dataclass(frozen=True)
@@ -41,20 +42,20 @@ class Measure:
     """95 % one-sided bound on the unfavourable side."""
     target: str
     ok: bool | None
-    """Whether the target is met; None where there are too few trials to judge."""
+    """Whether the target is met; None with too few trials to judge."""
     n: int
     unit: str = "1"
-    """`share` where it is shown as a percentage."""
+    """`share` is shown as a percentage."""
     peers: str = ""
     note: str = ""
     cells: tuple[SeriesKind, ...] = ()
-    """The kinds of series behind it, of which the value is the worst."""
+    """The kinds of series; the value is that of the worst."""
     raw: tuple[dict[str, Any], ...] = ()
-    """What it was computed from."""
+    """The rows that it was computed from."""
 
 
 def upper_bound(hits: int, n: int, level: float = 0.95) -> float:
-    """The largest share that `hits` of `n` leave open (Clopper-Pearson, one-sided)."""
+    """Return the upper limit of a share after `hits` of `n` trials (Clopper-Pearson, one-sided)."""
     if hits >= n:
         return 1.0
     low, high = hits / n, 1.0
@@ -65,12 +66,12 @@ def upper_bound(hits: int, n: int, level: float = 0.95) -> float:
 
 
 def lower_bound(hits: int, n: int, level: float = 0.95) -> float:
-    """The smallest share that `hits` of `n` leave open (Clopper-Pearson, one-sided)."""
+    """Return the lower limit of a share after `hits` of `n` trials (Clopper-Pearson, one-sided)."""
     return 1.0 - upper_bound(n - hits, n, level)
 
 
 def _at_most(hits: int, n: int, p: float) -> float:
-    """P(X <= hits) of a binomial with n cases of probability p."""
+    """Return P(X <= hits) of a binomial distribution of n trials with probability p."""
     if p >= 1.0:
         return 1.0 if hits >= n else 0.0
     if p <= 0.0:
@@ -82,7 +83,7 @@ def _at_most(hits: int, n: int, p: float) -> float:
 
 
 def quantile_with_bound(values: Sequence[float], p: float, level: float = 0.95) -> tuple[float, float]:
-    """The p-quantile of values and its one-sided upper bound, by order statistics; the largest where none is."""
+    """Return the p-quantile and its one-sided upper bound by order statistics (the largest value if there is none)."""
     ordered = sorted(values)
     n = len(ordered)
     rank = next((k for k in range(math.floor(n * p), n) if _at_most(k, n, p) >= level), n - 1)
@@ -90,10 +91,10 @@ def quantile_with_bound(values: Sequence[float], p: float, level: float = 0.95) 
 
 
 def meets(hits: int, n: int, least: float = 0.0, most: float = 1.0, level: float = 0.95) -> bool | None:
-    """Whether a share of n trials lies between its limits; None where there are too few trials to judge.
+    """Return whether a share of n trials lies between its limits; None with too few trials to judge.
 
-    A share beyond a limit is a miss if its interval excludes the limit too, and from 1,000 trials on anyway. A share
-    within them counts only if one failure alone would not have put it beyond.
+    A share outside the limits is a miss if its interval excludes the limit too, and from 1,000 trials on anyway. A
+    share within them counts only if one failure more could not have put it outside.
     """
     if not n:
         return None
@@ -101,10 +102,24 @@ def meets(hits: int, n: int, least: float = 0.0, most: float = 1.0, level: float
     if least <= share <= most:
         return True if n * failures >= 1 else None
     missed = lower_bound(hits, n, level) > most or upper_bound(hits, n, level) < least
-    return False if missed or n >= ENOUGH else None
+    return False if missed or n >= ENOUGH_TRIALS else None
+
+
+def series_kind(
+    name: str, hits: int, n: int, least: float = 0.0, most: float = 1.0, level: float = 0.95, note: str = "",
+    counts: bool = True,
+) -> SeriesKind:  # fmt: skip
+    """Return a kind of series: the share of hits, its bound on the unfavourable side, and whether it meets its limits.
+
+    `level` is the confidence with which a miss must be certain.
+    """
+    share = hits / n if n else 0.0
+    too_low = most == 1.0 or (least > 0 and share < (least + most) / 2)
+    bound = (lower_bound if too_low else upper_bound)(hits, n) if n else None
+    return SeriesKind(name, share, bound, meets(hits, n, least, most, level), n, note, counts)
 
 
 def together(verdicts: Iterable[bool | None]) -> bool | None:
-    """The verdict on a measure from those on its parts: missed if any is, met if all are."""
+    """Return the verdict on a measure from those on its parts: missed if any is missed, met if all are met."""
     known = set(verdicts)
     return False if False in known else None if None in known else True

@@ -1,4 +1,4 @@
-"""Whether intervals hold for the next processes: what a few told, against the mean of 30 others of the same case."""
+"""Coverage of intervals over processes: the interval from a few, against the mean of 30 other processes of the case."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
 
 from mldyno.analysis import grouped
 from mldyno.analysis.processes import Process, headline, undisturbed, usual_for
 from mldyno.runner.recording import NEWEST_RECORDS
-from mldyno.selftest.measures import Measure, SeriesKind, lower_bound, meets, together, upper_bound
+from mldyno.selftest.measures import Measure, Row, series_kind, together
 from mldyno.stats.intervals import OTHERS, half_width, mean, median
 
-SIZES = (1, 2, 3, 5)  # processes that an interval comes from
-FEW, MANY = 3, 10  # processes of 20 s, and those of 2 s that start and run in the same time
-LEAST, MOST = 0.93, 0.97  # of the intervals, that are to hold
+SIZES = (1, 2, 3, 5)  # processes that an interval is computed from
+FEW, MANY = 3, 10  # processes of 20 s, and processes of 2 s that start and run in the same time
+LEAST, MOST = 0.93, 0.97  # share of the intervals that must hold
 NAME = "intervals of a time that hold the mean of 30 other processes"
-Row = dict[str, Any]
 
 
 def judged(processes: Sequence[Process], sizes: Sequence[int] = (*SIZES, MANY), seed: int = 0) -> Iterator[Row]:
-    """For runs of so many processes in a row: what they claim, as if they were one run, and whether it held."""
+    """Yield the interval of each run of `size` consecutive processes, and whether it holds the mean of the others."""
     chance, waited = random.Random(seed), attrgetter("contended")
     in_order = sorted(processes, key=lambda process: process.when)
     for case, group in grouped(in_order, lambda process: process.case).items():
@@ -31,18 +29,18 @@ def judged(processes: Sequence[Process], sizes: Sequence[int] = (*SIZES, MANY), 
             for start in range(0, len(group) - size + 1, size):
                 run = [replace(process, run="this") for process in group[start : start + size]]
                 before = [process for process in in_order if process.when < run[0].when][-NEWEST_RECORDS:]
-                beside = [
+                meanwhile = [
                     replace(process, run="this")
                     for process in in_order
                     if run[0].when < process.when < run[-1].when and process.case != case
                 ]
-                others = [process for process in group if not run[0].when <= process.when <= run[-1].when]
-                if not others:
+                comparison = [process for process in group if not run[0].when <= process.when <= run[-1].when]
+                if not comparison:
                     continue
-                chosen = undisturbed(chance.sample(others, min(OTHERS, len(others))), waited)
+                reference = undisturbed(chance.sample(comparison, min(OTHERS, len(comparison))), waited)
                 own = undisturbed(run, waited)
-                value, error = headline(own, usual_for(own[-1], [*before, *beside, *run[:-1]]))
-                truth = mean([math.exp(other.time) for other in chosen])
+                value, error = headline(own, usual_for(own[-1], [*before, *meanwhile, *run[:-1]]))
+                truth = mean([math.exp(other.time) for other in reference])
                 times = [math.exp(process.time) for process in run]
                 yield {
                     "case": case.partition(" ")[0], "processes": size, "value": value, "truth": truth,
@@ -53,9 +51,13 @@ def judged(processes: Sequence[Process], sizes: Sequence[int] = (*SIZES, MANY), 
 
 
 def coverage(number: int, rows: Sequence[Row], peers: str = "none claims it; ours was 26 % from one") -> Measure:
-    """The measure: the share that held, of the number of processes for which it lies farthest from 95 %."""
+    """Return the share of intervals that held, for the number of processes where it is farthest from 95 %."""
     sizes = sorted({row["processes"] for row in rows} & {*SIZES})
-    cells = [_cell(f"from {size}", [row for row in rows if row["processes"] == size]) for size in sizes]
+    cells = [
+        series_kind(f"from {size}", sum(row["held"] for row in own), len(own), LEAST, MOST)
+        for size in sizes
+        if (own := [row for row in rows if row["processes"] == size])
+    ]
     worst = max(cells, key=lambda cell: abs(cell.value - (LEAST + MOST) / 2))
     widths = ", ".join(
         f"±{median([row['half_width'] for row in rows if row['processes'] == size]):.1%} from {size}" for size in sizes
@@ -68,7 +70,7 @@ def coverage(number: int, rows: Sequence[Row], peers: str = "none claims it; our
 
 
 def width(number: int, rows: Sequence[Row]) -> Measure:
-    """How wide the interval from many short processes is, in the time of a few long ones."""
+    """Return the half-width from many short processes over that from a few long ones of the same total time."""
     ratios = [
         median([row["half_width"] for row in own if row["processes"] == MANY])
         / median([row["plain_half_width"] for row in own if row["processes"] == FEW])
@@ -79,10 +81,3 @@ def width(number: int, rows: Sequence[Row]) -> Measure:
         number, f"half-width from {MANY} short processes / by Student's t from {FEW}", value, None, "<= 0.33",
         value <= 1 / 3, len(ratios), note=f"between {min(ratios):.2f} and {max(ratios):.2f}",
     )  # fmt: skip
-
-
-def _cell(name: str, rows: Sequence[Row]) -> SeriesKind:
-    held, count = sum(row["held"] for row in rows), len(rows)
-    share = held / count
-    bound = lower_bound(held, count) if share < (LEAST + MOST) / 2 else upper_bound(held, count)
-    return SeriesKind(name, share, bound, meets(held, count, LEAST, MOST), count)

@@ -1,4 +1,4 @@
-"""Series whose truth is known: noise with a memory, two speeds, warm-ups, drifts, jumps, paired rounds.
+"""Simulated series with a known truth: correlated noise, two speeds, warm-ups, drifts, jumps, paired rounds.
 
 Times are relative to a true level of 1.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from itertools import islice
 
-SPEEDS = 1.5  # how far apart two modes are
+SLOW_OVER_FAST = 1.5  # ratio of the two modes
 WARM_UP_EXCESS = 2.0  # a warm-up starts at 3 times the steady level
 
 
 def noise(chance: random.Random, phi: float, spread: float) -> Iterator[float]:
-    """Endless normal noise around 0 with that correlation between neighbours and that standard deviation."""
+    """Yield normal noise around 0 with correlation `phi` between neighbours and standard deviation `spread`."""
     gauss, fresh, value = chance.gauss, spread * math.sqrt(1 - phi * phi), chance.gauss(0.0, spread)
     if phi == 0:
         while True:
@@ -25,26 +26,30 @@ def noise(chance: random.Random, phi: float, spread: float) -> Iterator[float]:
 
 
 def modes(chance: random.Random, stay: float, spread: float, slow_share: float = 0.5) -> Iterator[float]:
-    """Endless steps of mean 1 that change between two speeds; `stay` is the mean number of steps in one."""
-    fast = 1 / (1 + (SPEEDS - 1) * slow_share)
+    """Yield steps of mean 1 that switch between two speeds; `stay` is the mean number of steps in one of them."""
+    fast = 1 / (1 + (SLOW_OVER_FAST - 1) * slow_share)
     leave = {True: 1 / (2 * stay * slow_share), False: 1 / (2 * stay * (1 - slow_share))}
     slow = chance.random() < slow_share
     while True:
-        level = fast * SPEEDS if slow else fast
+        level = fast * SLOW_OVER_FAST if slow else fast
         until = math.log(1.0 - chance.random()) / math.log1p(-min(leave[slow], 0.999999))
         for _ in range(int(until) + 1):
             yield level * (1.0 + chance.gauss(0.0, spread))
         slow = not slow
 
 
+def around_one(chance: random.Random, phi: float, spread: float) -> Iterator[float]:
+    """Yield steady steps around 1."""
+    return (1.0 + value for value in noise(chance, phi, spread))
+
+
 def steps(chance: random.Random, count: int, phi: float, spread: float) -> list[float]:
-    """So many steady steps around 1."""
-    source = noise(chance, phi, spread)
-    return [1.0 + next(source) for _ in range(count)]
+    """Return steady steps around 1."""
+    return list(islice(around_one(chance, phi, spread), count))
 
 
 def warming(steady: list[float], warm_up: int, plateau: bool) -> list[float]:
-    """The series with its first `warm_up` steps slower: three times all along, or falling from there."""
+    """Slow down the first `warm_up` steps: to three times the level throughout, or falling from there."""
     late = steady[warm_up:]
     if plateau:
         return [v * (1 + WARM_UP_EXCESS) for v in steady[:warm_up]] + late
@@ -53,18 +58,18 @@ def warming(steady: list[float], warm_up: int, plateau: bool) -> list[float]:
 
 
 def drifting(steady: list[float], change: float) -> list[float]:
-    """The series with its level moving evenly by `change` from its first to its last step."""
+    """Move the level evenly by `change` from the first to the last step."""
     last = len(steady) - 1
     return [v * (1 + change * i / last) for i, v in enumerate(steady)]
 
 
 def decaying(steady: list[float], excess: float, steps_to_fade: float) -> list[float]:
-    """The series with an excess over its level that fades to 1/e in so many steps, and never quite ends."""
+    """Add an excess over the level that falls to 1/e in `steps_to_fade` steps and never quite ends."""
     return [v * (1 + excess * math.exp(-i / steps_to_fade)) for i, v in enumerate(steady)]
 
 
 def jumping(steady: list[float], change: float, place: float) -> list[float]:
-    """The series with its level changed by `change` from that share of it on."""
+    """Change the level by `change` at `place`, a share of the series."""
     first = round(place * len(steady))
     return steady[:first] + [v * (1 + change) for v in steady[first:]]
 
@@ -72,9 +77,9 @@ def jumping(steady: list[float], change: float, place: float) -> list[float]:
 def log_ratios(
     chance: random.Random, rounds: int, ratio: float, phi: float, two_speeds: bool = False, outliers: float = 0.0
 ) -> list[float]:
-    """Logarithms of the ratio of two arms that take turns in random order on a machine with moods of its own.
+    """Return logarithms of the ratio of two cases, interleaved in random order on a machine whose speed varies.
 
-    The machine's speed wanders by 10 %, or has two modes; each arm adds noise of 3 % of its own.
+    The machine wanders by 10 %, or has two modes; each case adds noise of 3 %.
     """
     machine = modes(chance, 50, 0.0) if two_speeds else (1 + v for v in noise(chance, 0.95, 0.1))
     own, logs = (noise(chance, phi, 0.03), noise(chance, phi, 0.03)), []
