@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from mldyno.selftest import device
-from mldyno.selftest.device import Heard, measure
+from mldyno.selftest.device import measure
 from mldyno.selftest.measures import Measure
+from mldyno.selftest.setup import Heard
 
 
 def rows(*found: dict[str, Any]) -> Heard:
@@ -29,7 +30,7 @@ def cases(*found: dict[str, Any], **troubles: str) -> list[Measure]:
     """The three measures that come from cases."""
     heard = {"case fp32": rows(*found)}
     heard |= {f"case {precision}": Heard(trouble=trouble) for precision, trouble in troubles.items()}
-    return device.cases(heard, "mps")
+    return device.measure_cases(heard, "mps")
 
 
 FOUND = {"found": True, "title": "Apple M3 Max", "memory": 36 << 30, "sees": ["cpu", "mps"]}

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from mldyno.selftest.device import Heard, measure
+from mldyno.selftest.device import measure
 from mldyno.selftest.measures import Measure
+from mldyno.selftest.setup import Heard
 
 
 def rows(*found: dict[str, Any]) -> Heard:

@@ -20,7 +20,8 @@ from mldyno import plugins
 from mldyno.axes import PRECISIONS
 from mldyno.doctor.features import names
 from mldyno.records import Case
-from mldyno.selftest.device import Setup, tidy, wait
+from mldyno.selftest.device_promises import wait
+from mldyno.selftest.setup import Setup, tidy
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks

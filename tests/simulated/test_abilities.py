@@ -15,7 +15,8 @@ from mldyno.analysis.breakdown import bound, shares
 from mldyno.frameworks import TOLERANCE
 from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series
 from mldyno.runner.warnings import Evidence, of_measurement
-from mldyno.selftest.device import Heard, measure
+from mldyno.selftest.device import measure
+from mldyno.selftest.setup import Heard
 
 KERNEL = 1e-3
 ROOM, RATE = 64 << 20, 2e10

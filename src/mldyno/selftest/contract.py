@@ -1,8 +1,8 @@
-"""The contract of a device, as the parent sees it: a worker carries out the tasks, and may not survive one of them.
+"""Tasks of the self-test in workers, as the parent sees them.
 
-All tasks run in one process, in the order in which they are listed. Where it ends before its time, or says nothing for
-minutes, the task that it was at gets that as its result, and a new process goes on with the next one. So it does where
-a task has left the process with a device that computes no more.
+A contract carries out its tasks in one process, in order. If that ends early, or sends nothing for minutes, this is the
+outcome of the task, and a new process goes on with the next one; so it does after a task that has left the device
+unusable.
 """
 
 from __future__ import annotations
@@ -10,21 +10,42 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mldyno.axes import PRECISIONS
+from mldyno.errors import MldynoError
 from mldyno.messages import RunTask
-from mldyno.selftest.device import TRIALS, Heard
+from mldyno.selftest.device import EXERCISES
+from mldyno.selftest.measures import Row
+from mldyno.selftest.setup import Heard
 from mldyno.worker.client import Ended, WorkerProcess
 
 Tick = Callable[[], None]
-CASES = tuple(f"case {precision}" for precision in PRECISIONS)
-BEFORE_CASES = ("device", "memory", "overflow", "work", "wait")
-TASKS = (*BEFORE_CASES, *CASES, *(task for task in TRIALS if task not in BEFORE_CASES))
+TASKS = tuple(task for _, _, tasks in EXERCISES for task in tasks)
 MODULE = "mldyno.selftest.device"
-SILENCE_TIMEOUT_S = 180.0  # without a word, after which a device counts as hung
+SILENCE_TIMEOUT_S = 180.0  # without a row, after which a device counts as hung
+
+
+def carry_out(worker: WorkerProcess, command: RunTask, rows: list[Row], tick: Tick) -> bool:
+    """Append the rows of a task as they come, and call `tick` after each; return whether the worker is still fit."""
+
+    def hear(row: Row) -> None:
+        rows.append(row)
+        tick()
+
+    return worker.request(command, SILENCE_TIMEOUT_S, hear, reset_timeout=True).fit
+
+
+def rows_of(module: str, task: str, framework: str, tick: Tick, **arguments: Any) -> list[Row]:
+    """Return the rows of a task in a fresh process."""
+    rows: list[Row] = []
+    try:
+        with WorkerProcess() as worker:
+            carry_out(worker, RunTask(module, task, framework, arguments), rows, tick)
+    except Ended as end:
+        raise MldynoError(f"the self-test's process failed: {end.reason}") from None
+    return rows
 
 
 class Contract:
-    """The tasks on one device; a result is waited for when it is asked for."""
+    """The tasks on one device; each is carried out when its rows are needed."""
 
     def __init__(self, framework: str, device: str, comparisons: int, tasks: Sequence[str] = TASKS) -> None:
         self._framework, self._device, self._comparisons = framework, device, comparisons
@@ -33,7 +54,7 @@ class Contract:
         self._worker: WorkerProcess | None = None
 
     def of(self, task: str, tick: Tick) -> Heard:
-        """What came of a task; those before it are carried out first. `tick` hears of every word on the way to it."""
+        """Return the rows of a task, after carrying out those before it; call `tick` after each row on the way."""
         while task not in self._heard:
             following = self._left.pop(0)
             self._heard[following] = self._carry_out(following, tick)
@@ -43,11 +64,6 @@ class Contract:
 
     def _carry_out(self, task: str, tick: Tick) -> Heard:
         heard = Heard()
-
-        def hear(row: dict[str, Any]) -> None:
-            heard.rows.append(row)
-            tick()
-
         name, _, detail = task.partition(" ")
         arguments = {"device": self._device, "comparisons": self._comparisons, "detail": detail}
         tick()
@@ -55,8 +71,7 @@ class Contract:
             if self._worker is None:
                 self._worker = WorkerProcess()
                 self._worker.start()
-            command = RunTask(MODULE, name, self._framework, arguments)
-            fit = self._worker.request(command, SILENCE_TIMEOUT_S, hear, reset_timeout=True).fit
+            fit = carry_out(self._worker, RunTask(MODULE, name, self._framework, arguments), heard.rows, tick)
         except Ended as end:
             fit, heard.trouble = end.fit, f"{end.status}: {end.reason}"
             if end.status == "timeout":

@@ -1,24 +1,30 @@
-"""The self-test as a whole: which measures there are, how much effort each takes, and in what order."""
+"""The self-test as a whole: its measures, their order, and the effort that each takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from mldyno.selftest import device, on_machine, on_series
-from mldyno.selftest.contract import CASES, Contract
-from mldyno.selftest.measures import Measure
+from mldyno.selftest.contract import Contract, rows_of
+from mldyno.selftest.measures import Measure, Row
 
 SEED = 20240229
-ON_ANY_MACHINE = (1, 2, 3, 5, 6, 8, 9, 10, 12, 13)  # what `mldyno selftest` prints; the rest is for development
-ON_A_DEVICE = tuple(range(21, 38))  # and with a device other than the CPU
+ON_ANY_MACHINE = (1, 2, 3, 5, 6, 8, 9, 10, 12, 13)  # ids that `mldyno selftest` prints; the rest is for development
+ON_A_DEVICE = tuple(range(21, 38))  # ids on a device other than the CPU
+MODULE = "mldyno.selftest.on_machine"
+COMPARISONS_PER_PROCESS = 20  # at most: where its memory lies, a process may favour one side in all of them
+COMPARISON_S, START_S = 0.9, 3.0  # time of a comparison, and of starting a process with its framework
+LATE_CHANGE_CASES = 40
 Tick = Callable[[], None]
+Rows = Callable[[Tick], list[Row]]
+Judge = Callable[[Sequence[Row]], Iterable[Measure]]
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is done: comparisons of two arms, simulated series a cell, fresh processes, pairs of loops."""
+    """How many comparisons, simulated series of each kind, fresh processes (of `seconds`), and pairs of loops."""
 
     comparisons: int
     series: int
@@ -29,13 +35,13 @@ class Effort:
 
 QUICK = Effort(comparisons=20, series=40, processes=4, seconds=1.4, pairs=150)
 FULL = Effort(comparisons=200, series=400, processes=10, seconds=1.6, pairs=500)
-CLAIMS_DIVISOR = 4  # the stopping rule reads long series: so many times fewer of them
-CONTRACT_DIVISOR = 2  # on a device comparisons take longer: so many times fewer of them
+CLAIMS_DIVISOR = 4  # for the series of the stopping rule, which are long
+CONTRACT_DIVISOR = 2  # for comparisons on a device, which take longer
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """One or two measures that come from the same work; `seconds` is what it takes on a slow machine."""
+    """The measures that come from the same work; `seconds` is what it takes on a slow machine."""
 
     name: str
     ids: tuple[int, ...]
@@ -44,53 +50,68 @@ class Exercise:
 
 
 def on_any_machine(effort: Effort, framework: str) -> list[Exercise]:
-    """The exercises of the self-test."""
-    each, start = 0.9, 3.0  # s: a comparison, and the start of a process with its framework
+    """Return the exercises of the self-test."""
+
+    def real(
+        name: str, ids: tuple[int, ...], seconds: float, judge: Judge, rows: Callable[[Tick], list[Row]]
+    ) -> Exercise:
+        return Exercise(name, ids, seconds, lambda tick: [*judge(rows(tick))])
+
+    def simulated(
+        name: str, number: int, seconds: float, measure: Callable[..., Measure], divisor: int = 1
+    ) -> Exercise:
+        series = effort.series // divisor
+        return Exercise(name, (number,), seconds * effort.series, lambda tick: [measure(series, SEED, tick)])
+
+    def compared(second: int) -> Rows:
+        return lambda tick: _comparisons(framework, second, effort.comparisons, tick)
+
+    def estimates(tick: Tick) -> list[Row]:
+        return [
+            rows_of(MODULE, "estimate", framework, tick, seconds=effort.seconds)[0] for _ in range(effort.processes)
+        ]
+
     return [
-        Exercise("harness", (1,), start + 0.05 * effort.pairs,
-                 lambda tick: on_machine.harness_overhead(framework, effort.pairs, tick)),
-        Exercise("identical code", (2,), start + each * effort.comparisons,
-                 lambda tick: on_machine.false_verdicts(framework, effort.comparisons, tick)),
-        Exercise("a true 3 %", (3, 4), start + each * effort.comparisons,
-                 lambda tick: on_machine.power(framework, effort.comparisons, tick)),
-        Exercise("coverage", (5,), 0.02 * effort.series, lambda tick: [on_series.coverage(effort.series, SEED, tick)]),
-        Exercise("fresh processes", (6, 7, 13), (start + effort.seconds) * effort.processes,
-                 lambda tick: on_machine.reproducibility(framework, effort.processes, effort.seconds, tick)),
-        Exercise("simulated device", (8,), 2.0, on_machine.simulated_device),
-        Exercise("drift", (9,), 0.03 * effort.series, lambda tick: [on_series.drift_found(effort.series, SEED, tick)]),
-        Exercise("warm-up", (10,), 0.04 * effort.series,
-                 lambda tick: [on_series.warm_up_bias(effort.series, SEED, tick)]),
-        Exercise("late changes", (11,), 2.0, lambda tick: on_machine.late_changes(40, tick)),
-        Exercise("stopping", (12,), 0.1 * effort.series,
-                 lambda tick: [on_series.false_reached(effort.series // CLAIMS_DIVISOR, SEED, tick)]),
+        real("harness", (1,), START_S + 0.05 * effort.pairs, on_machine.harness_overhead,
+             lambda tick: rows_of(MODULE, "overhead", framework, tick, pairs=effort.pairs)),
+        real("identical code", (2,), START_S + COMPARISON_S * effort.comparisons, on_machine.false_verdicts,
+             compared(on_machine.STEP_MATMULS)),
+        real("a true 3 %", (3, 4), START_S + COMPARISON_S * effort.comparisons, on_machine.power,
+             compared(on_machine.SLOWER_MATMULS)),
+        simulated("coverage", 5, 0.02, on_series.coverage),
+        real("fresh processes", (6, 7, 13), (START_S + effort.seconds) * effort.processes, on_machine.reproducibility,
+             estimates),
+        real("simulated device", (8,), 2.0, on_machine.simulated_device,
+             lambda tick: rows_of(MODULE, "simulated", "fake", tick)),
+        simulated("drift", 9, 0.03, on_series.drift_found),
+        simulated("warm-up", 10, 0.04, on_series.warm_up_bias),
+        real("late changes", (11,), 2.0, on_machine.late_changes_flagged,
+             lambda tick: rows_of(MODULE, "late_changes", "fake", tick, cases=LATE_CHANGE_CASES)),
+        simulated("stopping", 12, 0.1, on_series.false_reached, CLAIMS_DIVISOR),
     ]  # fmt: skip
+
+
+def _comparisons(framework: str, second: int, count: int, tick: Tick) -> list[Row]:
+    rows: list[Row] = []
+    while len(rows) < count:
+        batch = min(COMPARISONS_PER_PROCESS, count - len(rows))
+        rows += rows_of(MODULE, "comparisons", framework, tick, second=second, count=batch)
+    return rows
 
 
 def on_a_device(contract: Contract, comparisons: int, name: str) -> list[Exercise]:
-    """The exercises of the contract of a device, in the order in which its process carries them out."""
+    """Return the exercises of the contract of a device, in the order in which its process carries them out."""
 
-    def exercise(title: str, seconds: float, *tasks: str) -> Exercise:
-        ids = tuple(device.TRIALS[task].id for task in tasks)
-        return Exercise(title, ids, seconds, lambda tick: [
-            device.measure(task, contract.of(task, tick), name) for task in tasks
-        ])  # fmt: skip
+    def exercise(title: str, seconds: float, tasks: tuple[str, ...]) -> Exercise:
+        def run(tick: Tick) -> list[Measure]:
+            heard = {task: contract.of(task, tick) for task in tasks}
+            if tasks == device.CASES:
+                return device.measure_cases(heard, name)
+            return sorted((device.measure(task, heard[task], name) for task in tasks), key=lambda measure: measure.id)
 
-    return [
-        exercise("the device", 5.0, "device"),
-        exercise("its memory", 5.0, "overflow", "memory"),
-        exercise("known work", 5.0, "work"),
-        exercise("waiting", 3.0, "wait"),
-        Exercise("precisions", (26, 27, 28), 50.0,
-                 lambda tick: device.cases({task: contract.of(task, tick) for task in CASES}, name)),
-        exercise("identical code", 2.5 * comparisons, "identical"),
-        exercise("copies", 8.0, "placements"),
-        exercise("its queue", 8.0, "queue", "lazy"),
-        exercise("latency", 5.0, "latency"),
-        exercise("its peak", 5.0, "peak"),
-        exercise("sustained load", 12.0, "sustained"),
-        exercise("the edge of its memory", 5.0, "edge"),
-        exercise("layouts", 10.0, "layouts"),
-    ]  # fmt: skip
+        return Exercise(title, device.ids(tasks), seconds * (comparisons if tasks == ("identical",) else 1), run)
+
+    return [exercise(*row) for row in device.EXERCISES]
 
 
 def run(

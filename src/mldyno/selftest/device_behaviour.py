@@ -1,0 +1,235 @@
+"""How a device behaves, beside what is expected of its kind: each task, and how its rows are judged.
+
+What is expected was read in sources and documents, and not observed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mldyno import plugins
+from mldyno.frameworks import Unsupported
+from mldyno.selftest.measures import Row
+from mldyno.selftest.on_machine import Repeated
+from mldyno.selftest.setup import (
+    CHAIN_NS,
+    LONG_CHAIN_NS,
+    NOTHING,
+    SMALLEST_SIZE,
+    Judged,
+    Setup,
+    busy_product,
+    chain,
+    fitted,
+    judges,
+)  # fmt: skip
+from mldyno.stats.intervals import median
+from mldyno.timing import clock
+from mldyno.units import show_percent, show_seconds
+from mldyno.worker import peaks
+from mldyno.worker.checks import failure
+
+MOST_LATENCY_LEFT = 0.005  # share of a block
+MOST_PEAK_GAIN = 0.10  # of the best matmuls over those of up to 4096
+MOST_SLOWDOWN = 0.15  # of a device in ten seconds of work
+LEAST_MEMORY_GIVEN = 0.80  # of its memory, in one piece
+LATE_SHARE = 0.5  # of the work left to wait for: then it was not started when it was issued
+NO_TARGET = "only told"  # nothing is expected of this kind of device
+MOST_ISSUED = 4096  # operations, to fill a queue
+FIRST_ISSUED = 64  # operations that fit into any queue
+FULL = 5.0  # times the usual time to issue one: then the host waits for room
+FULL_IN_A_ROW = 4
+LAZY_TRIALS = 4
+LONGER = 10  # times the fitted block, in which no latency is left
+LATENCY_ROUNDS = 9
+LOAD_S, LOOK_S = 10.0, 1.0  # how long the device works, and how often its rate is taken
+EDGE_TRIALS = 7
+LAYOUT_S = 1.0
+
+
+class Expected(NamedTuple):
+    """What is expected of a kind of device: operations in flight, and whether work may start only when waited for."""
+
+    queue: tuple[int, int]
+    lazy: bool
+
+
+KINDS = {"cuda": Expected((512, 2048), lazy=False), "mps": Expected((1, 4096), lazy=True)}
+
+
+def queue(setup: Setup) -> Iterator[Row]:
+    """Count the operations in flight before the host has to wait: until issuing one takes longer."""
+    size, each = busy_product(setup)
+    product = setup.framework.matmul(setup.case, size)
+    product.run(2)
+    product.synchronize()
+    times = []
+    for _ in range(MOST_ISSUED):
+        began = clock.now()
+        product.run(1)
+        times.append(clock.now() - began)
+        if len(times) * each > 2e9:
+            break
+    product.synchronize()
+    usual = max(1.0, median(times[:FIRST_ISSUED]))
+    waits = [time > FULL * usual for time in times]
+    full = (place for place in range(len(waits)) if all(waits[place : place + FULL_IN_A_ROW]))
+    yield {"issue": usual / 1e9, "kernel": each / 1e9, "issued": len(times), "depth": next(full, None)}
+
+
+@judges(queue, 31, "operations in flight before the host waits", NO_TARGET, unit="1", promised=False)
+def _judge_queue(rows: Sequence[Row], device: str) -> Judged:
+    row, expected = rows[0], KINDS.get(device.partition(":")[0])
+    depth, note = row["depth"], f"issuing one takes {show_seconds(row['issue'])}"
+    target = f"{expected.queue[0]:,} to {expected.queue[1]:,}" if expected else NO_TARGET
+    if depth is None:
+        return Judged(float(row["issued"]), True, f"{note}; no limit among {row['issued']:,}", target=target)
+    ok = expected is None or expected.queue[0] <= depth <= expected.queue[1]
+    return Judged(float(depth), ok, note, target=target)
+
+
+def lazy(setup: Setup) -> Iterator[Row]:
+    """Yield the wait for work that was issued long ago: all of it, if the device starts only when waited for."""
+    product, count = chain(setup, LONG_CHAIN_NS)
+    for _ in range(LAZY_TRIALS):
+        began = clock.now()
+        product.run(count)
+        product.synchronize()
+        whole = clock.now() - began
+        product.run(count)
+        later = clock.now() + 2 * whole
+        while clock.now() < later:
+            pass
+        began = clock.now()
+        product.synchronize()
+        yield {"whole": whole / 1e9, "left": (clock.now() - began) / 1e9}
+
+
+@judges(lazy, 32, "left to wait for, of work issued long ago", NO_TARGET, promised=False)
+def _judge_lazy(rows: Sequence[Row], device: str) -> Judged:
+    expected = KINDS.get(device.partition(":")[0])
+    target = NO_TARGET if expected is None else "any" if expected.lazy else f"< {show_percent(LATE_SHARE)}"
+    share = median([row["left"] / row["whole"] for row in rows])
+    late = share >= LATE_SHARE
+    note = "it starts only when it is waited for" if late else "it starts by itself"
+    return Judged(share, expected is None or expected.lazy or not late, note, target=target)
+
+
+def latency(setup: Setup) -> Iterator[Row]:
+    """Yield the times in s of a step in fitted blocks and in ten times longer ones, where no latency is left."""
+    product, count = chain(setup, CHAIN_NS // 4)
+    blocks = fitted(Repeated(product, count))
+    found, _ = blocks.latency(blocks.time(1))
+    for _ in range(LATENCY_ROUNDS):
+        short, long = (blocks.time(size) / size / 1e9 for size in (blocks.size, LONGER * blocks.size))
+        yield {"latency": found / 1e9, "block": blocks.size, "short": short, "long": long}
+
+
+@judges(latency, 33, "what a block leaves of the device's latency", "<= 0.50 %", promised=False)
+def _judge_latency(rows: Sequence[Row], device: str) -> Judged:
+    off, row = median([row["short"] / row["long"] - 1 for row in rows]), rows[0]
+    note = f"latency {show_seconds(row['latency'])}, {row['block']} steps of {show_seconds(row['long'])} in a block"
+    return Judged(off, off <= MOST_LATENCY_LEFT, note)
+
+
+def peak(setup: Setup) -> Iterator[Row]:
+    """Yield the rate of matmuls by their size, in FLOP/s."""
+    size = SMALLEST_SIZE
+    while size <= peaks.LARGEST_MATMUL:
+        try:
+            trial = peaks.Trial(setup.framework.matmul(setup.case, size), clock.now)
+        except Exception as error:
+            if failure(setup.framework.name, error)[0] != "oom":
+                raise
+            return
+        yield {"size": size, "rate": max(trial.rate, trial.next_rate())}
+        if trial.shortest >= 4 * peaks.LONG_NS:
+            return
+        size *= 2
+
+
+@judges(peak, 34, "rate of the best matmuls / of those of up to 4096", "<= 1.1", unit="1", promised=False)
+def _judge_peak(rows: Sequence[Row], device: str) -> Judged:
+    best = max(rows, key=lambda row: row["rate"])
+    small = max(row["rate"] for row in rows if row["size"] <= 4096)
+    note = f"{best['rate'] / 1e12:.3g} TFLOP/s at {best['size']}"
+    return Judged(best["rate"] / small, best["rate"] <= (1 + MOST_PEAK_GAIN) * small, note)
+
+
+def sustained(setup: Setup) -> Iterator[Row]:
+    """Yield the rate of a device under load, second by second, and what its meters report."""
+    product, count = chain(setup, CHAIN_NS)
+    device = next(device for device in setup.framework.devices() if device.name == setup.device)
+    meters = {type(meter).__name__.lower(): meter for meter in plugins.meters() if meter.start(setup.case, device)}
+    for meter in meters.values():
+        meter.begin_window()
+    began = now = clock.now()
+    while now - began < LOAD_S * 1e9:
+        since, done = now, 0
+        while now - since < LOOK_S * 1e9:
+            product.run(count)
+            product.synchronize()
+            done += count
+            now = clock.now()
+        for meter in meters.values():
+            meter.end_window()
+        yield {"at": (now - began) / 1e9, "rate": done * product.work / ((now - since) / 1e9)}
+    series = [series for meter in meters.values() for series in meter.stop()]
+    yield {"meters": [*meters], "seen": {part.metric: list(part.values)[:100] for part in series}}
+
+
+@judges(sustained, 35, "rate after ten seconds of work / in the first", ">= 0.85", unit="1", promised=False)
+def _judge_sustained(rows: Sequence[Row], device: str) -> Judged:
+    rates = [row["rate"] for row in rows if "rate" in row]
+    if not rates:
+        return NOTHING
+    value = rates[-1] / rates[0]
+    said: Row = next((row for row in rows if "meters" in row), {"meters": [], "seen": {}})
+    limits = {name: said["seen"][name][-1] for name in ("thermal_limit_time", "power_limit_time", "thermal_pressure")
+              if said["seen"].get(name)}  # fmt: skip
+    words = [f"meters: {', '.join(said['meters']) or 'none'}", *(f"{name} {value:g}" for name, value in limits.items())]
+    return Judged(value, value >= 1 - MOST_SLOWDOWN, "; ".join(words))
+
+
+def edge(setup: Setup) -> Iterator[Row]:
+    """Search the largest share of its memory that the device gives in one piece; it must compute after each refusal."""
+    memory = next(device.memory for device in setup.framework.devices() if device.name == setup.device)
+    if memory is None:
+        raise Unsupported("the device does not say how much memory it has")
+    given, refused = 0.0, 1.2
+    for _ in range(EDGE_TRIALS):
+        share = (given + refused) / 2
+        status, reason = setup.allocate(math.floor(share * memory))
+        if status == "ok":
+            given = share
+        elif status == "oom":
+            refused = share
+            setup.compute()
+        else:
+            yield {"share": share, "status": status, "reason": reason}
+            return
+    yield {"share": given, "status": "ok", "reason": ""}
+
+
+@judges(edge, 36, "share of its memory that is given in one piece", ">= 80 %", promised=False)
+def _judge_edge(rows: Sequence[Row], device: str) -> Judged:
+    row = rows[-1]
+    return Judged(row["share"], row["status"] == "ok" and row["share"] >= LEAST_MEMORY_GIVEN, row["reason"])
+
+
+def layouts(setup: Setup) -> Iterator[Row]:
+    """Measure a case of convolutions in each layout: its outcome, and the time in s of a step."""
+    for layout in setup.framework.memory_formats:
+        opened, outcome = setup.measure(LAYOUT_S, LAYOUT_S, workload="mnist-cnn", layout=layout, batch=64)
+        step = median(opened.values) if opened is not None and outcome["status"] == "ok" else None
+        yield {"layout": layout, **outcome, "step": step}
+
+
+@judges(layouts, 37, "layouts in which convolutions agree with the CPU", "100 %", promised=False)
+def _judge_layouts(rows: Sequence[Row], device: str) -> Judged:
+    good = [row for row in rows if row["status"] == "ok"]
+    notes = [f"{row['layout']} {show_seconds(row['step'])}" for row in good]
+    notes += [f"{row['layout']} {row['status']}: {row['reason']}" for row in rows if row not in good]
+    return Judged(len(good) / len(rows), len(good) == len(rows), ", ".join(notes))
