@@ -32,9 +32,9 @@ def test_a_quick_look_listens_for_noise_only_if_asked_to(
 
 
 def test_a_store_of_another_kind_is_told_and_no_error() -> None:
-    kept = checkup._kept("https://example.org/store")
-    assert kept.path == "https://example.org/store"
-    assert "only SQLite files" in kept.error
+    state = checkup._store_state("https://example.org/store")
+    assert state.path == "https://example.org/store"
+    assert "only SQLite files" in state.error
 
 
 def test_the_time_that_is_left_counts_all_parts_to_come_and_shrinks_with_what_is_done() -> None:

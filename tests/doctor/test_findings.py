@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from mldyno.doctor.findings import CODES, best_setting, of
-from mldyno.doctor.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, SensorSeen, Setting, Trial, Tried
+from mldyno.doctor.symptoms import Checkup, Facts, Gpu, Installed, Noise, SensorState, Setting, StoreState, Trial, Tried
 from mldyno.records import Device
+from mldyno.units import Interval
 
 CPU, CUDA = Device("cpu", "torch"), Device("cuda:0", "torch")
 TORCH = Installed("torch", "", {"torch": "2.13.0"}, 4, (CPU, CUDA), {"cuda": "12.6", "mps": False})
@@ -21,13 +22,13 @@ HEALTHY = Facts(
     governor="schedutil", scaling="acpi-cpufreq", throttles=0.0,
 )  # fmt: skip
 QUIET = Noise(60.0, "quiet", 0.01, waiting=0.0, detectable_paired=0.001, detectable_separate=0.01)
-FAST = Setting("OMP_WAIT_POLICY=PASSIVE", 0.001, 2.0, 1.6, 2.5)
+FAST = Setting("OMP_WAIT_POLICY=PASSIVE", 0.001, Interval(2.0, 1.6, 2.5))
 
 
 def seen(**changes: Any) -> Checkup:
     """A healthy machine but for what is named: a field of the check-up, or one of its facts."""
     whole = Checkup(
-        facts=HEALTHY, frameworks=(TORCH,), tried=(tried("fp32"),), free=3.9, noise=QUIET, store=Kept("here")
+        facts=HEALTHY, frameworks=(TORCH,), tried=(tried("fp32"),), free=3.9, noise=QUIET, store=StoreState("here")
     )
     own = {name: value for name, value in changes.items() if name in Checkup.__dataclass_fields__}
     facts = {name: value for name, value in changes.items() if name not in own}
@@ -66,8 +67,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "fallback-on": {"system": "Darwin", "env": {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}},
     "no-compiler": {"tried": (tried("fp32"), tried("compile", "unsupported", "no C++ compiler"))},
     "cores-busy": {"free": 2.0},
-    "sensors-closed": {"sensors": (SensorSeen("powercap", "psys", "system", reason="root's", cure="chmod"),)},
-    "sensor-fails": {"sensors": (SensorSeen("powercap", "psys", "system", error="psys stands still"),)},
+    "sensors-closed": {"sensors": (SensorState("powercap", "psys", "system", reason="root's", cure="chmod"),)},
+    "sensor-fails": {"sensors": (SensorState("powercap", "psys", "system", error="psys stands still"),)},
     "slow-blas": {"frameworks": (replace(TORCH, versions={"blas": "the reference BLAS"}),)},
     "cpu-quota": {"quota": 1.5, "free": 1.5},
     "threads-hurt": {"threads": threads(FAST)},
@@ -79,7 +80,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "throttled": {"throttles": 3.0},
     "slow-governor": {"governor": "powersave"},
     "noisy": {"noise": replace(QUIET, verdict="very noisy", variation=0.3)},
-    "store-unreadable": {"store": Kept("here", "store here: file is not a database")},
+    "store-unreadable": {"store": StoreState("here", "store here: file is not a database")},
 }
 
 
@@ -126,12 +127,12 @@ def test_a_device_that_is_broken_is_told_once() -> None:
 
 @pytest.mark.parametrize(("low", "clear"), [(0.9, False), (1.04, False), (1.06, True)])
 def test_a_setting_of_threads_is_named_only_where_it_clearly_helps(low: float, clear: bool) -> None:
-    found = of(seen(threads=threads(replace(FAST, ratio=1.5, low=low))))
+    found = of(seen(threads=threads(replace(FAST, gain=Interval(1.5, low, 2.5)))))
     assert [one.code for one in found] == (["threads-hurt"] if clear else [])
 
 
 def test_of_several_settings_the_best_is_named_with_its_ratio_and_interval() -> None:
-    better = Setting("OMP_NUM_THREADS=2", 0.0007, 3.0, 2.5, 3.6, "--threads 2")
+    better = Setting("OMP_NUM_THREADS=2", 0.0007, Interval(3.0, 2.5, 3.6), "--threads 2")
     checkup = seen(threads=threads(FAST, better))
     assert best_setting(checkup.threads) is better
     (found,) = of(checkup)
@@ -140,17 +141,20 @@ def test_of_several_settings_the_best_is_named_with_its_ratio_and_interval() -> 
 
 
 def test_the_milder_setting_is_named_where_another_is_not_clearly_better() -> None:
-    other = Setting("OMP_NUM_THREADS=1", 0.0009, 2.2, 1.5, 3.2)
+    other = Setting("OMP_NUM_THREADS=1", 0.0009, Interval(2.2, 1.5, 3.2))
     assert best_setting(threads(FAST, other)) is FAST
 
 
 def test_an_allocator_that_clearly_helps_is_named_with_its_option() -> None:
-    keeps = Setting("MALLOC_MMAP_MAX_=0", 0.06, 1.2, 1.1, 1.3, "--allocator steady")
+    keeps = Setting("MALLOC_MMAP_MAX_=0", 0.06, Interval(1.2, 1.1, 1.3), "--allocator steady")
     (found,) = of(seen(allocators=Trial("torch", "bert-tiny", 2, 0.07, (keeps,))))
     assert found.code == "allocator-slow"
     assert "a training step of bert-tiny was 1.20x (1.10-1.30) as fast" in found.message
     assert found.cure == "export MALLOC_MMAP_MAX_=0 (mldyno: --allocator steady)"
-    assert of(seen(allocators=Trial("torch", "bert-tiny", 2, 0.07, (replace(keeps, low=0.98),)))) == []
+    assert (
+        of(seen(allocators=Trial("torch", "bert-tiny", 2, 0.07, (replace(keeps, gain=Interval(1.2, 0.98, 1.3)),))))
+        == []
+    )
 
 
 def test_cores_are_busy_only_beyond_what_a_quota_takes() -> None:

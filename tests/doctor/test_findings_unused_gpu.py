@@ -121,7 +121,8 @@ def test_tensorflow_on_a_mac_needs_its_plug_in(package: str) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [("", "hides every GPU"), ("  ", "hides every GPU"), ("-1", "no GPU is visible"), ("1", "no GPU is visible"),
-     ("0,1", "those from there on are hidden"), ("GPU-ffff", "no GPU is visible"), ("NoDevFiles", "no GPU is visible")],
+     ("0,1", "it and those after it are hidden"), ("GPU-ffff", "no GPU is visible"),
+     ("NoDevFiles", "no GPU is visible")],
 )  # fmt: skip
 def test_a_setting_that_hides_gpus_is_named(value: str, words: str) -> None:
     hidden = torch("2.13.0+cu126", cuda="12.6")

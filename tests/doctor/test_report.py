@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from mldyno.doctor.report import WIDTH, as_json, report, short
-from mldyno.doctor.symptoms import Checkup, Facts, Gpu, Installed, Kept, Noise, SensorSeen, Setting, Trial, Tried
+from mldyno.doctor.symptoms import Checkup, Facts, Gpu, Installed, Noise, SensorState, Setting, StoreState, Trial, Tried
 from mldyno.hardware import linux
 from mldyno.records import Device, Machine
+from mldyno.units import Interval
 
 LONG = (
     "NotImplementedError: The operator 'aten::linalg_qr.out' is not currently implemented for the MPS device. "
@@ -37,14 +38,15 @@ WHOLE = Checkup(
                {"cuda": "12.6", "mps": False, "reason": ""}),),
     TRIED,
     2.4,
-    Trial("torch", "mlp", 8, 0.0031, (Setting("OMP_WAIT_POLICY=PASSIVE", 0.0014, 2.2, 1.9, 2.6),
-                                      Setting("OMP_NUM_THREADS=2", 0.003, 1.03, 0.95, 1.1, "--threads 2"))),
-    Trial("torch", "bert-tiny", 8, 0.07, (Setting("MALLOC_MMAP_MAX_=0", 0.06, 1.2, 1.1, 1.3, "--allocator steady"),)),
+    Trial("torch", "mlp", 8, 0.0031, (Setting("OMP_WAIT_POLICY=PASSIVE", 0.0014, Interval(2.2, 1.9, 2.6)),
+                                      Setting("OMP_NUM_THREADS=2", 0.003, Interval(1.03, 0.95, 1.1), "--threads 2"))),
+    Trial("torch", "bert-tiny", 8, 0.07,
+          (Setting("MALLOC_MMAP_MAX_=0", 0.06, Interval(1.2, 1.1, 1.3), "--allocator steady"),)),
     Noise(60.0, "very noisy", 0.21, 0.12, 0.5, 0.15, 0.02, 0.004, 0.19),
-    (SensorSeen("powercap", "package-0", "package", "counter", "cpu", 1e-3, 4.21, 17.3),
-     SensorSeen("powercap", "psys", "system", reason="only root may read it", cure=linux.RAPL_CURE,
+    (SensorState("powercap", "package-0", "package", "counter", "cpu", 1e-3, 4.21, 17.3),
+     SensorState("powercap", "psys", "system", reason="only root may read it", cure=linux.RAPL_CURE,
                 price=linux.RAPL_PRICE)),
-    Kept("records.sqlite", "store records.sqlite: file is not a database"),
+    StoreState("records.sqlite", "store records.sqlite: file is not a database"),
 )  # fmt: skip
 
 
@@ -99,14 +101,16 @@ def test_noise_and_threads_are_told_in_words_with_figures() -> None:
      (0.2, 90.0, "not clear"), (1.0, 1.06, "not clear")],
 )  # fmt: skip
 def test_a_setting_of_threads_is_judged_by_its_interval(low: float, high: float, words: str) -> None:
-    tried = Trial("torch", "mlp", 2, 0.002, (Setting("OMP_NUM_THREADS=1", 0.001, (low * high) ** 0.5, low, high),))
+    tried = Trial(
+        "torch", "mlp", 2, 0.002, (Setting("OMP_NUM_THREADS=1", 0.001, Interval((low * high) ** 0.5, low, high)),)
+    )
     assert f"as fast: {words}" in report(replace(WHOLE, threads=tried))
 
 
 def test_what_is_not_known_is_not_told() -> None:
     text = report(Checkup())
     assert "None" not in text
-    assert text.endswith("no findings: nothing stands in the way")
+    assert text.endswith("no findings")
 
 
 def test_a_framework_that_does_not_start_says_why() -> None:
@@ -123,6 +127,9 @@ def test_the_document_has_all_of_it_and_is_json() -> None:
     assert content["features"][0] == {"framework": "torch", "device": "cuda:0", "feature": "feature-0",
                                       "outcome": "works", "reason": "", "error": 0.0, "tolerance": 1e-3}  # fmt: skip
     assert set(content["findings"][0]) == {"code", "message", "cure"}
+    assert content["threads"]["settings"][1] == {
+        "name": "OMP_NUM_THREADS=2", "step": 0.003, "option": "--threads 2", "ratio": 1.03, "low": 0.95, "high": 1.1
+    }  # fmt: skip
     assert as_json(Checkup())["noise"] is None
 
 
@@ -133,7 +140,7 @@ def test_a_reason_is_cut_to_its_first_sentence() -> None:
 
 def test_sensors_that_are_closed_are_named_with_their_cure_and_its_price() -> None:
     text = " ".join(report(WHOLE).split())
-    assert "package-0 powercap: package, counter, renewed every 1.00 ms, 4.21 W at rest, 17.3 W at work" in text
+    assert "package-0 powercap: package, counter, updated every 1.00 ms, 4.21 W at rest, 17.3 W at work" in text
     assert "energy could be measured by psys (system), but only root may read it" in text
     assert "70-rapl.rules" in text
     assert "CVE-2020-8694" in text

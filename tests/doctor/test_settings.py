@@ -10,6 +10,7 @@ from mldyno.doctor import settings
 from mldyno.doctor.settings import measure, of_allocators, of_threads, passive_wait_helps
 from mldyno.doctor.symptoms import Setting, Trial
 from mldyno.records import Case
+from mldyno.units import Interval
 from mldyno.worker import client
 
 STEP = Case("mlp", framework="fake", batch=64)
@@ -66,9 +67,8 @@ def test_a_setting_that_doubles_the_speed_is_measured_as_that(monkeypatch: pytes
     assert isinstance(trial, Trial)
     (faster,) = trial.settings
     assert trial.step == pytest.approx(0.004, rel=0.02)
-    assert faster.ratio == pytest.approx(2.0, rel=0.03)
-    assert faster.ratio is not None
-    assert (faster.low or 0) <= faster.ratio <= (faster.high or 0)
+    assert faster.gain.value == pytest.approx(2.0, rel=0.03)
+    assert (faster.gain.low or 0) <= faster.gain.value <= (faster.gain.high or 0)
     assert faster.name.startswith("MLDYNO_FAKE=")
     assert faster.option == "--allocator steady"
 
@@ -90,7 +90,9 @@ def test_a_step_that_can_not_be_run_is_no_result(monkeypatch: pytest.MonkeyPatch
 
 def tried(ratio: float, monkeypatch: pytest.MonkeyPatch, free: float = 1.0) -> Setting | None:
     """What a quick look comes to, where threads that sleep make a step so many times as fast."""
-    trial = Trial("fake", "mlp", 2, 1e-3, (Setting("OMP_WAIT_POLICY=PASSIVE", 1e-3, ratio, 0.9 * ratio, 1.1 * ratio),))
+    trial = Trial(
+        "fake", "mlp", 2, 1e-3, (Setting("OMP_WAIT_POLICY=PASSIVE", 1e-3, Interval(ratio, 0.9 * ratio, 1.1 * ratio)),)
+    )
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     monkeypatch.setattr("mldyno.doctor.settings.clock.free_cores", lambda cores: free)
     monkeypatch.setattr("mldyno.doctor.settings.measure", lambda *arguments, **options: trial)

@@ -312,7 +312,7 @@ def quick(
         variable, _, value = chosen.setting.name.partition("=")
         os.environ[variable] = value
         notes.insert(0, f"other programs take cores: threads that wait sleep ({chosen.setting.name}), which makes a "
-                        f"step {digits(chosen.setting.ratio, most=2)} times as fast here")  # fmt: skip
+                        f"step {digits(chosen.setting.gain.value, most=2)} times as fast here")  # fmt: skip
     total = min(sum(expected.seconds for expected in chosen.forecasts), chosen.plan.limit or math.inf)
     heard.say(f"{count(len(chosen.plan.cases), 'case')}, about {show_seconds(total)} in all.")
     results = run_plan(chosen.plan, opened_store, heard, forecasts=chosen.forecasts)

@@ -1,4 +1,4 @@
-"""The whole check-up, part by part. Whatever goes wrong in a part is part of the result; only the user ends it."""
+"""The whole check-up, part by part. A failure of a part is a result; only the user ends the check-up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mldyno import machine as machines
 from mldyno import plugins
 from mldyno.axes import COMMAND
 from mldyno.doctor import facts, features, noise, settings
-from mldyno.doctor.symptoms import Checkup, Installed, Kept, Trial, Tried
+from mldyno.doctor.symptoms import Checkup, Installed, StoreState, Trial, Tried
 from mldyno.errors import MldynoError
 from mldyno.hardware import throttling
 from mldyno.records import Case
@@ -21,13 +21,13 @@ from mldyno.store import Query, Store
 from mldyno.timing import clock
 
 NOISE_S = 60.0
-START_S, COMPILE_S = 4.0, 25.0  # that a framework takes to start, and to compile for the first time, where that is slow
-Tell = Callable[[str, float], None]
+START_S, COMPILE_S = 4.0, 25.0  # to start a framework, and to compile for the first time, on a slow machine
+Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is looked at: which frameworks, how long for noise (s), and how thoroughly."""
+    """The scope of a check-up: its frameworks, the seconds of the noise test, and whether it is quick."""
 
     frameworks: tuple[str, ...]
     noise: float | None
@@ -36,7 +36,7 @@ class Wanted:
 
 
 def wanted(quick: bool, noise: float | None, framework: str | None, store: str | None) -> Wanted:
-    """What a user means: every framework that computes if none is named, and noise unless it must be quick."""
+    """Return the scope from the options: by default every real framework, and noise unless it is quick."""
     if framework is not None:
         plugins.check("frameworks", framework)
     frameworks = (framework,) if framework else _computing()
@@ -44,29 +44,29 @@ def wanted(quick: bool, noise: float | None, framework: str | None, store: str |
 
 
 def _computing() -> tuple[str, ...]:
-    """The frameworks that are worth a look: those that compute and have features to try, or are here."""
+    """Return the real frameworks that have features to try, and those that are installed."""
     known = [plugins.framework(name) for name in plugins.names("frameworks") if name != COMMAND]
     real = [each for each in known if each.clock is None and not each.example]
-    others = [each.name for each in real if not each.features and plugins.installed(each.name)]
-    return (*(each.name for each in real if each.features), *others)
+    without_features = [each.name for each in real if not each.features and plugins.installed(each.name)]
+    return (*(each.name for each in real if each.features), *without_features)
 
 
 class Parts:
-    """Knows which part goes on and how long the rest takes, and says so whenever someone looks up."""
+    """Report the current part and the time left, again and again; raise if the user interrupts."""
 
-    def __init__(self, wanted: Wanted, interrupts: Interrupts, tell: Tell) -> None:
+    def __init__(self, wanted: Wanted, interrupts: Interrupts, tell: Progress) -> None:
         self._wanted, self._interrupts, self._tell = wanted, interrupts, tell
         self._now, self._began = ("facts", 0.0), time.monotonic()
         self.start = START_S
-        """Time in s that a framework takes to start here."""
+        """Time in s to start a framework here."""
         self.devices = sum(bool(features.names(name, wanted.quick)) for name in wanted.frameworks)
-        """Devices whose features are tried: until more is known, one of each framework that has some."""
+        """Number of devices whose features are tried; until they are known, one for each framework."""
         allocators = settings.of_allocators()
         self.ways = {"threads": 3, "allocators": 1 + len(allocators) if allocators else 0}
-        """Settings of each kind that are tried, with the one that is."""
+        """Number of settings of each kind that are tried, with the current one."""
 
     def _seconds(self) -> dict[str, float]:
-        """How long each part takes, as far as is known now."""
+        """Return the expected time of each part in s."""
         wanted, start = self._wanted, self.start
         seconds = {
             "facts": 1.0 + start * len(wanted.frameworks),
@@ -82,7 +82,7 @@ class Parts:
         return seconds
 
     def begin(self, part: str, detail: str = "", done: float = 0.0) -> None:
-        """A part begins, or a phase of it, of which a share is done already."""
+        """Begin a part, or a phase of it after a share of it is done."""
         seconds = self._seconds()
         later = list(seconds)[list(seconds).index(part) + 1 :]
         left = (1 - done) * seconds[part] + sum(seconds[name] for name in later)
@@ -92,13 +92,13 @@ class Parts:
         self.look()
 
     def look(self) -> None:
-        """Raise where the user has ended it; else say that it goes on."""
+        """Raise if the user has interrupted; else report progress."""
         self._interrupts.check()
         self._tell(*self._now)
 
 
-def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
-    """Look at everything that is wanted; `tell` hears the part and the s that were left when it began."""
+def check_up(wanted: Wanted, tell: Progress = lambda part, left: None) -> Checkup:
+    """Do a check-up; `tell` gets each part and the time left in s."""
     interrupts, vendors = Interrupts(), machines.Vendors()
     parts = Parts(wanted, interrupts, tell)
     parts.begin("facts")
@@ -126,12 +126,12 @@ def check_up(wanted: Wanted, tell: Tell = lambda part, left: None) -> Checkup:
     after = throttling.core_throttles()
     if throttled is not None and after is not None:
         gathered = replace(gathered, throttles=max(0.0, after - throttled))
-    kept = _kept(wanted.store)
-    return Checkup(machine, gathered, frameworks, tried, free, threads, allocators, noises, sensors, kept)
+    store = _store_state(wanted.store)
+    return Checkup(machine, gathered, frameworks, tried, free, threads, allocators, noises, sensors, store)
 
 
 def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tuple[Installed, ...]:
-    """Each framework as its own process sees it."""
+    """Probe each framework in its own process."""
     installed: list[Installed] = []
     for number, name in enumerate(wanted.frameworks):
         parts.begin("facts", f"of {name}", number / len(wanted.frameworks))
@@ -156,7 +156,7 @@ def _tried(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tup
 
 
 def _trial(runs: Installed, case: Case, envs: Mapping[str, settings.Env], kind: str, parts: Parts) -> Trial | None:
-    """A case with several settings of one kind; None where there is nothing to try."""
+    """Time a case with the settings of one kind; None if there are none."""
     parts.ways[kind] = 1 + len(envs) if envs else 0
     if not envs:
         return None
@@ -167,13 +167,13 @@ def _trial(runs: Installed, case: Case, envs: Mapping[str, settings.Env], kind: 
     return settings.measure(parts.look, case, runs.threads, envs, begin)
 
 
-def _kept(name: str | None) -> Kept:
-    """Where records are, and why they can't be read, if so."""
+def _store_state(name: str | None) -> StoreState:
+    """Return the path of the store, and why it can't be read, if so."""
     path = name or ""
     try:
         store = Store(name)
         path = str(store.path)
         store.history(Query(heads=False), 1)
     except MldynoError as error:
-        return Kept(path, str(error))
-    return Kept(path)
+        return StoreState(path, str(error))
+    return StoreState(path)

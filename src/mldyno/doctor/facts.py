@@ -1,4 +1,4 @@
-"""Gathers the facts that findings need. Never raises: what can't be found out stays as it is in `Facts`."""
+"""Gather the facts that findings need. Nothing here raises: what is unknown keeps its default in `Facts`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+import psutil
+
 from mldyno import interpreters, plugins
 from mldyno import machine as machines
-from mldyno.doctor.symptoms import Facts, Gpu, SensorSeen
+from mldyno.doctor.symptoms import Facts, Gpu, SensorState
 from mldyno.hardware import Surroundings, throttling
 from mldyno.records import Device, Machine, recorded_environment
 from mldyno.runner.remote_case import REST_S
@@ -30,17 +32,17 @@ PACKAGES = (*interpreters.PACKAGES, "tensorflow-macos", "tensorflow-metal", "jax
 NODES = ("nvidia[0-9]*", "kfd", "dxg", "dri/renderD*")
 TITLES = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 CLOCK = "/sys/devices/system/cpu/cpu0/cpufreq"
-WORK_S = 2.0  # that sensors are watched for at work; where there is none, nothing is
+WORK_S = 2.0  # that sensors are watched for with all cores busy
 MAC_PRESSURE = {"1": "normal", "2": "warning", "4": "critical"}
 
 
 def gather(machine: Machine, vendors: machines.Vendors) -> Facts:
-    """The facts of this machine, of which `machine` has some already; vendors are asked for their GPUs."""
+    """Return the facts of this machine; `machine` has some of them, and vendors are asked for their GPUs."""
     driver = attempt(lambda: vendors.nvidia_driver, None)
     nodes: tuple[str, ...] = attempt(_nodes, ())
     return Facts(
         system=machine.system,
-        version=attempt(_version, ""),
+        version=attempt(lambda: platform.mac_ver()[0] if sys.platform == "darwin" else platform.release(), ""),
         arch=machine.arch,
         translated=attempt(translated, False),
         container=attempt(_container, ""),
@@ -59,8 +61,8 @@ def gather(machine: Machine, vendors: machines.Vendors) -> Facts:
         memory=machine.memory,
         available=attempt(machines.available_memory, None),
         memory_waits=waits(read("/proc/pressure/memory")),
-        memory_state=attempt(_memory_state, ""),
-        swap_used=attempt(_swap_used, None),
+        memory_state=MAC_PRESSURE.get(ask("sysctl", "-n", machines.PRESSURE), ""),
+        swap_used=attempt(lambda: int(psutil.swap_memory().used), None),
         power=machine.power,
         battery=attempt(_battery, None),
         low_power=machine.low_power,
@@ -69,10 +71,6 @@ def gather(machine: Machine, vendors: machines.Vendors) -> Facts:
         preference=read(f"{CLOCK}/energy_performance_preference"),
         speed_limit=attempt(throttling.speed_limit, None),
     )
-
-
-def _version() -> str:
-    return platform.mac_ver()[0] if sys.platform == "darwin" else platform.release()
 
 
 def _container() -> str:
@@ -89,7 +87,7 @@ def _container() -> str:
 
 
 def _gpus(machine: Machine, vendors: machines.Vendors) -> tuple[Gpu, ...]:
-    """The GPUs that the system sees, as their vendors call them where they answer."""
+    """Return the GPUs that the system sees, by the names of their vendors where known."""
     if machine.system == "Darwin":
         ours = machine.arch == "arm64" or translated()
         return (Gpu("apple", vendors.metal.title or f"GPU of {machine.cpu}"),) if ours else ()
@@ -104,10 +102,10 @@ def _nodes() -> tuple[str, ...]:
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:
-    """The versions of those packages that are installed for this Python; none is imported."""
+    """Return the versions of the packages that are installed for this Python, without importing them."""
     versions = {}
     for name in names:
-        with suppress(Exception):  # a broken installation is as good as none
+        with suppress(Exception):  # a broken installation counts as none
             versions[name] = metadata.version(name)
     return versions
 
@@ -116,24 +114,12 @@ def installed(names: Iterable[str]) -> dict[str, str]:
 
 
 def waits(text: str) -> float | None:
-    """The share of the last minute in which some process waited, from one of the files in /proc/pressure."""
+    """Return the share of the last minute in which some process waited, from a file in /proc/pressure."""
     match = re.search(r"^some .*avg60=(\d+(?:\.\d+)?)", text, re.MULTILINE)
     return float(match.group(1)) / 100 if match else None
 
 
-def _memory_state() -> str:
-    return MAC_PRESSURE.get(ask("sysctl", "-n", "kern.memorystatus_vm_pressure_level"), "")
-
-
-def _swap_used() -> int:
-    import psutil
-
-    return int(psutil.swap_memory().used)
-
-
 def _battery() -> float | None:
-    import psutil
-
     battery = psutil.sensors_battery()
     return None if battery is None else float(battery.percent) / 100
 
@@ -141,8 +127,8 @@ def _battery() -> float | None:
 # -- sensors of energy ------------------------------------------------------------------------------
 
 
-def watch_sensors(devices: Sequence[Device], cores: int | None, tell: Callable[[], None]) -> tuple[SensorSeen, ...]:
-    """Every sensor: what it sees and how, its period, its power at rest and at work; or why it can't be read."""
+def watch_sensors(devices: Sequence[Device], cores: int | None, tell: Callable[[], None]) -> tuple[SensorState, ...]:
+    """Return every sensor with its scope, method, period and power at rest and at work; or why it can't be read."""
     available = plugins.sensors(Surroundings(devices=devices))
     readable = [(kind, each) for kind, part in available.items() for each in part.sensors]
     ticks = [Ticks(sensor, clock.now, time.sleep) for _, sensor in readable]
@@ -156,17 +142,16 @@ def watch_sensors(devices: Sequence[Device], cores: int | None, tell: Callable[[
             clock.shares(cores or 1, WORK_S)
         work = watch.results
     watched = [
-        SensorSeen(kind, sensor.name, sensor.scope, sensor.method, sensor.device, each.period, _mean_power(before),
+        SensorState(kind, sensor.name, sensor.scope, sensor.method, sensor.device, each.period, _mean_power(before),
                    _mean_power(after), error="; ".join(dict.fromkeys([*before.lost, *after.lost])))
         for (kind, sensor), each, before, after in zip(readable, ticks, rest, work, strict=True)
     ]  # fmt: skip
-    closed = [SensorSeen(kind, each.name, each.scope or "", reason=each.reason, cure=each.cure, price=each.price)
+    closed = [SensorState(kind, each.name, each.scope or "", reason=each.reason, cure=each.cure, price=each.price)
               for kind, part in available.items() for each in part.closed]  # fmt: skip
     return (*watched, *closed)
 
 
 def _mean_power(watched: Watched) -> float | None:
-    """Mean power in W."""
     powers = [window.watts for window in watched.counted] or [
         watts for _, watts in watched.readings if math.isfinite(watts)
     ]

@@ -1,7 +1,7 @@
-"""Which features work on a device, each tried in a worker process: whatever kills or holds up that process is a result.
+"""Try the features of a device in worker processes: a crash or a hang of the process is a result, too.
 
-One process serves one feature after the other until one ends it, or leaves it unfit for others. What
-the framework says the CPU could do instead is tried once more, with the setting that allows it.
+One process tries one feature after the other, until one ends it or leaves it unusable. What the framework could leave
+to the CPU is tried once more, with the setting that allows it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from mldyno.records import Device
 from mldyno.worker.client import Ended, WorkerProcess
 
 OUTCOME_OF_END: dict[str, Outcome] = {"timeout": "timeout", "oom": "failed"}
-QUICK_LIMIT_S = 60.0  # what may take longer is no part of a quick look
+QUICK_LIMIT_S = 60.0  # features that may take longer are skipped in a quick look
 Check = Callable[[], None]
 
 
 def names(framework: str, quick: bool) -> list[str]:
-    """The features of a framework that are tried."""
+    """Return the features of a framework to try."""
     limits = plugins.framework(framework).features
     return [name for name, limit in limits.items() if limit <= QUICK_LIMIT_S or not quick]
 
 
 def kinds(devices: Sequence[Device]) -> list[Device]:
-    """One device of each kind: two cards of one name work alike."""
+    """Return one device of each kind: two cards with one name behave alike."""
     first: dict[tuple[str, str], Device] = {}
     for device in devices:
         first.setdefault((device.name.partition(":")[0], device.title), device)
@@ -36,7 +36,7 @@ def kinds(devices: Sequence[Device]) -> list[Device]:
 
 
 class Examiner:
-    """Tries features of one framework on one device."""
+    """Try features of one framework on one device."""
 
     def __init__(self, check: Check, framework: str, device: str) -> None:
         self._check = check
@@ -45,7 +45,7 @@ class Examiner:
         self._worker: WorkerProcess | None = None
 
     def examine(self, features: Sequence[str]) -> list[Tried]:
-        """What became of each; where the first, plainest one gives no numbers, the others are omitted."""
+        """Return the outcome of each; if the first, plainest one gives no numbers, the rest is skipped."""
         off: dict[str, str | None] = dict.fromkeys(self._framework.fallback)
         results: list[Tried] = []
         try:
@@ -61,7 +61,7 @@ class Examiner:
         return results
 
     def _with_fallback(self, refused: Tried) -> Tried:
-        """The feature once more in a process that lets the CPU step in."""
+        """Try the feature once more in a process that allows the fallback to the CPU."""
         self._end()
         again = self._try(refused.feature, self._framework.fallback)
         self._end()

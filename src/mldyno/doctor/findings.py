@@ -1,14 +1,13 @@
-"""The closed list of findings of a check-up, each with its cause and its cure.
+"""The findings of a check-up, each with its cause and its cure: a closed list of codes.
 
-Each is one entry of RULES: a code, and a pure function that looks at the check-up and gives message and cure for each
-case of it. What a measurement suffers from too is judged by `conditions`, as its warnings are. A finding is something
-that a user can mend or must know; what is merely so stands among the facts.
+A rule is a pure function that looks at the check-up and yields findings. What measurements suffer from, too, is judged
+by `conditions`, as in their warnings. A finding is something that a user can fix or must know; all else is a fact.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mldyno.analysis import grouped
@@ -17,489 +16,406 @@ from mldyno.doctor.noise import causes
 from mldyno.doctor.symptoms import Checkup, Facts, Gpu, Installed, Setting, Trial, Tried
 from mldyno.units import digits, show_bytes, show_interval, show_percent
 
-FREE_SHARE = 0.75  # of the cores, that must be free
-CLEAR_SPEEDUP = 1.05  # a setting must be at least so many times as fast, at the low end of its interval
-MEMORY_SHARE, MEMORY_BYTES = 0.1, 1 << 30  # with less available than either, memory is short
-MEMORY_WAITS = 0.05  # share of the last minute that some process may wait for memory
+LEAST_FREE_SHARE = 0.75  # of the cores
+CLEAR_SPEEDUP = 1.05  # that the low end of a setting's interval must reach
+LEAST_MEMORY_SHARE, LEAST_MEMORY_B = 0.1, 1 << 30  # available; with less than either, memory is short
+MOST_MEMORY_WAITS = 0.05  # share of the last minute in which some process waited for memory
 STEERED_CLOCKS = ("intel_pstate", "intel_cpufreq", "amd-pstate", "amd-pstate-epp", "amd_pstate", "amd_pstate_epp")
 GIVES_NUMBERS = ("works", "wrong", "fallback")
 REFERENCE_BLAS = "the reference BLAS"  # as frameworks name it in their versions
+NEEDED = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu", "apple": "mps"}  # support that a build must have, by vendor
+CALLED = {"cuda": "CUDA", "rocm": "ROCm", "xpu": "XPU", "mps": "MPS"}
+OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}  # of NVIDIA on Linux, for a major version of CUDA
+OLDEST_MACOS = (((2, 8), (14, 0)), ((2, 5), (13, 0)), ((0, 0), (12, 3)))  # for MPS, from a version of torch on
+NODES = {"nvidia": r"nvidia\d|dxg", "amd": r"kfd|dxg", "intel": r"dri/|dxg"}  # files under /dev that lead to a GPU
+START_WITH_GPU = {
+    "nvidia": "--gpus all (NVIDIA Container Toolkit)",
+    "amd": "--device /dev/kfd --device /dev/dri",
+    "intel": "--device /dev/dri",
+}
+CHOOSE = "choose one at https://pytorch.org/get-started/locally"
 
-
-Causes = Iterator[tuple[str, str]]
-Rule = Callable[[Checkup], Causes]
+# Why a GPU is not used.
+WHY_UNUSED = (
+    "cpu-only-build", "other-build", "container-without-gpu", "no-driver", "driver-fails", "driver-too-old",
+    "no-permission", "visible-devices", "old-macos", "mps-unavailable",
+)  # fmt: skip
+CODES = (
+    "no-framework", "framework-fails", "rosetta", *WHY_UNUSED, "no-tensorflow-metal", "gpu-not-found",
+    "device-broken", "wrong-numbers", "crashes", "cpu-fallback", "fallback-on", "no-compiler",
+    "cores-busy", "cpu-quota", "threads-hurt", "allocator-slow", "slow-blas", "on-battery", "low-power",
+    "memory-short", "swapped", "throttled", "slow-governor", "noisy", "sensors-closed", "sensor-fails",
+    "store-unreadable",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A code of the closed list, what is the matter, and what to do."""
+    """A code of the closed list, what is wrong, and what to do."""
 
     code: str
     message: str
     cure: str
 
 
-# -- why a GPU is not used --------------------------------------------------------------------------
-
-NEEDED = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu", "apple": "mps"}  # what a build must have for whose GPU
-CALLED = {"cuda": "CUDA", "rocm": "ROCm", "xpu": "XPU", "mps": "MPS"}
-OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}  # NVIDIA's driver that a major version of CUDA needs, on Linux
-OLDEST_MACOS = (((2, 8), (14, 0)), ((2, 5), (13, 0)), ((0, 0), (12, 3)))  # from this torch on, MPS needs this macOS
-WAYS = {"nvidia": r"nvidia\d|dxg", "amd": r"kfd|dxg", "intel": r"dri/|dxg"}  # files under /dev that lead to a GPU
-CHOOSE = "choose one at https://pytorch.org/get-started/locally"
+Findings = Iterator[Finding]
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version: (2, 13, 0) of 2.13.0+cpu."""
+def of(checkup: Checkup) -> list[Finding]:
+    """Return all findings, why a GPU is not used first."""
+    findings = [finding for rule in RULES for finding in rule(checkup)]
+    if not any(finding.code in WHY_UNUSED for finding in findings):
+        findings += _gpu_not_found(checkup)
+    return sorted(findings, key=lambda finding: CODES.index(finding.code))
+
+
+# -- why a GPU is not used -----------------------------------------------------------------------
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version: (2, 13, 0) for 2.13.0+cpu."""
     match = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(int, match.group().split("."))) if match else ()
 
 
-def unused(checkup: Checkup, vendor: str | None = None) -> Iterator[tuple[Installed, Gpu]]:
-    """Each framework that runs and has no accelerator, with a GPU (of a vendor) that it leaves alone."""
-    gpu = next((card for card in checkup.facts.gpus if vendor in (None, card.vendor)), None)
+def _gpu_of(facts: Facts, vendor: str | None = None) -> Gpu | None:
+    return next((gpu for gpu in facts.gpus if vendor in (None, gpu.vendor)), None)
+
+
+def _unused(checkup: Checkup, vendor: str | None = None) -> Iterator[tuple[Installed, Gpu]]:
+    """Yield each framework that runs and has no accelerator, with a GPU (of a vendor) that it could use."""
+    gpu = _gpu_of(checkup.facts, vendor)
     if gpu is not None:
         yield from ((each, gpu) for each in checkup.frameworks if not each.error and not each.accelerators)
 
 
-def _other_builds(checkup: Checkup) -> Iterator[tuple[str, Gpu, list[str]]]:
-    """Each framework that is built for none of the GPUs here: its name and version, a GPU, what it is built for."""
+def _builds(checkup: Checkup) -> Findings:
     facts = checkup.facts
-    for framework, gpu in unused(checkup):
+    for framework, gpu in _unused(checkup):
         built_for = [name for name in CALLED if framework.support.get(name)]
-        served = any(NEEDED[card.vendor] in built_for for card in facts.gpus)
-        if framework.support and not served and not facts.translated:
-            yield f"{framework.name} {framework.versions.get(framework.name, '')}", gpu, built_for
-
-
-def _for(gpu: Gpu) -> str:
-    return CALLED[NEEDED[gpu.vendor]]
-
-
-def cpu_only_build(checkup: Checkup) -> Causes:
-    """Built for no GPU at all."""
-    for name, gpu, built_for in _other_builds(checkup):
-        if not built_for:
-            message = f"{name} is built for the CPU only; the GPU ({gpu.name}) is left alone"
-            yield message, f"install a build for {_for(gpu)}: {CHOOSE}"
-
-
-def other_build(checkup: Checkup) -> Causes:
-    """Built for another vendor's GPU."""
-    for name, gpu, built_for in _other_builds(checkup):
+        fits = any(NEEDED[card.vendor] in built_for for card in facts.gpus)
+        if fits or not framework.support or facts.translated:
+            continue
+        name, needed = f"{framework.name} {framework.versions.get(framework.name, '')}", CALLED[NEEDED[gpu.vendor]]
+        cure = f"install a build for {needed}: {CHOOSE}"
         if built_for:
-            message = f"{name} is built for {CALLED[built_for[0]]}; the GPU ({gpu.name}) needs {_for(gpu)}"
-            yield message, f"install a build for {_for(gpu)}: {CHOOSE}"
+            message = f"{name} is built for {CALLED[built_for[0]]}; the GPU ({gpu.name}) needs {needed}"
+            yield Finding("other-build", message, cure)
+        else:
+            yield Finding("cpu-only-build", f"{name} is built for the CPU only; the GPU ({gpu.name}) is not used", cure)
 
 
-def _reachable(facts: Facts, vendor: str) -> bool:
-    """Whether a program can reach a vendor's GPU through a file of the system, as far as that can be told."""
-    return facts.system != "Linux" or any(re.match(WAYS[vendor], node) for node in facts.nodes)
-
-
-def container_without_gpu(checkup: Checkup) -> Causes:
-    """The machine has a GPU, the container has no way to it."""
+def _containers(checkup: Checkup) -> Findings:
     facts = checkup.facts
-    started = {
-        "nvidia": "start it with --gpus all (NVIDIA Container Toolkit)",
-        "amd": "start it with --device /dev/kfd --device /dev/dri",
-        "intel": "start it with --device /dev/dri",
-    }
-    for vendor, cure in started.items():
-        gpu = next((card for card in facts.gpus if card.vendor == vendor), None)
-        if gpu is not None and facts.container and not _reachable(facts, vendor):
-            yield (
-                f"the machine has a GPU ({gpu.name}), but it was not given to this container ({facts.container})",
-                cure,
+    if not facts.container or facts.system != "Linux":
+        return
+    for vendor, options in START_WITH_GPU.items():
+        gpu = _gpu_of(facts, vendor)
+        if gpu is not None and not any(re.match(NODES[vendor], node) for node in facts.nodes):
+            yield Finding(
+                "container-without-gpu",
+                f"the machine has a GPU ({gpu.name}), but this container ({facts.container}) has no access to it",
+                f"start it with {options}",
             )
 
 
-def no_driver(checkup: Checkup) -> Causes:
-    """A card without a driver."""
+def _drivers(checkup: Checkup) -> Findings:
     facts = checkup.facts
-    silent = not facts.driver and not facts.driver_error and not facts.container
-    gpu = next((card for card in facts.gpus if card.vendor == "nvidia"), None)
-    if gpu is not None and silent:
-        yield f"the machine has a GPU ({gpu.name}), but no NVIDIA driver", "install NVIDIA's driver, and restart"
-
-
-def driver_fails(checkup: Checkup) -> Causes:
-    """A driver whose own tool fails."""
-    if checkup.facts.driver_error:
-        yield (
-            f"NVIDIA's driver does not answer: {checkup.facts.driver_error}",
+    gpu = _gpu_of(facts, "nvidia")
+    if facts.driver_error:
+        yield Finding(
+            "driver-fails",
+            f"NVIDIA's driver does not answer: {facts.driver_error}",
             "restart the machine: after an update the old driver is still loaded; else install the driver again",
         )
-
-
-def driver_too_old(checkup: Checkup) -> Causes:
-    """CUDA of the build against that of the driver: within one major version, any minor one will do."""
-    facts = checkup.facts
-    for framework in checkup.frameworks:
-        wanted, takes = numbers(str(framework.support.get("cuda") or "")), numbers(facts.driver_cuda)
+    elif gpu is not None and not facts.driver and not facts.container:
+        message = f"the machine has a GPU ({gpu.name}), but no NVIDIA driver"
+        yield Finding("no-driver", message, "install NVIDIA's driver, and restart")
+    for framework in checkup.frameworks:  # within one major version of CUDA, a driver runs any minor version
+        wanted, takes = _numbers(str(framework.support.get("cuda") or "")), _numbers(facts.driver_cuda)
         least = OLDEST_DRIVER.get(wanted[0]) if wanted else None
-        too_old = takes < wanted[:1] if takes else bool(least and () < numbers(facts.driver) < (least,))
+        too_old = takes < wanted[:1] if takes else bool(least and () < _numbers(facts.driver) < (least,))
         if wanted and too_old:
             limit = f" (it takes CUDA {facts.driver_cuda} at most)" if takes else ""
             older = f"CUDA {takes[0]}" if takes else "an older CUDA"
             newer = f"driver {least} or newer" if least else "a newer driver"
-            yield (
+            yield Finding(
+                "driver-too-old",
                 f"{framework.name} is built for CUDA {framework.support['cuda']}; driver {facts.driver or 'of NVIDIA'} "
                 f"is too old for that{limit}",
                 f"install {newer}, or {framework.name} built for {older}: {CHOOSE}",
             )
 
 
-def no_permission(checkup: Checkup) -> Causes:
-    """The file that leads to the GPU is there, but not for this user."""
-    for framework, gpu in unused(checkup):
-        barred = [node for node in checkup.facts.barred if re.match(WAYS.get(gpu.vendor, "$"), node)]
+def _permissions(checkup: Checkup) -> Findings:
+    for framework, gpu in _unused(checkup):
+        barred = [node for node in checkup.facts.barred if re.match(NODES.get(gpu.vendor, "$"), node)]
         if barred and framework.support.get(NEEDED[gpu.vendor]):
             nodes = ", ".join(f"/dev/{node}" for node in barred)
-            yield (
+            yield Finding(
+                "no-permission",
                 f"{framework.name} can't reach the GPU ({gpu.name}): this user may not open {nodes}",
-                "join the groups that may (sudo usermod -aG render,video $USER), and log in anew",
+                "join the groups that may (sudo usermod -aG render,video $USER), and log in again",
             )
 
 
-def visible_devices(checkup: Checkup) -> Causes:
-    """CUDA_VISIBLE_DEVICES that hides GPUs: from the first entry that names none, nothing is seen any more."""
-    facts = checkup.facts
-    value = facts.env.get("CUDA_VISIBLE_DEVICES")
-    cards = [gpu for gpu in facts.gpus if gpu.vendor == "nvidia"]
+def _visible_devices(checkup: Checkup) -> Findings:
+    """Find the first entry of CUDA_VISIBLE_DEVICES that names no GPU: it hides all GPUs after it, too."""
+    value = checkup.facts.env.get("CUDA_VISIBLE_DEVICES")
+    cards = [gpu for gpu in checkup.facts.gpus if gpu.vendor == "nvidia"]
     if value is None or not cards:
         return
     cure = "unset CUDA_VISIBLE_DEVICES, or name GPUs that `nvidia-smi -L` lists"
     if not value.strip():
-        yield "CUDA_VISIBLE_DEVICES is set to nothing, which hides every GPU", cure
+        yield Finding("visible-devices", "CUDA_VISIBLE_DEVICES is set to nothing, which hides every GPU", cure)
         return
-    for place, word in enumerate(entry.strip() for entry in value.split(",")):
-        if not _names_a_card(word, cards):
-            hidden = "no GPU is visible" if place == 0 else "those from there on are hidden"
-            yield f"CUDA_VISIBLE_DEVICES={value}: '{word}' is no GPU of the {len(cards)} here, so {hidden}", cure
-            return
+    words = [word.strip() for word in value.split(",")]
+    place = next((place for place, word in enumerate(words) if not _names_a_card(word, cards)), None)
+    if place is not None:
+        hidden = "no GPU is visible" if place == 0 else "it and those after it are hidden"
+        message = f"CUDA_VISIBLE_DEVICES={value}: '{words[place]}' is no GPU of the {len(cards)} here, so {hidden}"
+        yield Finding("visible-devices", message, cure)
 
 
 def _names_a_card(word: str, cards: list[Gpu]) -> bool:
-    if word.startswith("GPU-"):  # the first digits will do
+    if word.startswith("GPU-"):  # the first digits suffice
         known = [gpu.uuid for gpu in cards if gpu.uuid]
         return not known or any(uuid.startswith(word) for uuid in known)
     return word.startswith("MIG-") or (word.isdecimal() and int(word) < len(cards))
 
 
-def _oldest_macos(framework: Installed) -> tuple[int, ...]:
-    version = numbers(framework.versions.get("torch", ""))
-    return next(oldest for since, oldest in OLDEST_MACOS if version >= since)
-
-
-def old_macos(checkup: Checkup) -> Causes:
-    """A macOS that is older than the framework's MPS needs."""
+def _macs(checkup: Checkup) -> Findings:
     facts = checkup.facts
-    for framework, _ in unused(checkup, "apple"):
-        here, oldest = numbers(facts.version), _oldest_macos(framework)
-        if framework.support.get("mps") and here and here < oldest:
-            least = ".".join(map(str, oldest))
-            yield (
-                f"macOS {facts.version} is too old: MPS of torch {framework.versions.get('torch', '')} needs {least}",
-                f"update macOS to {least} or newer",
-            )
-
-
-def mps_unavailable(checkup: Checkup) -> Causes:
-    """Built for MPS, on a macOS that is new enough, and yet without it."""
-    facts = checkup.facts
-    for framework, _ in unused(checkup, "apple"):
-        recent = numbers(facts.version) >= _oldest_macos(framework)
-        if framework.support.get("mps") and recent and not facts.translated:
-            yield (
+    here = _numbers(facts.version)
+    for framework, _ in _unused(checkup, "apple"):
+        torch = framework.versions.get("torch", "")
+        oldest = next(oldest for since, oldest in OLDEST_MACOS if _numbers(torch) >= since)
+        least = ".".join(map(str, oldest))
+        if not framework.support.get("mps"):
+            continue
+        if () < here < oldest:
+            message = f"macOS {facts.version} is too old: MPS of torch {torch} needs {least}"
+            yield Finding("old-macos", message, f"update macOS to {least} or newer")
+        elif here >= oldest and not facts.translated:
+            yield Finding(
+                "mps-unavailable",
                 f"{framework.name} is built for MPS, but the system gives it no Metal device",
-                "run it outside of a virtual machine or sandbox, in a session that is logged in; else install it anew",
+                "run it outside of a virtual machine or sandbox, in a session that is logged in; else reinstall it",
             )
+    if facts.system == "Darwin" and {"tensorflow", "tensorflow-macos"} & set(facts.packages):
+        if "tensorflow-metal" not in facts.packages:
+            message = "TensorFlow is installed without tensorflow-metal: it sees no GPU"
+            yield Finding("no-tensorflow-metal", message, "pip install tensorflow-metal")
 
 
-def tensorflow_metal(checkup: Checkup) -> Causes:
-    """TensorFlow on a Mac sees the GPU only through a plug-in."""
-    packages = checkup.facts.packages
-    if checkup.facts.system == "Darwin" and {"tensorflow", "tensorflow-macos"} & set(packages):
-        if "tensorflow-metal" not in packages:
-            yield "TensorFlow is installed without tensorflow-metal: it sees no GPU", "pip install tensorflow-metal"
-
-
-def unexplained(checkup: Checkup) -> Causes:
-    """A GPU that is there and not used, for none of the reasons above."""
-    known = any(list(rule(checkup)) for code, rule in WHY_UNUSED.items() if code != "no-tensorflow-metal")
-    if known or checkup.facts.translated:
-        return
-    for framework, gpu in unused(checkup):
+def _gpu_not_found(checkup: Checkup) -> Findings:
+    """Report each GPU that is not used for none of the reasons above."""
+    for framework, gpu in () if checkup.facts.translated else _unused(checkup):
         reason = framework.support.get("reason")
-        yield (
+        yield Finding(
+            "gpu-not-found",
             f"{framework.name} does not find the GPU ({gpu.name}){f': {reason}' if reason else ''}",
-            "see if the vendor's own tool finds it (nvidia-smi, rocminfo, xpu-smi); then install the framework anew",
+            "see if the vendor's own tool finds it (nvidia-smi, rocminfo, xpu-smi); then reinstall the framework",
         )
 
 
-# -- frameworks and devices ------------------------------------------------------------------------
+# -- frameworks and devices ----------------------------------------------------------------------
 
 
-def _no_framework(checkup: Checkup) -> Causes:
+def _frameworks(checkup: Checkup) -> Findings:
     for framework in checkup.frameworks:
-        if framework.error and framework.name not in checkup.facts.packages:
-            yield f"{framework.name} is not installed for this Python", f"pip install 'mldyno[{framework.name}]'"
-
-
-def _framework_fails(checkup: Checkup) -> Causes:
-    for framework in checkup.frameworks:
-        name = framework.name
-        if framework.error and name in checkup.facts.packages:
-            yield (
-                f"{name} {checkup.facts.packages[name]} is installed, but does not start: {framework.error}",
-                f"install {name} anew, in its newest version: pip install -U {name}",
+        name, version = framework.name, checkup.facts.packages.get(framework.name)
+        if framework.error and version is None:
+            yield Finding("no-framework", f"{name} is not installed for this Python", f"pip install 'mldyno[{name}]'")
+        elif framework.error:
+            yield Finding(
+                "framework-fails",
+                f"{name} {version} is installed, but does not start: {framework.error}",
+                f"reinstall {name} in its newest version: pip install -U {name}",
+            )
+        if framework.versions.get("blas") == REFERENCE_BLAS:
+            yield Finding(
+                "slow-blas",
+                f"{name} multiplies on the CPU with {REFERENCE_BLAS}: over ten times as slow as OpenBLAS",
+                "install OpenBLAS (Debian, Ubuntu: libopenblas0-pthread), and set MLDYNO_MLX_PRELOAD=libopenblas.so.0",
             )
 
 
 def by_device(tried: Iterable[Tried]) -> dict[tuple[str, str], list[Tried]]:
-    """What was tried, for each framework and device, in order."""
+    """Return what was tried, for each framework and device, in order."""
     return grouped(tried, lambda feature: (feature.framework, feature.device))
 
 
-def _device_broken(checkup: Checkup) -> Causes:
-    for (framework, device), features in by_device(checkup.tried).items():
-        plainest = features[0]
-        if plainest.outcome not in GIVES_NUMBERS:
-            yield (
-                f"{framework} on {device} can't do a matmul ({plainest.outcome}): {plainest.reason}",
-                "the device may be too old for this build, or taken by another program: try an older build of "
-                "the framework, or restart the machine",
-            )
-
-
-def _with_outcome(checkup: Checkup, *outcomes: str) -> Iterable[tuple[str, str, list[Tried]]]:
-    """For each device the features with such an outcome; one that is broken altogether has a finding already."""
-    for (framework, device), features in by_device(checkup.tried).items():
-        matches = [feature for feature in features if feature.outcome in outcomes]
-        if matches and features[0].outcome in GIVES_NUMBERS:
-            yield framework, device, matches
-
-
-def _wrong_numbers(checkup: Checkup) -> Causes:
-    for framework, device, features in _with_outcome(checkup, "wrong"):
-        names = ", ".join(f"{tried.feature} ({error_text(tried)})" for tried in features)
-        yield (
-            f"{framework} on {device} computes wrong numbers: {names}",
-            "do not trust results that use it; try another version of the framework or driver, and report it there",
-        )
-
-
 def error_text(tried: Tried) -> str:
-    """How far off a feature was."""
+    """Return how far off a feature was."""
     return tried.reason or f"off by {tried.error or 0.0:.2g}, {tried.tolerance or 0.0:.2g} allowed"
 
 
-def _crashes(checkup: Checkup) -> Causes:
-    ends = {"timeout": "no end", "crashed": "crashed"}
-    for framework, device, features in _with_outcome(checkup, *ends):
-        names = ", ".join(f"{tried.feature} ({ends[tried.outcome]})" for tried in features)
-        yield (
-            f"{framework} on {device} crashes or hangs in: {names}",
-            "omit these, or try another version of the framework or driver",
-        )
+# Outcomes of features: code, message, how a feature is named, cure.
+OUTCOMES = (
+    ("wrong-numbers", "computes wrong numbers", {"wrong": error_text},
+     "do not trust results that use it; try another version of the framework or driver, and report it there"),
+    ("crashes", "crashes or hangs in", {"timeout": lambda tried: "no end", "crashed": lambda tried: "crashed"},
+     "omit these, or try another version of the framework or driver"),
+    ("cpu-fallback", "leaves this to the CPU", {"fallback": lambda tried: tried.reason},
+     "keep it out of what is timed, or run that part on the CPU yourself; every use copies there and back"),
+)  # fmt: skip
 
 
-def _cpu_fallback(checkup: Checkup) -> Causes:
-    for framework, device, features in _with_outcome(checkup, "fallback"):
-        names = ", ".join(f"{tried.feature} ({tried.reason})" for tried in features)
-        yield (
-            f"{framework} on {device} leaves this to the CPU: {names}",
-            "keep it out of what is timed, or run that part on the CPU yourself; every use copies there and back",
-        )
-
-
-def _fallback_on(checkup: Checkup) -> Causes:
-    value = checkup.facts.env.get("PYTORCH_ENABLE_MPS_FALLBACK", "0")
-    if value not in ("", "0") and checkup.facts.system == "Darwin":
-        yield (
-            "PYTORCH_ENABLE_MPS_FALLBACK is set: what MPS can't do runs on the CPU without a word",
+def _features(checkup: Checkup) -> Findings:
+    for (framework, device), features in by_device(checkup.tried).items():
+        first = features[0]
+        if first.outcome not in GIVES_NUMBERS:
+            yield Finding(
+                "device-broken",
+                f"{framework} on {device} can't do a matmul ({first.outcome}): {first.reason}",
+                "the device may be too old for this build, or taken by another program: try an older build of "
+                "the framework, or restart the machine",
+            )
+            continue
+        for code, message, shown, cure in OUTCOMES:
+            names = [f"{tried.feature} ({shown[tried.outcome](tried)})" for tried in features if tried.outcome in shown]
+            if names:
+                yield Finding(code, f"{framework} on {device} {message}: {', '.join(names)}", cure)
+        for tried in features:
+            if tried.feature == "compile" and tried.outcome in ("unsupported", "failed"):
+                mac = checkup.facts.system == "Darwin"
+                tool = "Xcode's command line tools (xcode-select --install)" if mac else "g++"
+                more = "" if device in ("cpu", "mps") else ", and Triton for the device"
+                message = f"{framework} can't compile models for {device}: {tried.reason}"
+                yield Finding("no-compiler", message, f"install {tool}{more}")
+    if checkup.facts.system == "Darwin" and checkup.facts.env.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") not in ("", "0"):
+        yield Finding(
+            "fallback-on",
+            "PYTORCH_ENABLE_MPS_FALLBACK is set: what MPS can't do runs on the CPU without a warning",
             "unset it while you measure, so that such a case fails instead of being timed",
         )
 
 
-def _no_compiler(checkup: Checkup) -> Causes:
-    for framework, device, features in _with_outcome(checkup, "unsupported", "failed"):
-        for tried in (tried for tried in features if tried.feature == "compile"):
-            tool = "Xcode's command line tools (xcode-select --install)" if checkup.facts.system == "Darwin" else "g++"
-            need = f"install {tool}" if device in ("cpu", "mps") else f"install {tool}, and Triton for the device"
-            yield f"{framework} can't compile models for {device}: {tried.reason}", need
+# -- the machine ---------------------------------------------------------------------------------
 
 
-# -- the machine -----------------------------------------------------------------------------------
-
-
-def _cores_busy(checkup: Checkup) -> Causes:
-    cores, free, quota = checkup.facts.cores, checkup.free, checkup.facts.quota
-    usable = min(cores or 0, quota or cores or 0)
-    if cores and free is not None and free < FREE_SHARE * usable:
-        load = f"; load {digits(checkup.facts.load, most=2)}" if checkup.facts.load else ""
-        yield (
-            f"of {cores} cores only {digits(free, most=2)} were free{load}",
+def _cores(checkup: Checkup) -> Findings:
+    facts, free = checkup.facts, checkup.free
+    if not facts.cores:
+        return
+    if free is not None and free < LEAST_FREE_SHARE * min(facts.cores, facts.quota or facts.cores):
+        load = f"; load {digits(facts.load, most=2)}" if facts.load else ""
+        yield Finding(
+            "cores-busy",
+            f"of {facts.cores} cores only {digits(free, most=2)} were free{load}",
             "end other programs (top shows them), or measure with fewer --threads; in a virtual machine its host "
             "may be the busy one",
         )
-
-
-def _cpu_quota(checkup: Checkup) -> Causes:
-    cores, quota = checkup.facts.cores, checkup.facts.quota
-    if cores and quota is not None and quota < cores:
-        threads = max(1, int(quota))
-        yield (
-            f"{cores} cores are visible, but this container may use only {digits(quota, most=2)} of them",
+    if facts.quota is not None and facts.quota < facts.cores:
+        threads = max(1, int(facts.quota))
+        yield Finding(
+            "cpu-quota",
+            f"{facts.cores} cores are visible, but this container may use only {digits(facts.quota, most=2)} of them",
             f"set OMP_NUM_THREADS={threads} (mldyno: --threads {threads}), or give the container more CPU",
         )
 
 
 def best_setting(trial: Trial | None) -> Setting | None:
-    """The setting that clearly helps, and most; None where none does.
+    """Return the setting that clearly helps most; None if none does.
 
-    They come with the mildest first, which leaves most as it is: that one is taken where another is not clearly better.
+    Settings come with the mildest first, which changes least: it is taken unless another is clearly better.
     """
     settings = trial.settings if trial else ()
-    clear = [setting for setting in settings if setting.low > CLEAR_SPEEDUP]
-    best = max(clear, key=lambda setting: setting.ratio, default=None)
-    return next((setting for setting in clear if best and setting.ratio >= best.low), None)
+    clear = [setting for setting in settings if setting.gain.low is not None and setting.gain.low > CLEAR_SPEEDUP]
+    best = max(clear, key=lambda setting: setting.gain.value, default=None)
+    return next((each for each in clear if best and each.gain.value >= (best.gain.low or 0.0)), None)
 
 
-def _better_setting(trial: Trial | None) -> tuple[str, str] | None:
-    """How much faster a training step is with the best setting, and how to set it."""
-    best = best_setting(trial)
-    if trial is None or best is None:
-        return None
-    shown = show_interval(best.gain, "x")
-    more = f" (mldyno: {best.option})" if best.option else ""
-    return f"with {best.name} a training step of {trial.workload} was {shown} as fast", f"export {best.name}{more}"
+def _settings(checkup: Checkup) -> Findings:
+    for code, trial in (("threads-hurt", checkup.threads), ("allocator-slow", checkup.allocators)):
+        best = best_setting(trial)
+        if trial is None or best is None:
+            continue
+        cause = "memory is given back and touched anew in every step"
+        if code == "threads-hurt":
+            cause = f"{trial.threads or 'the'} threads of {trial.framework} hold each other up"
+        gain = f"with {best.name} a training step of {trial.workload} was {show_interval(best.gain, 'x')} as fast"
+        yield Finding(
+            code, f"{cause}: {gain}", f"export {best.name}{f' (mldyno: {best.option})' if best.option else ''}"
+        )
 
 
-def _threads_hurt(checkup: Checkup) -> Causes:
-    threads, better = checkup.threads, _better_setting(checkup.threads)
-    if threads is not None and better is not None:
-        which = f"{threads.threads or 'the'} threads of {threads.framework} hold each other up"
-        yield f"{which}: {better[0]}", better[1]
-
-
-def _slow_blas(checkup: Checkup) -> Causes:
-    for framework in checkup.frameworks:
-        if framework.versions.get("blas") == REFERENCE_BLAS:
-            yield (
-                f"{framework.name} multiplies on the CPU with {REFERENCE_BLAS}: over ten times as slow as OpenBLAS",
-                "install OpenBLAS (Debian, Ubuntu: libopenblas0-pthread), and set MLDYNO_MLX_PRELOAD=libopenblas.so.0",
-            )
-
-
-def _allocator_slow(checkup: Checkup) -> Causes:
-    better = _better_setting(checkup.allocators)
-    if better is not None:
-        yield f"memory is given back and touched anew in every step: {better[0]}", better[1]
-
-
-def _of_state(code: str) -> Rule:
-    """A condition of the machine that warnings judge in the same way."""
-
-    def rule(checkup: Checkup) -> Causes:
-        facts = checkup.facts
-        state = State(
-            power=facts.power, low_power=facts.low_power, translated=facts.translated, memory=facts.memory,
-            slowed_down=bool(facts.throttles), speed_limit=facts.speed_limit, swap_used=facts.swap_used,
-        )  # fmt: skip
+def _conditions(checkup: Checkup) -> Findings:
+    """Report states of the machine that warnings judge, too."""
+    facts = checkup.facts
+    state = State(
+        power=facts.power, low_power=facts.low_power, translated=facts.translated, memory=facts.memory,
+        slowed_down=bool(facts.throttles), speed_limit=facts.speed_limit, swap_used=facts.swap_used,
+    )  # fmt: skip
+    for code in ("rosetta", "on-battery", "low-power", "swapped", "throttled"):
         judged = CONDITIONS[code](state)
-        yield from [judged] if judged else []
+        if judged:
+            yield Finding(code, *judged)
 
-    return rule
 
-
-def _memory_short(checkup: Checkup) -> Causes:
+def _memory(checkup: Checkup) -> Findings:
     facts = checkup.facts
     signs = []
-    if (
-        facts.memory
-        and facts.available is not None
-        and facts.available < max(MEMORY_SHARE * facts.memory, MEMORY_BYTES)
-    ):
-        signs.append(f"{show_bytes(facts.available)} of {show_bytes(facts.memory)} left")
-    if facts.memory_waits is not None and facts.memory_waits > MEMORY_WAITS:
+    if facts.memory and facts.available is not None:
+        if facts.available < max(LEAST_MEMORY_SHARE * facts.memory, LEAST_MEMORY_B):
+            signs.append(f"{show_bytes(facts.available)} of {show_bytes(facts.memory)} left")
+    if facts.memory_waits is not None and facts.memory_waits > MOST_MEMORY_WAITS:
         signs.append(f"processes waited for memory in {show_percent(facts.memory_waits)} of the last minute")
     if facts.memory_state in ("warning", "critical"):
         signs.append(f"macOS calls the pressure {facts.memory_state}")
     if signs:
-        yield f"memory is short: {', '.join(signs)}", "end other programs, or take a smaller batch"
+        message = f"memory is short: {', '.join(signs)}"
+        yield Finding("memory-short", message, "end other programs, or use a smaller batch")
 
 
-def _slow_governor(checkup: Checkup) -> Causes:
+def _governor(checkup: Checkup) -> Findings:
     facts = checkup.facts
     if facts.governor == "powersave" and facts.scaling not in STEERED_CLOCKS:
-        yield (
+        yield Finding(
+            "slow-governor",
             "the CPU's governor is powersave: it keeps the lowest clock",
             "sudo cpupower frequency-set -g performance, for as long as you measure",
         )
     elif facts.preference == "power":
-        yield (
-            "the CPU is told to prefer power over speed (energy_performance_preference)",
+        yield Finding(
+            "slow-governor",
+            "the CPU is set to prefer power over speed (energy_performance_preference)",
             "choose a balanced or performance profile: powerprofilesctl set performance",
         )
 
 
-def _noisy(checkup: Checkup) -> Causes:
+def _noise(checkup: Checkup) -> Findings:
     noise = checkup.noise
     if noise is not None and noise.verdict == "very noisy":
         least = noise.detectable_separate
-        separate = "" if least is None else f"; two separate runs tell {show_percent(least)} apart at best"
-        yield (
+        separate = "" if least is None else f"; separate runs can detect {show_percent(least)} at best"
+        yield Finding(
+            "noisy",
             f"the machine is very noisy: {', '.join(causes(noise))}{separate}",
             "end other programs; compare cases within one run (--by, compare), with more --repeats, not across days",
         )
 
 
-def _sensors_closed(checkup: Checkup) -> Causes:
-    closed = grouped(
-        (each for each in checkup.sensors if each.reason), lambda each: (each.reason, each.cure, each.price)
-    )
-    for (reason, cure, price), group in closed.items():
+def _sensors(checkup: Checkup) -> Findings:
+    closed = [sensor for sensor in checkup.sensors if sensor.reason]
+    for (reason, cure, price), group in grouped(closed, lambda each: (each.reason, each.cure, each.price)).items():
         names = ", ".join(f"{each.name} ({each.scope})" if each.scope else each.name for each in group)
-        yield f"energy could be measured by {names}, but {reason}", f"{cure}{f'; beware: {price}' if price else ''}"
-
-
-def _sensor_fails(checkup: Checkup) -> Causes:
+        beware = f"; beware: {price}" if price else ""
+        yield Finding("sensors-closed", f"energy could be measured by {names}, but {reason}", f"{cure}{beware}")
     for sensor in checkup.sensors:
         if sensor.error:
-            yield (
-                f"the sensor {sensor.name} of {sensor.scope} fails: {sensor.error}",
-                "nothing to do: what it sees is not told, all else is",
-            )
+            message = f"the sensor {sensor.name} of {sensor.scope} fails: {sensor.error}"
+            yield Finding("sensor-fails", message, "nothing to do: only what it covers is not measured")
 
 
-def _store_unreadable(checkup: Checkup) -> Causes:
+def _store(checkup: Checkup) -> Findings:
     if checkup.store.error:
-        yield checkup.store.error, "name another file with --store, or move this one away; no record is lost by that"
+        cure = "name another file with --store, or move this one away; no record is lost by that"
+        yield Finding("store-unreadable", checkup.store.error, cure)
 
 
-WHY_UNUSED: dict[str, Rule] = {
-    "cpu-only-build": cpu_only_build, "other-build": other_build,
-    "container-without-gpu": container_without_gpu, "no-driver": no_driver, "driver-fails": driver_fails,
-    "driver-too-old": driver_too_old, "no-permission": no_permission, "visible-devices": visible_devices,
-    "old-macos": old_macos, "mps-unavailable": mps_unavailable, "no-tensorflow-metal": tensorflow_metal,
-}  # fmt: skip
-RULES: dict[str, Rule] = {
-    "no-framework": _no_framework, "framework-fails": _framework_fails, "rosetta": _of_state("rosetta"),
-    **WHY_UNUSED, "gpu-not-found": unexplained,
-    "device-broken": _device_broken, "wrong-numbers": _wrong_numbers,
-    "crashes": _crashes, "cpu-fallback": _cpu_fallback, "fallback-on": _fallback_on, "no-compiler": _no_compiler,
-    "cores-busy": _cores_busy, "cpu-quota": _cpu_quota, "threads-hurt": _threads_hurt,
-    "allocator-slow": _allocator_slow, "slow-blas": _slow_blas,
-    "on-battery": _of_state("on-battery"), "low-power": _of_state("low-power"), "memory-short": _memory_short,
-    "swapped": _of_state("swapped"), "throttled": _of_state("throttled"),
-    "slow-governor": _slow_governor, "noisy": _noisy, "sensors-closed": _sensors_closed,
-    "sensor-fails": _sensor_fails, "store-unreadable": _store_unreadable,
-}  # fmt: skip
-CODES = tuple(RULES)
-
-
-def of(checkup: Checkup) -> list[Finding]:
-    """All findings, why a GPU is not used first."""
-    return [Finding(code, *texts) for code, rule in RULES.items() for texts in rule(checkup)]
+RULES = (
+    _builds, _containers, _drivers, _permissions, _visible_devices, _macs, _frameworks, _features, _cores, _settings,
+    _conditions, _memory, _governor, _noise, _sensors, _store,
+)  # fmt: skip

@@ -1,7 +1,6 @@
-"""The noise test: one core does the same work over and over, and what gets in its way is counted.
+"""The noise test: one core repeats the same work, while interruptions are counted.
 
-The work is hashing, of the standard library: it needs no framework, and always takes the same time
-where nothing disturbs it.
+The work is hashing with the standard library: it needs no framework, and takes the same time unless it is disturbed.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, Steps, time_blocks
 from mldyno.units import show_percent
 
-CHUNK = bytes(range(256)) * 256  # 64 KiB: less than 1 ms on any machine, and it stays in the core's own cache
-LOOK_EVERY_NS = 20_000_000  # at anything but the work
+CHUNK = bytes(range(256)) * 256  # 64 KiB: under 1 ms on any machine, and it fits into the cache of a core
+LOOK_EVERY_NS = 20_000_000  # between two looks at the counters
 FEWEST_BLOCKS = 40
-ROUNDS, FEWEST_COMPARISONS = 400, 10  # of a comparison of identical work, and how many there are at least
-SEGMENT_BLOCKS = 20  # whose median is one value of the variation
+ROUNDS, FEWEST_COMPARISONS = 400, 10  # of identical work: rounds in a comparison, and comparisons
+SEGMENT_BLOCKS = 20  # the variation is that of their medians
 RUN_BATCHES = 10
-SURE = 2.0  # half-widths: a difference of this size shows nearly always, one of a single half-width every other time
+DETECTABLE_HALF_WIDTHS = 2.0  # a difference of this size is nearly always detected, of one half-width half the time
 
-# Up to the first a machine is quiet, over the second very noisy. A drift or a second speed is as bad as a variation.
+# A machine is quiet up to the first limit and very noisy over the second; a drift and two speeds count as variation.
 WAITING = (0.02, WAITING_LIMIT)
 STOLEN = (0.01, STOLEN_LIMIT)
 VARIATION = (0.03, 0.10)
@@ -41,7 +40,7 @@ class Hashing:
     """The work: the hash of a fixed chunk."""
 
     def run(self, steps: int) -> None:
-        """Compute it so many times."""
+        """Hash the chunk `steps` times."""
         for _ in range(steps):
             hashlib.sha256(CHUNK)
 
@@ -52,7 +51,7 @@ class Hashing:
 def listen(
     seconds: float, look: Callable[[], None], work: Steps | None = None, take_time: clock.Clock = clock.now
 ) -> Noise:
-    """Work for so many s, and the verdict; `look` is called some 50 times a second, between two blocks."""
+    """Work for some seconds and judge the times; `look` is called some 50 times a second, between two blocks."""
     blocks = Blocks(work or Hashing(), take_time)
     blocks.time(3)
     blocks.fit(min(blocks.time(1) for _ in range(9)))
@@ -75,7 +74,7 @@ def listen(
 
 
 def _waiting(gained: dict[str, float]) -> float | None:
-    """Share of the time that the work had no core: as the system counts it, else what it did not run."""
+    """Return the share of time without a core: as the system counts it, else the time in which nothing ran."""
     if not gained.get("window_time"):
         return None
     if "run_delay" in gained:
@@ -84,13 +83,13 @@ def _waiting(gained: dict[str, float]) -> float | None:
 
 
 def _stolen(gained: dict[str, float]) -> float | None:
-    """Share of all cores' time that the host of a virtual machine took."""
+    """Return the share of the time of all cores that the host of a virtual machine took."""
     whole = gained.get("window_time", 0.0) * (os.cpu_count() or 1)
     return gained["stolen_time"] / whole if whole and "stolen_time" in gained else None
 
 
 def judge(values: Sequence[float], seconds: float, waiting: float | None = None, stolen: float | None = None) -> Noise:
-    """Return the verdict on times in s of blocks of the same work; a share that is not counted does not count."""
+    """Judge times in s of blocks of the same work; shares that are unknown do not count."""
     medians = [median(segment) for segment in batches(values, max(2, len(values) // SEGMENT_BLOCKS))]
     variation = spread(medians) / mean(medians)
     drift, two = shapes.drift(values), shapes.modes(values)
@@ -105,7 +104,7 @@ def judge(values: Sequence[float], seconds: float, waiting: float | None = None,
 
 
 def causes(noise: Noise) -> list[str]:
-    """Say what the verdict rests on: whatever is as bad as the worst."""
+    """Return the reasons of the verdict: all figures that are as bad as the worst."""
     graded = _graded(noise.variation, noise.drift, noise.two_speeds, noise.waiting, noise.stolen)
     worst = max(grade for grade, _ in graded)
     return [words for grade, words in graded if grade == worst]
@@ -114,7 +113,7 @@ def causes(noise: Noise) -> list[str]:
 def _graded(
     variation: float, drift: float, apart: float | None, waiting: float | None, stolen: float | None
 ) -> list[tuple[int, str]]:
-    """Return each figure that is known: 0 where it is that of a quiet machine, 2 of a very noisy one; and in words."""
+    """Grade each known figure, from 0 for a quiet machine to 2 for a very noisy one, with its words."""
     way = "slower" if drift > 0 else "faster"
     figures = [
         (variation, VARIATION, "the same work varied by {}"),
@@ -128,7 +127,7 @@ def _graded(
 
 
 def _detectable_paired(values: Sequence[float]) -> float | None:
-    """Return the largest difference that comparisons of identical work, every other block, leave open."""
+    """Return the largest difference that paired comparisons of identical blocks can't exclude."""
     logs = [math.log(b / a) for a, b in zip(values[::2], values[1::2], strict=False)]
     if len(logs) < 2 * FEWEST_COMPARISONS:
         return None
@@ -138,6 +137,6 @@ def _detectable_paired(values: Sequence[float]) -> float | None:
 
 
 def _detectable_separate(values: Sequence[float]) -> float | None:
-    """Return the same for two separate runs."""
+    """Return the smallest difference that two separate runs can detect."""
     width = batch_half_width(values, RUN_BATCHES) * autocorrelation(values).inflation(RUN_BATCHES)
-    return SURE * math.sqrt(2) * width / mean(values) if math.isfinite(width) else None
+    return DETECTABLE_HALF_WIDTHS * math.sqrt(2) * width / mean(values) if math.isfinite(width) else None

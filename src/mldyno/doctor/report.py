@@ -1,17 +1,18 @@
-"""A check-up as text for the terminal, at most 80 columns wide, and as data."""
+"""A check-up as text of at most 80 columns, and as data."""
 
 from __future__ import annotations
 
 import platform
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from mldyno import __version__
 from mldyno.doctor.findings import CALLED, CLEAR_SPEEDUP, Finding, best_setting, by_device, error_text, of
-from mldyno.doctor.symptoms import Checkup, Facts, Installed, Noise, SensorSeen, Trial, Tried
-from mldyno.units import count, digits, show_bytes, show_interval, show_percent, show_seconds
+from mldyno.doctor.symptoms import Checkup, Installed, Noise, SensorState, Trial, Tried
+from mldyno.units import Interval, count, digits, show_bytes, show_interval, show_percent, show_seconds
 from mldyno.views.records import device_line
 from mldyno.views.window import window_width
 
@@ -21,10 +22,11 @@ OUTCOMES = {
     "crashed": "crashed", "timeout": "timed out", "failed": "failed",
 }  # fmt: skip
 Rows = Iterator[tuple[str, str]]
+T = TypeVar("T")
 
 
 def report(checkup: Checkup) -> str:
-    """The whole check-up; what was found stands last, where it is seen first."""
+    """Return the whole check-up as text, findings last."""
     parts = [checkup.machine.name, _block("machine", _machine(checkup)), _block("frameworks", _frameworks(checkup))]
     parts += [_block(f"{name} on {device}", _features(tried))
               for (name, device), tried in by_device(checkup.tried).items()]  # fmt: skip
@@ -38,7 +40,7 @@ def report(checkup: Checkup) -> str:
 
 
 def _block(title: str, rows: Rows) -> str:
-    """A title, and below it names with what there is to say, wrapped."""
+    """Return a title, and below it names with their texts, wrapped."""
     listed = list(rows)
     width = max((len(name) for name, _ in listed), default=0)
     lines = [title]
@@ -65,11 +67,27 @@ def _machine(checkup: Checkup) -> Rows:
     translated = "translated by Rosetta" if facts.translated else ""
     yield "system", _listed(f"{facts.system} {facts.version}".strip(), facts.arch, translated, virtual, inside)
     yield "CPU", checkup.machine.cpu
-    yield "cores", _cores(checkup)
-    yield "memory", _memory(facts)
-    yield "power", _power(facts)
-    yield "clock", _clock(facts) or "unknown: the system tells neither governor nor heat"
-    yield "GPUs", _gpus(facts)
+    yield "cores", _listed(
+        str(facts.cores or "unknown"), _fact("{} free when tried", checkup.free, partial(digits, most=2)),
+        _fact("{} may be used", facts.quota, digits), _fact("load {}", facts.load, partial(digits, most=2)),
+    )  # fmt: skip
+    yield "memory", _listed(
+        _fact("{}", facts.memory or None, show_bytes) or "unknown", _fact("{} of it left", facts.available, show_bytes),
+        _fact("waited for in {} of the last minute", facts.memory_waits or None, show_percent),
+        _fact("pressure {}", facts.memory_state or None, str),
+        "no swap" if facts.swap_used == 0 else _fact("{} swapped", facts.swap_used, show_bytes),
+    )  # fmt: skip
+    saving = {True: "low-power mode", False: "full power", None: ""}[facts.low_power]
+    yield "power", _listed(facts.power, _fact("battery at {}", facts.battery, show_percent), saving)
+    clock = _listed(
+        f"governor {facts.governor}{_fact(' ({})', facts.scaling or None, str)}" if facts.governor else "",
+        _fact("prefers {}", facts.preference or None, str),
+        _fact("the CPU may have {} of its speed", facts.speed_limit, show_percent),
+        "" if facts.throttles is None else f"{'' if facts.throttles else 'not '}slowed down for heat",
+    )
+    yield "clock", clock or "unknown: the system reports neither governor nor heat"
+    driver = [_fact("driver {}", facts.driver or None, str), _fact("takes CUDA {}", facts.driver_cuda or None, str)]
+    yield "GPUs", _listed(*(gpu.name for gpu in facts.gpus), *driver) or "none that the system sees"
     yield "Python", f"{platform.python_version()}, mldyno {__version__}"
     yield "packages", _listed(*(f"{name} {version}" for name, version in facts.packages.items())) or "no framework"
     if facts.env:
@@ -77,42 +95,9 @@ def _machine(checkup: Checkup) -> Rows:
     yield "store", checkup.store.path
 
 
-def _cores(checkup: Checkup) -> str:
-    facts = checkup.facts
-    free = f"{digits(checkup.free, most=2)} free when tried" if checkup.free is not None else ""
-    quota = f"{digits(facts.quota)} may be used" if facts.quota is not None else ""
-    load = f"load {digits(facts.load, most=2)}" if facts.load is not None else ""
-    return _listed(str(facts.cores or "unknown"), free, quota, load)
-
-
-def _memory(facts: Facts) -> str:
-    left = f"{show_bytes(facts.available)} of it left" if facts.available is not None else ""
-    waits = f"waited for in {show_percent(facts.memory_waits)} of the last minute" if facts.memory_waits else ""
-    state = f"pressure {facts.memory_state}" if facts.memory_state else ""
-    swap = "" if facts.swap_used is None else f"{show_bytes(facts.swap_used)} swapped" if facts.swap_used else "no swap"
-    return _listed(show_bytes(facts.memory) if facts.memory else "unknown", left, waits, state, swap)
-
-
-def _power(facts: Facts) -> str:
-    """Where the power comes from, and whether it is saved."""
-    battery = f"battery at {show_percent(facts.battery)}" if facts.battery is not None else ""
-    saving = {True: "low-power mode", False: "full power", None: ""}[facts.low_power]
-    return _listed(facts.power, battery, saving)
-
-
-def _clock(facts: Facts) -> str:
-    """What sets the CPU's clock, and whether heat holds it down."""
-    driver = f" ({facts.scaling})" if facts.scaling else ""
-    governor = f"governor {facts.governor}{driver}" if facts.governor else ""
-    limit = f"the CPU may have {show_percent(facts.speed_limit)} of its speed" if facts.speed_limit is not None else ""
-    heat = "" if facts.throttles is None else f"{'' if facts.throttles else 'not '}slowed down for heat"
-    return _listed(governor, f"prefers {facts.preference}" if facts.preference else "", limit, heat)
-
-
-def _gpus(facts: Facts) -> str:
-    driver = f"driver {facts.driver}" if facts.driver else ""
-    cuda = f"takes CUDA {facts.driver_cuda}" if facts.driver_cuda else ""
-    return _listed(*(gpu.name for gpu in facts.gpus), driver, cuda) or "none that the system sees"
+def _fact(words: str, value: T | None, form: Callable[[T], str]) -> str:
+    """Return words with a value in them; an empty text if the value is unknown."""
+    return "" if value is None else words.format(form(value))
 
 
 def _frameworks(checkup: Checkup) -> Rows:
@@ -137,7 +122,7 @@ def _built_for(framework: Installed) -> str:
 
 
 def _features(tried: list[Tried]) -> Rows:
-    """What works in one row, what does not in a row each."""
+    """Yield what works in one row, and everything else in a row each."""
     works = [feature.feature for feature in tried if feature.outcome == "works"]
     if works:
         yield OUTCOMES["works"], ", ".join(works)
@@ -148,7 +133,7 @@ def _features(tried: list[Tried]) -> Rows:
 
 
 def short(reason: str) -> str:
-    """The first sentence of a reason; frameworks give advice behind it."""
+    """Return the first sentence of a reason; frameworks add advice after it."""
     first = reason.partition(". ")[0].rstrip(".")
     return first if len(first) <= 200 else f"{first[:199]}…"
 
@@ -158,62 +143,60 @@ def _trial(trial: Trial) -> Rows:
     yield "as it is", f"{show_seconds(trial.step)} a training step of {trial.workload}, {many}"
     best = best_setting(trial)
     for setting in trial.settings:
-        clear = _clear(setting.low, setting.high)
+        clear = _clear(setting.gain)
         most = ", the one to set" if setting is best and len(trial.settings) > 1 else ""
         yield setting.option or setting.name, f"{show_interval(setting.gain, 'x')} as fast: {clear}{most}"
 
 
-def _clear(low: float, high: float) -> str:
-    """What an interval of a ratio says."""
+def _clear(gain: Interval) -> str:
+    low, high = gain.low, gain.high
+    if low is None or high is None:
+        return "not clear"
     if low > CLEAR_SPEEDUP or high < 1 / CLEAR_SPEEDUP:
         return "clearly faster" if low > CLEAR_SPEEDUP else "clearly slower"
     return "about the same" if low > 1 / CLEAR_SPEEDUP and high < CLEAR_SPEEDUP else "not clear"
 
 
 def _noise(noise: Noise) -> Rows:
-    waited = f"waited for its core {show_percent(noise.waiting)} of the time" if noise.waiting is not None else ""
-    stolen = f"the host took {show_percent(noise.stolen)}" if noise.stolen else ""
     way = "slower" if noise.drift > 0 else "faster"
     drift = f"became {show_percent(abs(noise.drift))} {way}" if noise.drift else "did not drift"
-    two = f"had two speeds {show_percent(noise.two_speeds)} apart" if noise.two_speeds is not None else ""
-    counts = _listed(f"varied by {show_percent(noise.variation)}", waited, drift, two, stolen)
+    counts = _listed(
+        f"varied by {show_percent(noise.variation)}",
+        _fact("waited for its core {} of the time", noise.waiting, show_percent), drift,
+        _fact("had two speeds {} apart", noise.two_speeds, show_percent),
+        _fact("the host took {}", noise.stolen or None, show_percent),
+    )  # fmt: skip
     yield noise.verdict, f"for {show_seconds(noise.seconds)} one core did the same work: it {counts}"
     if noise.detectable_paired is not None and noise.detectable_separate is not None:
         turns, apart = show_percent(noise.detectable_paired), show_percent(noise.detectable_separate)
         yield "detects", f"smallest detectable difference: {turns} interleaved, {apart} between separate runs"
 
 
-def _energy(sensors: Sequence[SensorSeen]) -> Rows:
-    """What each sensor tells; where none can be read, one line."""
-    read = [sensor for sensor in sensors if not sensor.reason]
-    if not read:
-        why = "those there are can't be read, see below" if sensors else "there is no sensor that this machine shows"
+def _energy(sensors: Sequence[SensorState]) -> Rows:
+    readable = [sensor for sensor in sensors if not sensor.reason]
+    if not readable:
+        why = "no sensor can be read, see below" if sensors else "this machine shows no sensor"
         yield "unknown", f"{why}; nothing is estimated"
-    for sensor in read:
-        period = f"renewed every {show_seconds(sensor.period)}" if sensor.period else ""
-        powers = [f"{digits(watts)} W {when}" for watts, when in ((sensor.rest, "at rest"), (sensor.work, "at work"))
-                  if watts is not None]  # fmt: skip
+    for sensor in readable:
+        period = _fact("updated every {}", sensor.period or None, show_seconds)
+        powers = [_fact("{} W at rest", sensor.rest, digits), _fact("{} W at work", sensor.work, digits)]
         words = _listed(f"{sensor.kind}: {sensor.scope}", sensor.method, period, *powers) or "nothing"
-        yield sensor.name, words if powers else f"{words}, told nothing"
+        yield sensor.name, words if any(powers) else f"{words}, no reading"
 
 
 def _findings(findings: list[Finding]) -> str:
     if not findings:
-        return "no findings: nothing stands in the way"
+        return "no findings"
     lines = [count(len(findings), "finding")]
     for number, finding in enumerate(findings, 1):
-        lines.append(_wrapped(f"{_sentence(finding.message)} [{finding.code}]", f"  {number}. ", "     "))
+        stop = "" if finding.message.endswith((".", "!", "?")) else "."
+        lines.append(_wrapped(f"{finding.message}{stop} [{finding.code}]", f"  {number}. ", "     "))
         lines.append(_wrapped(f"Cure: {finding.cure}.", "     ", "     "))
     return "\n".join(lines)
 
 
-def _sentence(text: str) -> str:
-    """A message that ends with a full stop; its first letter is left alone: names are written as they are."""
-    return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
 def as_json(checkup: Checkup) -> dict[str, Any]:
-    """The check-up as one document, in SI units; shares are fractions of 1."""
+    """Return the check-up as data, in SI units; shares are fractions of 1."""
     facts = asdict(checkup.facts)
     return {
         "mldyno": __version__,
@@ -223,10 +206,20 @@ def as_json(checkup: Checkup) -> dict[str, Any]:
         "frameworks": {framework.name: asdict(framework) for framework in checkup.frameworks},
         "devices": [asdict(device) for framework in checkup.frameworks for device in framework.devices],
         "features": [asdict(tried) for tried in checkup.tried],
-        "threads": asdict(checkup.threads) if checkup.threads else None,
-        "allocators": asdict(checkup.allocators) if checkup.allocators else None,
+        "threads": _trial_json(checkup.threads),
+        "allocators": _trial_json(checkup.allocators),
         "noise": asdict(checkup.noise) if checkup.noise else None,
         "sensors": [asdict(sensor) for sensor in checkup.sensors],
         "store": asdict(checkup.store),
         "findings": [asdict(finding) for finding in of(checkup)],
     }
+
+
+def _trial_json(trial: Trial | None) -> dict[str, Any] | None:
+    if trial is None:
+        return None
+    content = asdict(trial)
+    for setting in content["settings"]:
+        gain = setting.pop("gain")
+        setting |= {"ratio": gain["value"], "low": gain["low"], "high": gain["high"]}
+    return content

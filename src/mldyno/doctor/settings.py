@@ -1,9 +1,9 @@
-"""What settings of the environment bring: the same training step with each of them, in processes that take turns.
+"""The speed-up of settings of the environment: the same training step with each, in live processes that take turns.
 
-OpenMP's threads spin while they wait. Where cores are few or busy, those that spin keep the others from working, and
-threads that move between cores start cold. An allocator that gives memory back has each step touch its pages anew.
-Each setting gets a process of its own, the processes take turns of a fraction of a second, and this is done with
-several sets of fresh processes: every process has a speed of its own.
+OpenMP's threads spin while they wait. On few or busy cores, spinning threads keep others from working, and threads
+that move between cores start with cold caches. An allocator that returns memory makes each step touch its pages again.
+Each setting runs in its own process; the processes take turns of a fraction of a second. This is repeated with sets of
+fresh processes, since speed varies between processes.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from mldyno.runner.remote_case import RemoteCase
 from mldyno.stats.intervals import half_width, mean, median
 from mldyno.timing import clock
 from mldyno.timing.stopping import Stopping
+from mldyno.units import Interval
 from mldyno.worker.client import Ended, NotHere, WorkerProcess, settings_for
 
-BATCH = 64  # of the step that settings of threads are tried on
-SETS, FEW_SETS = 4, 2  # of fresh processes: for an answer with an interval, and for a quick look
+BATCH = 64  # of the step with which settings of threads are compared
+SETS, FEW_SETS = 4, 2  # of fresh processes: for an interval, and for a quick look
 TURNS = 4  # of each process
 TURN_S, WARM_UP_S = 0.3, 0.5
-TIMEOUT_S = 180.0  # of a process, for opening the step and all its turns
-TAKEN_CORES = 0.5  # from which on threads that spin get in each other's way
-CLEAR_GAIN = 1.1  # times as fast: with less, nothing is changed for a quick look
+TIMEOUT_S = 180.0  # of a process, to open the step and take all its turns
+TAKEN_CORES = 0.5  # with more of them taken, spinning threads get in each other's way
+LEAST_QUICK_GAIN = 1.1  # speed-up from which on `quick` changes a setting
 Check = Callable[[], None]
 Env = Mapping[str, str]
 
 
 def of_threads(threads: int | None, free: float | None, env: Env) -> dict[str, Env]:
-    """Settings of threads that could be better than what is, mildest first; none where there is one thread."""
+    """Return settings of threads that could help, mildest first; none for one thread."""
     if not threads or threads < 2:
         return {}
     settings: dict[str, Env] = {}
@@ -52,21 +53,21 @@ def of_threads(threads: int | None, free: float | None, env: Env) -> dict[str, E
 
 
 def of_allocators() -> dict[str, Env]:
-    """The allocators that a process can have here, beside the system's own: the settings, by the option for them."""
-    found: dict[str, Env] = {}
+    """Return the settings for each allocator that is available here, by its option."""
+    available: dict[str, Env] = {}
     for name in get_args(Allocator):
         with suppress(NotHere):
-            found[f"--allocator {name}"] = settings_for(name)
-    return {option: settings for option, settings in found.items() if settings}
+            available[f"--allocator {name}"] = settings_for(name)
+    return {option: settings for option, settings in available.items() if settings}
 
 
 def passive_wait_helps(framework: str, threads: int | None, cores: int | None) -> Setting | None:
-    """The setting with which threads that wait sleep, where cores are taken and a step is clearly faster with it."""
+    """Return the setting that lets waiting threads sleep, if cores are taken and a step is clearly faster with it."""
     tried = {word: each for word, each in of_threads(threads, None, os.environ).items() if word == "sleeping"}
     if not tried or not cores or (threads or 0) - clock.free_cores(cores) < TAKEN_CORES:
         return None
     trial = measure(lambda: None, Case("mlp", framework=framework, batch=BATCH), threads, tried, sets=FEW_SETS)
-    return next((each for each in trial.settings if each.ratio >= CLEAR_GAIN), None) if trial else None
+    return next((each for each in trial.settings if each.gain.value >= LEAST_QUICK_GAIN), None) if trial else None
 
 
 def measure(
@@ -77,9 +78,9 @@ def measure(
     begin: Callable[[int], None] = lambda number: None,
     sets: int = SETS,
 ) -> Trial | None:
-    """The step as it is and with each setting, by its word, and how many times as fast; None where it can't be run.
+    """Time the step without and with each setting, by its word; return None if it can't run.
 
-    `threads` is how many the framework has, to be said; `begin` hears the number of each set of processes, from 0 on.
+    `threads` is the framework's number of threads, for the report; `begin` gets the number of each set of processes.
     """
     envs: list[Env] = [{}, *settings.values()]
     times: list[list[float]] = [[] for _ in envs]
@@ -98,8 +99,12 @@ def measure(
 
 
 def _set_of_processes(check: Check, case: Case, envs: Sequence[Env], chance: random.Random) -> list[float]:
-    """Return the median time of a step in s under each setting, from live processes that take turns."""
-    cases = [_remote(check, case, env) for env in envs]
+    """Return the median time of a step in s with each setting, from live processes that take turns."""
+    run, stopping = Run("", pairing="live-processes"), Stopping(budget=math.inf, warm_up=WARM_UP_S)
+    cases = [
+        RemoteCase(case, run, stopping, worker=WorkerProcess(check, env), timeout=TIMEOUT_S, on_progress=_ignore)
+        for env in envs
+    ]
     try:
         live_processes(cases, chance, rounds=TURNS, turn_s=TURN_S)
     finally:
@@ -108,17 +113,12 @@ def _set_of_processes(check: Check, case: Case, envs: Sequence[Env], chance: ran
     return [median(remote.values) for remote in cases]
 
 
-def _remote(check: Check, case: Case, env: Env) -> RemoteCase:
-    """Return the step for a worker with this environment; it is not started yet."""
-    run, stopping = Run("", pairing="live-processes"), Stopping(budget=math.inf, warm_up=WARM_UP_S)
-    worker = WorkerProcess(check, env)
-    return RemoteCase(case, run, stopping, worker=worker, timeout=TIMEOUT_S, on_progress=lambda *progress: None)
+def _ignore(*progress: object) -> None: ...
 
 
 def _compared(word: str, env: Env, times: Sequence[float], base: Sequence[float]) -> Setting:
-    """How many times as fast as the base, with its interval over the sets."""
+    """Return the speed-up over the base, with its interval over the sets."""
     name = " ".join(f"{variable}={value}" for variable, value in env.items())
     logs = [math.log(slow / fast) for fast, slow in zip(times, base, strict=True)]
-    centre, width = mean(logs), half_width(logs)
-    option = word if word.startswith("--") else ""
-    return Setting(name, median(times), math.exp(centre), math.exp(centre - width), math.exp(centre + width), option)
+    gain = Interval.of_logs(mean(logs), half_width(logs))
+    return Setting(name, median(times), gain, word if word.startswith("--") else "")

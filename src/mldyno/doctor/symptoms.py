@@ -1,6 +1,6 @@
-"""What a check-up sees of a machine, as plain data: what it means is said by the findings.
+"""What a check-up sees of a machine, as plain data; the findings say what it means.
 
-What is not known is None, or an empty word. Quantities are in SI units, shares are fractions of 1.
+What is unknown is None or an empty text. Quantities are in SI units, shares are fractions of 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Verdict = Literal["quiet", "noisy", "very noisy"]
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that the system sees, whatever a framework can do with it."""
+    """A GPU that the system sees, whether a framework can use it or not."""
 
     vendor: Literal["nvidia", "amd", "intel", "apple"]
     name: str = "unknown"
@@ -26,11 +26,11 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Facts:
-    """What decides whether a GPU can be used, and what state the machine is in."""
+    """Facts that decide whether a GPU can be used, and the state of the machine."""
 
     system: str = "unknown"
     version: str = ""
-    """Of the system: 14.5 on a Mac, the kernel's elsewhere."""
+    """Of macOS, such as 14.5; else of the kernel."""
     arch: str = "unknown"
     translated: bool = False
     """Whether this Python is Intel code on an Apple chip."""
@@ -38,20 +38,20 @@ class Facts:
     virtualised: bool | None = None
     gpus: tuple[Gpu, ...] = ()
     nodes: tuple[str, ...] = ()
-    """Files under /dev by which a program reaches a GPU: nvidia0, kfd, dxg."""
+    """Files under /dev that lead to a GPU: nvidia0, kfd, dxg."""
     barred: tuple[str, ...] = ()
     """Those of them that this user may not open."""
     driver: str = ""
     driver_cuda: str = ""
-    """NVIDIA's driver, and the newest CUDA that it can take."""
+    """The newest CUDA that NVIDIA's driver supports."""
     driver_error: str = ""
-    """What the driver's own tool says where it fails."""
+    """What the driver's own tool prints when it fails."""
     packages: dict[str, str] = field(default_factory=dict)
-    """Frameworks that are installed, and their versions; none was imported."""
+    """Versions of installed frameworks; none is imported."""
     env: dict[str, str] = field(default_factory=dict)
     cores: int | None = None
     quota: float | None = None
-    """Cores that the control group may use; None where it has no limit."""
+    """Cores that the control group may use; None without a limit."""
     load: float | None = None
     memory: int | None = None
     available: int | None = None
@@ -65,17 +65,17 @@ class Facts:
     low_power: bool | None = None
     governor: str = ""
     scaling: str = ""
-    """What sets the CPU's clock: the governor, and the driver behind it."""
+    """The driver behind the governor of the CPU's clock."""
     preference: str = ""
-    """What the clock's driver is told to prefer, such as balance_performance."""
+    """The preference of that driver, such as balance_performance."""
     speed_limit: float | None = None
     throttles: float | None = None
-    """Times that cores were slowed down for heat during the check-up."""
+    """How often cores were slowed down for heat during the check-up."""
 
 
 @dataclass(frozen=True)
 class Installed:
-    """A framework as it is installed here, or why it can't be started."""
+    """A framework as it is installed here, or why it does not start."""
 
     name: str
     error: str = ""
@@ -86,13 +86,13 @@ class Installed:
 
     @property
     def accelerators(self) -> tuple[Device, ...]:
-        """The devices that are more than the CPU."""
+        """The devices other than the CPU."""
         return tuple(device for device in self.devices if device.name != "cpu")
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of one feature on one device, beside the CPU's numbers."""
+    """The outcome of one feature on one device, compared with the CPU."""
 
     framework: str
     device: str
@@ -105,25 +105,19 @@ class Tried:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of the environment that was tried: time of a step in s, and how many times as fast as without it."""
+    """A setting of the environment that was tried: the time of a step in s, and its speed over that without it."""
 
     name: str
     """As it is exported: OMP_WAIT_POLICY=PASSIVE."""
     step: float
-    ratio: float
-    low: float
-    high: float
+    gain: Interval
     option: str = ""
     """The same as an option of mldyno: --allocator steady."""
-
-    @property
-    def gain(self) -> Interval:
-        return Interval(self.ratio, self.low, self.high)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A training step as it is, and with other settings, in processes that took turns."""
+    """A training step without and with settings, in live processes that took turns."""
 
     framework: str
     workload: str
@@ -134,7 +128,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Noise:
-    """How quiet the machine was while one core did the same work over and over."""
+    """How quiet the machine was while one core repeated the same work."""
 
     seconds: float
     verdict: Verdict
@@ -142,42 +136,42 @@ class Noise:
     """Standard deviation of the work's time over its mean."""
     drift: float = 0.0
     two_speeds: float | None = None
-    """By how much the slower of two speeds is slower; None where there is one."""
+    """How much slower the slower of two speeds is; None with one speed."""
     waiting: float | None = None
     """Share of the time that the work waited for its core."""
     stolen: float | None = None
     """Share of the machine's time that its host took."""
     detectable_paired: float | None = None
     detectable_separate: float | None = None
-    """Smallest difference that a run of this length can show: of paired cases, and of separate runs."""
+    """Smallest differences that a run of this length can detect: of paired cases, and of separate runs."""
 
 
 @dataclass(frozen=True)
-class SensorSeen:
-    """A sensor of energy or power: what it sees and how it tells, or why it can't be read and what would open it."""
+class SensorState:
+    """A sensor of energy or power: its scope and method, or why it can't be read and what would open it."""
 
     kind: str
-    """The file that found it: powercap, hwmon."""
+    """The source that has it: powercap, hwmon."""
     name: str
     scope: str
     method: str = ""
     device: str = ""
     period: float | None = None
-    """How often a counter is renewed, in s."""
+    """Update period of a counter, in s."""
     rest: float | None = None
     work: float | None = None
-    """Mean power in W, at rest and while all cores work."""
+    """Mean power in W, at rest and with all cores busy."""
     error: str = ""
     """What went wrong while it was watched."""
     reason: str = ""
     cure: str = ""
     price: str = ""
-    """Why it is closed, what opens it, and what that gives away."""
+    """Why it can't be read, what opens it, and what that reveals."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The store: its path, and why it can't be read."""
+class StoreState:
+    """The path of the store, and why it can't be read, if so."""
 
     path: str = ""
     error: str = ""
@@ -185,18 +179,18 @@ class Kept:
 
 @dataclass(frozen=True)
 class Checkup:
-    """All that was seen; None where it was not looked at."""
+    """The whole check-up; None for parts that were skipped."""
 
     machine: Machine = field(default_factory=lambda: Machine("unknown"))
     facts: Facts = field(default_factory=Facts)
     frameworks: tuple[Installed, ...] = ()
     tried: tuple[Tried, ...] = ()
     free: float | None = None
-    """Cores' worth of time that a thread on each core really got."""
+    """Cores' worth of time that a thread on each core got."""
     threads: Trial | None = None
     """With settings of threads."""
     allocators: Trial | None = None
     """With other allocators of memory."""
     noise: Noise | None = None
-    sensors: tuple[SensorSeen, ...] = ()
-    store: Kept = field(default_factory=Kept)
+    sensors: tuple[SensorState, ...] = ()
+    store: StoreState = field(default_factory=StoreState)
