@@ -197,14 +197,14 @@ class Results(Shown):
 
     def report(self, path: str = "report.html", beside: Sequence[Record] = ()) -> str:
         """Write the report of this run, one page that works offline, next to other machines; return its path."""
-        from mldyno.reporting import write_page
+        from mldyno.views.report import write_page
 
         return write_page(self.everything, path, beside)
 
     @property
     def charts(self) -> list[Picture]:
         """The charts that a report of this run has, without those of single samples."""
-        from mldyno.reporting import charts
+        from mldyno.views.report import charts
 
         return [Picture(chart) for chart in charts(self.everything)]
 

@@ -13,9 +13,8 @@ from mldyno.records import Case
 from mldyno.store import figures
 from mldyno.views.charts import NARROW, WIDE, Lines, Mark, Point, Row, Rows, Samples
 from mldyno.views.drawing import IN_PAGE, IN_PICTURE, SIZE
-from mldyno.views.report.card import LETTERS, card_svg, wrapped
 from mldyno.views.report.page import page
-from mldyno.views.report.pictures import charts_of, picture_svg
+from mldyno.views.report.pictures import LETTERS, card_svg, charts_of, picture_svg, wrapped
 from mldyno.views.report.subject import Subject, subject_of
 
 TOKEN = "Zq9"

@@ -190,7 +190,7 @@ def report(
 
     Without command lines and paths if `private`. Return the paths of what was written.
     """
-    from mldyno.reporting import write_page, write_pictures
+    from mldyno.views.report import write_page, write_pictures
 
     records = _reported(what, store, private, tell)
     if form == "html":
@@ -206,7 +206,7 @@ def card(
     tell: Tell | None = None,
 ) -> str:
     """Write one picture to post, PNG: the machine, its results, and the command to repeat them."""
-    from mldyno.reporting import write_card
+    from mldyno.views.report import write_card
 
     return write_card(_reported(what, store, private, tell), path)
 
@@ -220,7 +220,7 @@ def site(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> str:
     """Write a static site of what a word means, or of everything, published machines too; return its first page."""
-    from mldyno.reporting import write_site
+    from mldyno.views.site import write_site
     from mldyno.views.site.collection import stems
     from mldyno.views.site.pages import MARK, TITLE
 
@@ -266,7 +266,7 @@ def _reported(what: str | None, store: Store | str | None, private: bool, tell: 
 
 def _tell_machines(tell: Tell, records: Sequence[Record]) -> None:
     """Report which of several machines the report is about, and how to get one about another."""
-    from mldyno.reporting import machines_of
+    from mldyno.views.report import machines_of
 
     name, more = machines_of(records)
     if more:

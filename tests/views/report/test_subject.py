@@ -10,18 +10,17 @@ from typing import Any
 
 import pytest
 from tests.views.report.everything import ADA, GPT, HERE, LONG, ONNX, everything, imported, made
-from tests.views.report.test_sections import subject
+from tests.views.report.test_page_sections import subject
 
 from mldyno.records import Case
 from mldyno.store import figures
 from mldyno.views.charts import NARROW, WIDE, Mark, Row, Rows, labels_in_lines
 from mldyno.views.drawing import IN_PAGE
-from mldyno.views.report.card import card_svg
-from mldyno.views.report.page import page
-from mldyno.views.report.parts import Chart, Paragraphs, Section, Summary
-from mldyno.views.report.sections import sections_of
+from mldyno.views.report.page import page, sections_of
+from mldyno.views.report.parts import Chart, Paragraphs, Section
+from mldyno.views.report.pictures import card_svg
 from mldyno.views.report.subject import Subject
-from mldyno.views.report.summary import summary
+from mldyno.views.report.summary import Summary, summary
 from mldyno.views.site.collection import collected, stems
 from mldyno.views.site.pages import pages
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.views.report.made_records import BENCH, of_every_section, record
-from tests.views.report.test_sections import subject
+from tests.views.report.test_page_sections import subject
 
 from mldyno.analysis.scores import reference
 from mldyno.axes import unstated

@@ -1,23 +1,36 @@
-"""What holds it back? How sure is this? All cases, and how they were measured."""
+"""What holds it back? What does it take? How sure is this? All cases, and how they were measured."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mldyno.analysis import grouped
-from mldyno.analysis.answers import Answers
+from mldyno.analysis.answers import Answers, compared_in_energy
 from mldyno.analysis.breakdown import Bound, Shares, bound, shares
-from mldyno.analysis.outcomes import Outcome, sample_count, trace
+from mldyno.analysis.comparisons import alike
+from mldyno.analysis.outcomes import Outcome, column, sample_count, trace, varying
+from mldyno.axes import WAYS
 from mldyno.records import Machine, Record
 from mldyno.stats.intervals import quantile
-from mldyno.units import count, digits, show, show_seconds
+from mldyno.units import count, digits, scale_of, show, show_seconds
 from mldyno.views.answers import answer_lines
-from mldyno.views.charts import Row, Rows, Samples
-from mldyno.views.outcomes import shown, trust, trust_line, warning_meanings
+from mldyno.views.charts import Lines, Row, Rows, Samples
+from mldyno.views.claims import named, sentence
+from mldyno.views.outcomes import energy_summary, shown, trust, trust_line, warning_meanings
 from mldyno.views.records import BOUNDS, device_line, machine_lines
-from mldyno.views.report.parts import Chart, Charts, Grid, GridCell, Paragraphs, Section, SectionPart
-from mldyno.views.report.rows import copy_mark, share_mark, time_unit
+from mldyno.views.report.parts import (
+    Chart,
+    Content,
+    Grid,
+    GridCell,
+    Paragraphs,
+    SideBySide,
+    copy_mark,
+    point,
+    share_mark,
+    time_unit,
+)
 from mldyno.views.report.speeds import MOST_ROWS
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import failures
@@ -25,29 +38,50 @@ from mldyno.views.titles import case_name, case_on_device
 
 KINDS = (("arithmetic", "compute", "s1"), ("memory traffic", "memory", "s2"), ("copies", "copy", "s3"),
          ("data", "data", "s4"))  # fmt: skip
-WAYS = {"in": "s1", "in and back": "s2", "back": "s3"}  # that batches are copied, with their colours
-SHAPED = ("drifting", "two-modes", "late-change", "recompiled", "throttled", "leaking")  # what a trace makes visible
+COPIES = {"in": "s1", "in and back": "s2", "back": "s3"}  # ways to copy a batch, with their colours
+SHAPED = ("drifting", "two-modes", "late-change", "recompiled", "throttled", "leaking")  # warnings that a trace shows
 MOST_TRACES = 12
 MOST_SAMPLES = 240  # of one case
+MOST_ENERGY_CHARTS = 6
+ENERGY_FIGURES = {
+    "energy": "energy a step", "energy_above_idle": "above idle", "power": "power", "peak_power": "at most",
+    "idle_power": "at rest", "efficiency": "items a joule",
+}  # fmt: skip
+LIMITS_LEAD = (
+    "The peaks are measured on the same device, in the same process: matmuls for arithmetic, copies for memory. "
+    "A model that works in caches can be over the peak of memory."
+)
+ENERGY_LEAD = (
+    "Measured after the times, in windows that open and close on the ticks of a sensor, beside the machine at rest. "
+    "What a sensor sees is its scope: energies of two scopes can't be compared. Nothing is estimated from a data sheet."
+)
+TRACES_LEAD = (
+    "In the charts each dot is the time of a step, averaged over one block of steps, in the order in which "
+    "they were measured; each process has a colour of its own, the warm-up is pale, what is off the scale lies "
+    "at its edge. A slope is a drift, two bands are two speeds."
+)
+HOW_LINES = (
+    "Every case ran in a process of its own. A block of steps is timed from its first step until the device has done "
+    "the last one. The first step and the warm-up are kept apart.",
+    "Measuring went on until the time was known well enough, or the budget was used up; then the trust line says so.",
+    "The number is the median of a process, or the mean of the medians of several processes. Its 95 % interval holds "
+    "for autocorrelated samples too.",
+    "Cases that do the same work in different ways were then measured head-to-head, in turns: that is what paired "
+    "means. Separate runs means that they were not, and what the machine did in between is in neither.",
+)
 
 
-def limits(subject: Subject) -> Section | None:
-    """How much of each device's peaks the cases use, what holds them up, and what copies cost."""
+def limits(subject: Subject) -> Content:
+    """Show how much of each device's peaks the cases use, what holds them up, and what copies cost."""
     known = [(outcome, of_peaks, limit) for outcome in subject.outcomes if outcome.good
              and (of_peaks := shares(outcome.good[0])) is not None
              and (limit := bound(outcome.good[0])) is not None]  # fmt: skip
-    copies = subject.answers.copies
-    parts: list[SectionPart] = [*_peak_chart(subject, known), *_copy_chart(subject)]
     lines = [f"{case_on_device(outcome.case)}: {BOUNDS[limit.kind]}: {limit.why}" for outcome, _, limit in known]
-    lines += answer_lines(Answers(copies=copies))
+    lines += answer_lines(Answers(copies=subject.answers.copies))
     if not lines:
-        return None
-    lead = (
-        "The peaks are measured on the same device, in the same process: matmuls for arithmetic, copies for memory. "
-        "A model that works in caches can be over the peak of memory."
-    )
-    parts.append(Paragraphs("limit-lines", lines))
-    return Section("limits", "What holds it back?", "Limits", lead if known else "", parts)
+        return "", []
+    charts = [*_peak_chart(subject, known), *_copy_chart(subject)]
+    return LIMITS_LEAD if known else "", [*charts, Paragraphs("limit-lines", lines)]
 
 
 def _peak_chart(subject: Subject, known: list[tuple[Outcome, Shares, Bound]]) -> Iterator[Chart]:
@@ -74,56 +108,98 @@ def _copy_chart(subject: Subject) -> Iterator[Chart]:
     if len(copies) < 2:
         return
     shared = grouped(copies, lambda cost: subject.title(cost.comparison.other, "placement"))
-    rows = [Row(label, [copy_mark(cost, WAYS[cost.way]) for cost in group]) for label, group in shared.items()]
+    rows = [Row(label, [copy_mark(cost, COPIES[cost.way]) for cost in group]) for label, group in shared.items()]
     rows.sort(key=lambda row: -max(mark.value for mark in row.marks))
     ways = dict.fromkeys(cost.way for cost in copies)
-    legend = [(f"copying {way}", WAYS[way]) for way in ways]
+    legend = [(f"copying {way}", COPIES[way]) for way in ways]
     drawing = Rows([("", rows)], "% of a step", legend if len(legend) > 1 else (), bars=True, base=0.0, linear=True)
     most = copy_mark(max(copies, key=lambda cost: cost.share.value), "s1")
     title = f"Copying takes up to {most.number} of a step" if most.value > 2 else "Copying costs next to nothing"
     yield Chart("copies", title, "Share of a step that goes into copying its batch, with 95 % intervals", drawing)
 
 
-# -- how sure ----------------------------------------------------------------------------------------
+# -- energy ----------------------------------------------------------------------------------------
 
 
-def sure(subject: Subject) -> Section:
-    """How far the numbers can be trusted, what did not succeed, and each step while it was measured."""
+def energy(subject: Subject) -> Content:
+    """Show the energy and power of steps, and time against energy for work done in several ways."""
+    known = [outcome for outcome in subject.outcomes if outcome.status == "ok" and outcome.figure("energy") is not None]
+    if not known:
+        return "", []
+    lines = [*answer_lines(subject.answers.about("energy")), *map(sentence, compared_in_energy(known))]
+    summaries = [f"{subject.title(outcome)}: {energy_summary(outcome)}" for outcome in known]
+    return ENERGY_LEAD, [
+        SideBySide(_energy_charts(subject, known)[:MOST_ENERGY_CHARTS]),
+        Paragraphs("energy-lines", lines),
+        _energy_grid(subject, known),
+        Paragraphs("energy-summaries", summaries),
+    ]
+
+
+def _energy_charts(subject: Subject, known: Sequence[Outcome]) -> list[Chart]:
+    """Draw energy over time, for each work done in several ways and seen by sensors of one scope."""
+    by_scope = grouped(known, lambda outcome: outcome.with_energy[0].fact("energy_scope")).values()
+    groups = [group for scope in by_scope for group in alike(scope, *WAYS) if len(group) > 1]
+    charts = []
+    for number, group in enumerate(groups):
+        axes = [axis for axis in varying(group) if axis != "machine"]
+        figures = [(outcome, outcome.step, outcome.figure("energy")) for outcome in group]
+        both = [(outcome, step, joules) for outcome, step, joules in figures if step is not None and joules is not None]
+        unit, per = time_unit(max(step.value for _, step, _ in both))
+        factor, name = scale_of(max(joules.value for _, _, joules in both), "J")
+        lines = []
+        for outcome, step, joules in both:
+            side = ", ".join(named(axis, column(outcome, axis)) for axis in _needed(axes, group))
+            dot = point(step.value * per, joules.scaled_by(1 / factor), f"{shown(step)}, {shown(joules)} a step")
+            lines.append((side, [dot]))
+        title = f"{subject.title(group[0], *axes)}: time against energy"
+        drawing = Lines(lines, f"{unit} a step", f"{name} a step")
+        charts.append(Chart(f"energy-{number}", title, "Lower left is better in both", drawing))
+    return charts
+
+
+def _needed(axes: Sequence[str], group: Sequence[Outcome]) -> list[str]:
+    """Return the axes without which two outcomes of a group would have the same short name."""
+    needed = list(axes)
+    for axis in reversed(axes):
+        rest = [each for each in needed if each != axis]
+        if rest and len({tuple(column(outcome, each) for each in rest) for outcome in group}) == len(group):
+            needed = rest
+    return needed
+
+
+def _energy_grid(subject: Subject, known: Sequence[Outcome]) -> Grid:
+    rows = []
+    for outcome in known:
+        figures = [outcome.figure(name) for name in ENERGY_FIGURES]
+        cells = [GridCell("") if each is None else GridCell(shown(each), each.value) for each in figures]
+        scope = GridCell(str(outcome.with_energy[0].fact("energy_scope")))
+        rows.append([GridCell(subject.title(outcome), head=True), *cells, scope])
+    columns = ["case", *ENERGY_FIGURES.values(), "scope"]
+    return Grid("energy-grid", "Energy and power of each case", columns, rows)
+
+
+# -- how sure --------------------------------------------------------------------------------------
+
+
+def sure(subject: Subject) -> Content:
+    """Show how far the numbers can be trusted, what failed, and each step while it was measured."""
     lines = [
         line.removeprefix("trust: ").strip()
         for line in [trust_line(subject.outcomes), *warning_meanings(subject.outcomes)]
     ]
-    parts: list[SectionPart] = [Paragraphs("trust-lines", [*lines, *failures(subject.outcomes)], shown=8)]
     sampled = [outcome for outcome in subject.outcomes if sample_count(outcome)]
     sampled.sort(key=lambda each: not any(w.code in SHAPED for w in each.warnings) and each.status != "unsteady")
-    lead = ""
-    if sampled:
-        drawn = sampled[:MOST_TRACES]
-        parts.append(Charts([_trace(number, each) for number, each in enumerate(drawn)]))
-        lead = (
-            "In the charts each dot is the time of a step, averaged over one block of steps, in the order in which "
-            "they were measured; each process has a colour of its own, the warm-up is pale, what is off the scale lies "
-            "at its edge. A slope is a drift, two bands are two speeds."
-        )
-        if len(sampled) > MOST_TRACES:
-            lead += f" The first {MOST_TRACES} of {len(sampled):,} cases, those in which such a thing was seen first."
-    parts.append(Paragraphs("how-lines", _HOW))
-    return Section("sure", "How sure is this?", "How sure", lead, parts)
-
-
-_HOW = (
-    "Every case ran in a process of its own. A block of steps is timed from its first step until the device has done "
-    "the last one. The first step and the warm-up are kept apart.",
-    "Measuring went on until the time was known well enough, or the budget was used up; then the trust line says so.",
-    "The number is the median of a process, or the mean of the medians of several processes. Its 95 % interval holds "
-    "for autocorrelated samples too.",
-    "Cases that do the same work in different ways were then measured head-to-head, in turns: that is what paired "
-    "means. Separate runs means that they were not, and what the machine did in between is in neither.",
-)
+    drawn = [_trace(number, each) for number, each in enumerate(sampled[:MOST_TRACES])]
+    lead = TRACES_LEAD if drawn else ""
+    if len(sampled) > MOST_TRACES:
+        lead += f" The first {MOST_TRACES} of {len(sampled):,} cases, those in which such a thing was seen first."
+    trust_lines = Paragraphs("trust-lines", [*lines, *failures(subject.outcomes)], shown=8)
+    return lead, [trust_lines, SideBySide(drawn), Paragraphs("how-lines", HOW_LINES)]
 
 
 def _trace(number: int, outcome: Outcome) -> Chart:
-    """The samples of a case, thinned out evenly."""
+    """Draw the samples of a case, thinned out evenly."""
     samples = trace(outcome, MOST_SAMPLES)
     unit, per = time_unit(sorted(sample.seconds for sample in samples)[len(samples) // 2])
     there = sample_count(outcome)
@@ -138,20 +214,24 @@ def _trace(number: int, outcome: Outcome) -> Chart:
     return Chart(f"trace-{number}", case_on_device(outcome.case), about, Samples(dots, f"{unit} a step", ends))
 
 
-# -- all cases, and how they were measured -----------------------------------------------------------
+# -- all cases, and how they were measured ---------------------------------------------------------
 
 
-def cases(subject: Subject) -> Section:
-    """Every number, with how far it can be trusted."""
+def cases(subject: Subject) -> Content:
+    """List every number, with how far it can be trusted."""
     columns = ["case", "time of a step", "items/s", "first step", "peak memory", "trust"]
     rows = [_case_row(outcome) for outcome in subject.outcomes]
+    lead = "Every case, its numbers, and how far they can be trusted. Sort it by any column."
+    return lead, [Grid("all-cases", "All cases", columns, rows, warning_notes(subject.outcomes), shown=20)]
+
+
+def warning_notes(outcomes: Sequence[Outcome]) -> list[str]:
+    """Explain each kind of warning once."""
     notes: dict[str, str] = {}
-    for warning in (warning for outcome in subject.outcomes for warning in outcome.warnings):
+    for warning in (warning for outcome in outcomes for warning in outcome.warnings):
         hint = f"; {warning.hint}" if warning.hint else ""
         notes.setdefault(warning.code, f"{warning.code}: {warning.message}{hint}.")
-    lead = "Every case, its numbers, and how far they can be trusted. Sort it by any column."
-    grid = Grid("all-cases", "All cases", columns, rows, list(notes.values()), shown=20)
-    return Section("cases", "All cases", "All cases", lead, [grid])
+    return list(notes.values())
 
 
 def _case_row(outcome: Outcome) -> list[GridCell]:
@@ -171,8 +251,8 @@ def _case_row(outcome: Outcome) -> list[GridCell]:
     ]
 
 
-def method(subject: Subject) -> Section:
-    """On what it was measured, with what, and how to run it again."""
+def method(subject: Subject) -> Content:
+    """Show on what it was measured, with what, and how to run it again."""
     records = [record for outcome in subject.outcomes for record in (*outcome.records, *outcome.pairings)]
     runs = {record.run.id: record.created[:10] for record in records}
     steps = sum(record.fact("steps") or 0 for record in records)
@@ -186,19 +266,19 @@ def method(subject: Subject) -> Section:
         *(f"To run it again: {command}" for command in subject.commands),
         *(f"They ran: {line}" for line in subject.their_commands),
     ]
-    parts: list[SectionPart] = [_machine_grid(subject.machine), Paragraphs("method-lines", lines, shown=40)]
-    return Section("method", "How it was measured", "Method", "", parts)
+    cells = [[GridCell(name, head=True), GridCell(text)] for name, text in machine_facts(subject.machine)]
+    machine = Grid("machine", subject.machine.name, (), cells, numbers=9)
+    return "", [machine, Paragraphs("method-lines", lines, shown=40)]
 
 
-def _machine_grid(machine: Machine) -> Grid:
-    rows = [("system", machine_lines(machine)[1]), ("processor", machine.cpu)]
-    rows += [(f"{device.framework} {device.name}", device_line(device)) for device in machine.devices]
-    cells = [[GridCell(name, head=True), GridCell(text)] for name, text in rows]
-    return Grid("machine", machine.name, (), cells, numbers=9)
+def machine_facts(machine: Machine) -> list[tuple[str, str]]:
+    """Return what a machine says of its system, processor and devices."""
+    devices = [(f"{device.framework} {device.name}", device_line(device)) for device in machine.devices]
+    return [("system", machine_lines(machine)[1]), ("processor", machine.cpu), *devices]
 
 
 def _software(record: Record) -> str:
-    """What computed, in words."""
+    """Return what computed a record, in words."""
     software = record.software
     versions = ", ".join(f"{name} {version}" for name, version in software.versions.items())
     threads = f", {count(software.threads, 'thread')}" if software.threads else ""

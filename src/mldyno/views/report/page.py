@@ -10,23 +10,47 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mldyno.store import transfer
 from mldyno.units import count
 from mldyno.views.drawing import DATA, IN_PAGE, templates
 from mldyno.views.records import FAKE_FRAMEWORK
-from mldyno.views.report.parts import Chart, Grid, Paragraphs, Section
-from mldyno.views.report.sections import sections_of
+from mldyno.views.report import details, scaling, speeds
+from mldyno.views.report.parts import Chart, Content, Grid, Paragraphs, Section
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import summary
 
 FILES = DATA / "report"
+SECTIONS: tuple[tuple[str, str, str, Callable[[Subject], Content]], ...] = (
+    ("speeds", "How fast is it?", "How fast", speeds.how_fast),
+    ("devices", "Is the GPU worth it?", "GPU", speeds.devices),
+    ("ways", "Which precision, which framework?", "Precision and framework", speeds.ways),
+    ("own", "How fast are your own commands and loops?", "Your own", speeds.own_work),
+    ("limits", "What holds it back?", "Limits", details.limits),
+    ("scaling", "How does it scale?", "Scaling", scaling.scaling),
+    ("ranks", "How well does it scale?", "Ranks", scaling.ranks),
+    ("energy", "What does it take?", "Energy", details.energy),
+    ("sure", "How sure is this?", "How sure", details.sure),
+    ("cases", "All cases", "All cases", details.cases),
+    ("method", "How it was measured", "Method", details.method),
+)
+"""Id, title, short title and content of each section, in the order of the page."""
+
+
+def sections_of(subject: Subject) -> list[Section]:
+    """Return the sections that have something to say, with the parts that have."""
+    sections = []
+    for identity, title, short, content in SECTIONS:
+        lead, parts = content(subject)
+        if filled := [part for part in parts if part]:  # paragraphs and rows without content are false
+            sections.append(Section(identity, title, short, lead, filled))
+    return sections
 
 
 def page(subject: Subject, texts: Sequence[str]) -> str:
-    """The whole page, with the records, given as their texts, in it."""
+    """Return the whole page, with the records, given as their texts, in it."""
     sections = sections_of(subject)
     packed = transfer.pack(texts)
     script, style = ((FILES / name).read_text(encoding="utf-8") for name in ("page.js", "style.css"))
@@ -38,25 +62,25 @@ def page(subject: Subject, texts: Sequence[str]) -> str:
     return text
 
 
-def _included(packed: int, there: int) -> str:
-    """How many of the records are in the page."""
-    if packed >= there:
-        return f"All {count(there, 'record')} with every raw sample are in this page."
+def _included(packed: int, given: int) -> str:
+    """Say how many of the records are in the page."""
+    if packed >= given:
+        return f"All {count(given, 'record')} with every raw sample are in this page."
     return (
-        f"{packed:,} of {there:,} records are in this page with every raw sample; the others did not fit. "
+        f"{packed:,} of {given:,} records are in this page with every raw sample; the others did not fit. "
         "mldyno export writes all of them."
     )
 
 
 def page_template(name: str) -> Any:
-    """A template of the report, in which charts can be drawn."""
+    """Return a template of the report, in which charts can be drawn."""
     environment = templates("report")
     environment.globals["drawings"] = drawings
     return environment.get_template(name)
 
 
 def drawings(chart: Chart) -> list[str]:
-    """A chart as SVG, once for each of its widths."""
+    """Draw a chart as SVG, once for each of its widths."""
     wide, *narrow = chart.drawing.widths
     drawn = [(chart.drawing, wide), *((chart.narrow or chart.drawing, width) for width in narrow)]
     return [drawing.draw(width, IN_PAGE).svg(chart.described) for drawing, width in drawn]
@@ -72,18 +96,17 @@ def _policy(script: str, style: str) -> str:
 
 
 def _packed(content: Any) -> str:
-    """Data for the page's script: packed, so that it takes little room and can't end the element it stands in."""
+    """Pack data for the page's script, so that it takes little room and can't end its element."""
     return base64.b64encode(gzip.compress(json.dumps(content, separators=(",", ":")).encode(), 6, mtime=0)).decode()
 
 
 def _more(sections: Sequence[Section]) -> dict[str, str]:
-    """What unfolds when it is asked for, as markup: rows and sentences beyond the first ones."""
+    """Return the rows and sentences that unfold on demand, as markup."""
     macros = page_template("parts.html").module
     more = {}
-    for section in sections:
-        for part in section.single_parts:
-            if isinstance(part, Grid) and len(part.rows) > part.shown:
-                more[part.id] = str(macros.rows(part.rows[part.shown :], part.numbers))
-            elif isinstance(part, Paragraphs) and len(part.lines) > part.shown:
-                more[part.id] = str(macros.items(part.lines[part.shown :]))
+    for part in (part for section in sections for part in section.single_parts):
+        if isinstance(part, Grid) and len(part.rows) > part.shown:
+            more[part.id] = str(macros.rows(part.rows[part.shown :], part.numbers))
+        elif isinstance(part, Paragraphs) and len(part.lines) > part.shown:
+            more[part.id] = str(macros.items(part.lines[part.shown :]))
     return more

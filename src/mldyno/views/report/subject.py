@@ -1,4 +1,4 @@
-"""What a report is about: one machine, with others beside it, and what analysis says of it."""
+"""What a report is about: one machine, others to compare it with, and what analysis says of it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from mldyno.views.titles import ELSEWHERE, case_title
 MOST_DEVICES = 3  # that are named in a line
 
 
-def subject_of(chosen: Sequence[Outcome], beside: Sequence[Outcome], created: str, version: str) -> Subject:
-    """The subject of a report on what was chosen: one machine, the last that was measured here, else the last of all.
+def subject_of(chosen: Sequence[Outcome], context: Sequence[Outcome], created: str, version: str) -> Subject:
+    """Return the subject of a report on what was chosen: the machine last measured here, else the last of all.
 
-    Of each case the newest run counts. The other machines go beside it, as published ones do.
+    Of each case the newest run counts. The other machines, and those of `context`, are compared with it.
     """
     here = [outcome for outcome in chosen if measured_here(outcome)] or chosen
     machine = max(here, key=_created).machine
     newest = {(outcome.machine, outcome.case): outcome for outcome in sorted(chosen, key=_created)}
     current = [outcome for outcome in chosen if newest[outcome.machine, outcome.case] is outcome]
     own = [outcome for outcome in current if outcome.machine == machine]
-    published = [outcome for outcome in beside if outcome.published]
-    others = [outcome for outcome in (*current, *beside) if outcome.machine != machine and not outcome.published]
+    published = [outcome for outcome in context if outcome.published]
+    others = [outcome for outcome in (*current, *context) if outcome.machine != machine and not outcome.published]
     return Subject(own, others, published, created, version)
 
 
@@ -50,16 +50,16 @@ class Subject:
     created: str
     """When the report is made."""
     version: str
-    """Of mldyno."""
+    """The version of mldyno."""
 
     @property
     def machine(self) -> Machine:
-        """The machine as it was last seen, by the name that tables give it."""
+        """The machine as last recorded, by the name that tables give it."""
         return replace(self.outcomes[-1].records[-1].machine, name=self.name)
 
     @property
     def name(self) -> str:
-        """The machine, as tables name it."""
+        """The machine's name in tables."""
         return self.outcomes[0].machine
 
     @cached_property
@@ -69,9 +69,9 @@ class Subject:
 
     @cached_property
     def beside(self) -> list[Comparison]:
-        """Each other machine that was measured against this one, in every case that both have.
+        """Each other measured machine against this one, in every case that both have.
 
-        A user's own commands and loops are left out: that two of one name do the same is not known.
+        The user's own commands and loops are left out: equal names need not mean equal work.
         """
         every = (*self.outcomes, *self.others)
         good = [outcome for outcome in every if outcome.status == "ok" and not outcome.case.own_work]
@@ -80,7 +80,7 @@ class Subject:
 
     @cached_property
     def scores(self) -> list[Score]:
-        """The scores of all devices that have one."""
+        """The score of each device that has one."""
         return scores(self.outcomes)
 
     @cached_property
@@ -90,12 +90,12 @@ class Subject:
 
     @cached_property
     def answers(self) -> Answers:
-        """What the outcomes say of single cases."""
+        """What the outcomes say about single cases."""
         return answers_of(self.outcomes)
 
     @cached_property
     def verdicts(self) -> Verdicts:
-        """What models say of this machine, the clearest first."""
+        """What models say about this machine, the clearest first."""
         said = verdicts([outcome for outcome in self.outcomes if not outcome.case.own_work], self.published)
         devices, precisions = (tuple(sorted(means, key=_clearest)) for means in (said.devices, said.precisions))
         return replace(said, devices=devices, precisions=precisions)
@@ -107,12 +107,12 @@ class Subject:
 
     @cached_property
     def commands(self) -> list[str]:
-        """The commands that run all this again."""
+        """The commands that repeat the measurement."""
         return rerun_commands(self.outcomes)
 
     @cached_property
     def their_commands(self) -> list[str]:
-        """The command lines that others have timed."""
+        """The command lines that other machines timed."""
         return their_commands(self.outcomes)
 
     @property
@@ -122,7 +122,7 @@ class Subject:
 
     @property
     def facts(self) -> str:
-        """What the machine is, in a line."""
+        """The machine's hardware and software in a line."""
         machine, known = self.machine, (outcome.records[0].software.versions for outcome in self.outcomes)
         software = {name: version for versions in known for name, version in versions.items()}
         titles = [device.title for device in machine.devices if device.name != "cpu" and device.title]
@@ -136,12 +136,12 @@ class Subject:
 
     @cached_property
     def colours(self) -> dict[str, str]:
-        """The colour of each device, in the order in which they come."""
+        """The colour of each device."""
         devices = dict.fromkeys(outcome.case.device for outcome in self.outcomes)
         return {device: SIDES[place % len(SIDES)] for place, device in enumerate(devices)}
 
     def title(self, outcome: Outcome, *without: str) -> str:
-        """What an outcome is about, as it stands beside its marks: with framework and device, where these vary."""
+        """Return the label of an outcome: with framework and device, where these vary."""
         shown = case_title(outcome.case, (*ELSEWHERE, *without))
         own = outcome.case.own_work  # which has no framework
         framework = [outcome.case.framework] if "framework" in self.varied and "framework" not in without else []

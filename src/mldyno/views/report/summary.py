@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from mldyno.analysis import grouped
 from mldyno.analysis.answers import Verdicts, unreported_comparisons
@@ -16,8 +17,7 @@ from mldyno.views.answers import answer_lines, verdict_kinds, verdict_lines
 from mldyno.views.charts import MIDDLE, NARROW, Row, Rows
 from mldyno.views.claims import WORK, Sentence, mean_sentence, sentence
 from mldyno.views.records import headline
-from mldyno.views.report.parts import Chart, ScoreFigure, Summary
-from mldyno.views.report.rows import league_mark
+from mldyno.views.report.parts import Chart, league_mark
 from mldyno.views.report.speeds import compared_commands
 from mldyno.views.report.subject import Subject
 from mldyno.views.titles import case_on_device, kind_title, shared_title, ways_title, workload_title
@@ -30,8 +30,26 @@ ON_A_PHONE = (2, 3)  # divisions, and rows of each
 MOST_NAMED = 2  # cases that a score misses, before the rest is only counted
 
 
+class ScoreFigure(NamedTuple):
+    """A score: of what, the number, and the ends of its 95 % interval."""
+
+    about: str
+    number: str
+    ends: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The first screen: scores, what they are relative to or why there are none, the main findings, and the league."""
+
+    scores: Sequence[ScoreFigure]
+    note: str
+    sentences: Sequence[str]
+    league: Chart | None
+
+
 def summary(subject: Subject) -> Summary:
-    """All that is to be seen first."""
+    """Return the first screen."""
     scores = [_figure(score, subject) for score in subject.scores[:MOST_SCORES]]
     note = f"100 is {reference().machine}; version {reference().version} of the set." if scores else ""
     return Summary(scores, " ".join(filter(None, [note, _missing(subject)])), sentences(subject), league(subject))
@@ -43,13 +61,13 @@ def _figure(score: Score, subject: Subject) -> ScoreFigure:
 
 
 def score_title(score: Score, subject: Subject) -> str:
-    """What a score is of: Training, cpu."""
+    """Return what a score is of: Training, cpu."""
     framework = f", {score.case.framework}" if "framework" in subject.varied else ""
     return f"{kind_title(score.case)}, {score.case.device}{framework}"
 
 
 def _missing(subject: Subject) -> str:
-    """What the fullest device lacks for a score, where no device has one; nothing where it has none of the set."""
+    """Say what the fullest device lacks for a score where no device has one, unless it has none of the set."""
     sides = grouped(subject.outcomes, lambda outcome: (outcome.case.framework, outcome.case.device))
     lacking = []
     for mode, work in WORK.items():
@@ -62,11 +80,11 @@ def _missing(subject: Subject) -> str:
     return f"Missing for a score: {'; '.join(lacking)}. `mldyno quick` measures all." if lacking else ""
 
 
-# -- the sentences -----------------------------------------------------------------------------------
+# -- the sentences ---------------------------------------------------------------------------------
 
 
 def sentences(subject: Subject) -> list[str]:
-    """The few that matter most: of each question the clearest answer, then what else there is."""
+    """Return the most important sentences: the clearest answer to each question, then the others."""
     kinds = [lines for lines in _answers(subject) if lines]
     lines = [*(lines[0] for lines in kinds), *(line for lines in kinds for line in lines[1:])]
     lines = sorted(lines, key=lambda line: not line.clear)
@@ -78,7 +96,7 @@ def sentences(subject: Subject) -> list[str]:
 
 
 def _answers(subject: Subject) -> list[list[Sentence]]:
-    """All answers by question, the clearest of each first; those of the machine, or else those of its cases."""
+    """Return all answers by question, the clearest of each first: of the machine, or else of its cases."""
     verdicts = verdict_kinds(replace(subject.verdicts, references=(), only=""))
     kinds = [[Sentence(line.text, clear=line.clear) for line in lines] for lines in verdicts]  # of many cases
     means = [mean_sentence(mean).capitalised() for mean in between_machines(subject.beside)]
@@ -92,24 +110,24 @@ def _answers(subject: Subject) -> list[list[Sentence]]:
 
 
 def _times(subject: Subject) -> Iterator[str]:
-    """Where nothing can be compared: what each case took."""
+    """Yield what each case took, where nothing can be compared."""
     for outcome in subject.outcomes:
         yield f"{case_on_device(outcome.case)}: {headline(*outcome.records)}"
 
 
 def failures(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """What did not succeed, by kind."""
+    """Yield what did not succeed, by kind."""
     failed = [outcome for outcome in outcomes if outcome.status != "ok"]
     for (status, reason), group in grouped(failed, lambda outcome: (outcome.status, outcome.reason)).items():
         more = f" and {count(len(group) - 1, 'other case')}" if len(group) > 1 else ""
         yield f"{case_on_device(group[0].case)}{more}: {status}: {reason}"
 
 
-# -- the league --------------------------------------------------------------------------------------
+# -- the league ------------------------------------------------------------------------------------
 
 
 def league(subject: Subject) -> Chart | None:
-    """This machine among others, in each kind of work that they share."""
+    """Draw this machine among others, in each kind of work that they share."""
     divisions = kinds_of_work(subject)
     if not divisions:
         return None
@@ -128,7 +146,7 @@ def league(subject: Subject) -> Chart | None:
 
 
 def _standing(ahead: int, others: int) -> str:
-    """The finding of a league in words."""
+    """Put the finding of a league into words."""
     if 0 < ahead < others:
         return f"Faster than {ahead} of {others} others in the same work"
     which = "the one other" if others == 1 else f"all {others} others"
@@ -136,14 +154,14 @@ def _standing(ahead: int, others: int) -> str:
 
 
 def kinds_of_work(subject: Subject) -> list[Division]:
-    """Of each workload and mode the division with the most machines, the largest first."""
+    """Return the division with the most machines for each workload and mode, the largest first."""
     kinds = grouped(subject.league, lambda division: (division.case.workload, division.case.mode))
     largest = [max(divisions, key=lambda division: len(division.outcomes)) for divisions in kinds.values()]
     return sorted(largest, key=lambda division: -len(division.outcomes))
 
 
 def league_rows(division: Division, most: int) -> list[Row]:
-    """The fastest first; where there are too many, ours and some of the others, from the fastest to the slowest."""
+    """Return rows, the fastest first; of too many, ours and some of the others, from the fastest to the slowest."""
     places = range(len(division.outcomes))
     theirs = [place for place in places if place not in division.ours]
     ours = sorted(division.ours)[: max(1, most - 2)]
@@ -160,6 +178,6 @@ def league_rows(division: Division, most: int) -> list[Row]:
 
 
 def _label(outcome: Outcome, with_framework: bool = False) -> str:
-    """Who did it, where, and in which way that the heading leaves open; by framework, where that tells two apart."""
+    """Name machine, device and the unusual ways; the framework only where it is needed to distinguish two rows."""
     framework = outcome.case.framework if with_framework else ""
     return ", ".join(filter(None, [outcome.machine, outcome.case.device, framework, ways_title(outcome.case)]))

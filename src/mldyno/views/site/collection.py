@@ -22,9 +22,9 @@ from mldyno.records import IMPORTED, Case, Device, Machine, Record
 from mldyno.store.figures import marks
 from mldyno.store.machine_names import stored_key, written_name
 from mldyno.views.claims import WORK as WORDS
+from mldyno.views.site import Whose
 from mldyno.views.titles import place_title, shared_title, ways_title, workload_title
 
-Whose = tuple[str, bool]  # a machine as tables name it, and whether it is a published one
 OTHER_KIND = "other"
 _IN_ORDER = tuple(dict.fromkeys(("device", *AXES_OF_WORK, *NAMES)))
 
@@ -41,42 +41,42 @@ class Entry:
 
     @property
     def published(self) -> bool:
-        """Whether others published its figures."""
+        """Whether its figures were published by others."""
         return self.outcomes[0].published
 
     @property
     def machine(self) -> Machine:
-        """What it was when it was last seen."""
+        """The machine as last recorded."""
         return self.newest.machine
 
     @cached_property
     def newest(self) -> Record:
-        """The last of its records."""
+        """Its newest record."""
         records = (record for outcome in self.outcomes for record in outcome.records)
         return max(records, key=lambda record: record.created)
 
     @cached_property
     def devices(self) -> list[str]:
-        """Where something was measured, the CPU first."""
+        """The devices on which something was measured, the CPU first."""
         return [device for (device,) in in_order({(outcome.case.device,) for outcome in self.outcomes})]
 
     def on(self, device: str) -> list[Outcome]:
-        """The outcomes of one device, in any framework."""
+        """Return the outcomes of one device, in any framework."""
         return [outcome for outcome in self.outcomes if outcome.case.device == device]
 
     def best(self, device: str, mode: str) -> Score | None:
-        """The highest score of a device in training or inference, whichever framework has it."""
+        """Return the highest score of a device in training or inference, in any framework."""
         fitting = [score for score in self.scores if (score.case.device, score.case.mode) == (device, mode)]
         return max(fitting, key=lambda score: score.value, default=None)
 
     def device(self, name: str) -> Device | None:
-        """What the machine says of a device."""
+        """Return what the machine says about a device."""
         return next((device for device in self.machine.devices if device.name == name), None)
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """All that did one work, the fastest first."""
+    """All results in one work, the fastest first."""
 
     workload: str
     """What people call it."""
@@ -116,34 +116,34 @@ class Collection:
         return {_work(ranking.ranked[0][1]): ranking for ranking in self.rankings}
 
     def ranking(self, outcome: Outcome) -> Ranking | None:
-        """Where an outcome is ranked."""
+        """Return the ranking of an outcome."""
         return None if ranked_time(outcome) is None else self.ranking_of[_work(outcome)]
 
 
 def whose(record: Record) -> Whose:
-    """The machine of a record, as the site tells them apart."""
+    """Return the machine of a record as the site distinguishes them."""
     return record.shown_machine, record.provenance == "published"
 
 
 def shown_place(case: Case) -> str:
-    """Where and how it was done, where that is not the usual: cuda:0, compiled."""
+    """Return the device and the unusual ways of a case: cuda:0, compiled."""
     return ", ".join(filter(None, [place_title(case), ways_title(case)]))
 
 
 def ranked_time(outcome: Outcome) -> Estimate | None:
-    """The time of a step by which an outcome is ranked; None where it is not."""
+    """Return the time of a step by which an outcome is ranked; None where it is not."""
     step = outcome.step
     return None if step is None or step.value <= 0 or marks(outcome.records[0]) else step
 
 
 def kind_of(device: str) -> str:
-    """The kind of a device, as the site's filter has them."""
+    """Return the kind of a device for the site's filter."""
     kind = device.partition(":")[0]
     return kind if kind in DEVICE_KINDS else OTHER_KIND
 
 
 def stems(records: Iterable[Record]) -> dict[Whose, str]:
-    """The name of each machine's files: the same whatever other machines there are, and whatever they are called."""
+    """Return the stem of each machine's file names, which does not depend on the other machines."""
     first: dict[Whose, Record] = {}
     for record in records:
         known = first.setdefault(whose(record), record)
@@ -160,7 +160,7 @@ def stems(records: Iterable[Record]) -> dict[Whose, str]:
 def collected(
     records: Sequence[Record], files: Mapping[Whose, str], done: Callable[[], None] = lambda: None
 ) -> Collection:
-    """The machines of these records, by name; `done` hears of each whose times are worked out."""
+    """Return the machines of these records, by name; call `done` for each."""
     by_machine = grouped(outcomes(records), lambda outcome: whose(outcome.records[0]))
     names = _names(by_machine)
     entries = []
@@ -174,14 +174,14 @@ def collected(
 
 
 def _sorted(own: Sequence[Outcome]) -> tuple[Outcome, ...]:
-    """The outcomes of a machine by device, work, size and way."""
+    """Sort the outcomes of a machine by device, work, size and way."""
     keys = {id(outcome): tuple(getattr(outcome.case, name) for name in _IN_ORDER) for outcome in own}
     places = {key: place for place, key in enumerate(in_order(set(keys.values())))}
     return tuple(sorted(own, key=lambda outcome: (places[keys[id(outcome)]], outcome.records[0].created)))
 
 
 def _names(machines: Iterable[Whose]) -> dict[Whose, str]:
-    """What the site calls its machines: that one was imported is said only where it tells it from another."""
+    """Return the names of machines; that one was imported is said only where two names are equal."""
     short = {machine: machine[0].removesuffix(IMPORTED) for machine in machines}
     often = Counter(short.values())
     return {machine: name if often[name] == 1 else machine[0] for machine, name in short.items()}
@@ -192,7 +192,7 @@ def _work(outcome: Outcome) -> tuple[object, ...]:
 
 
 def _rankings(entries: Sequence[Entry]) -> list[Ranking]:
-    """By what people call the work; among alike ones, those that most machines did come first."""
+    """Return the rankings by workload; those with the most machines come first."""
     timed = [
         (entry, outcome, step)
         for entry in entries

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mldyno import __version__
 from mldyno.analysis import grouped
@@ -19,12 +19,12 @@ from mldyno.analysis.rerun import rerun_commands, their_commands
 from mldyno.analysis.scores import Score, missing, reference
 from mldyno.printable import printable_content
 from mldyno.store.figures import marks
-from mldyno.units import LARGEST_LOG, count, digits, interval_parts, show_interval, show_percent
+from mldyno.units import LARGEST_LOG, Interval, count, digits, interval_parts, show_interval, show_percent
 from mldyno.views.claims import NO_CLEAR_DIFFERENCE, WORK
-from mldyno.views.drawing import DATA, templates
+from mldyno.views.drawing import DATA, Scale, templates
 from mldyno.views.outcomes import shown, trust
-from mldyno.views.records import device_line, headline, machine_lines
-from mldyno.views.site.bars import Scale, scale_for
+from mldyno.views.records import headline
+from mldyno.views.report.details import machine_facts, warning_notes
 from mldyno.views.site.collection import Collection, Entry, Ranking, kind_of, shown_place
 from mldyno.views.titles import case_title, place_title
 
@@ -34,6 +34,9 @@ MARK = "mldyno-site.txt"  # shows that a folder is a site of ours, and lists wha
 TITLE = f"Made by mldyno {__version__}. This folder is replaced as a whole when the site is made again."
 ROWS = 100  # of a long table in one page
 MOST_SIBLINGS = 12  # works with the same model that a page names
+DOT = 2.0  # half the width of a dot, in percent
+LARGEST_RATIO = 25.0  # of the longest bar to the shortest: beyond it dots stand on a logarithmic scale
+MARGIN = 1.3  # times the longest bar, up to which its interval is drawn
 # Browsers differ in whether 'self' is a page's own folder where it is read from a disk; a server has no such files.
 POLICY = (
     "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src data:; base-uri 'none'; "
@@ -43,7 +46,7 @@ Page = tuple[str, str]  # the path of a file within the site, and its text
 
 
 def pages(collection: Collection, version: str, done: Callable[[], None] = lambda: None) -> Iterator[Page]:
-    """All files of a site; `done` hears of each machine and each work."""
+    """Yield all files of a site; call `done` for each machine and each work."""
     yield from ((f"files/{name}", (FILES / name).read_text(encoding="utf-8")) for name in ASSETS)
     shared = {"version": version, "policy": POLICY, "reference": reference(), "newest": _newest(collection)}
     yield from _index(collection, shared)
@@ -62,24 +65,51 @@ def pages(collection: Collection, version: str, done: Callable[[], None] = lambd
         done()
 
 
-# -- templates -------------------------------------------------------------------------------------
+# -- templates and bars ----------------------------------------------------------------------------
 
 
 def _rendered(template: str, shared: dict[str, Any], up: str, **content: Any) -> str:
-    """A page; `up` leads from its folder to that of the site."""
+    """Return a page; `up` leads from its folder to that of the site."""
     text: str = templates("site").get_template(template).render(shared, up=up, **content)
     return text
 
 
 def _script(name: str, *content: Any) -> str:
-    """A script that hands data to a function of ours, in ASCII."""
+    """Return a script that calls a function of ours with data, in ASCII."""
     return f"{name}({', '.join(json.dumps(part, separators=(',', ':')) for part in content)});\n"
+
+
+class Bar(NamedTuple):
+    """Where a bar and its interval begin and end, in percent of the width."""
+
+    start: float
+    end: float
+    ends: tuple[float, float] | None
+
+
+def bar(scale: Scale, number: Interval) -> Bar:
+    """Return the bar of a number with its interval; a dot on a logarithmic scale."""
+    end = round(scale.at(number.value), 1)
+    ends = None
+    if number.low is not None and number.high is not None:
+        ends = round(scale.at(number.low), 1), round(scale.at(number.high), 1)
+    if scale.linear:
+        return Bar(0.0, end, ends)
+    return Bar(round(max(0.0, end - DOT), 1), round(min(100.0, end + DOT), 1), ends)
+
+
+def scale_for(numbers: Sequence[Interval]) -> Scale:
+    """Return the scale in percent of numbers over 0, with most of their intervals on it."""
+    shortest, longest = min(number.value for number in numbers), max(number.value for number in numbers)
+    highest = max(longest, min(MARGIN * longest, max(number.high or number.value for number in numbers)))
+    linear = longest <= LARGEST_RATIO * shortest
+    return Scale(0.0 if linear else shortest / MARGIN, highest, 0.0, 100.0, linear)
 
 
 def _listed(
     place: str, rows: Sequence[str], template: str, shared: dict[str, Any], up: str, **content: Any
 ) -> Iterator[Page]:
-    """A long table, its rows given as markup: pages of so many rows each, and all of them for the script."""
+    """Yield the pages of a long table, whose rows are markup, and a script with all rows."""
     name = place.rpartition("/")[2]
     last = max(1, -(-len(rows) // ROWS))
     links = [f"{name}.html", *(f"{name}-{number}.html" for number in range(2, last + 1))]
@@ -106,7 +136,7 @@ def _full_name(entry: Entry) -> str:
 
 
 def _index(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
-    """The machines, a row for each device on which something was measured."""
+    """Yield the table of machines, with a row for each device on which something was measured."""
     scored = grouped((score for entry in collection.entries for score in entry.scores), lambda score: score.case.mode)
     scales = {mode: scale_for(numbers) for mode, numbers in scored.items()}
     macros = templates("site").get_template("rows.html").module
@@ -121,19 +151,19 @@ def _index(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
     yield from _listed(
         "index", rows, "index.html", shared, "", machines=machines, published=len(collection.entries) - machines,
         kinds=sorted({kind_of(device) for _, device in collection.in_order}),
-        works=len(collection.rankings), logarithmic=any(scale.logarithmic for scale in scales.values()),
+        works=len(collection.rankings), logarithmic=not all(scale.linear for scale in scales.values()),
     )  # fmt: skip
 
 
 def _figure(score: Score, scale: Scale) -> dict[str, Any]:
-    """A score as it stands in a table."""
+    """Return a score for a table."""
     framework = place_title(score.case).partition(", ")[2]
     text = f"{show_interval(score, decimals=0)}, {framework}" if framework else show_interval(score, decimals=0)
-    return {"text": text, "sort": score.value, "bar": scale.bar(score)}
+    return {"text": text, "sort": score.value, "bar": bar(scale, score)}
 
 
 def _about_score(score: Score) -> dict[str, Any]:
-    """A score as it stands on the page of its machine."""
+    """Return a score for the page of its machine."""
     number, interval = interval_parts(score, decimals=0)
     return {
         "about": f"{WORK[str(score.case.mode)].capitalize()} on {place_title(score.case)}",
@@ -144,22 +174,21 @@ def _about_score(score: Score) -> dict[str, Any]:
 
 
 def _machine(entry: Entry, collection: Collection, shared: dict[str, Any]) -> str:
-    """The page of one machine."""
+    """Return the page of one machine."""
     machine, outcomes = entry.machine, entry.outcomes
-    facts = [] if entry.published else [("system", machine_lines(machine)[1]), ("processor", machine.cpu)]
-    facts += [(f"{device.framework} {device.name}", device_line(device)) for device in machine.devices]
+    facts = machine_facts(machine)[2 if entry.published else 0 :]
     facts += [("software", text) for text in _software(outcomes)]
     sources = dict.fromkeys(str(outcome.records[0].run.suite) for outcome in outcomes)
     facts += [("published in", ", ".join(sources))] if entry.published else []
     return _rendered(
         "machine.html", shared, "../", entry=entry, facts=facts, scored=list(map(_about_score, entry.scores)),
         unscored=list(_unscored(entry)), cases=[_case(outcome, collection) for outcome in outcomes],
-        notes=_notes(outcomes), commands=rerun_commands(outcomes), theirs=their_commands(outcomes),
+        notes=warning_notes(outcomes), commands=rerun_commands(outcomes), theirs=their_commands(outcomes),
     )  # fmt: skip
 
 
 def _software(outcomes: Sequence[Outcome]) -> list[str]:
-    """What computed, in words; each once."""
+    """Return what computed the outcomes, in words; each once."""
     texts = []
     for software in (outcome.records[-1].software for outcome in outcomes):
         versions = ", ".join(f"{name} {version}" for name, version in software.versions.items())
@@ -168,7 +197,7 @@ def _software(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _unscored(entry: Entry) -> Iterator[str]:
-    """Which scores a device lacks though it has some of their cases, and how many the fullest framework lacks."""
+    """Say which scores a device lacks though it has some of their cases, and how many cases are missing."""
     if entry.published:
         return
     for device in entry.devices:
@@ -181,7 +210,7 @@ def _unscored(entry: Entry) -> Iterator[str]:
 
 
 def _case(outcome: Outcome, collection: Collection) -> dict[str, Any]:
-    """A case as it stands in the table of its machine."""
+    """Return a case for the table of its machine."""
     step, rate, ranking = outcome.step, outcome.figure("throughput"), collection.ranking(outcome)
     doubts = [f"{code}: {reason}" for code, reason in marks(outcome.records[0])] if outcome.published else []
     return {
@@ -195,17 +224,8 @@ def _case(outcome: Outcome, collection: Collection) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _notes(outcomes: Sequence[Outcome]) -> list[str]:
-    """What the warnings mean, once each."""
-    notes: dict[str, str] = {}
-    for warning in (warning for outcome in outcomes for warning in outcome.warnings):
-        hint = f"; {warning.hint}" if warning.hint else ""
-        notes.setdefault(warning.code, f"{warning.code}: {warning.message}{hint}.")
-    return list(notes.values())
-
-
 def _data(entry: Entry) -> dict[str, Any]:
-    """What the comparison of two machines reads: scores in words, and the times of all cases in s."""
+    """Return what the comparison of two machines reads: scores in words, and the times of all cases in s."""
     scored = [
         [WORK[str(score.case.mode)], place_title(score.case), show_interval(score, decimals=0)]
         for score in entry.scores
@@ -223,7 +243,7 @@ def _data(entry: Entry) -> dict[str, Any]:
 
 
 def _workloads(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
-    """All work, with how many machines did it and which was the fastest."""
+    """Yield the table of all work, with how many machines did it and which was the fastest."""
     macros = templates("site").get_template("rows.html").module
     rows = []
     for ranking in collection.rankings:
@@ -233,7 +253,7 @@ def _workloads(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]
 
 
 def _work(ranking: Ranking, siblings: Sequence[Ranking], shared: dict[str, Any]) -> Iterator[Page]:
-    """All that did one work, the fastest first; bars are their speed, in percent of the fastest."""
+    """Yield the ranking of one work; bars are speeds in percent of the fastest."""
     fastest = ranking.ranked[0][2].value
     speeds = [step.per(100 * fastest, "1") for _, _, step in ranking.ranked]
     scale = scale_for(speeds)
@@ -242,7 +262,7 @@ def _work(ranking: Ranking, siblings: Sequence[Ranking], shared: dict[str, Any])
     for number, ((entry, outcome, step), speed) in enumerate(zip(ranking.ranked, speeds, strict=True), 1):
         rate = outcome.figure("throughput")
         shown_rate = "" if rate is None else digits(rate.value, rate.half_width)
-        time, where, drawn = shown(step), shown_place(outcome.case), scale.bar(speed)
+        time, where, drawn = shown(step), shown_place(outcome.case), bar(scale, speed)
         rows.append(str(macros.ranked(number, entry, where, time, step.value, shown_rate, rate, speed.value, drawn)))
     items = (outcome.records[0].fact("item") for _, outcome, _ in ranking.ranked)
     others = [each for each in siblings if each is not ranking][:MOST_SIBLINGS]

@@ -13,8 +13,8 @@ from mldyno.analysis.outcomes import outcomes, sample_count, trace
 from mldyno.records import Case, Record
 from mldyno.store import figures
 from mldyno.views.charts import Rows, Samples
+from mldyno.views.report.page import sections_of
 from mldyno.views.report.parts import Chart, Grid, Paragraphs, Section
-from mldyno.views.report.sections import sections_of
 from mldyno.views.report.subject import Subject, subject_of
 
 
