@@ -15,7 +15,7 @@ from mldyno.views.claims import arms, footers, times
 from mldyno.views.outcomes import trust_lines
 from mldyno.views.report.parts import Chart
 from mldyno.views.report.pictures import picture_svg
-from mldyno.views.tables import grid, title_of
+from mldyno.views.tables import grid, note_lines, title_of
 from mldyno.views.titles import case_name
 
 
@@ -43,7 +43,7 @@ def grid_html(header: Sequence[str], body: Sequence[Sequence[str]], left: int, t
 def table_html(table: Table) -> str:
     """Return a table with its notes."""
     header, body, notes = grid(table)
-    return f"<div>{grid_html(header, body, len(table.rows), title_of(table))}{lines_html(notes)}</div>"
+    return f"<div>{grid_html(header, body, len(table.rows), title_of(table))}{lines_html(note_lines(notes))}</div>"
 
 
 def comparisons_html(comparisons: Sequence[Comparison]) -> str:

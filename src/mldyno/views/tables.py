@@ -13,7 +13,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from mldyno.sources import as_typed
 from mldyno.store.figures import inert
 from mldyno.units import PERIODS, UNITS, Scale, common_scale, digits, scale_of
 from mldyno.views.claims import named
-from mldyno.views.window import NO_WINDOW, console, plain, window_width
+from mldyno.views.window import NO_WINDOW, WIDEST, console, plain, window_width
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
 NO_MEMORY = "-"
@@ -77,8 +77,8 @@ def _scales(table: Table) -> Callable[[Cell], Scale | None]:
     if nouns := _nouns(table):
         seconds, mixed = PERIODS[table.per][1], len(nouns) > 1
         return lambda cell: (1 / seconds, f"{_noun(cell.outcome) if mixed else ''}/{table.per}")
-    known = [cell.figure for cell in table.cells.values() if cell.figure is not None]
-    common = common_scale([figure.value for figure in known], known[0].unit) if known else None
+    figures = [cell.figure for cell in table.cells.values() if cell.figure is not None]
+    common = common_scale([figure.value for figure in figures], figures[0].unit) if figures else None
     return lambda cell: common
 
 
@@ -94,7 +94,7 @@ def cell_text(cell: Cell | None, metric: Metric, scale: Scale | None = None) -> 
 def _worded(name: str, part: Any) -> str:
     """Return a value of an axis as it is typed: yes, no, fp32."""
     if isinstance(part, bool):
-        return {True: "yes", False: "no"}[part]
+        return "yes" if part else "no"
     return printable(as_typed(part) if name == "workload" else str(part))
 
 
@@ -107,40 +107,21 @@ def _label(name: str, part: Any) -> str:
 def _heads(table: Table) -> list[str]:
     if not table.cols:
         return [title_of(table)]
-    return [", ".join(_label(n, p) for n, p in zip(table.cols, col, strict=True)) for col in table.col_keys]
+    return [", ".join(map(_label, table.cols, col)) for col in table.col_keys]
 
 
 def _row_labels(table: Table, row: Key) -> list[str]:
     return ["" if part is None else _worded(name, part) for name, part in zip(table.rows, row, strict=True)]
 
 
-def _marks(table: Table, numbers: dict[str, int]) -> dict[tuple[Key, Key], str]:
-    """Return the numbers of each cell's notes; a note that has none yet gets the next one, in the order of reading."""
-    marks = {}
-    for row in table.row_keys:
-        for col in table.col_keys:
-            cell = table.cells.get((row, col))
-            if cell is None or not cell.notes:
-                continue
-            used = [numbers.setdefault(printable(note), len(numbers) + 1) for note in cell.notes]
-            marks[row, col] = ",".join(map(str, sorted(used)))
-    return marks
-
-
 def grid(
-    table: Table,
-    with_marks: bool = True,
-    escaped: Callable[[str], str] = str,
-    mark: str = " [{}]",
-    numbers: dict[str, int] | None = None,
-) -> tuple[list[str], list[list[str]], list[str]]:
-    """Return heads, lines of cells, escaped and with marks in the form asked for, and the notes, not escaped yet.
+    table: Table, escaped: Callable[[str], str] = str, mark: str = " [{}]", numbers: dict[str, int] | None = None
+) -> tuple[list[str], list[list[str]], dict[str, int]]:
+    """Return heads, lines of cells, escaped and with marks in the form asked for, and the notes with their numbers.
 
-    `numbers` are those of notes that tables before this one have.
+    Notes are not escaped yet, and numbered in the order of reading; `numbers` has those of earlier tables.
     """
     numbers = {} if numbers is None else numbers
-    marks = _marks(table, numbers) if with_marks else {}
-    notes = [f"[{number}] {note}" for note, number in numbers.items()]
     scale, metric = _scales(table), metric_named(table.value)
     body = []
     for row in table.row_keys:
@@ -148,9 +129,15 @@ def grid(
         for col in table.col_keys:
             cell = table.cells.get((row, col))
             text = escaped(cell_text(cell, metric, scale(cell) if cell else None))
-            line.append(text + (mark.format(marks[row, col]) if (row, col) in marks else ""))
+            marks = [numbers.setdefault(printable(note), len(numbers) + 1) for note in (cell.notes if cell else ())]
+            line.append(text + (mark.format(",".join(map(str, sorted(marks)))) if marks else ""))
         body.append(line)
-    return [escaped(head) for head in (*table.rows, *_heads(table))], body, notes
+    return [escaped(head) for head in (*table.rows, *_heads(table))], body, numbers
+
+
+def note_lines(numbers: Mapping[str, int]) -> list[str]:
+    """Return the notes below a table: [1] projected from 20 steps."""
+    return [f"[{number}] {note}" for note, number in numbers.items()]
 
 
 def machine_json(outcome: Outcome) -> dict[str, Any]:
@@ -159,31 +146,24 @@ def machine_json(outcome: Outcome) -> dict[str, Any]:
     return {"machine": record.machine.name, "imported_from": record.imported_from or None}
 
 
-def to_json(table: Table) -> list[dict[str, Any]]:
+def _json(table: Table) -> str:
     """Return one object for each cell, in SI units."""
-    cells = []
-    for (row, col), cell in table.cells.items():
-        figure = cell.figure
-        cells.append({
-            **dict(zip(table.rows, row, strict=True)), **dict(zip(table.cols, col, strict=True)),
-            **machine_json(cell.outcome),
-            "value": figure and figure.value, "low": figure and figure.low, "high": figure and figure.high,
-            "unit": figure and figure.unit, "steps": figure and figure.steps, "status": cell.outcome.status,
-            "reason": cell.outcome.reason, "provenance": cell.outcome.records[0].provenance,
-            "notes": list(cell.notes),
-        })  # fmt: skip
-    return cells
+    cells = [
+        {
+            **dict(zip((*table.rows, *table.cols), (*row, *col), strict=True)), **machine_json(cell.outcome),
+            **{name: getattr(cell.figure, name, None) for name in ("value", "low", "high", "unit", "steps")},
+            "status": cell.outcome.status, "reason": cell.outcome.reason,
+            "provenance": cell.outcome.records[0].provenance, "notes": cell.notes,
+        }
+        for (row, col), cell in table.cells.items()
+    ]  # fmt: skip
+    better = metric_named(table.value).better
+    return json.dumps({"value": table.value, "title": _title(table), "better": better, "cells": cells}, indent=1)
 
 
-def render(table: Table, form: str, notes_too: bool = True) -> str:
-    """Return the table in one of FORMATS; its notes can be omitted where another table has just said them."""
-    if form == "json":
-        better = metric_named(table.value).better
-        content = {"value": table.value, "title": _title(table), "better": better, "cells": to_json(table)}
-        return json.dumps(content, indent=1)
-    if form == "csv":
-        return _csv(replace(table, per="s"))
-    return {"terminal": _terminal, "markdown": _markdown, "latex": _latex}[form](table, notes_too)
+def render(table: Table, form: str) -> str:
+    """Return the table in one of FORMATS."""
+    return {"terminal": _terminal, "markdown": _markdown, "csv": _csv, "json": _json, "latex": _latex}[form](table)
 
 
 # -- CSV -----------------------------------------------------------------------------------------
@@ -191,12 +171,10 @@ def render(table: Table, form: str, notes_too: bool = True) -> str:
 
 def _csv(table: Table) -> str:
     """Return numbers in one unit a column, each followed by its half-width where the column has some."""
+    table = replace(table, per="s")
+    names = [table.rows, *(tuple(map(inert, _row_labels(table, row))) for row in table.row_keys)]
     columns = [_column(table, col, head) for col, head in zip(table.col_keys, _heads(table), strict=True)]
-    lines = [[*table.rows, *(inert(head) for column in columns for head in column[0])]]
-    for place, row in enumerate(table.row_keys):
-        lines.append(
-            [*map(inert, _row_labels(table, row)), *(text for column in columns for text in column[place + 1])]
-        )
+    lines = [[*line, *(text for column in columns for text in column[place])] for place, line in enumerate(names)]
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(lines)
     return out.getvalue().rstrip("\n")
@@ -205,26 +183,19 @@ def _csv(table: Table) -> str:
 def _column(table: Table, col: Key, head: str) -> list[list[str]]:
     """Return the head and the cells of one column, two of each where it has intervals."""
     cells = [table.cells.get((row, col)) for row in table.row_keys]
-    known = [cell.figure for cell in cells if cell is not None and cell.figure is not None]
-    unit = known[0].unit if known else "1"
-    factor, name = scale_of(min(figure.value for figure in known), unit) if known else (1.0, "")
-    named = "" if unit == "1" else f" [{name}]"
-    spread = any(figure.half_width is not None for figure in known)
-    lines = [[f"{head}{named}", *([f"{head} ±{named}"] if spread else [])]]
+    figures = [cell.figure for cell in cells if cell is not None and cell.figure is not None]
+    unit = figures[0].unit if figures else "1"
+    factor, name = scale_of(min(figure.value for figure in figures), unit) if figures else (1.0, "")
+    in_unit = "" if unit == "1" else f" [{name}]"
+    lines = [[inert(f"{head}{in_unit}"), inert(f"{head} ±{in_unit}")]]
     for cell in cells:
-        figure = None if cell is None else cell.figure
-        if cell is None or figure is None:
-            texts = ["" if cell is None else cell.outcome.status, ""]
-        else:
-            width = None if figure.half_width is None else figure.half_width / factor
-            texts = [_number(figure.value / factor, width), "" if width is None else _number(width, most=2)]
-        lines.append(texts[: len(lines[0])])
-    return lines
-
-
-def _number(value: float, error: float | None = None, most: int = 3) -> str:
-    """Return a number as programs read it."""
-    return digits(value, error, most).replace(",", "")
+        if cell is None or cell.figure is None:
+            lines.append(["" if cell is None else cell.outcome.status, ""])
+            continue
+        width = None if cell.figure.half_width is None else cell.figure.half_width / factor
+        texts = [digits(cell.figure.value / factor, width), "" if width is None else digits(width, most=2)]
+        lines.append([text.replace(",", "") for text in texts])
+    return [line[: 2 if any(figure.half_width is not None for figure in figures) else 1] for line in lines]
 
 
 # -- Markdown and LaTeX --------------------------------------------------------------------------
@@ -236,11 +207,11 @@ def markdown_text(text: str) -> str:
     return _MARKDOWN.sub(lambda match: named.get(match[0], f"\\{match[0]}"), text.replace("&", "&amp;"))
 
 
-def _markdown(table: Table, notes_too: bool) -> str:
-    header, body, notes = grid(table, notes_too, markdown_text, r" \[{}\]")
+def _markdown(table: Table) -> str:
+    header, body, notes = grid(table, markdown_text, r" \[{}\]")
     leaning = ["---"] * len(table.rows) + ["---:"] * (len(header) - len(table.rows))
     text = "\n".join("| " + " | ".join(line) + " |" for line in (header, leaning, *body))
-    below = "\n".join(f"- {markdown_text(note)}" for note in notes)
+    below = "\n".join(f"- {markdown_text(note)}" for note in note_lines(notes))
     return "\n\n".join(filter(None, [f"**{markdown_text(title_of(table))}**", text, below]))
 
 
@@ -249,70 +220,57 @@ def latex_text(text: str) -> str:
     return re.sub("-(?=-)", "-{}", "".join(_LATEX.get(letter, letter) for letter in text))
 
 
-def _latex(table: Table, notes_too: bool) -> str:
+def _latex(table: Table) -> str:
     """Return a `tabular` with the rules of booktabs; where it has notes, with these below it in a `threeparttable`."""
-    header, body, notes = grid(table, notes_too, latex_text, r"\tnote{{{}}}")
+    header, body, notes = grid(table, latex_text, r"\tnote{{{}}}")
     leaning = "l" * len(table.rows) + "r" * (len(header) - len(table.rows))
-    head, *lines = [" & ".join(map(_guarded, line)) + r" \\" for line in (header, *body)]
+    # LaTeX would take a bracket or a star at the start of a line for an option of the line break before it.
+    guarded = [[f"{{}}{part}" if part.startswith(("[", "*")) else part for part in line] for line in (header, *body)]
+    head, *lines = [" & ".join(line) + r" \\" for line in guarded]
     text = [rf"\begin{{tabular}}{{{leaning}}}", r"\toprule", head, r"\midrule", *lines, r"\bottomrule",
             r"\end{tabular}"]  # fmt: skip
     if notes:
-        items = [rf"\item{number}] {latex_text(note)}" for number, _, note in (note.partition("] ") for note in notes)]
+        items = [rf"\item[{number}] {latex_text(note)}" for note, number in notes.items()]
         text = [r"\begin{threeparttable}", *text, r"\begin{tablenotes}", r"\footnotesize", *items,
                 r"\end{tablenotes}", r"\end{threeparttable}"]  # fmt: skip
     packages = "booktabs,threeparttable" if notes else "booktabs"
     return "\n".join([f"% {title_of(table)}", rf"% needs \usepackage{{{packages}}}", *text])
 
 
-def _guarded(text: str) -> str:
-    """Return a bracket or a star at the start of a line would be taken for a part of the line break before it."""
-    return f"{{}}{text}" if text.startswith(("[", "*")) else text
-
-
 # -- the terminal --------------------------------------------------------------------------------
 
 
-def _terminal(table: Table, notes_too: bool) -> str:
+def _terminal(table: Table) -> str:
     """Return the table as columns; where these are too wide, in parts or as a list, whichever is shorter."""
-    header, body, notes = grid(table, notes_too)
-    text = _in_columns(header, body, len(table.rows), title_of(table), _table_width())
-    if text:
-        return "\n".join([text, *notes])
-    forms = [_in_parts(table, notes_too), _as_list(table, notes_too)]
-    return min(filter(None, forms), key=lambda form: form.count("\n"))
-
-
-def _table_width() -> int:
-    """Return the columns that a table may have; in a pipe as many as a reader can follow."""
     width = window_width()
-    return WIDTH_IN_PIPES if width == NO_WINDOW else width
+    width = WIDTH_IN_PIPES if width == NO_WINDOW else width
+    header, body, notes = grid(table)
+    text = _in_columns(header, body, len(table.rows), title_of(table), width)
+    if text:
+        return "\n".join([text, *note_lines(notes)])
+    reduced, shared = _without_shared(table)
+    title = ": ".join(filter(None, [title_of(table), shared]))
+    in_parts = _in_parts(reduced, title, width) if table.cols and not plain() else ""
+    return min(filter(None, [in_parts, _as_list(reduced, title, width)]), key=lambda form: form.count("\n"))
 
 
-def _in_parts(table: Table, notes_too: bool) -> str:
-    """Repeat the rows, each time with some of the columns below their broken heads; nothing if that can't be.
-
-    The title says what all cells share.
-    """
-    if plain() or not table.cols:
-        return ""
-    table, shared = _without_shared(table)
+def _in_parts(table: Table, title: str, width: int) -> str:
+    """Repeat the rows, each time with some of the columns below their broken heads; nothing if that can't be."""
     left = len(table.rows)
-    header, body, _ = grid(table, notes_too)
+    header, body, _ = grid(table)
     cells = [max(len(line[place]) for line in body) for place in range(len(header))]
     widths = [max(cell, *map(len, head.split())) for cell, head in zip(cells, header, strict=True)]
-    heads = [max(width, min(HEAD_WIDTH, len(head))) for width, head in zip(widths, header, strict=True)][left:]
-    parts = _packed(heads, _table_width() - sum(width + GAP for width in widths[:left]))
-    if not parts:
-        return ""
-    numbers: dict[str, int] = {}
-    texts, notes = [": ".join(filter(None, [title_of(table), shared]))], list[str]()
-    for part in parts:
-        header, body, notes = grid(
-            _part_of(table, [table.col_keys[place] for place in part]), notes_too, numbers=numbers
-        )
-        header[left:] = [_broken(head, heads[place]) for place, head in zip(part, header[left:], strict=True)]
+    heads = [max(cell, min(HEAD_WIDTH, len(head))) for cell, head in zip(widths, header, strict=True)][left:]
+    texts, numbers = [title], dict[str, int]()
+    for part in _packed(heads, width - sum(cell + GAP for cell in widths[:left])):
+        cols = [table.col_keys[place] for place in part]
+        rows = [row for row in table.row_keys if any((row, col) in table.cells for col in cols)]
+        header, body, _ = grid(replace(table, row_keys=rows, col_keys=cols), numbers=numbers)
+        broken = [textwrap.wrap(head, heads[place], break_long_words=False, break_on_hyphens=False)
+                  for place, head in zip(part, header[left:], strict=True)]  # fmt: skip
+        header[left:] = map("\n".join, broken)
         texts.append(_drawn(header, body, left, padding=(0, GAP - 1, 0, 0), show_edge=False))
-    return "\n".join(["\n\n".join(texts), *notes])
+    return "\n".join(["\n\n".join(texts), *note_lines(numbers)]) if len(texts) > 1 else ""
 
 
 def _packed(widths: Sequence[int], room: int) -> list[list[int]]:
@@ -334,24 +292,13 @@ def _packed(widths: Sequence[int], room: int) -> list[list[int]]:
     return even if len(even) == len(fewest) else fewest
 
 
-def _broken(head: str, width: int) -> str:
-    return "\n".join(textwrap.wrap(head, width, break_long_words=False, break_on_hyphens=False))
-
-
-def _part_of(table: Table, cols: list[Key]) -> Table:
-    """Return the table with these columns only, and the rows that have something in them."""
-    rows = [row for row in table.row_keys if any((row, col) in table.cells for col in cols)]
-    return replace(table, row_keys=rows, col_keys=cols)
-
-
 def _without_shared(table: Table) -> tuple[Table, str]:
     """Return the table without the axes that all its cells share, and what these are, in words."""
-    places = list(table.cells)
     remaining, shared = [], []
     for side, names in enumerate((table.rows, table.cols)):
-        values = {name: {place[side][index] for place in places} for index, name in enumerate(names)}
-        remaining.append([index for index, name in enumerate(names) if len(values[name]) != 1])
-        shared += [(name, *known) for name, known in values.items() if len(known) == 1]
+        values = [{place[side][index] for place in table.cells} for index in range(len(names))]
+        remaining.append([index for index, parts in enumerate(values) if len(parts) != 1])
+        shared += [(name, *parts) for name, parts in zip(names, values, strict=True) if len(parts) == 1]
 
     def key(side: int, part: Key) -> Key:
         return tuple(part[index] for index in remaining[side])
@@ -364,34 +311,23 @@ def _without_shared(table: Table) -> tuple[Table, str]:
     ), _words(shared)  # fmt: skip
 
 
-def _as_list(table: Table, notes_too: bool) -> str:
-    """Return a row for each cell; where that is too wide too, a line for each."""
-    long, shared = _without_shared(_long(table))
-    header, body, notes = grid(long, notes_too)
-    title = ": ".join(filter(None, [title_of(table), shared]))
-    text = _in_columns(header, body, len(long.rows), title, _table_width())
-    facts = [_fact(long.rows, row, line[-1]) for row, line in zip(long.row_keys, body, strict=True)]
-    return "\n".join([text or "\n".join([title, *facts]), *notes])
-
-
-def _long(table: Table) -> Table:
-    """Return the same table with its columns as further rows."""
-    places = [(row, col) for row in table.row_keys for col in table.col_keys if (row, col) in table.cells]
-    cells = {((*row, *col), ()): table.cells[row, col] for row, col in places}
-    keys = [key for key, _ in cells]
-    return replace(table, rows=(*table.rows, *table.cols), cols=(), row_keys=keys, col_keys=[()], cells=cells)
+def _as_list(table: Table, title: str, width: int) -> str:
+    """Return a row for each cell; where that is too wide too, a line or two for each."""
+    cells = {((*row, *col), ()): table.cells[row, col] for row in table.row_keys for col in table.col_keys
+             if (row, col) in table.cells}  # fmt: skip
+    axes, keys = (*table.rows, *table.cols), [key for key, _ in cells]
+    header, body, notes = grid(replace(table, rows=axes, cols=(), row_keys=keys, col_keys=[()], cells=cells))
+    text = _in_columns(header, body, len(axes), title, width)
+    if not text:
+        cases = [_words(zip(axes, key, strict=True)) for key in keys]
+        lines = [(_part(case, line[-1]), f"{case}\n  {line[-1]}") for case, line in zip(cases, body, strict=True)]
+        text = "\n".join([title, *(line if len(line) <= window_width() else broken for line, broken in lines)])
+    return "\n".join([text, *note_lines(notes)])
 
 
 def _words(parts: Iterable[tuple[str, Any]]) -> str:
     """Return values on axes as a sentence has them, without what is unstated."""
     return printable(", ".join(named(axis, part) for axis, part in parts if part is not None))
-
-
-def _fact(axes: Sequence[str], row: Key, value: str) -> str:
-    """Return a cell in a line; in two where the window is too narrow."""
-    case = _words(zip(axes, row, strict=True))
-    line = _part(case, value)
-    return line if len(line) <= window_width() else f"{case}\n  {value}"
 
 
 def aligned(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str = "") -> str:
@@ -433,5 +369,5 @@ def _drawn(header: Sequence[str], body: Sequence[Sequence[str]], left: int, titl
     for line in body:
         grid.add_row(*(Text(printable(part)) for part in line))
     out = io.StringIO()
-    console(out, width=10_000, color_system=None, highlight=False).print(grid)
+    console(out, width=WIDEST, color_system=None, highlight=False).print(grid)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
