@@ -120,17 +120,17 @@ class Outcome:
         """Return the value asked for; None where this outcome does not have it."""
         if not self.good:
             return None
-        own = {"step": lambda: self.step, "throughput": self._throughput,
-               "first_step": lambda: self._once("first_step"), "first_batch": lambda: self._once("first_batch"),
-               "peak_share": self._share_of_peak, "energy": self._energy,
-               "energy_above_idle": self._energy_above_idle, "efficiency": self._efficiency}  # fmt: skip
-        if value in own:
-            return own[value]()
-        if match := _TIME.match(value):
-            return self._time_of(int(match.group(1)))
-        match = _RATE.match(value)
-        if match:
-            return self._rate_of(match.group(1))
+        derived = {"step": lambda: self.step, "throughput": lambda: self._per_step(self.step, "1/s"),
+                   "first_step": lambda: self._once("first_step"), "first_batch": lambda: self._once("first_batch"),
+                   "peak_share": self._share_of_peak, "energy": self._energy,
+                   "energy_above_idle": self._energy_above_idle,
+                   "efficiency": lambda: self._per_step(self._energy(), "1/J")}  # fmt: skip
+        if value in derived:
+            return derived[value]()
+        if times := _TIME.match(value):
+            return self._time_of(int(times.group(1)))
+        if rate := _RATE.match(value):
+            return self._rate_of(rate.group(1))
         return of_metric(self.with_energy if value in POWERS else self.good, value)
 
     @property
@@ -148,7 +148,7 @@ class Outcome:
 
         Of a loader with workers: what share of the items that it can load a second the steps take.
         """
-        rate, throughput = self._rate_of("data"), self._throughput()
+        rate, throughput = self._rate_of("data"), self.figure("throughput")
         return None if rate is None or throughput is None else min(1.0, throughput.value / rate.value)
 
     def _once(self, fact: str) -> Estimate | None:
@@ -157,10 +157,10 @@ class Outcome:
         times = [float(fact) for fact in facts if fact is not None]
         return Estimate(sorted(times)[len(times) // 2], unit="s", processes=len(times)) if times else None
 
-    def _throughput(self) -> Estimate | None:
-        step = self.step
+    def _per_step(self, amount: Estimate | None, unit: str) -> Estimate | None:
+        """Return the items of a step over what the step takes."""
         items = self.good[0].fact("items_per_step") or self.case.batch
-        return None if step is None or items is None else step.per(items, "1/s")
+        return None if amount is None or not amount.value or items is None else amount.per(items, unit)
 
     def _share_of_peak(self) -> Estimate | None:
         """Return floating-point operations per second over the device's peak in matmuls."""
@@ -199,10 +199,6 @@ class Outcome:
         known = energy.half_width is not None and idle.half_width is not None
         width = math.hypot(energy.half_width or 0.0, seconds * (idle.half_width or 0.0)) if known else None
         return energy.with_half_width(width, value=energy.value - seconds * idle.value)
-
-    def _efficiency(self) -> Estimate | None:
-        energy, items = self._energy(), self.good[0].fact("items_per_step") or self.case.batch
-        return None if energy is None or not energy.value or items is None else energy.per(items, "1/J")
 
     def _time_of(self, steps: int) -> Estimate | None:
         loop = of_metric(self.good, "loop_time")
@@ -286,8 +282,6 @@ def in_order(keys: set[Key]) -> list[Key]:
 
 # -- samples over time --------------------------------------------------------------------------------
 
-STAGES = ("warmup", "steady")
-
 
 @dataclass(frozen=True)
 class Sample:
@@ -299,22 +293,25 @@ class Sample:
     seconds: float
 
 
-def trace(outcome: Outcome, most: int) -> list[Sample]:
-    """Return about `most` samples of all processes of a case."""
-    every = [list(_samples(number, record)) for number, record in enumerate(outcome.records, 1)]
-    counted = sum(map(len, every))
-    share = min(1.0, most / counted) if counted else 1.0
-    return [sample for samples in every for sample in thinned(samples, max(2, round(share * len(samples))))]
+def _samples(number: int, record: Record) -> Iterator[Sample]:
+    done = 1  # the first step has a series of its own
+    for series in record.series:
+        if series.metric == "step_time" and series.stage in ("warmup", "steady"):
+            for value in series.values:
+                yield Sample(number, series.stage, done, value)
+                done += series.block
 
 
 def sample_count(outcome: Outcome) -> int:
     """Return how many samples there are."""
-    return sum(
-        len(series.values)
-        for record in outcome.records
-        for series in record.series
-        if _counts(series.metric, series.stage)
-    )
+    return sum(1 for record in outcome.records for _ in _samples(1, record))
+
+
+def trace(outcome: Outcome, most: int) -> list[Sample]:
+    """Return about `most` samples of all processes of a case."""
+    every = [list(_samples(number, record)) for number, record in enumerate(outcome.records, 1)]
+    share = most / max(most, sum(map(len, every)))
+    return [sample for samples in every for sample in thinned(samples, max(2, round(share * len(samples))))]
 
 
 def thinned(items: Sequence[T], most: int) -> list[T]:
@@ -322,16 +319,3 @@ def thinned(items: Sequence[T], most: int) -> list[T]:
     if len(items) <= most:
         return list(items)
     return [items[round(place * (len(items) - 1) / max(1, most - 1))] for place in range(most)]
-
-
-def _counts(metric: str, stage: str) -> bool:
-    return metric == "step_time" and stage in STAGES
-
-
-def _samples(number: int, record: Record) -> Iterator[Sample]:
-    done = 1  # the first step is kept apart
-    for series in record.series:
-        if _counts(series.metric, series.stage):
-            for value in series.values:
-                yield Sample(number, series.stage, done, value)
-                done += series.block
