@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -61,12 +61,12 @@ class Outcome:
 
     @cached_property
     def step(self) -> Estimate | None:
-        """Time of one step in s; worked out once, since everything asks for it."""
+        """Time of one step in s; cached, since everything uses it."""
         return step_time(self.good)
 
     @property
     def status(self) -> str:
-        """Ok where any process succeeded; else what the first came to."""
+        """Ok where any process succeeded; else the status of the first."""
         return "ok" if self.good else self.records[0].status
 
     @property
@@ -80,21 +80,19 @@ class Outcome:
 
     @property
     def warnings(self) -> list[Warning_]:
-        """What is to be said of any of its processes, once each, and of all of them together."""
+        """The warnings of its processes, each once, and whether all of them together missed the target."""
         warnings = list(dict.fromkeys(warning for record in self.records for warning in record.warnings))
-        known = any(warning.code == TARGET_NOT_REACHED for warning in warnings)
-        return warnings if known else [*self._target_not_reached(), *warnings]
-
-    def _target_not_reached(self) -> list[Warning_]:
-        target, step = self.records[-1].fact("target"), self.step
-        if not target or step is None or step.half_width is None or step.half_width <= target * step.value:
-            return []
+        target, width = self.records[-1].fact("target"), self.step and self.step.half_width
+        missed = target and self.step and width and width > target * self.step.value
+        if not missed or any(warning.code == TARGET_NOT_REACHED for warning in warnings):
+            return warnings
         message = f"its interval is wider than the ±{show_percent(target)} asked for"
-        return [Warning_(TARGET_NOT_REACHED, message, "give it more time with --budget, or a quieter machine")]
+        hint = "give it more time with --budget, or a quieter machine"
+        return [Warning_(TARGET_NOT_REACHED, message, hint), *warnings]
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know apart from the number; what holds for the whole machine is said elsewhere."""
+        """The warnings as text, without those about the whole machine, which are shown elsewhere."""
         warnings = (warning for warning in self.warnings if warning.code not in OF_THE_MACHINE)
         return [f"{each.message}; {each.hint}" if each.hint else each.message for each in warnings]
 
@@ -120,11 +118,12 @@ class Outcome:
         """Return the value asked for; None where this outcome does not have it."""
         if not self.good:
             return None
-        derived = {"step": lambda: self.step, "throughput": lambda: self._per_step(self.step, "1/s"),
-                   "first_step": lambda: self._once("first_step"), "first_batch": lambda: self._once("first_batch"),
-                   "peak_share": self._share_of_peak, "energy": self._energy,
-                   "energy_above_idle": self._energy_above_idle,
-                   "efficiency": lambda: self._per_step(self._energy(), "1/J")}  # fmt: skip
+        derived: dict[str, Callable[[], Estimate | None]] = {
+            "step": lambda: self.step, "throughput": lambda: self._per_step(self.step, "1/s"),
+            "first_step": lambda: self._once("first_step"), "first_batch": lambda: self._once("first_batch"),
+            "peak_share": self._share_of_peak, "energy": self._energy, "energy_above_idle": self._energy_above_idle,
+            "efficiency": lambda: self._per_step(self._energy(), "1/J"),
+        }  # fmt: skip
         if value in derived:
             return derived[value]()
         if times := _TIME.match(value):
@@ -135,7 +134,7 @@ class Outcome:
 
     @property
     def phases(self) -> list[str]:
-        """What was timed apart from the step, by name."""
+        """The names of the phases that were timed apart from the step."""
         return [name for name in (self.records[0].fact("phases") or "").split(", ") if name]
 
     def _rate_of(self, phase: str) -> Estimate | None:

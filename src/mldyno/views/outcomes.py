@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mldyno.analysis import grouped
-from mldyno.analysis.breakdown import Change, LoaderCost, LoopParts, RankSplit, loop_parts, split
+from mldyno.analysis.breakdown import LoaderCost, LoopParts, RankSplit, loop_parts, split
 from mldyno.analysis.estimates import Estimate, counting, of_metric
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Record
@@ -65,8 +65,8 @@ def _steadiness(outcome: Outcome) -> str:
 
 def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """Return a trust line for each of a few outcomes, or one for all; then what the warnings mean."""
-    each = [f"trust {_name(outcome)}: {trust(outcome)}" for outcome in outcomes]
-    return [*(each if len(each) <= FEW_OUTCOMES else [trust_line(outcomes)]), *warning_meanings(outcomes)]
+    lines = [f"trust {_name(outcome)}: {trust(outcome)}" for outcome in outcomes]
+    return [*(lines if len(lines) <= FEW_OUTCOMES else [trust_line(outcomes)]), *warning_meanings(outcomes)]
 
 
 def trust_line(outcomes: Sequence[Outcome]) -> str:
@@ -75,17 +75,13 @@ def trust_line(outcomes: Sequence[Outcome]) -> str:
     steady = sum(_steadiness(outcome) == "steady" for outcome in good)
     steps = [outcome.step for outcome in good]
     errors = [step.half_width / step.value for step in steps if step is not None and step.half_width is not None]
-    spans = f"; known to {_between(min(errors), max(errors))}" if errors else ""
+    ends = [f"±{show_half_width(error)}" for error in (min(errors), max(errors))] if errors else []
+    spans = f"; known to {ends[0]}{f' at best, {ends[1]} at worst' if ends[0] != ends[1] else ''}" if ends else ""
     codes = Counter(code for outcome in outcomes for code in _codes(outcome))
     everywhere = [code for code, number in codes.items() if number == len(outcomes)]
     some = [f"{code} ({number})" for code, number in codes.items() if number < len(outcomes)]
     against = "; but " + ", ".join([*everywhere, *some]) if codes else ""
     return f"trust: {len(good)} of {count(len(outcomes), 'case')} succeeded, {steady} surely steady{spans}{against}"
-
-
-def _between(least: float, most: float) -> str:
-    shown = [f"±{show_half_width(error)}" for error in (least, most)]
-    return shown[0] if shown[0] == shown[1] else f"{shown[0]} at best, {shown[1]} at worst"
 
 
 def warning_meanings(outcomes: Sequence[Outcome]) -> list[str]:
@@ -128,7 +124,10 @@ def energy_summary(outcome: Outcome) -> str:
         return ""
     fact = outcome.with_energy[0].fact
     above, rate = outcome.figure("energy_above_idle"), outcome.figure("efficiency")
-    parts = [f"{shown(energy)} a step" + ("" if above is None else f", {_above_idle(above)}")]
+    parts = [f"{shown(energy)} a step"]
+    if above is not None:
+        clear = above.value > 0 and (above.low is None or above.low > 0)
+        parts[0] += f", {shown(above)} of it above idle" if clear else ", not clearly above idle"
     powers = {"at work": "power", "at most": "peak_power", "at rest": "idle_power"}
     watts = [f"{show(power.value, 'W')} {when}" for when, name in powers.items()
              if (power := outcome.figure(name)) is not None]  # fmt: skip
@@ -141,12 +140,6 @@ def energy_summary(outcome: Outcome) -> str:
         *([f"lost meanwhile: {', '.join(lost)}"] if lost else []),
     ]
     return f"{'; '.join(parts)} [{'; '.join(notes)}]"
-
-
-def _above_idle(energy: Estimate) -> str:
-    if energy.value <= 0 or (energy.low is not None and energy.low <= 0):
-        return "not clearly above idle"
-    return f"{shown(energy)} of it above idle"
 
 
 def energy_source(outcome: Outcome) -> str:
@@ -167,15 +160,13 @@ def shown(estimate: Estimate) -> str:
 
 def phase_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """Return a line for each outcome that has more to say than the time of its step."""
-    good = [outcome for outcome in outcomes if outcome.status == "ok"]
-    texts = [(_name(outcome), "; ".join([*_first_batch(outcome), *phases(outcome)])) for outcome in good]
-    return [f"{case}: {text}" for case, text in texts if text]
-
-
-def _first_batch(outcome: Outcome) -> Iterator[str]:
-    first = outcome.figure("first_batch")
-    if first is not None:
-        yield f"first batch {show_seconds(first.value)}"
+    lines = []
+    for outcome in outcomes:
+        if outcome.status == "ok":
+            first = outcome.figure("first_batch")
+            parts = [*([f"first batch {show_seconds(first.value)}"] if first else []), *phases(outcome)]
+            lines += [f"{_name(outcome)}: {'; '.join(parts)}"] if parts else []
+    return lines
 
 
 def rank_lines(outcome: Outcome, parts: RankSplit) -> Iterator[str]:
@@ -256,8 +247,9 @@ def loop_lines(parts: LoopParts) -> Iterator[str]:
         yield f"{show_interval(parts.waiting, '%')} of a step waiting for data"
     if parts.loader is not None:
         yield _of_loader(parts.loader)
-    if parts.change is not None:
-        yield _of_change(parts.change)
+    if (change := parts.change) is not None:
+        where = "bit by bit" if change.step is None else f"from step {change.step:,} on"
+        yield f"{'slower' if change.change > 0 else 'faster'} by {show_percent(abs(change.change))} {where}"
     if parts.long_blocks:
         long = "long step" if parts.steps_each == 1 else "long block"
         yield f"{count(parts.long_blocks, long)} apart, {show_seconds(parts.long_time)} in all"
@@ -274,9 +266,3 @@ def _of_loader(cost: LoaderCost) -> str:
         return f"no measurable loader cost: at most {show_seconds(time.high)} a step, {how}"
     interval = f"{show_seconds(time.low)} to {show_seconds(time.high)}"
     return f"the loader costs {show_interval(share, '%')} of a step, {interval}, {how}"
-
-
-def _of_change(change: Change) -> str:
-    way = "slower" if change.change > 0 else "faster"
-    where = "bit by bit" if change.step is None else f"from step {change.step:,} on"
-    return f"{way} by {show_percent(abs(change.change))} {where}"

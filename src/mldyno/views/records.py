@@ -40,10 +40,8 @@ def machine_lines(machine: Machine) -> list[str]:
     memory = show_bytes(machine.memory) if machine.memory else "unknown memory"
     cores = count(machine.cores, "core") if machine.cores else "? cores"
     virtual = {True: "virtual machine", False: "real hardware", None: "virtual or not: unknown"}[machine.virtualised]
-    return [
-        f"{machine.name}",
-        f"{machine.system} {machine.release}, {machine.arch}, {cores}, {memory}, {virtual}, power: {machine.power}",
-    ]
+    system = f"{machine.system} {machine.release}, {machine.arch}"
+    return [machine.name, f"{system}, {cores}, {memory}, {virtual}, power: {machine.power}"]
 
 
 def device_line(device: Device) -> str:
@@ -91,6 +89,8 @@ def headline(*records: Record) -> str:
 def record_text(record: Record) -> str:
     """Return all that a record says, one row each."""
     run, came = record.run, f"imported from {record.imported_from}" if record.imported_from else record.provenance
+    outcome, measured = Outcome((record,)), record.alone and record.status == "ok"
+    energy = energy_summary(outcome) if measured else ""
     rows: list[tuple[str, str]] = [
         ("record", record.id),
         ("case", case_name(record.case)),
@@ -99,15 +99,14 @@ def record_text(record: Record) -> str:
         ("when", f"{record.created}, run {run.id}, repeat {run.repeat}, {came}"),
         *_samples(record),
         *_first_step(record),
-        *_phases(record),
+        *(("phase", text) for text in (phases(outcome) if measured else ())),
         *_peaks(record),
         *_rates(record),
-        *_energy(record),
+        *([("energy", energy)] if energy else []),
         *_software(record),
+        *([("trust", trust(outcome))] if record.alone else []),
+        *(("warning", f"{w.message}{f' ({w.hint})' if w.hint else ''}") for w in record.warnings),
     ]
-    if record.alone:
-        rows.append(("trust", trust(Outcome((record,)))))
-    rows += [("warning", f"{w.message}{f' ({w.hint})' if w.hint else ''}") for w in record.warnings]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
 
@@ -130,19 +129,17 @@ def _samples(record: Record) -> Rows:
     spread = ", ".join(f"{name} {show_seconds(value)}" for name, value in parts if value is not None)
     block = next(series.block for series in record.series if series.stage in ("steady", "paired"))
     yield "samples", f"{count(len(ordered), 'block')} of {count(block, 'step')}: {spread}"
-    if record.alone:
-        yield from _shape(record, steady)
-
-
-def _shape(record: Record, steady: list[float]) -> Rows:
-    two = modes(steady)
-    if two is not None:
-        fast, slow = show_seconds(two.fast), show_seconds(two.slow)
-        yield "modes", f"{fast}, and {slow} in {show_percent(two.slow_share)} of the blocks"
+    if not record.alone:
+        return
+    if (two := modes(steady)) is not None:
+        slow = f"{show_seconds(two.slow)} in {show_percent(two.slow_share)} of the blocks"
+        yield "modes", f"{show_seconds(two.fast)}, and {slow}"
     ratio, reference = record.fact("step_per_reference"), record.values("reference_time")
     if ratio is not None and reference:
-        times = f"{digits(ratio)} times the reference kernel ({show_seconds(median(reference))})"
-        yield "reference", f"a step takes {times}"
+        yield (
+            "reference",
+            f"a step takes {digits(ratio)} times the reference kernel ({show_seconds(median(reference))})",
+        )
     faults, steps = sum(record.values("page_faults", "window")), record.fact("steps")
     if faults and steps:
         yield "page faults", f"{digits(faults / steps)} a step"
@@ -159,11 +156,6 @@ def _first_step(record: Record) -> Rows:
         parts = " and ".join(count(number, word) for number, word in known if number is not None)
         cached = ", from a cache" if record.fact("compile_cached") else ""
         yield "compiled", f"{parts and f'{parts} '}in {show_seconds(compiling)}{cached}"
-
-
-def _phases(record: Record) -> Rows:
-    if record.alone and record.status == "ok":
-        yield from (("phase", text) for text in phases(Outcome((record,))))
 
 
 def _peaks(record: Record) -> Rows:
@@ -189,11 +181,6 @@ def _rates(record: Record) -> Rows:
     limit = bound(record)
     if limit is not None:
         yield "bound", f"{BOUNDS[limit.kind]}: {limit.why}"
-
-
-def _energy(record: Record) -> Rows:
-    if record.alone and record.status == "ok" and (summary := energy_summary(Outcome((record,)))):
-        yield "energy", summary
 
 
 def _of_peak(share: float | None) -> str:
