@@ -99,13 +99,13 @@ def test_what_drifts_is_not_called_steady() -> None:
     assert trust(warned()).startswith("steady, ±")
     assert trust(warned("drifting", "contended")).startswith("not steady (drifting), ±")
     assert trust(warned("drifting", "contended")).endswith("; but contended")
-    assert ", 1 surely steady" in trust_line([warned(), warned("two-modes")])
+    assert ", 1 steady" in trust_line([warned(), warned("two-modes")])
 
 
 def test_a_few_outcomes_have_a_trust_line_each_and_many_one_for_all() -> None:
     assert len(trust_lines([warned("contended")] * 3)) == 3 + 1
     gathered, meaning = trust_lines([warned("contended")] * 13)
-    assert gathered.startswith("trust: 13 of 13 cases succeeded, 13 surely steady; known to ±")
+    assert gathered.startswith("trust: 13 of 13 cases succeeded, 13 steady; known to ±")
     assert gathered.endswith("; but contended")
     assert meaning == "  contended: a message. Next: a hint."
     assert trust_line([warned("contended"), warned()]).endswith("; but contended (1)")
@@ -115,7 +115,7 @@ def test_an_interval_of_no_width_is_not_a_missing_one() -> None:
     exact = outcome(1e-3, apart=0.0)
     assert exact.step is not None
     assert exact.step.half_width == 0
-    assert trust_line([exact]).startswith("trust: 1 of 1 case succeeded, 0 surely steady; known to ±")
+    assert trust_line([exact]).startswith("trust: 1 of 1 case succeeded, 0 steady; known to ±")
 
 
 def test_the_best_of_several_sizes_is_named_by_its_items_a_second() -> None:

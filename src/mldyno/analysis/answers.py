@@ -240,29 +240,24 @@ def compared_in_energy(outcomes: Sequence[Outcome], by: str | None = None) -> li
     return [comparison for axis in ([by] if by else WAYS) for comparison in compared_along(outcomes, axis, "energy")]
 
 
-@dataclass(frozen=True)
-class FrameworkRanking:
-    """One case that was compared in three frameworks or more."""
-
-    frameworks: int
-    best: Comparison
-    """The comparison with the largest speed-up over the base."""
-    fastest: Outcome
-    rivals: tuple[Comparison, ...]
-    """Of the fastest with those that it is not clearly faster than."""
+Ranking = tuple[int, Outcome, Comparison | None, list[Comparison]]
 
 
-def framework_rankings(comparisons: Sequence[Comparison]) -> list[FrameworkRanking]:
-    """Return the fastest framework of each case that was compared in three or more."""
-    rankings = []
+def framework_rankings(comparisons: Sequence[Comparison]) -> list[Ranking]:
+    """Rank the frameworks of each case that was compared in three or more.
+
+    Return how many they are, the fastest, its comparison with the base unless it is that, and those with its rivals:
+    frameworks that it is not clearly faster than.
+    """
+    rankings: list[Ranking] = []
     along_frameworks = [each for each in comparisons if differing(each.base, each.other) == ["framework"]]
     for group in grouped(along_frameworks, lambda each: each.base.records[0].id).values():
         if len(group) > 1:
             best = max(group, key=lambda each: each.ratio)
-            fastest = best.other if best.ratio > 1 else best.base
+            fastest, gain = (best.other, best) if best.ratio > 1 else (best.base, None)
             rest = [side for side in (best.base, *(each.other for each in group)) if side is not fastest]
             rivals = [each for each in compared([(side, fastest) for side in rest]) if each.verdict != "faster"]
-            rankings.append(FrameworkRanking(len(group) + 1, best, fastest, tuple(rivals)))
+            rankings.append((len(group) + 1, fastest, gain, rivals))
     return rankings
 
 

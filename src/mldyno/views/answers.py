@@ -8,7 +8,7 @@ from itertools import groupby
 from mldyno.analysis.answers import HOST, LOADER_WORKERS, PLAIN, Answers, CopyCost, LoaderGain, PrecisionGain, Verdicts
 from mldyno.analysis.comparisons import DELTA, PAIRED, SEPARATE, Comparison, Mean
 from mldyno.analysis.outcomes import Outcome, column, thinned
-from mldyno.analysis.sweeps import Crossing, Crossover, Exponent, Scaling
+from mldyno.analysis.sweeps import Crossover, Exponent, Scaling
 from mldyno.axes import AXIS, PRECISIONS
 from mldyno.metrics import METRIC
 from mldyno.records import Case
@@ -24,10 +24,11 @@ from mldyno.views.titles import case_on_device, case_without, workload_title
 WIDE_EXPONENT = 0.1  # half-width of an exponent from which on the sentence says how to narrow it
 FAINT_ERROR = 0.001  # a relative error under this is shown as such
 MAX_MACHINES = 4  # published ones that are named for one case
+BECAME = {"failed": "failed", "timeout": "timed out", "oom": "ran out of memory"}  # statuses as verbs
 DOES = {"train": "trains", "infer": "runs models"}
 Called = Callable[[str], str]
 
-_LOOKS = "it looks {times} {way}, without an interval"
+_LOOKS = "it looks {times} {way}, but has no interval"
 DEVICE = Wording(
     faster="{other} {does} {times} faster than {base}",
     slower="{other} {does} {times} slower than {base}",
@@ -46,8 +47,8 @@ COPY = Wording(
     faster="costs nothing: {said}",
     slower="costs {seconds} a step, {share} of it",
     equivalent="costs next to nothing: {said}",
-    unclear="looks like {share} of a step; " + CANT_TELL,
-    no_interval="looks like {share} of a step; no interval",
+    unclear="may cost nothing: {share} of a step",
+    no_interval="costs about {share} of a step, without an interval",
 )
 LOADER = Wording(
     faster="{number}: {gain} over {fewest}",
@@ -117,27 +118,24 @@ def verdict_kinds(verdicts: Verdicts) -> list[list[Sentence]]:
     return kinds
 
 
-def _became(status: str) -> str:
-    """Return a status that is not ok as a verb."""
-    return {"failed": "failed", "timeout": "timed out", "oom": "ran out of memory"}.get(status, f"is {status}")
-
-
-def _ground(mean: Mean) -> tuple[str, ...]:
-    """Return the comparisons behind a mean, and how they were made."""
+def _on_mean(wording: Wording, mean: Mean, **words: str) -> Sentence:
+    """Say what a mean shows, with the comparisons behind it, and how these were made."""
     ordered = sorted(mean.comparisons, key=lambda comparison: comparison.ratio)
-    names = [workload_title(single.other.case.workload) for single in ordered]
+    names = [workload_title(each.other.case.workload) for each in ordered]
     if len(ordered) == 1:
-        return (f"{names[0]}, {ordered[0].how}",)
-    each = ", ".join(f"{name} {digits(single.ratio, most=2)}x" for name, single in zip(names, ordered, strict=True))
-    kinds = [kind for kind in (PAIRED, SEPARATE) if any(single.how.startswith(kind) for single in ordered)]
-    return f"geometric mean of {len(ordered)} cases: {each}", " and ".join(kinds)
+        notes = [f"{names[0]}, {ordered[0].how}"]
+    else:
+        each = ", ".join(f"{name} {digits(one.ratio, most=2)}x" for name, one in zip(names, ordered, strict=True))
+        kinds = [kind for kind in (PAIRED, SEPARATE) if any(one.how.startswith(kind) for one in ordered)]
+        notes = [f"geometric mean of {len(ordered)} cases: {each}", " and ".join(kinds)]
+    return Sentence(wording.of(mean, **words), *notes, clear=mean.conclusive)
 
 
 def _own_model(mean: Mean) -> str:
     """Return the user's model that a mean is about alone: what holds for one model need not hold for a machine."""
     workloads = {comparison.other.case.workload for comparison in mean.comparisons}
-    own = {workload_title(workload) for workload in workloads if family(workload) != workload}
-    return own.pop() if len(workloads) == len(own) == 1 else ""
+    name = workloads.pop()
+    return workload_title(name) if not workloads and family(name) != name else ""
 
 
 # -- is the accelerator worth it -------------------------------------------------------------------
@@ -148,8 +146,7 @@ def _device_verdict(mean: Mean, called: Called) -> Sentence:
     does = DOES.get(str(case.mode), "works")
     if model := _own_model(mean):
         does = f"{does.removesuffix(' models')} {model}"
-    text = DEVICE.of(mean, other=called(case.device), base=called(HOST), does=does)
-    return Sentence(text, *_ground(mean), clear=mean.conclusive)
+    return _on_mean(DEVICE, mean, other=called(case.device), base=called(HOST), does=does)
 
 
 def _batch_verdict(crossover: Crossover, called: Called) -> Sentence:
@@ -192,13 +189,8 @@ def _of_precisions(crossover: Crossover) -> bool:
     return (crossover.axis, crossover.base) == ("precision", PLAIN)
 
 
-def _sides(crossover: Crossover) -> tuple[str, str]:
-    """Return the two sides in words: the other one, and the base."""
-    return named(crossover.axis, crossover.other), named(crossover.axis, crossover.base)
-
-
 def _crossover_claim(crossover: Crossover) -> str:
-    other, base = _sides(crossover)
+    other, base = named(crossover.axis, crossover.other), named(crossover.axis, crossover.base)
     if not crossover.comparisons:
         return f"{other} and {base} can't be compared at any {crossover.over}"
     first, last = crossover.comparisons[0], crossover.comparisons[-1]
@@ -210,40 +202,29 @@ def _crossover_claim(crossover: Crossover) -> str:
     beats, worse = ("takes less energy than", "takes more") if energy else ("beats", "is slower")
     everywhere = f"{crossover.over} from {smallest:,} to {largest:,}"
     ends = f"{times(first)} at {smallest:,}, {times(last)} at {largest:,}"
-    regions, crossed = ", ".join(_regions(crossover)), crossover.crossings
-    claims = {
+    regions = ", ".join(_regions(crossover, other, base, "takes less" if energy else "is faster"))
+    turns = [f"{' '.join((other, beats, base)[::crossing.winner])} from {crossover.over} {show_interval(crossing)} on"
+             for crossing in crossover.crossings]  # fmt: skip
+    number = f"it crosses {len(turns)} times: " if len(turns) > 1 else ""
+    return {
+        "crosses": f"{number}{', and '.join(turns)}: {regions}",
         "always": f"{other} {beats} {base} at every {everywhere}: {ends}",
         "never": f"{other} {beats} {base} at no {everywhere}: it {worse}, {ends}",
         "equivalent": f"{other} and {base} are equivalent{' in energy' if energy else ''} (within "
         f"{show_percent(DELTA)}) at every {everywhere}",
-        "open": f"no crossing{' of their energies' if energy else ''} was seen at any {everywhere}: {regions}",
-    }
-    if not crossed:
-        return claims[crossover.verdict]
-    number = f"it crosses {len(crossed)} times: " if len(crossed) > 1 else ""
-    return f"{number}{', and '.join(_turn(crossover, crossing) for crossing in crossed)}: {regions}"
+        "open": f"no crossing{' of their energies' if energy else ''} at any {everywhere}: {regions}",
+    }[crossover.verdict]
 
 
-def _turn(crossover: Crossover, crossing: Crossing) -> str:
-    """Say who beats whom from where on."""
-    other, base = _sides(crossover)
-    winner, loser = (other, base) if crossing.winner > 0 else (base, other)
-    beats = "takes less energy than" if crossover.value == "energy" else "beats"
-    return f"{winner} {beats} {loser} from {crossover.over} {show_interval(crossing)} on"
-
-
-def _regions(crossover: Crossover) -> Iterator[str]:
+def _regions(crossover: Crossover, other: str, base: str, better: str) -> Iterator[str]:
     """Say what is clear at which sizes."""
-    other, base = _sides(crossover)
-    better = "takes less" if crossover.value == "energy" else "is faster"
 
     def said(comparison: Comparison) -> str:
         return REGION.of(comparison, other=other, base=base, better=better)
 
     for words, group in groupby(crossover.comparisons, key=said):
         sizes = [crossover.size(comparison) for comparison in group]
-        place = f"at {sizes[0]:,}" if len(sizes) == 1 else f"from {sizes[0]:,} to {sizes[-1]:,}"
-        yield f"{words} {place}"
+        yield f"{words} at {sizes[0]:,}" if len(sizes) == 1 else f"{words} from {sizes[0]:,} to {sizes[-1]:,}"
 
 
 def _gaps(crossover: Crossover) -> Iterator[str]:
@@ -255,10 +236,10 @@ def _gaps(crossover: Crossover) -> Iterator[str]:
             first, *larger = group
             size = f"{crossover.over} {column(first, crossover.over):,}"
             if status == "oom":  # nothing larger was tried
-                yield f"{name} {_became(status)} {'from' if larger else 'at'} {size}{' on' if larger else ''}"
+                yield f"{name} {BECAME[status]} {f'from {size} on' if larger else f'at {size}'}"
             else:
                 more = f" and {count(len(larger), 'larger one')}" if larger else ""
-                yield f"{name} {_became(status)} at {size}{more} ({first.reason})"
+                yield f"{name} {BECAME.get(status, f'is {status}')} at {size}{more} ({first.reason})"
 
 
 def _crossover_notes(crossover: Crossover) -> Iterator[str]:
@@ -301,7 +282,7 @@ def _precision_sentence(gain: PrecisionGain) -> Sentence:
     outcome, comparison = gain.outcome, gain.comparison
     case, precision = case_on_device(outcome.case, "precision"), str(outcome.case.precision)
     if comparison is None:
-        return Sentence(f"{case}: {precision} {_became(outcome.status)}: {outcome.reason}")
+        return Sentence(f"{case}: {precision} {BECAME.get(outcome.status, f'is {outcome.status}')}: {outcome.reason}")
     layout = "its convolutions ran contiguous, --layout channels-last may be faster" if gain.held_back_by_layout else ""
     text = f"{case}: {PRECISION.of(comparison, precision=precision, where='')}; {_off([outcome])}"
     clear = comparison.conclusive
@@ -312,8 +293,7 @@ def _precision_verdict(mean: Mean, called: Called) -> Sentence:
     case = mean.other.case
     of_model = f" of {model}" if (model := _own_model(mean)) else ""
     where = f" in {WORK.get(str(case.mode), 'work')}{of_model} on {called(case.device)}"
-    text = PRECISION.of(mean, precision=str(case.precision), where=where)
-    return Sentence(text, *_ground(mean), clear=mean.conclusive)
+    return _on_mean(PRECISION, mean, precision=str(case.precision), where=where)
 
 
 def _off(outcomes: Sequence[Outcome], whose: str = "its") -> str:
@@ -321,7 +301,7 @@ def _off(outcomes: Sequence[Outcome], whose: str = "its") -> str:
     what, are = ("loss", "is") if outcomes[0].case.mode == "train" else ("results", "are")
     errors = [error for outcome in outcomes if (error := outcome.error) is not None]
     if not errors:
-        return f"how far {whose} {what} {are} off was not checked"
+        return f"{whose} {what} {'was' if are == 'is' else 'were'} not checked"
     if not any(errors):
         return f"{whose} {what} {are} the same"
     ends = [min(errors), max(errors)]
@@ -371,16 +351,21 @@ def _loader_sentence(gain: LoaderGain) -> Sentence:
 
 
 def _scaling_sentence(scaling: Scaling) -> Sentence:
-    case = case_on_device(scaling.outcomes[0].case, "seq")
-    many = len(scaling.outcomes) > 2
-    text = f"{case}: the time of a step grows with seq to the power of {_power(scaling.fit)}"
-    if many:
-        text += f", {scaling.fit.how}"
+    many, last = len(scaling.outcomes) > 2, scaling.last
+    text = f"the time of a step grows with seq to the power of {_power(scaling.fit)}"
+    text += f", {scaling.fit.how}" if many else ""
     if scaling.bends:
-        text += f"; but it bends: {_power(scaling.first)}, and {_power(scaling.last)}"
+        text += f"; but it bends: {_power(scaling.first)}, and {_power(last)}"
     elif many:
-        text += f"; between the two longest {_power(scaling.last)}"
-    return Sentence(text, scaling.last.how, _how_to_narrow(scaling))
+        text += f"; between the two longest {_power(last)}"
+    narrower = (
+        "mldyno run --by seq would pair the lengths" if last.how == SEPARATE else "more --repeats would narrow it"
+    )
+    if scaling.fit.half_width is None:
+        narrower = "too few samples for an interval: a larger --budget, or more --repeats"
+    elif last.half_width is not None and last.half_width < WIDE_EXPONENT:
+        narrower = ""
+    return Sentence(f"{case_on_device(scaling.outcomes[0].case, 'seq')}: {text}", last.how, narrower)
 
 
 def _power(exponent: Exponent) -> str:
@@ -389,33 +374,20 @@ def _power(exponent: Exponent) -> str:
     return f"{show_interval(exponent, decimals=2)}{interval} from {exponent.shortest:,} to {exponent.longest:,}"
 
 
-def _how_to_narrow(scaling: Scaling) -> str:
-    if scaling.fit.half_width is None:
-        return "too few samples for an interval: a larger --budget, or more --repeats"
-    width = scaling.last.half_width
-    if width is not None and width < WIDE_EXPONENT:
-        return ""
-    separate = scaling.last.how == SEPARATE
-    return "mldyno run --by seq would pair the lengths" if separate else "more --repeats would narrow it"
-
-
 # -- against published machines --------------------------------------------------------------------
 
 
 def _reference_verdict(comparisons: Sequence[Comparison], called: Called) -> Sentence:
-    case = comparisons[0].other.case
-    sure = [comparison for comparison in comparisons if not _suspect(comparison)] or list(comparisons)
-    chosen = thinned(sure, MAX_MACHINES)
-    speeds = ", ".join(f"{show_interval(each.speedup, 'x')} the speed of {_machine(each)}" for each in chosen)
+    case, sure = comparisons[0].other.case, [each for each in comparisons if not _suspect(each)]
+    chosen = thinned(sure or comparisons, MAX_MACHINES)
+    speeds = ", ".join(
+        f"{show_interval(each.speedup, 'x')} the speed of {each.base.machine} ({each.base.case.device})"
+        f"{' (suspect)' if _suspect(each) else ''}" for each in chosen
+    )  # fmt: skip
     known = "own interval only" if any(each.low is not None for each in chosen) else "they have no interval"
-    text = f"{called(case.device)} has, in {_work(case, 'batch', 'seq')}, {speeds}"
+    text = f"in {_work(case, 'batch', 'seq')}, {called(case.device)} has {speeds}"
     return Sentence(text, "published figures of the same work", known)
 
 
 def _suspect(comparison: Comparison) -> bool:
     return any(code == "suspect" for code, _ in marks(comparison.base.records[0]))
-
-
-def _machine(comparison: Comparison) -> str:
-    theirs = comparison.base
-    return f"{theirs.machine} ({theirs.case.device}){' (suspect)' if _suspect(comparison) else ''}"

@@ -235,17 +235,16 @@ def best_sizes(outcomes: Sequence[Outcome], axis: str) -> list[str]:
 def fastest_frameworks(comparisons: Sequence[Comparison]) -> list[str]:
     """Name the fastest framework, for cases that were compared in more than two."""
     lines = []
-    for ranking in framework_rankings(comparisons):
-        first, best, base = ranking.fastest.case.framework, ranking.best, ranking.best.base
-        among, work = f"of {ranking.frameworks} frameworks", case_on_device(base.case, "framework")
-        if ranking.rivals:
-            names = " and ".join([first, *(each.base.case.framework for each in ranking.rivals)])
-            equal = all(each.verdict == "equivalent" for each in ranking.rivals)
+    for number, fastest, gain, rivals in framework_rankings(comparisons):
+        first, work = fastest.case.framework, case_on_device(fastest.case, "framework")
+        if rivals:
+            names = " and ".join([first, *(each.base.case.framework for each in rivals)])
+            equal = all(each.verdict == "equivalent" for each in rivals)
             how = f"equivalent (within {show_percent(DELTA)})" if equal else "within noise of each other"
-            lines.append(f"no clear winner {among}: {names} are {how} [{work}]")
+            lines.append(f"no clear winner of {number} frameworks: {names} are {how} [{work}]")
         else:
-            gain = f", {times(best)} faster than {base.case.framework}" if ranking.fastest is not base else ""
-            lines.append(f"fastest {among}: {first}{gain} [{work}]")
+            over = f", {times(gain)} faster than {gain.base.case.framework}" if gain else ""
+            lines.append(f"fastest of {number} frameworks: {first}{over} [{work}]")
     return lines
 
 

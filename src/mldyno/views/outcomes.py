@@ -81,7 +81,7 @@ def trust_line(outcomes: Sequence[Outcome]) -> str:
     everywhere = [code for code, number in codes.items() if number == len(outcomes)]
     some = [f"{code} ({number})" for code, number in codes.items() if number < len(outcomes)]
     against = "; but " + ", ".join([*everywhere, *some]) if codes else ""
-    return f"trust: {len(good)} of {count(len(outcomes), 'case')} succeeded, {steady} surely steady{spans}{against}"
+    return f"trust: {len(good)} of {count(len(outcomes), 'case')} succeeded, {steady} steady{spans}{against}"
 
 
 def warning_meanings(outcomes: Sequence[Outcome]) -> list[str]:

@@ -23,13 +23,14 @@ from mldyno.analysis.comparisons import along
 from mldyno.analysis.comparisons import doubts as unproven
 from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome, thinned
-from mldyno.analysis.scores import Score, missing, reference, scores
+from mldyno.analysis.scores import missing, reference, scores
 from mldyno.analysis.tables import Table, lay_out
 from mldyno.axes import SIZES, WAYS, Mode
 from mldyno.sources import NOW, Source
 from mldyno.units import count, show_interval
 from mldyno.views.answers import answer_lines, answer_section, verdict_lines
 from mldyno.views.claims import (
+    WORK,
     Sentence,
     best_sizes,
     change_sentence,
@@ -41,7 +42,7 @@ from mldyno.views.claims import (
 from mldyno.views.outcomes import energy_lines, phase_lines, shown, trust_line, trust_lines
 from mldyno.views.records import BOUNDS, FAKE_FRAMEWORK
 from mldyno.views.tables import render
-from mldyno.views.titles import case_title, shared_title, work_title
+from mldyno.views.titles import case_title, shared_title
 from mldyno.views.window import fitted, plain, window_width
 
 # -- the results of a run --------------------------------------------------------------------------
@@ -81,16 +82,21 @@ def comparison_lines(
     outcomes: Sequence[Outcome], said: Answers, by: str | None = None, versions: Sequence[str] = ()
 ) -> list[str]:
     """Return the comparisons along an axis, or along all ways, that no answer reports."""
+    good = [outcome for outcome in outcomes if outcome.status == "ok"]
+    every = [each for way in ([by] if by else WAYS) for each in compared_along(outcomes, way)]
     lines: list[str] = []
     for comparison in unreported_comparisons(outcomes, said, by):
         of_versions = {comparison.base.case.workload, comparison.other.case.workload} <= {*versions}
         lines.append(change_sentence(comparison) if of_versions else sentence(comparison))
-    lines += map(sentence, compared_in_energy(outcomes, by))
-    lines += contradictions([each for way in ([by] if by else WAYS) for each in compared_along(outcomes, way)])
-    lines += best_sizes(outcomes, by) if by in SIZES else []
-    lines += fastest_frameworks(compared_along(outcomes, "framework"))
-    lines += unproven(along([outcome for outcome in outcomes if outcome.status == "ok"], "framework"))
-    return [*lines, *([nothing_along(by)] if by and not compared_along(outcomes, by) else [])]
+    return [
+        *lines,
+        *map(sentence, compared_in_energy(outcomes, by)),
+        *contradictions(every),
+        *(best_sizes(outcomes, by) if by in SIZES else []),
+        *fastest_frameworks(compared_along(outcomes, "framework")),
+        *unproven(along(good, "framework")),
+        *([nothing_along(by)] if by and not every else []),
+    ]
 
 
 def statements(outcomes: Sequence[Outcome]) -> list[str]:
@@ -153,11 +159,10 @@ def _wrapped(text: str) -> list[str]:
 
 def _machine(outcomes: Sequence[Outcome]) -> str:
     """Return the machine and the framework in one line."""
-    record = outcomes[0].records[-1]
-    machine = record.machine
-    versions = ", ".join(f"{name} {version}" for name, version in list(record.software.versions.items())[:1])
-    known = filter(None, (machine.name, "virtual machine" if machine.virtualised else "", versions))
-    return textwrap.shorten(", ".join(known), WIDTH, placeholder=" …")
+    machine, software = outcomes[0].records[-1].machine, outcomes[0].records[-1].software
+    versions = [f"{name} {version}" for name, version in software.versions.items()]
+    parts = [machine.name, "virtual machine" if machine.virtualised else "", *versions[:1]]
+    return textwrap.shorten(", ".join(filter(None, parts)), WIDTH, placeholder=" …")
 
 
 def score_lines(outcomes: Sequence[Outcome]) -> list[str]:
@@ -166,36 +171,27 @@ def score_lines(outcomes: Sequence[Outcome]) -> list[str]:
     if not devices:
         lacking = sum(len(missing(outcomes, mode)) for mode in get_args(Mode))
         return [f"no score: {lacking} of its {count(len(reference().rates), 'case')} have no time yet"]
-    lines = [f"score on {device}: {', '.join(map(score_text, known))}" for device, known in devices.items()]
-    return [*lines, f"  (100 is {reference().machine})"]
-
-
-def score_text(score: Score) -> str:
-    """Show a score with its mode: training 103 (92-114)."""
-    return f"{work_title(score.case).rpartition(', ')[2]} {show_interval(score, decimals=0)}"
+    texts = {device: [f"{WORK[str(score.case.mode)]} {show_interval(score, decimals=0)}" for score in group]
+             for device, group in devices.items()}  # fmt: skip
+    return [*(f"score on {device}: {', '.join(text)}" for device, text in texts.items()),
+            f"  (100 is {reference().machine})"]  # fmt: skip
 
 
 def _bars(division: Division, most: int) -> list[str]:
     """Draw this machine's fastest device and some others in the same work, the fastest first."""
-    comparisons = thinned(division.beside, most)
-    fastest = max([1.0, *(1 / comparison.ratio for comparison in comparisons)])
     step = division.best.step
-    ours = (1.0, _name("this machine", division.best), f"{shown(step)} a step" if step else "")
-    speeds = [(each.base, each.speedup.inverse) for each in comparisons]
-    rows = [ours, *((speed.value, _name(base.machine, base), show_interval(speed, "x")) for base, speed in speeds)]
-    rows.sort(key=lambda row: -row[0])
-    return [shared_title(division.case), *(_bar(speed / fastest, name, text) for speed, name, text in rows)]
-
-
-def _name(machine: str, outcome: Outcome) -> str:
-    device = f", {outcome.case.device}"
-    return f"{textwrap.shorten(machine, NAME_WIDTH - len(device), placeholder='…')}{device}"
-
-
-def _bar(share: float, name: str, text: str) -> str:
-    if plain() or window_width() < WIDTH:
-        return f"  {name}: {text}"
-    return f"  {name:<{NAME_WIDTH}} {BAR * round(share * BAR_WIDTH) or THIN_BAR} {text}"
+    rows = [(1.0, "this machine", division.best, f"{shown(step)} a step" if step else "")]
+    for comparison in thinned(division.beside, most):
+        speed, theirs = comparison.speedup.inverse, comparison.base
+        rows.append((speed.value, theirs.machine, theirs, show_interval(speed, "x")))
+    fastest, lines = max(share for share, *_ in rows), [shared_title(division.case)]
+    for share, machine, outcome, text in sorted(rows, key=lambda row: -row[0]):
+        device = f", {outcome.case.device}"
+        name = textwrap.shorten(machine, NAME_WIDTH - len(device), placeholder="…") + device
+        bar = BAR * round(share / fastest * BAR_WIDTH) or THIN_BAR
+        narrow = plain() or window_width() < WIDTH
+        lines.append(f"  {name}: {text}" if narrow else f"  {name:<{NAME_WIDTH}} {bar} {text}")
+    return lines
 
 
 def _sentences(outcomes: Sequence[Outcome], verdicts: Verdicts, notes: Sequence[str]) -> list[str]:
@@ -218,9 +214,8 @@ def _failures(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 def _bottlenecks(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Say what limits the typical cases."""
-    good = [outcome for outcome in typical(outcomes) if outcome.good]
-    limits = [limit for outcome in good if (limit := bound(outcome.good[0])) is not None]
-    kinds = Counter(limit.kind for limit in limits if limit.kind != "unclear")
+    limits = [bound(outcome.good[0]) for outcome in typical(outcomes) if outcome.good]
+    kinds = Counter(limit.kind for limit in limits if limit is not None and limit.kind != "unclear")
     if kinds:
         parts = [f"{number} {'is' if number == 1 else 'are'} {BOUNDS[kind]}" for kind, number in kinds.most_common()]
-        yield f"Bottleneck: of {count(len(limits), 'case')}, {', '.join(parts)}"
+        yield f"Bottleneck: of {count(sum(map(bool, limits)), 'case')}, {', '.join(parts)}"
