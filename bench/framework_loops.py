@@ -65,7 +65,7 @@ def main(framework: str, effort: Effort) -> None:
         definition = plugins.workload(workload)
         case = Case(workload, framework=framework, mode=mode, batch=definition.batch, threads=THREADS)  # type: ignore[arg-type]
         opened = open_case(case)
-        opened.warm_up(effort.warmup, lambda step: None)
+        opened.warm_up(effort.warmup)
         assert definition.portable is not None
         program: Any = opened.program
         drawn = [definition.portable.batch(case, seed) for seed in range(BATCHES)]

@@ -105,7 +105,7 @@ def _compare(case: Case, effort: Effort) -> Ratio:
     threads = torch.get_num_threads()
     try:
         opened = open_case(case)
-        opened.warm_up(effort.warmup, lambda step: None)
+        opened.warm_up(effort.warmup)
         loop = by_hand(opened.program)
         loop(1)
         return paired_rounds(opened, loop, effort)
@@ -140,7 +140,7 @@ def paired_rounds(opened: CaseSession, loop: Loop, effort: Effort) -> Ratio:
 
 def _by_mldyno(opened: CaseSession, steps: int) -> list[float]:
     """Times of a step in s, one for each block, as a record would hold them."""
-    series = opened.turn(0.0, steps, lambda step: None).series
+    series = opened.turn(0.0, steps).series
     return [value for part in series if part.metric == "step_time" for value in part.values]
 
 

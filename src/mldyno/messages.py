@@ -120,31 +120,8 @@ class CaseOpened(Answer):
 
 
 @dataclass(frozen=True)
-class TurnMeasured(Answer):
-    """The series of a turn."""
-
-    series: tuple[Series, ...]
-    facts: dict[str, Fact]
-
-
-@dataclass(frozen=True)
-class PhasesTimed(Answer):
-    """A series for each phase, and their items as facts."""
-
-    series: tuple[Series, ...]
-    facts: dict[str, Fact]
-
-
-@dataclass(frozen=True)
-class RoundsMeasured(Answer):
-    """A series for each case, one value a round; then, where that is known, one of its run delay for each."""
-
-    series: tuple[Series, ...]
-
-
-@dataclass(frozen=True)
-class EnergyMeasured(Answer):
-    """Energy and power, window by window, and their sensors; nothing where nothing can be read."""
+class Measured(Answer):
+    """Series and facts of a turn, of phases or of energy; of rounds, a series for each case, one value a round."""
 
     series: tuple[Series, ...]
     facts: dict[str, Fact]
@@ -206,7 +183,7 @@ class ForecastCase(Command[CaseForecasted]):
 
     case: Case
     source: Source | None = None
-    """Where the workload comes from, if it is a model of the user's."""
+    """Of the workload, if it is a model of the user's."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +222,7 @@ class OpenCase(Command[CaseOpened]):
 
 
 @dataclass(frozen=True)
-class MeasureTurn(Command[TurnMeasured]):
+class MeasureTurn(Command[Measured]):
     """Measure a case for that many s, or that many steps."""
 
     key: int
@@ -254,7 +231,7 @@ class MeasureTurn(Command[TurnMeasured]):
 
 
 @dataclass(frozen=True)
-class TimePhases(Command[PhasesTimed]):
+class TimePhases(Command[Measured]):
     """Time the phases of a case's step, each by itself."""
 
     key: int
@@ -262,7 +239,7 @@ class TimePhases(Command[PhasesTimed]):
 
 
 @dataclass(frozen=True)
-class MeasureEnergy(Command[EnergyMeasured]):
+class MeasureEnergy(Command[Measured]):
     """Measure a case's energy for that many s, or until it is known to the target; and idle power before and after."""
 
     key: int
@@ -272,7 +249,7 @@ class MeasureEnergy(Command[EnergyMeasured]):
 
 
 @dataclass(frozen=True)
-class MeasureRounds(Command[RoundsMeasured]):
+class MeasureRounds(Command[Measured]):
     """Measure rounds of a block of each case for that many s, at least `fewest` rounds."""
 
     keys: tuple[int, ...]
@@ -317,11 +294,6 @@ class TrainEndToEnd(Command[Answer]):
     case: Case
     epochs: int
     data: DataSource
-
-
-@dataclass(frozen=True)
-class EndWorker(Command[Answer]):
-    """End the process; there is no answer."""
 
 
 # -- lines -----------------------------------------------------------------------------------------

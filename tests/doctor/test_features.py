@@ -108,8 +108,8 @@ def test_after_an_error_that_spoils_the_process_a_fresh_one_goes_on(monkeypatch:
         return FRAMEWORK.__class__().try_feature(feature, device)
 
     monkeypatch.setattr(FRAMEWORK, "try_feature", spoiling)
-    assert examine.examine("fake", "gpu", "fp16").fit is True
-    spoiled = examine.examine("fake", "gpu", "fp64")
+    assert examine.try_feature("fake", "gpu", "fp16").fit is True
+    spoiled = examine.try_feature("fake", "gpu", "fp64")
     assert (spoiled.result, spoiled.fit) == ("unsupported", False)
 
 
@@ -117,7 +117,7 @@ def test_an_error_alone_does_not_cost_a_process(script: Script) -> None:
     from mldyno.worker import examine
 
     script({"match": "fp64/fake/gpu", "fail": "unsupported"})
-    refused = examine.examine("fake", "gpu", "fp64")
+    refused = examine.try_feature("fake", "gpu", "fp64")
     assert (refused.result, refused.fit) == ("unsupported", True)
 
 

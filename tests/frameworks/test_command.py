@@ -50,9 +50,9 @@ def test_its_first_run_is_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "call", call)
     monkeypatch.setattr(command.FRAMEWORK, "clock", CLOCK)
     case = open_case(Case("slow once", framework="command"), None, ["slow-once"])
-    ready = case.warm_up(0.5, lambda step: None)
+    ready = case.warm_up(0.5)
     assert ready.facts["first_step"] == pytest.approx(0.5, abs=1e-6)
-    (steady,) = case.turn(0.0, 6, lambda step: None).series
+    (steady,) = case.turn(0.0, 6).series
     assert list(steady.values) == pytest.approx([0.1] * 6, abs=1e-6)
 
 
@@ -108,10 +108,10 @@ def test_two_commands_take_turns_and_are_compared_round_by_round(monkeypatch: py
     monkeypatch.setattr(command.FRAMEWORK, "clock", CLOCK)
     cases = [open_case(Case(name, framework="command"), None, [name]) for name in ("slow", "fast")]
     for case in cases:
-        case.warm_up(0.0, lambda step: None)
+        case.warm_up(0.0)
     assert called == ["slow", "slow", "fast", "fast"], "what the runs alone have cached need not be warmed up again"
     called.clear()
-    slow, fast = (series.values for series in measure_rounds(cases, 0.0, 12, 0.5, lambda step: None).series)
+    slow, fast = (series.values for series in measure_rounds(cases, 0.0, 12, 0.5).series)
     rounds = [tuple(called[place : place + 2]) for place in range(0, len(called), 2)]
     assert len(rounds) == 12
     assert set(rounds) == {("slow", "fast"), ("fast", "slow")}, "in a new order each time"

@@ -31,8 +31,8 @@ def nothing_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def measured(case: CaseSession) -> dict[str, Any]:
-    case.warm_up(0.1, lambda step: None)
-    case.turn(0.0, 2, lambda step: None)
+    case.warm_up(0.1)
+    case.turn(0.0, 2)
     closed = case.close()
     return {"facts": closed.facts, "checks": vars(closed.checks)}
 
@@ -52,8 +52,8 @@ def test_a_graph_that_is_compiled_again_is_counted(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     case = open_case(COMPILED)
     program: Any = case.program
-    case.warm_up(0.1, lambda step: None)
+    case.warm_up(0.1)
     inputs, targets = program.fixed
     program.batches = itertools.cycle([(inputs[:3], targets[:3])])  # what the compiler took for granted is no more
-    case.turn(0.0, 2, lambda step: None)
+    case.turn(0.0, 2)
     assert int(case.close().facts["recompiles"] or 0) >= 1

@@ -112,11 +112,11 @@ def test_what_was_loaded_ahead_can_be_let_go_and_blocks_hold_a_turn_of_each_work
 def test_a_case_with_workers_tells_its_first_batch_apart_and_has_no_reference_kernel(data: datasets.Opened) -> None:
     program = opened(data, loader_workers=2)
     session = CaseSession(program.case, started("torch"), program, {})
-    facts: Any = session.warm_up(0.5, lambda step: None).facts
+    facts: Any = session.warm_up(0.5).facts
     assert facts["first_batch"] > 0
     assert facts["block_steps"] % 2 == 0
     assert "reference_size" not in facts
-    assert {series.metric for series in session.turn(0.1, None, lambda step: None).series} == {"step_time"}
+    assert {series.metric for series in session.turn(0.1).series} == {"step_time"}
     program.end()
 
 

@@ -27,8 +27,8 @@ def opened(workload: str, precision: str, mode: str = "infer", **axes: Any) -> C
 
 def measured(case: CaseSession) -> dict[str, Any]:
     """What a worker says of a case, after a few steps."""
-    case.warm_up(0.1, lambda step: None)
-    case.turn(0.0, 2, lambda step: None)
+    case.warm_up(0.1)
+    case.turn(0.0, 2)
     closed = case.close()
     return {"facts": closed.facts, "checks": vars(closed.checks)}
 

@@ -62,8 +62,8 @@ def test_a_meter_learns_its_case_and_device_and_is_left_out_where_it_does_not_ap
     metrics = {}
     for device in ("cpu", "gpu"):
         session = open_case(Case("mlp", framework="fake", device=device, mode="infer", batch=8))
-        session.warm_up(1.0, lambda step: None)
-        session.turn(0.1, None, lambda step: None)
+        session.warm_up(1.0)
+        session.turn(0.1)
         metrics[device] = [series.metric for series in session.close().series]
     assert Picky.started == [
         ("mlp/infer/fake/cpu/fp32/b8/device", "fake CPU"),

@@ -10,7 +10,7 @@ import pytest
 
 from mldyno import sources
 from mldyno.errors import UsageError
-from mldyno.runner.describing import beside, earlier
+from mldyno.runner.describing import at_revision, separate_trees
 from mldyno.sources import Source
 
 GIT = ("git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-C")
@@ -52,7 +52,7 @@ def test_no_program_that_the_repository_names_is_run(name: str, repository: Path
     subprocess.run([*git, "status"], check=False, capture_output=True)
     assert "program" in ran.read_text()  # the repository is one that would run it
     ran.unlink()
-    older = earlier(source_in(repository), "HEAD")
+    older = at_revision(source_in(repository), "HEAD")
     assert Path(older.place).read_text() == "A = 2"
     assert not ran.exists(), ran.read_text()
 
@@ -65,20 +65,20 @@ def test_a_filter_of_the_users_own_configuration_is_left_to_work(
         subprocess.run([*GIT, str(repository), *words], check=True)
     (tmp_path / "global").write_text('[filter "mine"]\nsmudge = sed s/A/B/\n')
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global"))
-    assert Path(earlier(source_in(repository), "HEAD").place).read_text() == "B = 2"
+    assert Path(at_revision(source_in(repository), "HEAD").place).read_text() == "B = 2"
 
 
 def test_a_hook_of_git_may_call_it(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess.run([*GIT, str(tmp_path), "init", "-q", "another"], check=True)
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "another" / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "another" / ".git" / "index"))
-    assert Path(earlier(source_in(repository), "HEAD").place).read_text() == "A = 1"
+    assert Path(at_revision(source_in(repository), "HEAD").place).read_text() == "A = 1"
 
 
 def test_what_lies_in_no_repository_has_no_revisions(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("")
-    with pytest.raises(UsageError, match=r"model\.py is in no repository of git; name an older file"):
-        earlier(sources.read(str(tmp_path / "model.py")), "HEAD")
+    with pytest.raises(UsageError, match=r"model\.py is not in a git repository; name an older file"):
+        at_revision(sources.read(str(tmp_path / "model.py")), "HEAD")
 
 
 def test_a_file_that_is_a_link_is_found_in_the_older_tree(repository: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_file_that_is_a_link_is_found_in_the_older_tree(repository: Path) -> N
     for words in (["add", "."], ["commit", "-qm", "second"]):
         subprocess.run([*GIT, str(repository), *words], check=True)
     source = replace(sources.read(str(repository / "bench" / "link.py")), root=str(repository))
-    older = earlier(source, "HEAD~0")
+    older = at_revision(source, "HEAD~0")
     assert (Path(older.place).name, Path(older.place).read_text()) == ("link.py", "A = 2")
     assert older.other == str(repository)
 
@@ -98,7 +98,7 @@ def test_two_copies_of_a_folder_are_told_by_the_end_that_their_paths_share(tmp_p
         (tmp_path / place).write_text("")
 
     def trees(mine: str, theirs: str) -> tuple[str, str]:
-        now, older = beside(*(sources.read(str(tmp_path / place)) for place in (mine, theirs)))
+        now, older = separate_trees(*(sources.read(str(tmp_path / place)) for place in (mine, theirs)))
         assert (now.root, now.other) == (older.other, older.root)
         return now.root, older.root
 

@@ -13,7 +13,7 @@ from mldyno.datasets.mnist import DATASET
 from mldyno.errors import MldynoError
 from mldyno.records import Case
 from mldyno.results import Results
-from mldyno.runner.run import no_smaller
+from mldyno.runner.run import at_least_as_large
 from mldyno.store import Store
 
 FakeRun = Callable[..., Results]
@@ -57,7 +57,7 @@ def test_what_ran_out_of_memory_is_not_tried_again_in_the_next_round(
 )
 def test_only_cases_of_the_same_kind_and_no_smaller_are_held_back(changes: dict[str, object], expected: bool) -> None:
     ran_out = {"workload": "bert-tiny", "mode": "train", "batch": 16, "seq": 128}
-    assert no_smaller(Case(**{**ran_out, **changes}), Case(**ran_out)) is expected  # type: ignore[arg-type]
+    assert at_least_as_large(Case(**{**ran_out, **changes}), Case(**ran_out)) is expected  # type: ignore[arg-type]
 
 
 def test_phases_are_timed_apart_and_have_rates(fake_run: FakeRun, script: Callable[..., None]) -> None:

@@ -26,7 +26,7 @@ from mldyno.stats.intervals import median
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks
 from mldyno.worker.checks import failure
-from mldyno.worker.examine import examine
+from mldyno.worker.examine import try_feature
 from mldyno.worker.session import open_case
 
 MODES = ("infer", "train")
@@ -72,9 +72,9 @@ def judged(workload: str = "mlp", **axes: Any) -> dict[str, Any]:
     torch.accelerator.reset_peak_memory_stats()
     try:
         case = open_case(Case(workload, **{"device": "sim", "mode": "infer", "batch": 2, **axes}))
-        case.warm_up(0.5, lambda step: None)
+        case.warm_up(0.5)
         found |= case.facts
-        case.turn(0.0, 20, lambda step: None)
+        case.turn(0.0, 20)
         closed = case.close()
         peaks = [series.values[0] for series in closed.series if series.metric == "peak_device_memory"]
         found |= closed.facts | {"checks": vars(closed.checks), "peak": peaks[0]}
@@ -348,13 +348,14 @@ def astray() -> dict[str, Any]:
 
 def probes() -> dict[str, Any]:
     """The doctor's features: on a device as it should be, and on ones that are wrong, or let the CPU do it."""
-    found: dict[str, Any] = {"well": {name: vars(examine("torch", "sim", name)) for name in names("torch", quick=True)}}
+    well = {name: vars(try_feature("torch", "sim", name)) for name in names("torch", quick=True)}
+    found: dict[str, Any] = {"well": well}
     with settings(spoils=0.05):
-        found["spoilt"] = vars(examine("torch", "sim", "fp32"))
+        found["spoilt"] = vars(try_feature("torch", "sim", "fp32"))
     with settings(astray=("aten::mm",)):
-        found["astray"] = vars(examine("torch", "sim", "fp32"))
+        found["astray"] = vars(try_feature("torch", "sim", "fp32"))
     with settings(lost_after=SIM.launches):
-        found["lost"] = vars(examine("torch", "sim", "fp32"))
+        found["lost"] = vars(try_feature("torch", "sim", "fp32"))
     return found
 
 

@@ -215,7 +215,7 @@ def test_a_fault_of_ours_costs_the_record_and_nothing_else(
     def broken(*arguments: object) -> Any:
         raise ValueError("never thought of")
 
-    monkeypatch.setattr("mldyno.tracking.finishing.draft_of_loop", broken)
+    monkeypatch.setattr("mldyno.tracking.finishing.observed_of", broken)
     clock = VirtualClock()
     loader = Loader(clock, 40)
     tracked = track(loader, name="train.py", clock=clock, store=store)

@@ -39,7 +39,7 @@ OPENED: dict[str, Any] = {
     "facts": {"block_steps": 1, "fake_time": False}, "series": [{**SERIES, "stage": "warmup"}],
     "software": {"python": "3", "framework": "fake", "versions": {}, "threads": 1, "env": {}},
 }  # fmt: skip
-MEASURED: dict[str, Any] = {"is": "turn_measured", "number": "NUMBER", "series": [SERIES], "facts": {}}
+MEASURED: dict[str, Any] = {"is": "measured", "number": "NUMBER", "series": [SERIES], "facts": {}}
 CLOSED: dict[str, Any] = {"is": "case_closed", "number": "NUMBER", "series": [], "checks": {}, "facts": {}}
 GOOD = {"open_case": [[json.dumps(OPENED)]], "measure_turn": [[json.dumps(MEASURED)]],
         "close_case": [[json.dumps(CLOSED)]]}  # fmt: skip
@@ -79,7 +79,7 @@ def altered(answer: dict[str, Any], **changes: Any) -> str:
 NONSENSE = {
     "no JSON": "bl\\xff", "half an answer": '{"is": "turn_mea', "a list": "[1, 2]", "a number": "7", "null": "null",
     "an empty line": "", "an unknown kind": '{"is": "blocks", "number": "NUMBER"}', "no kind": '{"series": []}',
-    "nested without end": "[" * 200_000, "a kind that is a list": '{"is": ["turn_measured"]}',
+    "nested without end": "[" * 200_000, "a kind that is a list": '{"is": ["measured"]}',
     "a key that is missing": without(MEASURED, "series"), "facts that are missing": without(MEASURED, "facts"),
     "NaN among the values": altered(MEASURED, series=[{**SERIES, "values": [0.01, math.nan]}]),
     "infinity among the values": altered(MEASURED, series=[{**SERIES, "values": [0.01, math.inf]}]),

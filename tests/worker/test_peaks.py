@@ -22,8 +22,8 @@ def opened() -> CaseSession:
 
 def test_a_rate_over_the_peak_is_wrong_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     case = opened()
-    case.warm_up(1.0, lambda step: None)
-    case.turn(0.2, None, lambda step: None)
+    case.warm_up(1.0)
+    case.turn(0.2)
     case.facts["flops_per_step"] = 1e18
     with pytest.raises(Wrong, match=r"more than the .* in matmuls"):
         case.close()
@@ -31,8 +31,8 @@ def test_a_rate_over_the_peak_is_wrong_and_no_time(monkeypatch: pytest.MonkeyPat
 
 def test_a_rate_under_the_peak_is_kept_with_the_peak() -> None:
     case = opened()
-    case.warm_up(1.0, lambda step: None)
-    case.turn(0.2, None, lambda step: None)
+    case.warm_up(1.0)
+    case.turn(0.2)
     facts: dict[str, Any] = dict(case.close().facts)
     assert facts["peak_flops"] > facts["flops_per_step"] / min(case.values)
 

@@ -120,7 +120,7 @@ def check(
 
     source = in_notebook.source_of(model, batch, targets, loss, optimiser)
     names = devices or [device.name for device in plugins.framework(source.framework).devices()]
-    cases = in_notebook.ways(source, modes or source.modes, names)
+    cases = in_notebook.variants(source, modes or source.modes, names)
     unchecked = (no_check,) if isinstance(no_check, str) else tuple(no_check)
     records, left_out = in_notebook.measured(source, cases, limit, unchecked)
     results = Results(records[0].run.id, records, left_out)

@@ -25,7 +25,7 @@ from mldyno.plan import Plan
 from mldyno.printable import printable
 from mldyno.records import Record
 from mldyno.results import QuickResults, Results
-from mldyno.runner.describing import beside, describe, earlier
+from mldyno.runner.describing import at_revision, describe, separate_trees
 from mldyno.runner.events import Listener
 from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.probing import Attempt, Search, largest_batch, probe_frameworks, probe_rates, with_vendors
@@ -106,10 +106,10 @@ def _held_against(
         raise UsageError("--against compares two versions of a file; omit --by.")
     source, is_file = read(words[0]), os.path.isfile(against) or sources.is_target(against)
     if is_file:
-        source, older = beside(source, sources.read(against))
+        source, older = separate_trees(source, sources.read(against))
     own = inspect(words[0], replace(source, version=sources.NOW))
     if not is_file:
-        older = earlier(own, against)
+        older = at_revision(own, against)
     older = inspect(against, replace(older, version=against))
     if older.name == own.name:
         place = f" from {os.path.basename(own.root)}" if own.root else ""

@@ -26,6 +26,9 @@ FEWEST_COMMON_PARTS = 2  # of two paths, a folder and a file, that make them cop
 IGNORED_BY_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")  # set within a hook
 
 
+NAME_A_FILE = "name an older file with --against old.py instead."
+
+
 def describe(source: Source, python: str | None = None, timeout: float | None = None) -> Source:
     """Have a worker describe a source; in another interpreter, where one is named."""
     longest = timeout or (DOWNLOAD_TIMEOUT_S if source.download else DESCRIBE_TIMEOUT_S)
@@ -40,48 +43,47 @@ def describe(source: Source, python: str | None = None, timeout: float | None = 
     return replace(described, place=source.place, folder=source.folder)
 
 
-def beside(source: Source, against: Source) -> tuple[Source, Source]:
+def separate_trees(source: Source, against: Source) -> tuple[Source, Source]:
     """Return a source and the file that it is compared with; two copies of one folder are each a tree.
 
     The trees are what remains of the two paths without their common end, which is a folder and a file at least.
     """
     if source.kind != "file" or against.kind != "file":
         return source, against
-    mine, theirs = (os.path.realpath(each.place).split(os.sep) for each in (source, against))
-    pairs = zip(reversed(mine), reversed(theirs), strict=False)
+    paths = [os.path.realpath(each.place).split(os.sep) for each in (source, against)]
+    pairs = zip(*map(reversed, paths), strict=False)
     common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-    if common < FEWEST_COMMON_PARTS or mine == theirs:
+    if common < FEWEST_COMMON_PARTS or paths[0] == paths[1]:
         return source, against
-    here, there = (os.sep.join(parts[:-common]) for parts in (mine, theirs))
-    return replace(source, root=here, other=there), replace(against, root=there, other=here)
+    root, other = (os.sep.join(parts[:-common]) for parts in paths)
+    return replace(source, root=root, other=other), replace(against, root=other, other=root)
 
 
-def earlier(source: Source, revision: str) -> Source:
+def at_revision(source: Source, revision: str) -> Source:
     """Return a source as it was at a git revision, in a new work tree that is removed when this process ends."""
     if source.kind not in ("file", "module"):
         raise UsageError(f"{source.title} has no revisions that mldyno knows; name another file with --against.")
     top = source.root
     if not top:
-        raise UsageError(
-            f"{source.title} is in no repository of git; name an older file with --against old.py instead."
-        )
+        raise UsageError(f"{source.title} is not in a git repository; {NAME_A_FILE}")
     if _run_git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode:
+        repository = os.path.basename(top)
         raise UsageError(
-            f"'{revision}' is neither a file here nor a revision of {os.path.basename(top)}; write HEAD~1, or old.py."
+            f"'{revision}' is neither a file here nor a revision of {repository}; write HEAD~1, or old.py."
         )
     folder = os.path.realpath(tempfile.mkdtemp(prefix=f"mldyno-{own_name()}-"))
     tree = os.path.join(folder, "tree")
-    atexit.register(_remove, top, tree, folder)
+
+    @atexit.register
+    def remove() -> None:
+        with contextlib.suppress(MldynoError):
+            _run_git(top, "worktree", "remove", "--force", tree)
+        shutil.rmtree(folder, ignore_errors=True)
+
     remove_leftovers(tempfile.gettempdir())
     _git(top, "worktree", "prune")  # those that a killed process left behind
     _git(top, "worktree", "add", "--quiet", "--detach", tree, revision)
     return _moved(source, tree, revision)
-
-
-def _remove(top: str, tree: str, folder: str) -> None:
-    with contextlib.suppress(MldynoError):
-        _run_git(top, "worktree", "remove", "--force", tree)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _moved(source: Source, tree: str, revision: str) -> Source:
@@ -105,7 +107,7 @@ def _run_git(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
             env=_git_environment(folder, words[0]),
         )  # fmt: skip
     except FileNotFoundError:
-        raise MldynoError("git is not installed; name an older file with --against old.py instead.") from None
+        raise MldynoError(f"git is not installed; {NAME_A_FILE}") from None
     except subprocess.TimeoutExpired:
         raise MldynoError(f"git {words[0]} did not end within {show_seconds(GIT_TIMEOUT_S)}.") from None
 
@@ -135,9 +137,9 @@ def _own_filters(folder: str) -> set[str]:
 
 
 def _git(folder: str, *words: str) -> str:
-    """Return the output of git; raise with its own words where it fails."""
+    """Return the output of git; raise its own message where it fails."""
     answer = _run_git(folder, *words)
     if answer.returncode:
         said = (answer.stderr.strip().splitlines() or ["it failed"])[-1]
-        raise MldynoError(f"git {words[0]}: {said}; name an older file with --against old.py instead.")
+        raise MldynoError(f"git {words[0]}: {said}; {NAME_A_FILE}")
     return answer.stdout.strip()

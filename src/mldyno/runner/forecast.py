@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mldyno import datasets, plugins, sources
 from mldyno import machine as machines
@@ -35,7 +35,7 @@ from mldyno.runner.pairing import (
     shortest_budget,
 )
 from mldyno.runner.probing import Rates
-from mldyno.runner.remote_case import CHECK_STEPS
+from mldyno.runner.remote_case import check_steps
 from mldyno.store import Query, Store
 from mldyno.worker.client import Ended, WorkerProcess
 from mldyno.worker.process_tree import reserve
@@ -85,33 +85,41 @@ UNKNOWN = CaseForecasted(None, None, None)
 
 
 @dataclass
-class Past:
-    """What the last run of a case took here in s, alone and in paired comparisons, and how much of it was measuring."""
+class Spent:
+    """Time in s of some processes of a case: in all, and within measured blocks."""
 
-    run: str
-    alone: float = 0.0
-    alone_measured: float = 0.0
-    paired: float = 0.0
-    paired_measured: float = 0.0
+    seconds: float = 0.0
+    measured: float = 0.0
     processes: int = 0
-    pairings: int = 0
+
+    def per_process(self, longest: float) -> tuple[float, float]:
+        """Return the time in s to start a process, and to measure it for at most `longest` s."""
+        measuring = self.measured / self.processes
+        return self.seconds / self.processes - measuring, min(measuring, longest)
+
+
+@dataclass
+class Past:
+    """The last run of a case here: the time it took alone and in paired comparisons, its peak in B, its status."""
+
+    run: str = ""
+    alone: Spent = field(default_factory=Spent)
+    paired: Spent = field(default_factory=Spent)
     peak: int | None = None
     status: str = ""
 
     def add(self, record: Record) -> None:
         """Add a record of that run."""
-        spent = record.fact("wall_time") or 0.0
-        within = 0.0 if record.fact("fake_time") else min(spent, measured(record))
-        if not record.alone:
-            self.paired += spent
-            self.paired_measured += within
-            self.pairings += 1
-        else:
-            self.alone += spent
-            self.alone_measured += within
-            self.processes += 1
+        wall_time, spent = record.fact("wall_time") or 0.0, self.alone if record.alone else self.paired
+        spent.seconds += wall_time
+        spent.measured += 0.0 if record.fact("fake_time") else min(wall_time, measured(record))
+        spent.processes += 1
+        if record.alone:
             peaks = record.values("peak_device_memory", "process") or record.values("peak_memory", "process")
             self.peak, self.status = (round(max(peaks)) if peaks else self.peak), record.status
+
+
+NEVER = Past()
 
 
 def forecast(plan: Plan, store: Store, tell: Tell | None = None, rates: Rates | None = None) -> list[Forecast]:
@@ -119,61 +127,54 @@ def forecast(plan: Plan, store: Store, tell: Tell | None = None, rates: Rates | 
 
     `tell` gets the number of cases that were estimated, and of all. With `rates`, only time is estimated, from them.
     """
-    here = store.name_of(machines.describe())
-    past: dict[str, Past] = {}
+    here, past = store.name_of(machines.describe()), dict[str, Past]()
     for workload in dict.fromkeys(case.workload for case in plan.cases):
-        query = Query({"workload": workload, "machine": here}, provenances=("measured",))
-        past |= _last_runs(store.stream(query))
-    unknown = [case for case in plan.cases if case.id not in past or past[case.id].peak is None]
-    looks = _look_into(unknown, tell) if tell else {}
+        for record in store.stream(Query({"workload": workload, "machine": here}, provenances=("measured",))):
+            if past.get(record.case.id, NEVER).run != record.run.id:
+                past[record.case.id] = Past(record.run.id)
+            past[record.case.id].add(record)
+    unknown = [case for case in plan.cases if past.get(case.id, NEVER).peak is None]
+    estimates = _estimates(unknown, tell) if tell else {}
     if rates is not None:
-        looks = {case: CaseForecasted(None, rates.of(case), None) for case in unknown}
+        estimates = {case: CaseForecasted(None, rates.of(case), None) for case in unknown}
     start = GUESSED_START_S if rates is None else rates.start
-    together: dict[Case, list[list[Case]]] = {case: [] for case in plan.cases}
-    if not plan.commands:  # which are compared by the runs that their times come from
+    compared: dict[Case, list[list[Case]]] = {case: [] for case in plan.cases}
+    if not plan.commands:  # they are compared by the runs that their times come from
         for part in (part for group in groups(plan.cases, plan.by) for part in pairings(group)):
             for case in part:
-                together[case].append(part)
+                compared[case].append(part)
     return [
-        _of_case(plan, case, past.get(case.id), looks.get(case, UNKNOWN), start, together[case]) for case in plan.cases
+        _of_case(plan, case, past.get(case.id, NEVER), estimates.get(case, UNKNOWN), start, compared[case])
+        for case in plan.cases
     ]
 
 
-def _last_runs(records: Iterable[Record]) -> dict[str, Past]:
-    last: dict[str, Past] = {}
-    for record in records:
-        name = record.case.id
-        if name not in last or last[name].run != record.run.id:
-            last[name] = Past(record.run.id)
-        last[name].add(record)
-    return last
-
-
 def _of_case(
-    plan: Plan, case: Case, past: Past | None, look: CaseForecasted, start: float, together: Sequence[Sequence[Case]]
+    plan: Plan, case: Case, past: Past, estimate: CaseForecasted, start: float, compared: Sequence[Sequence[Case]]
 ) -> Forecast:
-    """Forecast a case; `together` are the cases that it is compared with at a time, itself among them."""
-    known, step = past is not None and past.processes > 0 and plan.steps is None, _step(plan, case, look.rate)
-    if past is not None and known:
-        starting, measuring = _as_last_time(plan, past)
+    """Forecast a case; `compared` are the groups in which it is compared, itself among them."""
+    known, step = past.alone.processes > 0 and plan.steps is None, _step(plan, case, estimate.rate)
+    if known:
+        starting, measuring = past.alone.per_process(plan.budget / plan.fewest)
     else:
         starting, measuring = _guess(plan, case, step, start)
-    processes = _expected(plan, starting, measuring)
-    if past is not None and plan.fewest <= past.processes < processes:
-        processes = past.processes
-    memory = past.peak if past is not None and past.peak else look.memory
-    paired = plan.fewest * sum(_pairing(plan, case, past, step, start, cases) for cases in together)
+    processes = _expected_processes(plan, starting, measuring)
+    if plan.fewest <= past.alone.processes < processes:
+        processes = past.alone.processes
+    memory = past.peak or estimate.memory
+    paired = plan.fewest * sum(_pairing_time(plan, case, past, step, start, cases) for cases in compared)
     seconds = processes * (starting + measuring) + paired
     expected = Forecast(case, seconds, known, memory, pairing=paired, processes=processes, repeats=plan.fewest)
-    if past is not None and past.status == "oom":
+    if past.status == "oom":
         return replace(expected, fits=False, note="ran out of memory last time")
-    room = _room(case, look)
+    available = machines.available_memory() if case.device == "cpu" else None
+    room = estimate.device_memory if case.device != "cpu" else available and available - reserve()
     if memory is None or room is None:
         return expected
     return replace(expected, fits=memory <= room, note="" if memory <= room else "won't fit")
 
 
-def _expected(plan: Plan, start: float, measuring: float) -> int:
+def _expected_processes(plan: Plan, start: float, measuring: float) -> int:
     """Return how many processes of a case the budget allows, from the time in s to start and to measure one."""
     if not measuring or plan.head_to_head:
         return plan.fewest
@@ -181,14 +182,8 @@ def _expected(plan: Plan, start: float, measuring: float) -> int:
     return max(plan.fewest, min(plan.most, plan.fewest + math.floor(more)))
 
 
-def _as_last_time(plan: Plan, past: Past) -> tuple[float, float]:
-    """Return the time in s to start and to measure a process: as last time, within the budget."""
-    measuring = past.alone_measured / past.processes
-    return past.alone / past.processes - measuring, min(measuring, plan.budget / plan.fewest)
-
-
 def _guess(plan: Plan, case: Case, step: float, start: float) -> tuple[float, float]:
-    """Return the same for a case that was never measured here."""
+    """Return the time in s to start and to measure a process of a case that was never measured here."""
     if case.framework == "fake":
         return WORKER_S, 0.0
     warm = MEASURING_SHARE * longest_warm_up(plan)
@@ -197,24 +192,23 @@ def _guess(plan: Plan, case: Case, step: float, start: float) -> tuple[float, fl
         measuring = plan.steps * step
     starting = _loading(case, start) + max(min(warm, SHORT_WARMUP_S), UNMEASURED_STEPS * step)
     if case.framework != "command":
-        starting += EXPECTED_CHECKS_S + _check_steps(case) * step
+        starting += EXPECTED_CHECKS_S + check_steps(case) * step
     if plan.energy:
         starting += min(ENERGY_S, plan.budget / plan.fewest)
     return starting + load_before(plan, case), measuring
 
 
-def _pairing(plan: Plan, case: Case, past: Past | None, step: float, start: float, cases: Sequence[Case]) -> float:
+def _pairing_time(plan: Plan, case: Case, past: Past, step: float, start: float, cases: Sequence[Case]) -> float:
     """Return the time in s to compare a case with these in a repeat: as last time, or guessed."""
-    way = nearest(cases)
-    pairs = pairs_per_repeat(way, plan.fewest)
+    pairing = nearest(cases)
+    pairs = pairs_per_repeat(pairing, plan.fewest)
     longest = paired_budget(plan, pairs)
-    if past is not None and past.pairings:
-        measuring = past.paired_measured / past.pairings
-        return pairs * (past.paired / past.pairings - measuring + min(measuring, longest))
-    loading = _loading(case, start) / (len(cases) if way == "interleaved" else 1)
+    if past.paired.processes:
+        return pairs * sum(past.paired.per_process(longest))
+    loading = _loading(case, start) / (len(cases) if pairing == "interleaved" else 1)
     if case.framework == "fake":
         return pairs * loading
-    if way == "live-processes":
+    if pairing == "live-processes":
         longest = min(longest, FEWEST_ROUNDS * max(LIVE_TURN_S, step))
     warm = min(longest_warm_up(plan), SHORT_WARMUP_S)
     return pairs * (loading + max(MEASURING_SHARE * (warm + longest), FEWEST_PAIRED_STEPS * step))
@@ -223,11 +217,6 @@ def _pairing(plan: Plan, case: Case, past: Past | None, step: float, start: floa
 def _loading(case: Case, start: float) -> float:
     """Return the time in s until a worker can begin with a case, from the time that its framework takes to start."""
     return WORKER_S if case.framework in ("fake", "command") else LOADED * start
-
-
-def _check_steps(case: Case) -> float:
-    """Return the steps that the checks of a case take; a command proves by its exit code that it did its work."""
-    return 0.0 if case.framework == "command" else CHECK_STEPS.get(str(case.mode), 0.0)
 
 
 def _step(plan: Plan, case: Case, rate: float | None) -> float:
@@ -240,17 +229,9 @@ def _step(plan: Plan, case: Case, rate: float | None) -> float:
     return workload.end_to_end.epochs * sum(datasets.find(workload.data).files.values()) / LOADED_BYTES_PER_S
 
 
-def _room(case: Case, look: CaseForecasted) -> int | None:
-    """Return the memory in B that a case may take: of its device, or on the CPU what the machine has left."""
-    if case.device != "cpu":
-        return look.device_memory
-    left = machines.available_memory()
-    return None if left is None else left - reserve()
-
-
-def _look_into(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecasted]:
+def _estimates(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecasted]:
     """Ask workers about cases, one for those that can share it; a case that they can't estimate has no entry."""
-    looks: dict[Case, CaseForecasted] = {}
+    estimates: dict[Case, CaseForecasted] = {}
     for (framework, _), group in grouped(cases, lambda case: (case.framework, case.python)).items():
         if framework not in plugins.names("frameworks") or framework == "command":
             continue
@@ -258,11 +239,9 @@ def _look_into(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecaste
         for case in group:
             try:
                 if worker is None:
-                    worker = WorkerProcess(
-                        case=replace(case, ranks=1, parallel=None, nodes=1)
-                    )  # one process can estimate all
+                    worker = WorkerProcess(case=replace(case, ranks=1, parallel=None, nodes=1))  # it can estimate all
                     worker.start()
-                looks[case] = worker.request(ForecastCase(case, sources.known(case.workload)), FORECAST_TIMEOUT_S)
+                estimates[case] = worker.request(ForecastCase(case, sources.known(case.workload)), FORECAST_TIMEOUT_S)
             except Ended:
                 if worker is not None:
                     worker.kill()
@@ -270,7 +249,7 @@ def _look_into(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecaste
             tell(cases.index(case) + 1, len(cases))
         if worker is not None:
             worker.kill()
-    return looks
+    return estimates
 
 
 @dataclass(frozen=True)
@@ -322,7 +301,7 @@ class TimeLeft:
             return [RunPart(self._first[cases[0].id], repeat, True, seconds, steps)]
         alone = [
             RunPart(each.case.id, repeat, False, (each.seconds - each.pairing) / each.processes,
-                    {each.case.id: UNMEASURED_STEPS + (plan.steps or 1) + _check_steps(each.case)})
+                    {each.case.id: UNMEASURED_STEPS + (plan.steps or 1) + check_steps(each.case)})
             for each in known if repeat < each.processes
         ]  # fmt: skip
         paired = sum(each.pairing for each in known) / plan.fewest if repeat < plan.fewest else 0.0

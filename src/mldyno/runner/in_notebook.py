@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import tempfile
 import time
 from collections.abc import Sequence
@@ -46,19 +47,19 @@ class InProcessWorker(WorkerProcess):
 
     def __init__(self) -> None:
         super().__init__()
-        self._heard_by: Any = None
-        self._worker = Worker(self._hear)
+        self._on_progress: Any = None
+        self._worker = Worker(self._report)
 
-    def _hear(self, answer: Any) -> None:
-        if self._heard_by is not None and isinstance(answer, Progress | TaskRow):
-            self._heard_by(answer.step if isinstance(answer, Progress) else answer.row)
+    def _report(self, answer: Any) -> None:
+        if self._on_progress is not None and isinstance(answer, Progress | TaskRow):
+            self._on_progress(answer.step if isinstance(answer, Progress) else answer.row)
 
     def start(self) -> None:
         """Do nothing: the process is there."""
 
     def request(self, command: Command[A], timeout: float, on_progress: Any = None, reset_timeout: bool = False) -> A:
         """Carry out the command here; only the user can interrupt it."""
-        began, self._heard_by = time.monotonic(), on_progress
+        began, self._on_progress = time.monotonic(), on_progress
         answer: Any = self._worker.answer(command)
         self.spent += time.monotonic() - began
         if isinstance(answer, Failed):
@@ -74,14 +75,6 @@ class InProcessWorker(WorkerProcess):
         self._worker.opened.clear()
         gc.unfreeze()
         gc.collect()
-
-
-class RunnerHere(Runner):
-    """Runs a plan in this process."""
-
-    def _worker(self, case: Case) -> WorkerProcess:
-        self.processes += 1
-        return InProcessWorker()
 
 
 @dataclass(frozen=True)
@@ -115,18 +108,16 @@ def source_of(model: Any, batch: Any, targets: Any, loss: Any, optimiser: Any) -
     return known
 
 
-def ways(source: Source, modes: Sequence[str], devices: Sequence[str]) -> tuple[Case, ...]:
+def variants(source: Source, modes: Sequence[str], devices: Sequence[str]) -> tuple[Case, ...]:
     """Return the cases that compare devices, precisions and the compiler."""
-    cases = []
-    for mode in modes:
-        for device in devices:
-            plain = Case(source.name, framework=source.framework, device=device, mode=mode, batch=source.batch)  # type: ignore[arg-type]
-            known = plugins.framework(source.framework).precisions
-            for precision in PRECISIONS.get(device, GPU_PRECISIONS):
-                if precision in known:
-                    cases.append(replace(plain, precision=precision))  # type: ignore[arg-type]
-            if plugins.framework(source.framework).compiles:
-                cases.append(replace(plain, compile=True))
+    cases, framework = [], plugins.framework(source.framework)
+    for mode, device in itertools.product(modes, devices):
+        plain = Case(source.name, framework=source.framework, device=device, mode=mode, batch=source.batch)  # type: ignore[arg-type]
+        for precision in PRECISIONS.get(device, GPU_PRECISIONS):
+            if precision in framework.precisions:
+                cases.append(replace(plain, precision=precision))  # type: ignore[arg-type]
+        if framework.compiles:
+            cases.append(replace(plain, compile=True))
     return tuple(cases)
 
 
@@ -136,7 +127,7 @@ def measured(
     """Return the records of all cases, each alone and then interleaved, and the cases left out; store nothing."""
     plan = Plan(tuple(cases), budget=MEASURED_S, repeats=1, limit=limit, sources=(source,), unchecked=tuple(unchecked))
     with tempfile.TemporaryDirectory(prefix=f"mldyno-{own_name()}-") as folder:
-        runner = RunnerHere(plan, Store(str(Path(folder) / "check.db")), new_run_id(), forecasts=())
+        runner = Runner(plan, Store(str(Path(folder) / "check.db")), new_run_id(), (), new_worker=InProcessWorker)
         return runner.execute(Listener()), runner.left_out
 
 

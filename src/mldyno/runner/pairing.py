@@ -24,12 +24,12 @@ from mldyno.stats.intervals import median, paired
 from mldyno.timing.stopping import FIRST_LOOK, GROWTH, SHORTEST_WARMUP_S, SUSTAINED_S, WARMUP_SHARE, relative_half_width
 from mldyno.worker.client import Ended
 
-MOST_TOGETHER = 8  # cases
+MOST_TOGETHER = 8  # cases in one comparison
 FRESH_PAIRS = 5  # of processes, over all repeats of a run, where cases can't share one
 ROOM_SHARE = 0.9  # of a device's memory, that cases may fill together
-LIVE_TURN_S = 0.05  # that a live process works before it hands over
+LIVE_TURN_S = 0.05  # for which a live process works before it hands over
 FEWEST_ROUNDS = 12  # as many pairs as an interval has batches
-PAIRED_SHARE = 0.5  # of a case's budget, that its paired comparisons may take in all; where the ratio is asked for, 1
+PAIRED_SHARE = 0.5  # of a case's budget, for its paired comparisons; all of it where the ratio is asked for
 ENERGY_TURNS, ENERGY_TURN_S = 3, 2.0  # of each case; counters need windows of half a second
 _OWN_PROCESS = tuple(axis.name for axis in AXES if axis.own_process)
 
@@ -66,12 +66,12 @@ def pairings(group: Sequence[Case]) -> list[list[Case]]:
 
 
 def pairing_for(records: Sequence[Record]) -> Pairing:
-    """Return the nearest pairing that cases can have, from what each needed when it was alone."""
+    """Return the closest pairing that cases can have, from what each needed when it was alone."""
     return nearest([record.case for record in records]) if _fit(records) else "alternating-processes"
 
 
 def nearest(cases: Sequence[Case]) -> Pairing:
-    """Return the nearest pairing that cases can have where all of them fit in memory.
+    """Return the closest pairing that cases can have where all of them fit in memory.
 
     Other nodes have one job at a time. Workers of a loader fill their queue while their case waits for its turn, and a
     short turn would then use batches that cost it nothing.
@@ -123,7 +123,7 @@ def run_paired(pairing: Pairing, cases: Sequence[RemoteCase], chance: random.Ran
     """
     if pairing == "alternating-processes":
         return alternating_processes(cases, chance, energy)
-    {"interleaved": interleaved, "live-processes": live_processes}[pairing](cases, chance)
+    (interleaved if pairing == "interleaved" else live_processes)(cases, chance)
     if energy:
         energy_turns(cases, chance)
 
@@ -248,34 +248,33 @@ def alternating_processes(cases: Sequence[RemoteCase], chance: random.Random, en
 
 # -- how many processes ----------------------------------------------------------------------------
 
-
-SHORTEST_PROCESS_S = 1.0  # that a process is measured for, beside some seconds to start it
-NORMAL = 1.96  # standard deviations that half a 95 % interval has
+SHORTEST_PROCESS_S = 1.0  # for which a process is measured; starting it takes some seconds
+NORMAL = 1.96  # standard deviations in half of a 95 % interval
 
 
 def longest_warm_up(plan: Plan) -> float:
-    """Time in s that the warm-up of a process may take: a share of its budget where there are few processes."""
+    """Return the time in s that the warm-up of a process may take: a share of its budget."""
     return max(SHORTEST_WARMUP_S, WARMUP_SHARE * plan.budget / plan.fewest)
 
 
 def load_before(plan: Plan, case: Case) -> float:
-    """Time in s that a case's device works before it is measured, where the budget allows it."""
+    """Return the time in s for which a case's device works before it is measured, where the budget allows it."""
     return 0.0 if case.device == "cpu" else min(SUSTAINED_S, WARMUP_SHARE * plan.budget / plan.fewest)
 
 
 def shortest_budget(plan: Plan) -> float:
-    """Time in s for which a process is measured at least, where their number is open."""
+    """Return the shortest time in s for which a process is measured, where the number of processes is open."""
     return min(plan.budget / plan.fewest, max(SHORTEST_PROCESS_S, plan.budget / plan.most))
 
 
 def measured(record: Record) -> float:
-    """Time in s within the measured blocks of a process."""
+    """Return the time in s within the measured blocks of a process."""
     parts = (part for part in record.series if part.metric == "step_time" and part.stage in ("steady", "paired"))
     return math.fsum(part.block * math.fsum(part.values) for part in parts)
 
 
 def start_time(record: Record) -> float:
-    """Time in s that a process took beside the measured blocks; fake time costs none."""
+    """Return the time in s that a process took without its measured blocks; fake time costs none."""
     return 0.0 if record.fact("fake_time") else max(0.0, (record.fact("wall_time") or 0.0) - measured(record))
 
 

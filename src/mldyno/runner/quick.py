@@ -1,8 +1,8 @@
 """Choose what `mldyno quick` measures: the cases of its suite that are relevant here and fit into its time.
 
 The suite names cases by importance, some in both half precisions. One half precision is kept for each device, and none
-on the CPU beside an accelerator. Where matmuls show that a half precision is slow on a device, only the smallest case
-is measured in it.
+for the CPU where there is an accelerator. Where matmuls in a half precision are slow on a device, only the smallest
+case is measured in it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from mldyno.doctor.symptoms import Setting
 
 LONGEST_CASE_S = 35.0  # that a case may be estimated to take
-LONGEST_BESIDE_S = 15.0  # and on a CPU that has an accelerator beside it
-MOST_CASES_NAMED = 2  # cases that are left out, before the others are only counted
+LONGEST_CPU_CASE_S = 15.0  # and on a CPU, where there is an accelerator too
+MOST_CASES_NAMED = 2  # of the cases that are left out; the rest is only counted
 LEAST_GAIN = 0.5  # times the rate in fp32: with less than this a half precision is no use
 
 
@@ -54,8 +54,8 @@ def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
     taken, left_out, left = [], [], math.inf if whole.limit is None else whole.limit
     forecasts = forecast(replace(whole, cases=tuple(worth)), store, rates=rates)
     for expected in forecasts:
-        beside = expected.case.device == "cpu" and len(rates.devices) > 1
-        if expected.least <= min(LONGEST_BESIDE_S if beside else LONGEST_CASE_S, left):
+        longest = LONGEST_CPU_CASE_S if expected.case.device == "cpu" and len(rates.devices) > 1 else LONGEST_CASE_S
+        if expected.least <= min(longest, left):
             taken.append(expected)
             left -= expected.least
         else:

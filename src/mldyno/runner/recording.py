@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from mldyno import __version__
-from mldyno.analysis.processes import Process, telling
+from mldyno.analysis.processes import Process, processes_of, telling, usual_for
 from mldyno.facts import DEVICE_FACTS, FACTS, flaws
 from mldyno.masking import masked
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable, shortened
@@ -114,27 +114,14 @@ class Observed:
 
 
 def record_of(
-    observed: Observed, machine: Machine, wall_time: float, status: str, reason: str, warnings: Sequence[Warning_] = ()
-) -> Record:
-    """Return the record of what is known now; see `draft_of`."""
-    return finished(draft_of(observed, machine, wall_time, status, reason, warnings))
-
-
-def finished(draft: Record, facts: Mapping[str, Fact] | None = None) -> Record:
-    """Return a draft as it will be read, with an id, and with these facts added.
-
-    It is decoded from its text, so that nothing is written that can't be read. Raises BadRecord.
-    """
-    return decode(seal(replace(draft, facts={**draft.facts, **(facts or {})})).text)
-
-
-def draft_of(
-    observed: Observed, machine: Machine, wall_time: float, status: str, reason: str, warnings: Sequence[Warning_] = ()
-) -> Record:
-    """Return the record of what is known now, without an id.
+    observed: Observed, machine: Machine, wall_time: float, status: str, reason: str,
+    warnings: Sequence[Warning_] = (), before: Sequence[Process] | None = None,
+) -> Record:  # fmt: skip
+    """Return the record of what is known now, as it will be read; raise BadRecord where it could not be.
 
     `machine` has the devices that the worker reported, with what vendors say about them. `warnings` are those that the
-    measurement itself does not show; each replaces one with its code.
+    measurement itself does not show; each replaces one with its code. `before` are earlier processes of the machine:
+    the record then has as facts what is usual there.
     """
     target = observed.stopping.target if observed.stopping.steps is None else None
     facts = observed.facts | {"steps": observed.steps, "wall_time": wall_time, "target": target}
@@ -144,7 +131,8 @@ def draft_of(
     if not observed.alone:
         facts = {name: facts[name] for name in PAIRED_FACTS if name in facts}
     elif status == "ok":
-        facts |= ratio_to_reference(series)
+        if ratios := in_references(series):  # what slows step and kernel down cancels out
+            facts["step_per_reference"] = float(f"{median(ratios):.6g}")
         start = _steady_from(observed)
         if start is None:
             status, reason = "unsteady", f"{observed.unsteady}; there is a series, but no one number for it"
@@ -155,24 +143,19 @@ def draft_of(
             known = {warning.code for warning in warnings}
             noted += [warning for warning in of_measurement(shown) if warning.code not in known]
     software = observed.software or Software()
-    return Record(
-        schema=SCHEMA,
-        id="",
-        created=now(),
-        provenance="measured",
-        run=observed.run,
-        case=observed.case,
+    env = {name: masked(value) for name, value in software.env.items()}
+    record = Record(
+        schema=SCHEMA, id="", created=now(), provenance="measured", run=observed.run, case=observed.case,
         status=status,  # type: ignore[arg-type]
         reason=shortened(masked(printable(reason)), LONGEST_TEXT),
-        machine=machine,
-        software=replace(
-            software, mldyno=__version__, env={name: masked(value) for name, value in software.env.items()}
-        ),
-        series=tuple(series),
-        facts=facts,
-        checks=observed.checks,
+        machine=machine, software=replace(software, mldyno=__version__, env=env),
+        series=tuple(series), facts=facts, checks=observed.checks,
         warnings=tuple(replace(warning, message=masked(warning.message)) for warning in noted),
-    )
+    )  # fmt: skip
+    if before is not None and (processes := processes_of(record)):
+        usual = usual_for(processes[-1], [*before, *processes[:-1]])
+        record = replace(record, facts={**facts, **usual.facts})
+    return decode(seal(record).text)
 
 
 def _fitting(
@@ -188,15 +171,10 @@ def _fitting(
         strange += [f"fact {name} of {device.name} {words}" for name, words in wrong.items()]
     wrong = flaws(FACTS, facts)
     strange += [f"fact {name} {words}" for name, words in wrong.items()]
-    left_out = Warning_(
-        LEFT_OUT_CODE, shortened("; ".join(strange), LONGEST_NAME), "report it where the framework is from"
-    )
-    return (
-        [part for part, flaw in judged if not flaw],
-        _without(facts, wrong),
-        replace(machine, devices=tuple(devices)),
-        [left_out] if strange else [],
-    )
+    message, hint = shortened("; ".join(strange), LONGEST_NAME), "report it where the framework is from"
+    left_out = [Warning_(LEFT_OUT_CODE, message, hint)] if strange else []
+    valid = [part for part, flaw in judged if not flaw]
+    return valid, _without(facts, wrong), replace(machine, devices=tuple(devices)), left_out
 
 
 def _without(facts: Mapping[str, Fact], names: Mapping[str, str]) -> dict[str, Fact]:
@@ -225,12 +203,6 @@ def slow_start(values: list[float]) -> bool:
     """Return whether the first part was slower, up to one jump: a plateau that outlasted the warm-up's looks."""
     change = drift(values)
     return change is not None and change.change < 0 and change.change_point is not None and change.change_point < EARLY
-
-
-def ratio_to_reference(series: Sequence[Series]) -> dict[str, float]:
-    """Return how many reference kernels a step takes: what slows both down cancels out."""
-    ratios = in_references(series)
-    return {"step_per_reference": float(f"{median(ratios):.6g}")} if ratios else {}
 
 
 def in_references(series: Sequence[Series]) -> list[float]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from mldyno import messages, sources
-from mldyno.messages import A, CaseClosed, CaseOpened, Command, DataSource, EnergyMeasured, PhasesTimed, TurnMeasured
+from mldyno.messages import A, CaseClosed, CaseOpened, Command, DataSource, Measured
 from mldyno.records import Case, Series
 from mldyno.runner.recording import NoStepTime, Observed
 from mldyno.stats.intervals import median
@@ -23,7 +23,12 @@ CHECK_STEPS = {"train": 4.0, "infer": 1.5}  # steps that the checks take
 ONE_MORE = 1.2  # times a block's own time, that must be left for one more
 SILENT_BLOCKS, SHORTEST_SILENCE_S = 5.0, 5.0  # of silence, after which a worker hangs: blocks, and s
 OnProgress = Callable[[Case, float, float | None, float], None]
-CaseAnswer = TypeVar("CaseAnswer", CaseOpened, TurnMeasured, PhasesTimed, EnergyMeasured, CaseClosed)
+CaseAnswer = TypeVar("CaseAnswer", CaseOpened, Measured, CaseClosed)
+
+
+def check_steps(case: Case) -> float:
+    """Return the steps that the checks of a case take; a command proves by its exit code that it did its work."""
+    return 0.0 if case.framework == "command" else CHECK_STEPS.get(str(case.mode), 0.0)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -69,8 +74,7 @@ class RemoteCase(Observed):
 
     def _take(self, answer: CaseAnswer) -> CaseAnswer:
         self.facts |= answer.facts
-        if not isinstance(answer, TurnMeasured):
-            self.series += answer.series
+        self.series += answer.series
         return answer
 
     def open(self, start: bool = True) -> None:
@@ -91,7 +95,8 @@ class RemoteCase(Observed):
         if left is not None:
             due = round(seconds * self.steps / self.elapsed) if self.steps else 1
             left = min(left, max(due, self._block))
-        answer = self._take(self.request(messages.MeasureTurn(self.key, seconds, left)))
+        answer = self.request(messages.MeasureTurn(self.key, seconds, left))
+        self.facts |= answer.facts
         if not any(series.metric == "step_time" and series.values for series in answer.series):
             raise Ended("failed", "the worker's answer can't be used: a turn without a step")
         self.take_turn(answer.series)
@@ -111,7 +116,7 @@ class RemoteCase(Observed):
         """Measure the energy of a step to the target or for that many s, and the machine's idle power."""
         self._take(self._ask_energy(messages.MeasureEnergy(self.key, seconds, self.stopping.target, REST_S)))
 
-    def _ask_energy(self, command: messages.MeasureEnergy) -> EnergyMeasured:
+    def _ask_energy(self, command: messages.MeasureEnergy) -> Measured:
         self.at_energy = True  # and stays so where the worker does not survive it
         answer = self.request(command)
         self.at_energy = False
@@ -154,8 +159,7 @@ class RemoteCase(Observed):
         """Time in s until the case must be closed; fake time costs none."""
         if self.facts.get("fake_time") or not self.values:
             return math.inf
-        steps = 0.0 if self.facts.get("end_to_end") else CHECK_STEPS.get(str(self.case.mode), 0.0)
-        closing = min(CLOSING_S, CLOSING_SHARE * self.timeout) + steps * self.elapsed / self.steps
+        closing = min(CLOSING_S, CLOSING_SHARE * self.timeout) + check_steps(self.case) * self.elapsed / self.steps
         return self.timeout - self.worker.spent - closing
 
     def counts_after(self, end: Ended) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mldyno import datasets, keys, plugins
 from mldyno import machine as machines
-from mldyno.analysis.processes import Process, processes_of, usual_for
+from mldyno.analysis.processes import Process, processes_of
 from mldyno.errors import StoreError
 from mldyno.files import expanded
 from mldyno.masking import masked_line
@@ -39,7 +39,7 @@ from mldyno.runner.pairing import (
     run_paired,
     wants_another,
 )
-from mldyno.runner.recording import Observed, draft_of, finished, now, processes_before, record_of
+from mldyno.runner.recording import Observed, now, processes_before, record_of
 from mldyno.runner.remote_case import SHORTEST_TIMEOUT_S, RemoteCase
 from mldyno.runner.warnings import ENERGY_LOST, INTERRUPTED, memory_taken
 from mldyno.store import Query, Store
@@ -51,24 +51,19 @@ from mldyno.units import show_seconds
 from mldyno.worker.client import Ended, WorkerProcess, memory_limit
 from mldyno.worker.process_tree import Patience, end_leftovers
 
-GRACE_S = 10.0  # beyond the limit of a run, for what had begun before it
-NONSENSE_ERRORS = (
-    BadRecord,
-    ArithmeticError,
-    LookupError,
-    TypeError,
-    ValueError,
-)  # what answers of the right types may cause
-PLAN = "plan"  # what a code that authenticates one begins with
-TIMEOUT_FACTOR = 5.0  # times what a case is estimated to take, if that is longer
+GRACE_S = 10.0  # beyond the limit of a run, for a case that began before it
+# What answers of the right types may cause.
+NONSENSE_ERRORS = (BadRecord, ArithmeticError, LookupError, TypeError, ValueError)
+PLAN = "plan"  # begins the code that authenticates a plan
+TIMEOUT_FACTOR = 5.0  # times the forecast of a case, where that is longer than the shortest timeout
 Outcome = tuple[str, str, list[Warning_]]  # status, reason and warnings
 
 
 class Crowded(Exception):
-    """Cases ran out of memory beside each other, which says nothing about each alone."""
+    """Cases ran out of memory side by side, which says nothing about each of them alone."""
 
 
-def no_smaller(case: Case, other: Case) -> bool:
+def at_least_as_large(case: Case, other: Case) -> bool:
     """Return whether a case is like another one, and at least as large in batch and sequence."""
     if replace(case, batch=other.batch, seq=other.seq) != other:
         return False
@@ -86,7 +81,6 @@ def busy(owned_by: str) -> bool:
 
     if owned_by == owner():
         return False
-
     pid, _, since = owned_by.partition(" ")
     try:
         return str(started(int(pid))) == since
@@ -99,10 +93,13 @@ class Runner:
 
     def __init__(
         self, plan: Plan, store: Store, run: str, forecasts: Sequence[Forecast] | None = None,
-        python: str | None = None,
+        python: str | None = None, new_worker: Callable[[], WorkerProcess] | None = None,
     ) -> None:  # fmt: skip
-        """`forecasts` limit how long a case may take where the plan does not; they are made where there are none."""
-        self.plan, self.store, self.run, self.python = plan, store, run, python
+        """`forecasts` limit how long a case may take where the plan does not; they are made where there are none.
+
+        `new_worker` makes a worker of another kind than a process for each case.
+        """
+        self.plan, self.store, self.run, self.python, self.new_worker = plan, store, run, python, new_worker
         self.listener = Listener()
         self.before: list[Process] = []
         self.settled: set[str] = set()
@@ -247,24 +244,25 @@ class Runner:
     def _remote(
         self, case: Case, repeat: int, worker: WorkerProcess, pairing: Pairing, budget: float, key: int = 0
     ) -> RemoteCase:
-        name, words, alone = data_set_of(case), self.plan.command_of(case), pairing == "alone"
-        warm_up = longest_warm_up(self.plan)
-        if len(self.plan.commands) > 1:  # each run is a process, and the first one has cached what can be
-            warm_up = 0.0
+        data_set, command, alone = data_set_of(case), self.plan.command_of(case), pairing == "alone"
+        # Each run of a command is a process, and the first one has cached what can be.
+        warm_up = longest_warm_up(self.plan) if len(self.plan.commands) < 2 else 0.0
         return RemoteCase(
             case,
             Run(self.run, self.plan.suite, repeat, self.processes, self.groups, pairing),
             Stopping(self.plan.target, budget, self.plan.steps if alone else None, warm_up,
                      load_before(self.plan, case) if alone else 0.0),
             worker=worker, timeout=self._timeout([case]), on_progress=self.listener.progress, key=key,
-            data=None if name is None else self.sources[name], command=words,
-            facts={"command": masked_line(words)} if words else {},
+            data=None if data_set is None else self.sources[data_set], command=command,
+            facts={"command": masked_line(command)} if command else {},
             prove=alone and repeat == 0 and len({case.framework for case in self.plan.cases}) > 1,
             unchecked=self.plan.unchecked,
         )  # fmt: skip
 
     def _worker(self, case: Case) -> WorkerProcess:
         self.processes += 1
+        if self.new_worker is not None:
+            return self.new_worker()
         return WorkerProcess(self.interrupts.check, python=self.python, case=case)
 
     def _alone(self, case: Case, repeat: int, budget: float) -> None:
@@ -324,7 +322,7 @@ class Runner:
     def _too_large(self, case: Case) -> str:
         """Return why a case is not even tried: it, or a smaller one of its kind, ran out of memory in this run."""
         for record in self.known.values():
-            if record.status == "oom" and no_smaller(case, record.case):
+            if record.status == "oom" and at_least_as_large(case, record.case):
                 which = "it" if record.case == case else record.case.id
                 return f"not run: {which} ran out of memory before ({record.reason.removeprefix('not run: ')})"
         return ""
@@ -335,11 +333,11 @@ class Runner:
         if all(self.paired[case.id, repeat, "alternating-processes"] for case in cases):
             pairing = "alternating-processes"  # a resumed run had found that out
         try:
-            self._pairings(repeat, cases, pairing)
+            self._pair_by(pairing, repeat, cases)
         except Crowded:
-            self._pairings(repeat, cases, "alternating-processes")
+            self._pair_by("alternating-processes", repeat, cases)
 
-    def _pairings(self, repeat: int, cases: Sequence[Case], pairing: Pairing) -> None:
+    def _pair_by(self, pairing: Pairing, repeat: int, cases: Sequence[Case]) -> None:
         times = pairs_per_repeat(pairing, self.plan.fewest)
         done = min(self.paired[case.id, repeat, pairing] for case in cases)  # before a resumed run was ended
         for _ in range(times - done):
@@ -348,10 +346,9 @@ class Runner:
                 return
             self.listener.pairing_started(cases, repeat, pairing)
             self.groups += 1
-            self._run_pairing(repeat, cases, pairing, times)
+            self._pair_once(pairing, repeat, cases, paired_budget(self.plan, times))
 
-    def _run_pairing(self, repeat: int, cases: Sequence[Case], pairing: Pairing, times: int) -> None:
-        budget = paired_budget(self.plan, times)
+    def _pair_once(self, pairing: Pairing, repeat: int, cases: Sequence[Case], budget: float) -> None:
         if pairing == "interleaved":
             worker = self._worker(cases[0])
             members = [self._remote(case, repeat, worker, pairing, budget, key) for key, case in enumerate(cases)]
@@ -398,37 +395,34 @@ class Runner:
         try:
             yield
         except Interrupted as end:
-            self._keep(members, end)
+            interrupted = [remote for remote in members if remote.values]
+            self._store([self._record(remote, "failed", str(end), [INTERRUPTED]) for remote in interrupted])
             raise
         finally:
             for remote in members:
                 remote.worker.kill()
 
-    def _keep(self, members: Sequence[RemoteCase], end: Interrupted) -> None:
-        """Store what an interrupted case or paired comparison has measured so far."""
-        self.unsaved += [self._record(remote, "failed", str(end), [INTERRUPTED]) for remote in members if remote.values]
-        self.store.append(self.unsaved)
-        self.unsaved.clear()
-
     def _record(self, remote: RemoteCase, status: str, reason: str, warnings: Sequence[Warning_] = ()) -> Record:
         """Make the record of a case. Nothing is measured now, so vendors may be asked about its devices."""
         machine = replace(self.machine, devices=self.vendors.describe(remote.devices))
         try:
-            draft = draft_of(remote, machine, remote.wall_time, status, reason, warnings)
-            processes = processes_of(draft)
-            usual = usual_for(processes[-1], [*self.before, *processes[:-1]]).facts if processes else {}
-            record = finished(draft, usual)
-            self.before += processes
-            return record
+            record = record_of(remote, machine, remote.wall_time, status, reason, warnings, self.before)
         except NONSENSE_ERRORS as error:
             said = f"the worker's answers make no record: {type(error).__name__}: {error}"
             bare = Observed(remote.case, remote.run, remote.stopping)
             return record_of(bare, machine, remote.wall_time, "failed", said)
+        self.before += processes_of(record)
+        return record
 
-    def _save(self, records: Sequence[Record]) -> None:
+    def _store(self, records: Sequence[Record]) -> None:
+        """Store records, and those before that the store did not take."""
         self.unsaved += records
         self.store.append(self.unsaved)
         self.unsaved.clear()
+
+    def _save(self, records: Sequence[Record]) -> None:
+        """Store records, and report them."""
+        self._store(records)
         self.records += records
         for record in records:
             self._note(record)
@@ -441,10 +435,7 @@ class Runner:
 
 def usual_timeouts(plan: Plan, forecasts: Sequence[Forecast]) -> dict[str, float]:
     """Return the time in s that each case may take in one process, by its id, from its forecast."""
-    return {
-        expected.case.id: max(SHORTEST_TIMEOUT_S, TIMEOUT_FACTOR * expected.seconds / expected.processes)
-        for expected in forecasts
-    }
+    return {each.case.id: max(SHORTEST_TIMEOUT_S, TIMEOUT_FACTOR * each.seconds / each.processes) for each in forecasts}
 
 
 # -- data sets -------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class Evidence:
     threads: int | None
     env: dict[str, str] = field(default_factory=dict)
 
-    def values(self, metric: str, stage: str) -> list[float]:
+    def values(self, metric: str, stage: str = "steady") -> list[float]:
         """Return all values of a metric in order."""
         return [v for series in self.series if (series.metric, series.stage) == (metric, stage) for v in series.values]
 
@@ -63,43 +63,47 @@ class Evidence:
         """Return the sum over all windows."""
         return sum(self.values(metric, "window"))
 
-    def last(self, metric: str) -> float | None:
-        """Return a value of the process as a whole."""
-        return next(iter(self.values(metric, "process")), None)
+    def of_process(self, metric: str) -> float:
+        """Return a value of the process as a whole; 0 where there is none."""
+        return next(iter(self.values(metric, "process")), 0.0)
 
     @property
-    def _slowed_down(self) -> bool:
-        """Whether heat or power slowed the CPU or the case's GPU down, for more than a moment."""
-        measured = self.total("window_time") or 1.0
-        return bool(
-            self.last("throttle_events")
-            or (self.last("thermal_pressure") or 0.0) >= HEAVY_PRESSURE
-            or (self.last("gpu_held_back") or 0.0) > HELD_BACK_SHARE
-            or (self.last("thermal_limit_time") or 0.0) > HEAT_SHARE * measured
-            or (self.last("power_limit_time") or 0.0) > HELD_BACK_SHARE * measured
-        )
+    def on_cpu(self) -> bool:
+        return self.case.device == "cpu"
+
+    @property
+    def is_command(self) -> bool:
+        return bool(self.facts.get("end_to_end"))
+
+    @property
+    def local_ranks(self) -> int:
+        """How many ranks this machine has."""
+        return (self.case.ranks or 1) // self.case.nodes
 
     @property
     def state(self) -> State:
-        """The state of the machine meanwhile."""
+        """The state of the machine during the measurement."""
+        measured = self.total("window_time") or 1.0
+        slowed_down = bool(
+            self.of_process("throttle_events")
+            or self.of_process("thermal_pressure") >= HEAVY_PRESSURE
+            or self.of_process("gpu_held_back") > HELD_BACK_SHARE
+            or self.of_process("thermal_limit_time") > HEAT_SHARE * measured
+            or self.of_process("power_limit_time") > HELD_BACK_SHARE * measured
+        )
         return State(
             power=self.machine.power, low_power=self.machine.low_power, translated=bool(self.facts.get("translated")),
-            slowed_down=self._slowed_down, speed_limit=self.last("speed_limit"),
-            swapped_meanwhile=self.last("swapped_memory"), memory=self.machine.memory,
+            slowed_down=slowed_down, speed_limit=next(iter(self.values("speed_limit", "process")), None),
+            swapped_meanwhile=next(iter(self.values("swapped_memory", "process")), None), memory=self.machine.memory,
         )  # fmt: skip
 
 
 # -- causes ----------------------------------------------------------------------------------------
 
 
-def _recompiled(evidence: Evidence) -> str:
-    times = evidence.facts.get("recompiles")
-    return count(times, "more time") if times else ""
-
-
 def _drift(evidence: Evidence, rises: bool) -> str:
     """Return by how much step times drifted, and how; empty where they did not in that direction."""
-    drift = shapes.drift(evidence.values("step_time", "steady"))
+    drift = shapes.drift(evidence.values("step_time"))
     if drift is None or (drift.change > 0) != rises:
         return ""
     how = "bit by bit" if drift.change_point is None else f"at once, {show_percent(drift.change_point)} into it"
@@ -107,61 +111,46 @@ def _drift(evidence: Evidence, rises: bool) -> str:
 
 
 def _two_speeds(evidence: Evidence) -> str:
-    modes = shapes.modes(evidence.values("step_time", "steady"))
+    modes = shapes.modes(evidence.values("step_time"))
     if modes is None:
         return ""
     return f"{show_percent(modes.slow_share)} of the blocks took {show_percent(modes.slow / modes.fast - 1)} longer"
 
 
-def waiting_share(evidence: Evidence) -> float:
-    """Return the share of the time that the case's threads waited for a core, of that in which they could run."""
-    delay = evidence.total("run_delay")
-    wanted = evidence.total("cpu_time") + delay
-    return delay / wanted if wanted else 0.0
-
-
 def _waited(evidence: Evidence) -> bool:
-    """Return whether its threads waited for a core: as the system counts it, or since its one thread did not run."""
-    windows = evidence.total("window_time")
+    """Return whether its threads waited for a core: as the system counts it, or because its only thread did not run."""
+    windows, delay, cpu_time = map(evidence.total, ("window_time", "run_delay", "cpu_time"))
     if not windows:
         return False
-    if _is_command(evidence):  # only the process that waits for the command is seen, but the machine is
+    if evidence.is_command:  # only the process that waits for the command is counted; so look at the whole machine
         return evidence.total("cpu_pressure") > WAITING_LIMIT * windows
     if evidence.values("run_delay", "window"):
-        return waiting_share(evidence) > WAITING_LIMIT
-    alone = evidence.case.device == "cpu" and evidence.threads == 1
-    return alone and evidence.total("cpu_time") < (1 - WAITING_LIMIT) * windows
-
-
-def _is_command(evidence: Evidence) -> bool:
-    return bool(evidence.facts.get("end_to_end"))
+        return delay > WAITING_LIMIT * (cpu_time + delay)
+    return evidence.on_cpu and evidence.threads == 1 and cpu_time < (1 - WAITING_LIMIT) * windows
 
 
 def _stolen(evidence: Evidence) -> bool:
-    cores = evidence.machine.cores or os.cpu_count() or 1
-    windows = evidence.total("window_time")
+    cores, windows = evidence.machine.cores or os.cpu_count() or 1, evidence.total("window_time")
     return bool(windows) and evidence.total("stolen_time") > STOLEN_LIMIT * windows * cores
 
 
 def _ranks_share_cores(evidence: Evidence) -> str:
-    ranks, cores = (evidence.case.ranks or 1) // evidence.case.nodes, evidence.machine.cores
-    crowded = evidence.case.device == "cpu" and cores and ranks > cores
-    return f"{ranks} ranks share {cores} cores" if crowded else ""
+    ranks, cores = evidence.local_ranks, evidence.machine.cores
+    return f"{ranks} ranks share {cores} cores" if evidence.on_cpu and cores and ranks > cores else ""
 
 
 def _threads_spin(evidence: Evidence) -> bool:
     """Return whether there are more OpenMP threads than free cores, and those that wait spin."""
-    ranks, cores = (evidence.case.ranks or 1) // evidence.case.nodes, evidence.machine.cores
-    threads = evidence.threads or 1
-    if evidence.case.device != "cpu" or threads < 2 or evidence.env.get("OMP_WAIT_POLICY") in PASSIVE_WAITING:
+    threads, cores = evidence.threads or 1, evidence.machine.cores
+    if not evidence.on_cpu or threads < 2 or evidence.env.get("OMP_WAIT_POLICY") in PASSIVE_WAITING:
         return False
-    return _waited(evidence) or bool(cores and threads * ranks > cores)
+    return _waited(evidence) or bool(cores and threads * evidence.local_ranks > cores)
 
 
 def _issues_late(evidence: Evidence, fact: str) -> bool:
     """Return whether issuing takes about as long as the work; never on the CPU."""
     share = evidence.facts.get(fact)
-    return evidence.case.device != "cpu" and isinstance(share, float) and share >= DRAINED_SHARE
+    return not evidence.on_cpu and isinstance(share, float) and share >= DRAINED_SHARE
 
 
 def _waits_in_step(evidence: Evidence) -> str:
@@ -173,39 +162,33 @@ def _waits_in_step(evidence: Evidence) -> str:
     reads, copied, kernels = (
         evidence.facts.get(fact) or 0 for fact in ("host_syncs_per_step", "copied_per_step", "kernels_per_step")
     )
-    drained = max(DRAIN_STEPS, evidence.facts.get("block_steps") or 1)
     if not _issues_late(evidence, "drained_share"):
         return ""
     if reads:
         return f"it reads back {count(reads, 'value')}"
     if copied:
         return f"it copies {show_bytes(copied)}"
+    drained = max(DRAIN_STEPS, evidence.facts.get("block_steps") or 1)
     hidden = not _issues_late(evidence, "issued_share") and 0 < kernels * drained < SHORTEST_QUEUE
     return "something in it waits" if hidden else ""
 
 
-def _near_peak(evidence: Evidence) -> bool:
-    """Return whether the device is near a peak: then the host waits for a full queue."""
-    steps = evidence.values("step_time", "steady")
+def _host_bound(evidence: Evidence) -> bool:
+    """Return whether the host holds the device up; near a peak it waits for a full queue instead."""
+    events = evidence.facts.get("events_share")
+    idle = not evidence.on_cpu and isinstance(events, float) and abs(1 - events) > EVENTS_TOLERANCE
+    late = _issues_late(evidence, "issued_share") and not _waits_in_step(evidence)
+    steps, near_peak = evidence.values("step_time"), False
     for work, peak in (("flops_per_step", "peak_flops"), ("bytes_per_step", "peak_bandwidth")):
         done, most = evidence.facts.get(work), evidence.facts.get(peak)
-        if steps and done and most and done / median(steps) >= CLEAR_SHARE * most:
-            return True
-    return False
-
-
-def _host_bound(evidence: Evidence) -> bool:
-    events = evidence.facts.get("events_share")
-    idle = evidence.case.device != "cpu" and isinstance(events, float) and abs(1 - events) > EVENTS_TOLERANCE
-    late = _issues_late(evidence, "issued_share") and not _waits_in_step(evidence)
-    return (late or idle) and not _near_peak(evidence)
+        near_peak |= bool(steps and done and most and done / median(steps) >= CLEAR_SHARE * most)
+    return (late or idle) and not near_peak
 
 
 def _burst(evidence: Evidence) -> str:
     worked = evidence.facts.get("load_time")
-    if evidence.case.device == "cpu" or not isinstance(worked, float) or worked >= BURST_SHARE * SUSTAINED_S:
-        return ""
-    return show_seconds(worked)
+    short = isinstance(worked, float) and worked < BURST_SHARE * SUSTAINED_S
+    return show_seconds(worked or 0.0) if short and not evidence.on_cpu else ""
 
 
 def _may_fall_back(evidence: Evidence) -> bool:
@@ -223,10 +206,9 @@ def _leaked(evidence: Evidence) -> str:
 
 
 def _cores_of_others(evidence: Evidence) -> str:
-    cores = evidence.facts.get("energy_others")
-    if evidence.facts.get("energy_scope") not in SHARED_SCOPES or not cores or cores < SHARED_CORES:
-        return ""
-    return f"{cores:.2g}"
+    cores = evidence.facts.get("energy_others") or 0.0
+    shared = evidence.facts.get("energy_scope") in SHARED_SCOPES and cores >= SHARED_CORES
+    return f"{cores:.2g}" if shared else ""
 
 
 # -- the list --------------------------------------------------------------------------------------
@@ -259,7 +241,8 @@ RULES = (
     Rule("late-change", lambda evidence: evidence.facts.get("late_changes"),
          "a graph was compiled or device memory was reserved while it was measured",
          "give it more --budget to warm up; look for shapes that change from step to step"),
-    Rule("recompiled", _recompiled, "compiled {} after its first step",
+    Rule("recompiled", lambda evidence: (times := evidence.facts.get("recompiles")) and count(times, "more time"),
+         "compiled {} after its first step",
          "look for shapes or values that change from step to step; TORCH_LOGS=recompiles shows which"),
     Rule("drifting", lambda evidence: _drift(evidence, rises=True), "step times rose by {}",
          "let the machine cool down and rest, then repeat; if it drifts again, look for heat, memory or a leak"),
@@ -281,7 +264,7 @@ RULES = (
 RULES_OF_REAL_TIME = (
     Rule("contended", _stolen, f"the virtual machine's host took over {show_percent(STOLEN_LIMIT)} of its time",
          "repeat it at another hour"),
-    Rule("contended", lambda evidence: _is_command(evidence) and _waited(evidence),
+    Rule("contended", lambda evidence: evidence.is_command and _waited(evidence),
          f"threads of this machine waited {WAITED_LONG}",
          "end other programs; or it starts more threads than there are cores"),
     Rule("contended", _waited, f"its threads waited {WAITED_LONG}",

@@ -23,7 +23,6 @@ from mldyno.selftest.setup import (
     chain,
     fitted,
     judges,
-    quiet,
 )  # fmt: skip
 from mldyno.stats.intervals import median, paired
 from mldyno.timing import clock
@@ -218,7 +217,7 @@ def placements(setup: Setup) -> Iterator[Row]:
     """Yield the times in s of a step whose batch is on the device, and of one whose batch is copied, round by round."""
     cases = [setup.open(placement=placement, batch=128) for placement in ("device", "host")]
     for opened in cases:
-        opened.warm_up(WARM_UP_S, quiet)
+        opened.warm_up(WARM_UP_S)
     times = rounds([opened.blocks for opened in cases], 0.0, ROUNDS, random.Random(3), lambda values, now: None)
     for there, copied in zip(*times, strict=True):
         yield {"device": there, "host": copied}

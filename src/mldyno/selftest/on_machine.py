@@ -121,8 +121,8 @@ def _fake_case(
     """Measure a case of the fake framework, whose times a rule gives."""
     os.environ["MLDYNO_FAKE"] = json.dumps([rule])
     case = open_case(Case("mlp", framework=framework.name, device=device, mode="infer", batch=8))
-    case.warm_up(warm_up_s, lambda step: None)
-    case.turn(turn_s, None, lambda step: None)
+    case.warm_up(warm_up_s)
+    case.turn(turn_s)
     return case
 
 

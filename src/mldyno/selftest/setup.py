@@ -56,8 +56,8 @@ class Setup:
         status, reason, error, opened = "ok", "", None, None
         try:
             opened = self.open(**axes)
-            opened.warm_up(warm_up_s, quiet)
-            opened.turn(turn_s, None, quiet)
+            opened.warm_up(warm_up_s)
+            opened.turn(turn_s)
             error = opened.close().checks.error
         except Exception as trouble:
             status, reason = failure(self.framework.name, trouble)
@@ -82,10 +82,6 @@ def tidy() -> None:
     """Free what earlier cases took: each is frozen while it is measured."""
     gc.unfreeze()
     gc.collect()
-
-
-def quiet(step: float) -> None:
-    """Ignore progress."""
 
 
 def busy_product(setup: Setup) -> tuple[int, int]:

@@ -42,6 +42,11 @@ def spread(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (len(values) - 1))
 
 
+def rounded(values: Iterable[float]) -> tuple[float, ...]:
+    """Round to six digits: a millionth is below any clock's accuracy, and a record stays small."""
+    return tuple(float(f"{value:.6g}") for value in values)
+
+
 def _t_upper_tail(t: float, df: int) -> float:
     """P(T > t) of Student's t with whole degrees of freedom, by its finite sum (Abramowitz 26.7.3-4)."""
     theta = math.atan2(t, math.sqrt(df))

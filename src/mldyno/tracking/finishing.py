@@ -11,18 +11,19 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mldyno import machine as machines
-from mldyno.analysis.processes import processes_of, usual_for
+from mldyno.analysis.processes import Process
 from mldyno.axes import TRACKED, unstated
 from mldyno.errors import MldynoError, StoreLocked
-from mldyno.records import Fact, Record, Run, Series
+from mldyno.records import Fact, Machine, Record, Run, Series
 from mldyno.runner.events import Interrupts
-from mldyno.runner.recording import Observed, draft_of, finished, new_run_id, processes_before
+from mldyno.runner.recording import Observed, new_run_id, processes_before, record_of
+from mldyno.stats.intervals import rounded
 from mldyno.store import Store
 from mldyno.store.transfer import rescue
 from mldyno.timing.loops import LoopBlocks, LoopTimes
@@ -52,8 +53,8 @@ def finish(loop: Loop, interrupts: Interrupts) -> Record | None:
     if ranks is not None and ranks.rank > 0:
         ranks.tell(loop.name, json.dumps(_for_first_rank(loop)))
         return None
-    draft = draft_of_loop(loop, {} if ranks is None else ranks.hear(loop.name))
-    if draft is None:
+    ended = observed_of(loop, {} if ranks is None else ranks.hear(loop.name))
+    if ended is None:
         say(line_so_far(loop))
         return None
     path, failure = None, ""
@@ -61,9 +62,9 @@ def finish(loop: Loop, interrupts: Interrupts) -> Record | None:
         named = loop.store.path if isinstance(loop.store, Store) else loop.store
         store = Store(named, patience=WAIT_S)
         path = store.path
-        record = _stored(draft, store, loop.name, interrupts)
+        record = _stored(ended, store, loop.name, interrupts)
     except (MldynoError, OSError) as error:
-        record = finished(draft)
+        record = ended.record()
         failure = f"not stored: {str(error).rstrip('.')}. {rescue([record], path)}"
     say(loop_line(record))
     if times.fault:
@@ -73,13 +74,26 @@ def finish(loop: Loop, interrupts: Interrupts) -> Record | None:
     return record
 
 
-def _stored(draft: Record, store: Store, name: str, interrupts: Interrupts) -> Record:
-    """Finish and store a record; wait a while for another process that holds the store."""
+@dataclass(frozen=True)
+class EndedLoop:
+    """What was observed of a loop, the machine with its devices, and the time in s that was timed in all."""
+
+    observed: Observed
+    machine: Machine
+    wall_time: float
+
+    def record(self, before: Sequence[Process] | None = None) -> Record:
+        """Return its record; `before` are earlier processes of the machine."""
+        return record_of(self.observed, self.machine, self.wall_time, "ok", "", before=before)
+
+
+def _stored(ended: EndedLoop, store: Store, name: str, interrupts: Interrupts) -> Record:
+    """Make and store a record; wait a while for another process that holds the store."""
     ends = math.inf
     with closing(store):
         while True:
             try:
-                record = finished(draft, _usual_facts(draft, store))
+                record = ended.record(_before(store, ended.machine))
                 store.append([record])
                 return record
             except StoreLocked:
@@ -92,30 +106,26 @@ def _stored(draft: Record, store: Store, name: str, interrupts: Interrupts) -> R
             interrupts.check()
 
 
+def _before(store: Store, machine: Machine) -> list[Process] | None:
+    try:
+        return processes_before(store, machine)
+    except StoreLocked:
+        raise
+    except MldynoError:
+        return None  # a store that can't be read may still be added to
+
+
 def line_so_far(loop: Loop) -> str:
     """Return what is known of a loop by now, in a line."""
     if loop.record is not None:
         return loop_line(loop.record)
-    draft = draft_of_loop(loop, {})
-    if draft is not None:
-        return loop_line(finished(draft))
+    if (so_far := observed_of(loop, {})) is not None:
+        return loop_line(so_far.record())
     return f"{loop.name}: {count(loop.times.steps, 'step')} so far: too few for a number"
 
 
-def _usual_facts(draft: Record, store: Store) -> Mapping[str, Fact]:
-    """Return what is usual on the machine of a record, for what it says about the next process."""
-    try:
-        for own in processes_of(draft):
-            return usual_for(own, processes_before(store, draft.machine)).facts
-    except StoreLocked:
-        raise
-    except MldynoError:
-        pass  # a store that can't be read may still be added to
-    return {}
-
-
-def draft_of_loop(loop: Loop, others: dict[int, str]) -> Record | None:
-    """Return the draft of a loop's record; None where too little is known. `others` are texts of other ranks."""
+def observed_of(loop: Loop, others: dict[int, str]) -> EndedLoop | None:
+    """Return what was observed of a loop; None where that is too little. `others` are texts of other ranks."""
     times, ranks = loop.times, loop.ranks
     times.catch_up()
     smaller = list(times.smaller)
@@ -131,7 +141,9 @@ def draft_of_loop(loop: Loop, others: dict[int, str]) -> Record | None:
         case = replace(case, ranks=ranks.world)
     observed = Observed(case, Run(new_run_id()), Stopping(steps=times.steps))
     observed.unsteady = unsteady
-    observed.series += _first_series(times)
+    observed.series.append(Series("step_time", "s", _seconds([times.first]), "first"))
+    if times.fetches:
+        observed.series.append(Series("data_wait", "s", _seconds(times.fetches), "first"))
     for part in (*smaller, LoopBlocks(size, usual.times[:start], usual.waits[:start])):
         observed.series += _series_of(part, "warmup")
     for series in _series_of(steady, "steady"):
@@ -139,28 +151,25 @@ def draft_of_loop(loop: Loop, others: dict[int, str]) -> Record | None:
     for part in (*times.long, long):
         observed.series += _series_of(part, "long")
     observed.series += [*_besides(times), *_of_ranks(loop, steady, others)]
-    observed.series += _contention(loop)
+    for series in loop.contention.stop() if loop.watched is not None else ():  # what got in the way, over all epochs
+        observed.series.append(replace(series, values=(math.fsum(series.values),)))
     observed.facts |= _facts(loop, size, unsteady, others, len(usual.times))
     observed.software = process.software()
     devices = process.devices(case.device)
     machine = machines.describe(machines.Vendors().describe(devices) if devices else ())
-    return draft_of(observed, machine, _whole(times), "ok", "")
+    timed = [*(part.times for part in (times.blocks, *times.smaller, *times.long)),
+             [times.first or 0], times.fetches, times.between, times.apart]  # fmt: skip
+    return EndedLoop(observed, machine, sum(map(sum, timed)) / 1e9)
 
 
 def _seconds(values: Sequence[float], size: int = 1) -> tuple[float, ...]:
-    return tuple(float(f"{value / size / 1e9:.6g}") for value in values)
+    return rounded(value / size / 1e9 for value in values)
 
 
 def _series_of(part: LoopBlocks, stage: str) -> Iterator[Series]:
     if part.times:
         yield Series("step_time", "s", _seconds(part.times, part.size), stage, part.size)
         yield Series("data_wait", "s", _seconds(part.waits, part.size), stage, part.size)
-
-
-def _first_series(times: LoopTimes) -> Iterator[Series]:
-    yield Series("step_time", "s", _seconds([times.first or 1]), "first")
-    if times.fetches:
-        yield Series("data_wait", "s", _seconds(times.fetches), "first")
 
 
 def _besides(times: LoopTimes) -> Iterator[Series]:
@@ -172,12 +181,6 @@ def _besides(times: LoopTimes) -> Iterator[Series]:
         real, held = zip(*times.rounds, strict=True)
         yield Series("step_time", "s", _seconds(real), "beside", times.blocks.size)
         yield Series("held_time", "s", _seconds(held), "beside", times.blocks.size)
-
-
-def _contention(loop: Loop) -> Iterator[Series]:
-    """Yield what got in the way, over all epochs."""
-    for part in loop.contention.stop() if loop.watched is not None else ():
-        yield replace(part, values=(math.fsum(part.values),))
 
 
 def _facts(loop: Loop, size: int, unsteady: str, others: dict[int, str], blocks: int) -> dict[str, Fact]:
@@ -213,10 +216,3 @@ def _of_ranks(loop: Loop, steady: LoopBlocks, others: dict[int, str]) -> Iterato
     for rank, text in others.items():
         content = json.loads(text)
         yield from _series_of(LoopBlocks(content["size"], content["times"], content["waits"]), f"rank-{rank}")
-
-
-def _whole(times: LoopTimes) -> float:
-    """Return the time in s of all that was timed: steps, and what lay between them."""
-    parts = (times.blocks, *times.smaller, *times.long)
-    steps = sum(map(sum, (part.times for part in parts)))
-    return (steps + sum((times.first or 0, *times.fetches, *times.between, *times.apart))) / 1e9

@@ -51,20 +51,11 @@ def check_device(case: Case, program: Program) -> None:
 def check_tree(case: Case) -> None:
     """Raise Wrong if the user's code came from another version's tree than its own."""
     source = sources.known(case.workload)
-    if source is not None and (flaw := tree_fault(source)):
-        raise Wrong(flaw)
+    refuse(None if source is None else tree_fault(source))
 
 
-def check_precision(program: Program) -> None:
-    """Raise Wrong if the precision did not take effect."""
-    flaw = program.precision_flaw()
-    if flaw:
-        raise Wrong(flaw)
-
-
-def check_ranks(program: Program, thorough: bool) -> None:
-    """Raise Wrong unless all ranks have the same model; `thorough`: and gradients of all batches."""
-    flaw = program.rank_flaw(thorough)
+def refuse(flaw: str | None) -> None:
+    """Raise Wrong where a flaw is named: of the precision, or of what ranks must have in common."""
     if flaw:
         raise Wrong(flaw)
 
@@ -123,12 +114,9 @@ def check_plausible(
 
 
 def check_results(
-    case: Case,
-    program: Program,
-    first: Mapping[str, float] | None,
-    facts: dict[str, Any],
+    case: Case, program: Program, first: Mapping[str, float] | None, facts: dict[str, Any],
     unchecked: Collection[str] = (),
-) -> Checks:
+) -> Checks:  # fmt: skip
     """Raise Wrong unless training has learned and results agree with fp32 on the CPU; note the losses.
 
     `unchecked` are the checks that the user turned off.

@@ -18,18 +18,18 @@ from mldyno import plugins
 from mldyno.frameworks import Framework
 from mldyno.hardware import Found, Scope, Sensor, Surroundings
 from mldyno.hardware.contention import cpu_of_others
-from mldyno.messages import EnergyMeasured
+from mldyno.messages import Measured
 from mldyno.records import Case, Device, Series
-from mldyno.stats.intervals import half_width, mean
+from mldyno.stats.intervals import half_width, mean, rounded
 from mldyno.timing.blocks import Blocks
 from mldyno.timing.energy import StepLog, Ticks, Watch, Watched, Window, per_step
 
 SETTLE_S = 0.5  # after which clocks and fans have followed
 WINDOW_S, READINGS_A_WINDOW = 0.5, 5  # at least
 STEPS_A_WINDOW, LONG_WINDOW_S = 4, 2.0  # steps of a window, where they take no longer than that; else one
-LATEST = 3  # windows after its time, in which the first ones must have come
-WITH_INTERVAL, FEWEST_WINDOWS = 2, 10  # windows: without which nothing is known of an error; and where the time allows
-PAUSE_S = 0.1  # at most, between two logs that a sensor of moments looks at
+LATEST = 3  # windows after the time is over, before a sensor without any is given up
+WITH_INTERVAL, FEWEST_WINDOWS = 2, 10  # windows without which the error is unknown; and where the time allows
+LONGEST_PAUSE_S = 0.1  # between two logs, for a sensor that samples power
 ON_HOST: tuple[Scope, ...] = ("package", "system", "cores", "memory")
 ON_DEVICE: tuple[Scope, ...] = ("board", "package", "system")
 PLUG = "plug"
@@ -85,29 +85,32 @@ class EnergyMeter:
 
     def __init__(self, framework: Framework, case: Case, devices: Sequence[Device], blocks: Blocks) -> None:
         self.blocks, self.clock, self.case = blocks, blocks.clock, case
-        real = framework.clock is None and case.nodes == 1  # nothing is used up in fake time, nor seen of other nodes
+        real = framework.clock is None and case.nodes == 1  # fake time uses no energy; other nodes are out of sight
         available = plugins.sensors(Surroundings(devices=devices)) if real else {}
         self.groups = groups(available, case)
         self.unreadable = unreadable(available, self.groups)
         self.ticks = [Ticks(sensor, self.clock, time.sleep) for group in self.groups for sensor in group.sensors]
         self.chance = random.Random(case.id)
 
-    def measure(self, seconds: float, target: float, rest_s: float, tell: Tell) -> EnergyMeasured:
+    def measure(self, seconds: float, target: float, rest_s: float, tell: Tell) -> Measured:
         """Measure energy for that many s, or until it is known to the target; and `rest_s` idle before and after."""
         if not self.groups:
             return self._nothing()
         shortest = self._shortest_window()
-        lengths = [_window_of(group, shortest) for group in self.groups]
+        lengths = [max([shortest, *(READINGS_A_WINDOW * each.every_s for each in group.sensors
+                                    if each.method != "counter")]) for group in self.groups]  # fmt: skip
         before = self._at_rest(rest_s, lengths[0])
         if all(ticks.hung for ticks in self.ticks):
             return self._nothing(before)
-        before_work = self._cpu_of_others()
+        before_work = cpu_of_others(beside_siblings=self.case.in_ranks)
         began, during, logs = self.clock(), *self._at_work(seconds, target, shortest, lengths[0], tell)
-        busy = _rate(before_work, self._cpu_of_others(), (self.clock() - began) / 1e9)
+        after_work, elapsed = cpu_of_others(beside_siblings=self.case.in_ranks), (self.clock() - began) / 1e9
+        other_cores = None
+        if before_work is not None and after_work is not None:
+            other_cores = max(0.0, after_work - before_work) / elapsed
         after = self._at_rest(rest_s, lengths[0])
         facts = self._nothing([*before, *during, *after]).facts
-        series: list[Series] = []
-        place = 0
+        series, place = list[Series](), 0
         for group, length in zip(self.groups, lengths, strict=True):
             mine = slice(place, place := place + len(group.sensors))
             rows = _rows(during[mine], logs, length)
@@ -119,16 +122,13 @@ class EnergyMeter:
             if main:
                 off = max(window.relative_error for windows in rows for window, _ in windows)
                 facts = {**facts, "energy_scope": group.scope, "energy_by": group.names, "energy_error": off,
-                         "energy_method": group.sensors[0].method, "energy_others": busy}  # fmt: skip
-        return EnergyMeasured(tuple(series), facts)
+                         "energy_method": group.sensors[0].method, "energy_others": other_cores}  # fmt: skip
+        return Measured(tuple(series), facts)
 
-    def _nothing(self, watched: Sequence[Watched] = ()) -> EnergyMeasured:
+    def _nothing(self, watched: Sequence[Watched] = ()) -> Measured:
         """Return no energy, and what sensors did instead."""
         lost = dict.fromkeys([*self.unreadable, *(why for each in watched for why in each.lost)])
-        return EnergyMeasured((), {"energy_scope": None, "energy_lost": "; ".join(lost) or None})
-
-    def _cpu_of_others(self) -> float | None:
-        return cpu_of_others(beside_siblings=self.case.in_ranks)
+        return Measured((), {"energy_scope": None, "energy_lost": "; ".join(lost) or None})
 
     def _shortest_window(self) -> float:
         """Length in s of a counter's window, no shorter than some steps."""
@@ -167,16 +167,10 @@ class EnergyMeter:
                 if late or (len(rows) >= WITH_INTERVAL and now >= ends) or _known(rows) <= target:
                     return watch.results, logs
                 if pausing:
-                    time.sleep(self.chance.uniform(0.0, PAUSE_S))
+                    time.sleep(self.chance.uniform(0.0, LONGEST_PAUSE_S))
                     logs.append(StepLog())
                     logs[-1].note(clock(), done)
                 look = clock() + round(length * 1e9)
-
-
-def _window_of(group: Group, shortest: float) -> float:
-    """Length in s of a group's windows: for power sensors, long enough for some readings."""
-    readings = [READINGS_A_WINDOW * each.every_s for each in group.sensors if each.method != "counter"]
-    return max([shortest, *readings])
 
 
 Row = list[tuple[Window, float]]
@@ -217,13 +211,3 @@ def _series(rows: Sequence[Row], idle: Sequence[float], stage: str) -> Iterator[
         yield Series("peak_power", "W", rounded([max(powers)]), stage="process")
     if idle:
         yield Series("idle_power", "W", rounded(idle), stage=stage)
-
-
-def rounded(values: Sequence[float]) -> tuple[float, ...]:
-    """Round to six digits: a millionth is below any clock's accuracy, and a record stays small."""
-    return tuple(float(f"{value:.6g}") for value in values)
-
-
-def _rate(before: float | None, after: float | None, seconds: float) -> float | None:
-    """Cores that other processes had, on average; None where that is not counted."""
-    return None if before is None or after is None else max(0.0, after - before) / seconds

@@ -19,36 +19,32 @@ from mldyno.worker.ranks import own_share
 from mldyno.worker.session import open_case
 
 
-def probe(names: Sequence[str]) -> FrameworksProbed:
+def probe_frameworks(frameworks: Sequence[str]) -> FrameworksProbed:
     """Return versions and devices of each framework; one that can't be started has an error."""
-    return FrameworksProbed(platform.python_version(), {name: _facts(name) for name in names})
+    return FrameworksProbed(platform.python_version(), {name: _facts(plugins.framework(name)) for name in frameworks})
 
 
-def _facts(name: str) -> FrameworkFacts:
-    framework = plugins.framework(name)
+def _facts(framework: Framework) -> FrameworkFacts:
     try:
         framework.start()
         return FrameworkFacts(
-            versions=framework.versions(),
-            threads=framework.threads(),
-            devices=tuple(framework.devices()),
+            versions=framework.versions(), threads=framework.threads(), devices=tuple(framework.devices()),
             support=framework.support(),
-        )
+        )  # fmt: skip
     except Exception as error:
         return FrameworkFacts(error=framework.explain(error)[1])
 
 
-def examine(name: str, device: str, feature: str) -> FeatureTried:
+def try_feature(framework: str, device: str, feature: str) -> FeatureTried:
     """Try a feature, and return its outcome and whether this process is fit for more; an error is an outcome too.
 
     An error can leave a device unusable for the rest of the process. So the plainest feature is tried again after one:
     if that fails now, nothing more may be asked of this process.
     """
-    framework = plugins.framework(name)
-    tried = _try(framework, device, feature)
-    plainest = next(iter(framework.features))
-    gave_numbers = tried.tolerance is not None
-    return replace(tried, fit=gave_numbers or _try(framework, device, plainest).result == "works")
+    started = plugins.framework(framework)
+    tried = _try(started, device, feature)
+    plainest = next(iter(started.features))
+    return replace(tried, fit=tried.tolerance is not None or _try(started, device, plainest).result == "works")
 
 
 def _try(framework: Framework, device: str, feature: str) -> FeatureTried:
@@ -60,13 +56,10 @@ def _try(framework: Framework, device: str, feature: str) -> FeatureTried:
         status, reason = framework.explain(error)
         return FeatureTried("failed" if status == "oom" else "unsupported", reason, None, None, True)
     error_seen = trial.error if math.isfinite(trial.error) else None
+    tried = FeatureTried("works", "", error_seen, trial.tolerance, True)
     if not trial.error <= trial.tolerance:
-        return FeatureTried(
-            "wrong", "" if error_seen is not None else "not a number", error_seen, trial.tolerance, True
-        )
-    if trial.fallback:
-        return FeatureTried("fallback", trial.fallback, error_seen, trial.tolerance, True)
-    return FeatureTried("works", "", error_seen, trial.tolerance, True)
+        return replace(tried, result="wrong", reason="" if error_seen is not None else "not a number")
+    return replace(tried, result="fallback", reason=trial.fallback) if trial.fallback else tried
 
 
 # -- forecasts of a case ---------------------------------------------------------------------------

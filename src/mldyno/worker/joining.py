@@ -8,21 +8,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 
-from mldyno import plugins
+from mldyno import plugins, rendezvous
 from mldyno.axes import Case
 from mldyno.errors import MldynoError
-from mldyno.rendezvous import (
-    INTERFACE,
-    JOB,
-    LOOK_EVERY_S,
-    RANK_DONE,
-    RANKED,
-    Rendezvous,
-    enter,
-    failure_in,
-    listen_at,
-    own_address,
-)
+from mldyno.rendezvous import INTERFACE, JOB, LOOK_EVERY_S, RANK_DONE, RANKED, Rendezvous
 from mldyno.units import show_seconds
 from mldyno.worker.client import SCRIPT
 from mldyno.worker.process_tree import ProcessTree, new_mark
@@ -36,8 +25,8 @@ def meet(meeting: Rendezvous) -> None:
     import psutil
 
     if meeting.first:
-        listen_at(meeting).close()  # an address that is not ours is refused now
-    own = own_address(meeting)
+        rendezvous.listen_at(meeting).close()  # an address that is not ours is refused now
+    own = rendezvous.own_address(meeting)
     names = [name for name, addresses in psutil.net_if_addrs().items() if own in [each.address for each in addresses]]
     os.environ |= meeting.environment | ({INTERFACE: names[0]} if names and INTERFACE not in os.environ else {})
 
@@ -51,27 +40,20 @@ def join(meeting: Rendezvous, case: Case, wait: float, python: str, tell: Tell) 
     framework, ranks = plugins.framework(case.framework), case.ranks or 1
     command = [python, SCRIPT, *launch_words(ranks, case.nodes)]
     environment = {**os.environ, **framework.environment(case), RANKED: case.framework, JOB: new_mark()}
-    jobs, until = 0, time.monotonic() + wait
-    waits = False
+    jobs, until, waiting = 0, time.monotonic() + wait, False
     while (left := until - time.monotonic()) > 0:
-        place = enter(meeting, ranks, case.nodes, left)
+        place = rendezvous.enter(meeting, ranks, case.nodes, left)
         if place is None:
-            if not waits:
+            if not waiting:
                 tell(f"waiting for {meeting.address}")
-            waits = True
+            waiting = True
             time.sleep(LOOK_EVERY_S)
             continue
-        said = _take_part(command, environment | place)
+        output = _take_part(command, environment | place)
         jobs, until = jobs + 1, time.monotonic() + wait
-        failure = failure_in(said.splitlines())
-        words = (
-            "done"
-            if RANK_DONE in said
-            else "ended early"
-            if failure is None
-            else f"rank {failure.rank}: {failure.reason}"
-        )
-        tell(f"job {jobs}: {words}")
+        failure = rendezvous.failure_in(output.splitlines())
+        outcome = "ended early" if failure is None else f"rank {failure.rank}: {failure.reason}"
+        tell(f"job {jobs}: {'done' if RANK_DONE in output else outcome}")
     if not jobs:
         waited = show_seconds(wait)
         raise MldynoError(f"no job began at {meeting.address} within {waited}; is `mldyno run --nodes` running there?")

@@ -1,8 +1,7 @@
-"""Start the ranks of a job on this machine, and end all of them when one fails; tie a process to its parent's life."""
+"""Start the ranks of a job on this machine, and end all of them when one fails."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 
 from mldyno import rendezvous
 from mldyno.errors import MldynoError
+from mldyno.worker.start import adopt_orphans, die_with_parent
 
 
 def launch(ranks: int, nodes: int, words: Sequence[str]) -> int:
@@ -70,27 +70,3 @@ def _watch(processes: list[subprocess.Popen[bytes]], first: int) -> int:
             sys.stderr.write(rendezvous.end_line(rank, code))
             return 1
     return 0
-
-
-# -- the parent's life -----------------------------------------------------------------------------
-
-
-def die_with_parent() -> None:
-    """Linux: be killed with the parent, even if a library never releases the interpreter's lock."""
-    parent = os.getppid()
-    _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def adopt_orphans() -> None:
-    """Linux: become the parent of detached processes that this one started, so that they are found and ended."""
-    _prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
-
-
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        with contextlib.suppress(Exception):
-            import ctypes
-
-            ctypes.CDLL(None).prctl(option, value)

@@ -11,38 +11,48 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from mldyno import messages, plugins, rendezvous, sources
 from mldyno.datasets import prepare
 from mldyno.messages import Answer, Command, OpenCase, TrainEndToEnd
-from mldyno.sources import Source
 from mldyno.worker import examine, session
-from mldyno.worker.checks import check_ranks, check_tree, failure
-from mldyno.worker.launch import adopt_orphans, die_with_parent
+from mldyno.worker.checks import check_tree, failure, refuse
 from mldyno.worker.ranks import obey
-from mldyno.worker.session import open_case
+from mldyno.worker.session import CaseSession, open_case
+from mldyno.worker.start import adopt_orphans, die_with_parent
 from mldyno.workloads import user_models
 
 LONGEST_COMMAND = 1 << 20  # B
-Tell = Callable[[Answer], None]
+
+
+# The fields of a command are the arguments of the function, or of the open case's method, that carries it out.
+_BEFORE_CASES: Mapping[type[Command[Any]], Callable[..., Answer]] = {
+    messages.ProbeFrameworks: examine.probe_frameworks,
+    messages.TryFeature: examine.try_feature,
+    messages.ForecastCase: examine.forecast_case,
+    messages.TrySteps: examine.try_steps,
+}
+_OF_CASES: Mapping[type[Command[Any]], Callable[..., Answer]] = {
+    messages.MeasureTurn: CaseSession.turn,
+    messages.TimePhases: CaseSession.phases,
+    messages.MeasureEnergy: CaseSession.energy,
+    messages.CloseCase: CaseSession.close,
+}
 
 
 class Worker:
-    """Carry out commands, each by the method with its name, and keep the open cases."""
+    """Carry out commands, and keep the open cases."""
 
-    def __init__(self, tell: Tell) -> None:
-        self.tell, self.opened = tell, dict[int, session.CaseSession]()
+    def __init__(self, tell: Callable[[Answer], None]) -> None:
+        self.tell, self.opened = tell, dict[int, CaseSession]()
 
     def answer(self, command: Command[Any]) -> Answer:
         """Carry out a command; an error of the framework becomes an answer, and then a record."""
         try:
-            if isinstance(source := getattr(command, "source", None), Source) and source.name:
-                sources.register(source)
-            carried_out: Answer = getattr(self, f"_{messages.wire_name(type(command))}")(command)
-            return carried_out
+            return self._carry_out(command)
         except Exception as error:
             keys = command.keys if isinstance(command, messages.MeasureRounds) else (getattr(command, "key", -1),)
             cases = [self.opened.pop(key).case for key in keys if key in self.opened]
@@ -50,51 +60,34 @@ class Worker:
             status, reason = failure(None if case is None else case.framework, error)
             return messages.Failed(status, reason)  # type: ignore[arg-type]
 
+    def _carry_out(self, command: Command[Any]) -> Answer:
+        kind, fields = type(command), dict(vars(command))
+        source = fields.pop("source", None)
+        if source is not None and source.name:
+            sources.register(source)
+        if kind in _BEFORE_CASES:
+            return _BEFORE_CASES[kind](**fields)
+        if kind in _OF_CASES:
+            key = fields.pop("key")
+            self.opened[key].enter()
+            answer = _OF_CASES[kind](self.opened[key], **fields)
+            if kind is messages.CloseCase:
+                del self.opened[key]
+            return answer
+        if isinstance(command, OpenCase):
+            opened = session.open_case(command.case, command.data, command.command, progress=self._progress)
+            self.opened[command.key] = opened
+            return opened.warm_up(command.warmup, command.load)
+        if isinstance(command, messages.MeasureRounds):
+            cases = [self.opened[key] for key in command.keys]
+            return session.measure_rounds(cases, command.seconds, command.fewest, command.seed)
+        if isinstance(command, messages.DescribeSource):
+            return messages.SourceDescribed(user_models.describe(command.source, plugins.start_framework))
+        assert isinstance(command, messages.RunTask)
+        return self._run_task(command)
+
     def _progress(self, step: float) -> None:
         self.tell(messages.Progress(step))
-
-    def _probe_frameworks(self, command: messages.ProbeFrameworks) -> Answer:
-        return examine.probe(command.frameworks)
-
-    def _try_feature(self, command: messages.TryFeature) -> Answer:
-        return examine.examine(command.framework, command.device, command.feature)
-
-    def _forecast_case(self, command: messages.ForecastCase) -> Answer:
-        return examine.forecast_case(command.case)
-
-    def _try_steps(self, command: messages.TrySteps) -> Answer:
-        return examine.try_steps(command.case, command.steps, command.limit)
-
-    def _entered(self, key: int) -> session.CaseSession:
-        """Return an open case, and let its code import."""
-        self.opened[key].enter()
-        return self.opened[key]
-
-    def _open_case(self, command: messages.OpenCase) -> Answer:
-        self.opened[command.key] = opened = session.open_case(command.case, command.data, command.command)
-        return opened.warm_up(command.warmup, self._progress, command.load)
-
-    def _measure_turn(self, command: messages.MeasureTurn) -> Answer:
-        return self._entered(command.key).turn(command.seconds, command.steps, self._progress)
-
-    def _time_phases(self, command: messages.TimePhases) -> Answer:
-        return self._entered(command.key).phases(command.seconds, self._progress)
-
-    def _measure_energy(self, command: messages.MeasureEnergy) -> Answer:
-        meter = self._entered(command.key).energy_meter
-        return meter.measure(command.seconds, command.target, command.rest, self._progress)
-
-    def _measure_rounds(self, command: messages.MeasureRounds) -> Answer:
-        cases = [self.opened[key] for key in command.keys]
-        return session.measure_rounds(cases, command.seconds, command.fewest, command.seed, self._progress)
-
-    def _close_case(self, command: messages.CloseCase) -> Answer:
-        case = self._entered(command.key)
-        del self.opened[command.key]
-        return case.close(command.prove, command.unchecked)
-
-    def _describe_source(self, command: messages.DescribeSource) -> Answer:
-        return messages.SourceDescribed(user_models.describe(command.source, plugins.start_framework))
 
     def _run_task(self, command: messages.RunTask) -> Answer:
         """Pass on the rows of a task; its module may say whether the process is fit for more commands after it."""
@@ -124,8 +117,8 @@ def _read_commands(descriptor: int, lines: queue.SimpleQueue[str]) -> None:
     os._exit(1)
 
 
-def listen(commands_from: int, answers_to: int) -> None:
-    """Carry out commands until one ends the worker."""
+def listen(commands_from: int, answers_to: int) -> NoReturn:
+    """Carry out commands until the parent is gone."""
     die_with_parent()
     adopt_orphans()
     with contextlib.suppress(ValueError):
@@ -142,8 +135,6 @@ def listen(commands_from: int, answers_to: int) -> None:
     worker = Worker(tell)
     while True:
         command, number = messages.decode_command(lines.get())
-        if isinstance(command, messages.EndWorker):
-            return
         tell(worker.answer(command))
 
 
@@ -168,31 +159,31 @@ def follow(framework_name: str) -> None:
         _end_with(framework_name, error)
 
 
-def train(wish: TrainEndToEnd) -> int:
+def train(training: TrainEndToEnd) -> int:
     """Train a case for some epochs, each of which ends with a test; return the exit code, 1 where nothing was learned.
 
     The data set is fetched first, where it is missing.
     """
     try:
-        return _train(wish)
+        return _train(training)
     except Exception as error:
-        if wish.case.in_ranks:
-            _end_with(wish.case.framework, error)
+        if training.case.in_ranks:
+            _end_with(training.case.framework, error)
         raise
 
 
-def _train(wish: TrainEndToEnd) -> int:
-    data, case, framework = wish.data, wish.case, plugins.framework(wish.case.framework)
+def _train(training: TrainEndToEnd) -> int:
+    data, case, framework = training.data, training.case, plugins.framework(training.case.framework)
     os.environ |= framework.environment(case)
     prepare(data.name, data.source, data.folder, lambda what, done, total: None)
     framework.start()
     team = framework.team() if case.in_ranks else None
     program = open_case(case, data, team=team).program
     first = program.losses()
-    for _ in range(wish.epochs):
+    for _ in range(training.epochs):
         program.run_phase("epoch")
     last = program.losses()
-    check_ranks(program, thorough=False)
+    refuse(program.rank_flaw(False))
     if not first or not last or not all(0 <= last[name] < value for name, value in first.items()):
         sys.stderr.write(f"nothing was learned: {first} at the start, {last} at the end\n")
         return 1

@@ -20,13 +20,13 @@ from mldyno.frameworks import Framework, Program, Team, Unsupported
 from mldyno.hardware import Windows
 from mldyno.messages import DataSource, TrainEndToEnd
 from mldyno.records import Case, Device, Series, Software, recorded_environment
-from mldyno.stats.intervals import median
+from mldyno.stats.intervals import median, rounded
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, settle, time_blocks, time_phases
 from mldyno.timing.stopping import warm_up
 from mldyno.worker import checks, peaks, ranks, start
 from mldyno.worker.checks import Wrong
-from mldyno.worker.energy import EnergyMeter, rounded
+from mldyno.worker.energy import EnergyMeter
 from mldyno.workloads import Portable, Workload
 from mldyno.workloads.user_models.code import activate
 
@@ -43,12 +43,13 @@ Tell = Callable[[float], None]
 
 
 def open_case(
-    case: Case, data: DataSource | None = None, command: Sequence[str] = (), team: Team | None = None
-) -> CaseSession:
+    case: Case, data: DataSource | None = None, command: Sequence[str] = (), team: Team | None = None,
+    progress: Tell = lambda step: None,
+) -> CaseSession:  # fmt: skip
     """Start the framework and build the case.
 
     `data` says where its data set is, `command` is the user's own. `team` are the ranks of which this process is one;
-    the leader gathers them here.
+    the leader gathers them here. `progress` gets the present time of a step in s now and then.
     """
     framework = plugins.framework(case.framework)
     workload = _workload_of(case, command)
@@ -72,33 +73,26 @@ def open_case(
         raise Wrong(f"the model has {program.params:,} parameters, {workload.name} has {workload.params:,}")
     in_all = 1 if team is None else team.size
     facts = {
-        "items_per_step": in_all * workload.items(own),
-        "item": workload.item,
+        "items_per_step": in_all * workload.items(own), "item": workload.item,
         "params": program.params if workload.own else workload.params,
-        "flops_per_step": in_all * workload.flops(own),
-        "import_time": (imported - began) / 1e9,
-        "build_time": (built - imported) / 1e9,
-        "fake_time": framework.clock is not None,
-    }
+        "flops_per_step": in_all * workload.flops(own), "fake_time": framework.clock is not None,
+        "import_time": (imported - began) / 1e9, "build_time": (built - imported) / 1e9,
+    }  # fmt: skip
     facts |= {"data": opened.source} if opened else {}
     facts |= {"data": "own"} if case.placement == "loader" and workload.own_data else {}
     facts |= {} if team is None else {"batch_per_rank": own.batch, "batch_in_all": in_all * (own.batch or 1)}
-    return CaseSession(case, framework, program, facts | dict(program.facts), workload.portable)
+    return CaseSession(case, framework, program, facts | dict(program.facts), workload.portable, progress)
 
 
 class CaseSession:
     """A built case, and what was observed of it."""
 
     def __init__(
-        self,
-        case: Case,
-        framework: Framework,
-        program: Program,
-        facts: dict[str, Any],
-        portable: Portable | None = None,
-    ) -> None:
+        self, case: Case, framework: Framework, program: Program, facts: dict[str, Any],
+        portable: Portable | None = None, progress: Tell = lambda step: None,
+    ) -> None:  # fmt: skip
         self.case, self.framework, self.program, self.facts = case, framework, program, facts
-        self.portable, self.clock = portable, framework.clock or clock.now
+        self.portable, self.progress, self.clock = portable, progress, framework.clock or clock.now
         self.blocks = Blocks(program, self.clock, framework.asynchronous(case.device), program.steps_in_cycle)
         self.meters = plugins.meters()
         real = framework.clock is None  # nothing interferes with fake time
@@ -119,12 +113,12 @@ class CaseSession:
         if (source := sources.known(self.case.workload)) is not None:
             activate(source)
 
-    def warm_up(self, budget: float, progress: Tell, load: float = 0.0) -> messages.CaseOpened:
+    def warm_up(self, budget: float, load: float = 0.0) -> messages.CaseOpened:
         """Take the first step, warm up, and test how steps are issued; return facts, software and the series so far.
 
         `load` is the time in s for which the device works before the warm-up; not in fake time.
         """
-        report = Reporter(self.clock, progress, scale=1e-9)
+        report = Reporter(self.clock, self.progress, scale=1e-9)
         began, load = self.clock(), load if self.framework.clock is None else 0.0
         if self.program.load_first():
             self.facts["first_batch"] = (self.clock() - began) / 1e9
@@ -138,20 +132,16 @@ class CaseSession:
                 self.facts["reference_size"] = KERNEL_SIZE
         issued, drained = checks.issued_shares(self.blocks, warm.steady is not None) or (None, None)
         events = checks.events_share(self.program, self.blocks)
+        last = [warm.first_step, *warm.values][-1]
         self.facts |= {
-            "first_step": warm.first_step / 1e9,
-            "warmup_steady": warm.steady,
-            "block_steps": self.blocks.size,
-            "overhead_share": self.blocks.overhead() / max(1.0, self.blocks.size * [warm.first_step, *warm.values][-1]),
-            "issued_share": issued,
-            "drained_share": drained,
-            "device_seen": self.program.actual_device(),
-            "events_share": events,
+            "first_step": warm.first_step / 1e9, "warmup_steady": warm.steady, "block_steps": self.blocks.size,
+            "overhead_share": self.blocks.overhead() / max(1.0, self.blocks.size * last),
+            "issued_share": issued, "drained_share": drained, "events_share": events,
+            "device_seen": self.program.actual_device(), "translated": translated(),
             "load_time": worked if self.case.device != "cpu" else None,
-            "translated": translated(),
-        }
+        }  # fmt: skip
         checks.check_tree(self.case)
-        checks.check_precision(self.program)
+        checks.refuse(self.program.precision_flaw())
         self.facts |= {"phases": ", ".join(self.program.phases)} if self.program.phases else {}
         self.facts |= {"beside": ", ".join(self.program.ablations)} if self.program.ablations else {}
         self.program.rank_times()  # of the warm-up
@@ -164,22 +154,16 @@ class CaseSession:
         own = next((device for device in devices if device.name == self.case.device), None)
         device = own or Device(self.case.device, self.case.framework)
         self.meters[:] = [meter for meter in self.meters if meter.start(self.case, device)]  # `windows` has this list
-        values, size = rounded([value / 1e9 for value in warm.values]), self.blocks.size
-        series = (
-            Series("step_time", "s", (warm.first_step / 1e9,), stage="first"),
-            *([Series("step_time", "s", values, stage="warmup", block=size)] if values else []),
-        )
+        series = [Series("step_time", "s", (warm.first_step / 1e9,), stage="first")]
+        if warm.values:
+            values = rounded([value / 1e9 for value in warm.values])
+            series.append(Series("step_time", "s", values, stage="warmup", block=self.blocks.size))
         unsteady = warm.reason if warm.steady is False else ""
-        return messages.CaseOpened(self.facts, self._software(), tuple(devices), series, unsteady)
-
-    def _software(self) -> Software:
-        return Software(
-            python=platform.python_version(),
-            framework=self.framework.name,
-            versions=self.framework.versions(),
-            threads=self.framework.threads(),
-            env=recorded_environment(),
-        )
+        software = Software(
+            python=platform.python_version(), framework=self.framework.name, versions=self.framework.versions(),
+            threads=self.framework.threads(), env=recorded_environment(),
+        )  # fmt: skip
+        return messages.CaseOpened(self.facts, software, tuple(devices), tuple(series), unsteady)
 
     def _note_loss(self) -> None:
         """Note the loss right after the very first step, which must find nothing warm."""
@@ -193,9 +177,9 @@ class CaseSession:
             self.steady_counters = now
             self.late_changes += 1
 
-    def turn(self, seconds: float, steps: int | None, progress: Tell) -> messages.TurnMeasured:
+    def turn(self, seconds: float, steps: int | None = None) -> messages.Measured:
         """Measure blocks for that many s, or exactly that many steps, with the reference kernel in between."""
-        kernel, report = self.kernel, Reporter(self.clock, progress)
+        kernel, report = self.kernel, Reporter(self.clock, self.progress)
         if kernel is not None:
             kernel.times = []
 
@@ -212,16 +196,16 @@ class CaseSession:
         if kernel is not None and not kernel.times:  # as between steps that take longer than a turn
             for _ in range(KERNELS_AFTER_STEP):
                 kernel.run()
-        series = [Series("step_time", "s", rounded(values), block=self.blocks.size)] if values else []
+        series = [_times("step_time", values, block=self.blocks.size)] if values else []
         if kernel is not None and kernel.times:
-            series.append(Series("reference_time", "s", rounded(kernel.times), block=kernel.blocks.size))
+            series.append(_times("reference_time", kernel.times, block=kernel.blocks.size))
         if left:
             last = self.blocks.time(left) / left / 1e9
-            series.append(Series("step_time", "s", rounded([last]), block=left))
+            series.append(_times("step_time", [last], block=left))
             values.append(last)
         self.values += values
         series += self._by_rank({"step": self.blocks.size})
-        return messages.TurnMeasured(tuple(series), {"late_changes": self.late_changes})
+        return messages.Measured(tuple(series), {"late_changes": self.late_changes})
 
     def _settle(self, seconds: float) -> None:
         """Before a turn, drop what was loaded ahead, and let the loader get to work."""
@@ -230,15 +214,15 @@ class CaseSession:
             settle(self.blocks, self.program.loads_ahead, max(SHORTEST_SETTLE_S, SETTLE_SHARE * seconds))
             self.program.rank_times()  # of steps that do not count
 
-    def phases(self, seconds: float, progress: Tell) -> messages.PhasesTimed:
+    def phases(self, seconds: float) -> messages.Measured:
         """Time the phases of a step, or its ablations, each by itself."""
         items = self.program.phases
         self.program.prepare_phases()
-        report = Reporter(self.clock, progress)
+        report = Reporter(self.clock, self.progress)
         times = time_phases(self.program, items, seconds, self.clock, report) if items else {}
-        series = [Series(f"{name}_time", "s", rounded(values)) for name, values in times.items()]
+        series = [_times(f"{name}_time", values) for name, values in times.items()]
         series += self._ablations(seconds, report) if self.program.ablations else []
-        return messages.PhasesTimed(tuple(series), {f"{name}_items": items[name] for name in items})
+        return messages.Measured(tuple(series), {f"{name}_items": items[name] for name in items})
 
     def _ablations(self, seconds: float, report: Reporter) -> list[Series]:
         """Rounds of the step and of those beside it, after which all is as it was."""
@@ -252,7 +236,7 @@ class CaseSession:
         self.program.rank_times()
         times = rounds([*blocks.values()], seconds, FEWEST_ABLATION_ROUNDS, random.Random(len(blocks)), report)
         series = [
-            Series(f"{name}_time", "s", rounded(values), stage="beside", block=blocks[name].size)
+            _times(f"{name}_time", values, stage="beside", block=blocks[name].size)
             for name, values in zip(blocks, times, strict=True)
         ]
         series += self._by_rank({name: each.size for name, each in blocks.items()})
@@ -262,14 +246,18 @@ class CaseSession:
     def _by_rank(self, sizes: Mapping[str, int]) -> list[Series]:
         """Return the same blocks as each rank timed them, where there are ranks."""
         return [
-            Series(f"{name}_time", "s", rounded(values), stage=f"rank-{rank}", block=sizes[name])
+            _times(f"{name}_time", values, stage=f"rank-{rank}", block=sizes[name])
             for name, of_ranks in self.program.rank_times().items()
             for rank, values in enumerate(of_ranks)
         ]
 
     @cached_property
-    def energy_meter(self) -> EnergyMeter:
+    def _energy_meter(self) -> EnergyMeter:
         return EnergyMeter(self.framework, self.case, self.framework.devices(), self.blocks)
+
+    def energy(self, seconds: float, target: float, rest: float) -> messages.Measured:
+        """Measure energy for that many s, or until it is known to the target; and `rest` s idle before and after."""
+        return self._energy_meter.measure(seconds, target, rest, self.progress)
 
     def close(self, prove: bool = False, unchecked: Collection[str] = ()) -> messages.CaseClosed:
         """Check the work, stop the meters, and return what they measured; `prove`: and what the case computes.
@@ -286,7 +274,7 @@ class CaseSession:
         rank_peaks = self.rank_peaks or self.program.rank_peaks()
         if rank_peaks:
             series.append(Series("rank_peak_memory", "B", tuple(rank_peaks), stage="process"))
-        checks.check_ranks(self.program, thorough=True)
+        checks.refuse(self.program.rank_flaw(True))
         results = checks.check_results(self.case, self.program, self.first_losses, self.facts, unchecked)
         self.facts["flops_per_step"] = self.facts["flops_per_step"] or self.program.flops()
         checks.check_plausible(self.framework, self.case, self.clock, self.values, self.facts)
@@ -311,12 +299,10 @@ class CaseSession:
                     self.facts[peak] = peaks.copy_rate(self.framework, self.case, self.clock, from_host)
 
 
-def measure_rounds(
-    cases: Sequence[CaseSession], seconds: float, fewest: int, seed: float, progress: Tell
-) -> messages.RoundsMeasured:
+def measure_rounds(cases: Sequence[CaseSession], seconds: float, fewest: int, seed: float) -> messages.Measured:
     """Time rounds of all these cases; return a series for each, with one value a round, then one of delays for each."""
     blocks = [_blocks_for_rounds(case) for case in cases]
-    report = Reporter(cases[0].clock, progress)
+    report = Reporter(cases[0].clock, cases[0].progress)
     for each, case in zip(blocks, cases, strict=True):
         each.prepare = case.enter
     times = rounds(blocks, seconds, fewest, random.Random(seed), report)
@@ -327,11 +313,12 @@ def measure_rounds(
     delays = [each.delays for each in blocks if isinstance(each, BlocksOfOneThread)]
     if len(delays) == len(cases) and all(delays):
         measured += [("run_delay", values) for values in delays]
-    return messages.RoundsMeasured(
+    return messages.Measured(
         tuple(
-            Series(metric, "s", rounded(values), stage="paired", block=blocks[place % len(blocks)].size)
+            _times(metric, values, stage="paired", block=blocks[place % len(blocks)].size)
             for place, (metric, values) in enumerate(measured)
-        )
+        ),
+        {},
     )
 
 
@@ -341,6 +328,10 @@ def _blocks_for_rounds(case: CaseSession) -> Blocks:
     if case.case.device == "cpu" and case.framework.clock is None and by_caller:
         return BlocksOfOneThread(case.program, case.clock, case.blocks.size)
     return case.blocks
+
+
+def _times(metric: str, values: Sequence[float], stage: str = "steady", block: int = 1) -> Series:
+    return Series(metric, "s", rounded(values), stage, block)
 
 
 class ReferenceKernel:

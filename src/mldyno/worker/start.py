@@ -8,8 +8,10 @@ Run by path: nothing but the package `mldyno` itself becomes importable, so the 
 packages are the ones that count.
 """
 
+import contextlib
 import importlib.util
 import os
+import signal
 import sys
 
 END_TO_END, LAUNCH = "end-to-end", "launch"
@@ -29,19 +31,33 @@ def _own_package() -> None:
     spec.loader.exec_module(package)
 
 
-def _private_channel() -> tuple[int, int]:
-    """Take standard input and output for ourselves; what libraries print goes to standard error."""
-    commands, answers = os.dup(0), os.dup(1)
-    _no_channel()
-    return commands, answers
-
-
-def _no_channel() -> None:
-    """Leave standard input and output to others."""
+def _free_standard_streams() -> None:
+    """Read nothing from standard input; send what libraries print to standard error."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
+
+
+def die_with_parent() -> None:
+    """Linux: be killed with the parent, even if a library never releases the interpreter's lock."""
+    parent = os.getppid()
+    _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Linux: become the parent of detached processes that this one started, so that they are found and ended."""
+    _prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        with contextlib.suppress(Exception):
+            import ctypes
+
+            ctypes.CDLL(None).prctl(option, value)
 
 
 def launch_words(ranks: int, nodes: int) -> list[str]:
@@ -63,26 +79,22 @@ if __name__ == "__main__":
 
         sys.exit(launch(int(sys.argv[2]), int(sys.argv[3]), [sys.argv[0], *sys.argv[4:]]))
     end_to_end, framework = sys.argv[1:2] == [END_TO_END], os.environ.get(RANKED)
-    channel = None
+    commands, answers = os.dup(0), os.dup(1)  # the channel to the parent, for this worker alone
+    _free_standard_streams()
     if not end_to_end and (not framework or os.environ.get("RANK") == "0"):
-        channel = _private_channel()
-    else:
-        _no_channel()
-    if channel is not None:
         from mldyno.worker.listen import listen
 
-        listen(*channel)
-        sys.exit(0)
-    from mldyno.worker.launch import die_with_parent
-
+        listen(commands, answers)
+    os.close(commands)
+    os.close(answers)
     die_with_parent()
     if end_to_end:
         from mldyno.messages import TrainEndToEnd, decode_command
         from mldyno.worker.listen import train
 
-        wish, _ = decode_command(sys.argv[2])
-        assert isinstance(wish, TrainEndToEnd)
-        sys.exit(train(wish))
+        training, _ = decode_command(sys.argv[2])
+        assert isinstance(training, TrainEndToEnd)
+        sys.exit(train(training))
     from mldyno.worker.listen import follow
 
     follow(str(framework))

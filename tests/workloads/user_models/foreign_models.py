@@ -401,8 +401,8 @@ def outcome(case: Case) -> dict[str, Any]:
     """What becomes of a case in a worker: status, reason, checks and facts."""
     try:
         session = open_case(case)
-        session.warm_up(0.05, lambda step: None)
-        session.turn(0.05, 2, lambda step: None)
+        session.warm_up(0.05)
+        session.turn(0.05, 2)
         closed = session.close()
     except Exception as error:
         status, reason = checks.failure(case.framework, error)

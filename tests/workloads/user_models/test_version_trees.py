@@ -18,7 +18,7 @@ from mldyno import plugins, sources
 from mldyno.axes import Case
 from mldyno.frameworks.torch.program import TorchProgram
 from mldyno.plugins import start_framework
-from mldyno.runner.describing import beside, earlier
+from mldyno.runner.describing import at_revision, separate_trees
 from mldyno.sources import Source
 from mldyno.worker import checks
 from mldyno.workloads.user_models import code, describe, version_trees
@@ -114,7 +114,7 @@ def changed(top: Path, package: str = "own_gpt") -> None:
 def both(path: Path | str) -> tuple[Source, Source]:
     """The source as it was at HEAD, and as it is now, as a run with --against knows them."""
     now = describe(sources.read(str(path)), start_framework)
-    old = describe(replace(earlier(now, "HEAD"), version="HEAD"), start_framework)
+    old = describe(replace(at_revision(now, "HEAD"), version="HEAD"), start_framework)
     now = replace(now, other=old.root, version=sources.NOW)
     for source in (old, now):
         sources.register(source)
@@ -271,7 +271,7 @@ def test_two_copies_of_a_folder_without_git_each_import_their_own(tmp_path: Path
         (tmp_path / name / "bench" / "gpt.py").write_text(BENCH)
         (tmp_path / name / "own_gpt" / "model.py").write_text(MODEL.replace("3", str(width)))
     sys.path.append(str(tmp_path / "newer"))
-    pair = beside(*(sources.read(str(tmp_path / name / "bench" / "gpt.py")) for name in ("newer", "older")))
+    pair = separate_trees(*(sources.read(str(tmp_path / name / "bench" / "gpt.py")) for name in ("newer", "older")))
     now, old = (describe(source, start_framework) for source in pair)
     for source in (now, old):
         sources.register(source)
@@ -281,7 +281,7 @@ def test_two_copies_of_a_folder_without_git_each_import_their_own(tmp_path: Path
 def test_two_files_of_one_folder_share_what_they_import(tmp_path: Path) -> None:
     for name in ("gpt.py", "old.py"):
         (tmp_path / name).write_text(MODEL + "def build(): return net(), torch.ones(2, 4)\n")
-    pair = beside(*(sources.read(str(tmp_path / name)) for name in ("gpt.py", "old.py")))
+    pair = separate_trees(*(sources.read(str(tmp_path / name)) for name in ("gpt.py", "old.py")))
     assert [source.other for source in pair] == ["", ""]
 
 
