@@ -114,6 +114,15 @@ def footprint(pid: int) -> int | None:
     return None
 
 
+def usage(field: str, children: bool = False) -> int | None:
+    """Return a field of `getrusage` for this process, or for its ended children; None on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return int(getattr(resource.getrusage(resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF), field))
+
+
 def attempt(find: Callable[[], T], otherwise: T) -> T:
     """Return the result of a function, or `otherwise` if it raises anything."""
     try:

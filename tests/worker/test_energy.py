@@ -124,7 +124,7 @@ def test_a_slow_sensor_beside_a_counter_does_not_lengthen_its_windows(meter: Ene
 def test_a_search_for_sensors_that_fails_costs_its_own_only(
     find: Callable[[Surroundings], Found], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hardware, "SEARCH_S", 0.05)
+    monkeypatch.setattr(hardware, "SEARCH_TIMEOUT_S", 0.05)
     (closed,) = hardware.search("nvml", find, Surroundings()).closed
     assert closed.name == "nvml"
     assert reason in closed.reason

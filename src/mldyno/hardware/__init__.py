@@ -1,14 +1,14 @@
 """Hardware: one file per vendor or source, with facts of its devices, meters and sensors.
 
 A file may hold functions that describe devices, `METERS` (classes) and `SENSORS` (functions that find them, by name).
-Rules: standard library only, but for what an extra adds on a Mac. Nothing is estimated: what can't be read is absent,
-or is named with what would open it.
+Rules: standard library only, but for what an extra adds on a Mac. Nothing is estimated: what can't be read is omitted,
+or named with what would open it.
 
 A meter observes something besides time. It is started when a case is open and warm, and says then whether it applies.
-In between it sees windows: spans of measuring of some 20 ms. It reads between blocks, never within one, and windows are
-long enough that all readings take under 1 % of the time.
+It sees windows: spans of measuring of some 20 ms. It reads between blocks, never within one, and windows are long
+enough that all readings take under 1 % of the time.
 
-A sensor reports energy or power. It says what it covers (its scope) and how: a counter adds up energy and misses
+A sensor reports energy or power, with its scope (what it covers) and method: a counter adds up energy and misses
 nothing; an average is the power over some time before; a sample is the power at one moment. A reading that fails raises
 `Unreadable`. A file that fails or hangs while it looks for sensors costs only its own.
 """
@@ -18,22 +18,22 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from mldyno.records import Case, Device, Fact, Series
+from mldyno.records import Case, Device, Fact, Series, Unit
 
 # -- facts of devices ----------------------------------------------------------------------------
 
-LONGEST_NAME = 120  # characters of a name or a version
+LONGEST_NAME = 120  # characters
 Facts = dict[str, Fact]
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a source reports of a device: what its vendor calls it, its memory in B, and facts; only what is known."""
+    """A device by its source: its vendor's name for it, its memory in B, and facts; only what is known."""
 
     title: str | None = None
     memory: int | None = None
@@ -41,19 +41,19 @@ class Description:
 
 
 def known(**facts: Fact) -> Facts:
-    """The facts that are known."""
+    """Return the facts that are not None."""
     return {name: value for name, value in facts.items() if value is not None}
 
 
 def words(value: object) -> str | None:
-    """A short text in one line; None for whatever else a tool may print."""
+    """Return a short text in one line; None for anything else that a tool may print."""
     text = " ".join(value.split()) if isinstance(value, str) else ""
     fine = 0 < len(text) <= LONGEST_NAME and text.isprintable() and "\ufffd" not in text  # what was not UTF-8
     return text if fine else None
 
 
 def quantity(value: object, times: float = 1.0, over: float = 1.0) -> float | None:
-    """A number over 0 in SI units, after a factor and a divisor that make it so; None for anything else."""
+    """Return a number over 0, times a factor and over a divisor that make it SI; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
@@ -64,13 +64,13 @@ def quantity(value: object, times: float = 1.0, over: float = 1.0) -> float | No
 
 
 def count(value: object) -> int | None:
-    """A whole number over 0; None for anything else."""
+    """Return a whole number over 0; None for anything else."""
     number = quantity(value)
     return int(number) if number is not None and number == int(number) and number < 1e6 else None
 
 
 def agreed(devices: Sequence[Description]) -> Facts:
-    """The facts in which several devices agree: true of each of them, whichever is meant."""
+    """Return the facts in which all devices agree."""
     first = devices[0].facts if devices else {}
     return {name: value for name, value in first.items() if all(device.facts.get(name) == value for device in devices)}
 
@@ -78,15 +78,16 @@ def agreed(devices: Sequence[Description]) -> Facts:
 # -- meters --------------------------------------------------------------------------------------
 
 SHORTEST_WINDOW = 20_000_000  # ns
-METERS_SHARE = 0.01  # of the time, that reading the meters may take
+METERS_SHARE = 0.01  # of the time, at most, for reading the meters
+How = Literal["gain of a window", "end of a window", "gain", "start", "end", "largest", "mean"]
 
 
 class Meter(ABC):
-    """Observe one thing while a case is measured."""
+    """Observe something while a case is measured."""
 
     @abstractmethod
     def start(self, case: Case, device: Device) -> bool:
-        """Begin to observe; return False where this case on this device has nothing to observe."""
+        """Begin to observe; return False if this case on this device has nothing to observe."""
 
     def begin_window(self) -> None:  # noqa: B027 (most read at the end only)
         """Begin a span of measuring, after a pause."""
@@ -99,8 +100,71 @@ class Meter(ABC):
         """Return what was observed, in SI base units."""
 
 
+class Reading(NamedTuple):
+    """A number to read, and how it becomes a series: one value for each window, or one for the process."""
+
+    metric: str
+    unit: Unit
+    how: How
+    read: Callable[[], float | None]
+    """In SI base units; None if the system does not count it."""
+
+
+class ReadingMeter(Meter):
+    """A meter made of readings; those that the system does not count are omitted."""
+
+    @abstractmethod
+    def readings(self, case: Case, device: Device) -> Iterable[Reading]:
+        """Return what to read; nothing if this case on this device has nothing to observe."""
+
+    def start(self, case: Case, device: Device) -> bool:
+        self._readings: list[Reading] = []
+        self._before: dict[str, float | None] = {}
+        self._values: dict[str, list[float]] = {}
+        for reading in self.readings(case, device):
+            at_start = reading.read() if reading.how in ("gain of a window", "gain", "start") else 0.0
+            if at_start is not None:
+                self._readings.append(reading)
+                self._before[reading.metric] = at_start
+                self._values[reading.metric] = [float(at_start)] if reading.how == "start" else []
+        return bool(self._readings)
+
+    def begin_window(self) -> None:
+        for metric, _, how, read in self._readings:
+            if how == "gain of a window":
+                self._before[metric] = read()
+
+    def end_window(self) -> None:
+        """Read all; a counter that went back, as /proc/stat may, has gained nothing."""
+        for metric, _, how, read in self._readings:
+            if how in ("gain", "start", "end"):
+                continue
+            now, before = read(), self._before[metric]
+            if how == "gain of a window":
+                self._before[metric] = now  # the next window may follow at once
+                if now is not None and before is not None:
+                    self._values[metric].append(float(f"{max(0.0, now - before):.6g}"))
+            elif now is not None:
+                self._values[metric].append(float(now))
+
+    def stop(self) -> list[Series]:
+        return [series for reading in self._readings if (series := self._series(reading)).values]
+
+    def _series(self, reading: Reading) -> Series:
+        metric, unit, how, read = reading
+        values = self._values[metric]
+        if "window" in how:
+            return Series(metric, unit, tuple(values), stage="window")
+        if how in ("gain", "end"):
+            now, before = read(), self._before[metric] or 0.0
+            values = [] if now is None else [float(max(0.0, now - before))]
+        elif values:
+            values = [max(values) if how == "largest" else sum(values) / len(values)]
+        return Series(metric, unit, tuple(values), stage="process")
+
+
 class Windows:
-    """Tells the meters when a window begins and ends; `ended` is called at each end."""
+    """Begin and end the windows of meters; call `ended` at each end."""
 
     def __init__(self, meters: Sequence[Meter], clock: Callable[[], int], ended: Callable[[], None]) -> None:
         self.meters, self.clock, self.ended = meters, clock, ended
@@ -108,18 +172,18 @@ class Windows:
         self.due = 0
 
     def begin(self) -> None:
-        """A turn begins."""
+        """Begin a window, at the beginning of a turn."""
         for meter in self.meters:
             meter.begin_window()
         self.due = self.clock() + self.length
 
     def look(self, now: int) -> None:
-        """Between two blocks: end the window if it is time."""
+        """End the window if it is due; called between two blocks."""
         if now >= self.due:
             self.end()
 
     def end(self) -> None:
-        """End the window, and begin the next; one that costs more than its share makes the next ones longer."""
+        """End the window, and begin the next; if reading costs more than its share, later windows are longer."""
         began = self.clock()
         for meter in self.meters:
             meter.end_window()
@@ -133,8 +197,8 @@ class Windows:
 
 Scope = Literal["cores", "package", "memory", "board", "system"]
 Method = Literal["counter", "average", "sample"]
-SYSFS = "MLDYNO_SYSFS"  # the folder that stands for /sys, for tests
-SEARCH_S = 10.0  # that one file may look for its sensors: drivers answer in ms, a plug within 3 s
+SYSFS = "MLDYNO_SYSFS"  # a folder to read instead of /sys, for tests
+SEARCH_TIMEOUT_S = 10.0  # for one source: drivers answer in ms, a plug within 3 s
 
 
 class Unreadable(Exception):
@@ -142,23 +206,23 @@ class Unreadable(Exception):
 
 
 class Sensor(ABC):
-    """One thing that tells energy or power."""
+    """A source of energy or power."""
 
     name: str
-    """As its maker calls it: package-0, psys, amdgpu."""
+    """Its maker's name for it: package-0, psys, amdgpu."""
     scope: Scope
-    """What it sees: cores of a processor, all of its package, memory, a card with all that is on it, or the machine."""
+    """What it covers: cores of a processor, its package, memory, a whole card, or the machine."""
     method: Method
     device: str = ""
-    """The device that it sees, by our name; empty where it is no one device's."""
+    """Name of the device that it covers; empty if it is not one device."""
     largest: float | None = None
-    """Counters: the energy in J after which it begins anew; None where that is not known."""
+    """Counters: the energy in J after which it restarts at 0; None if unknown."""
     every_s: float = 0.1
-    """Others: how often it is worth a look, in s."""
+    """Averages and samples: time between two readings in s."""
 
     @abstractmethod
     def read(self) -> float:
-        """Counters: energy in J since some time; others: power in W. Raises Unreadable."""
+        """Return energy in J since some time (counters) or power in W; raise Unreadable."""
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self.scope}, {self.method}>"
@@ -166,11 +230,11 @@ class Sensor(ABC):
 
 @dataclass(frozen=True)
 class Closed:
-    """A sensor that is there and can't be read: why, what opens it, and what that gives away."""
+    """A sensor that can't be read: why, what opens it, and what that reveals."""
 
     name: str
     scope: Scope | None
-    """None where not even that is known."""
+    """None if unknown."""
     reason: str
     cure: str
     price: str = ""
@@ -178,7 +242,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Found:
-    """What there is."""
+    """The sensors of a source."""
 
     sensors: Sequence[Sensor] = ()
     closed: Sequence[Closed] = ()
@@ -186,15 +250,15 @@ class Found:
 
 @dataclass
 class Surroundings:
-    """Where sensors are looked for."""
+    """Where to look for sensors."""
 
     sysfs: Path = field(default_factory=lambda: Path(os.environ.get(SYSFS) or "/sys"))
     devices: Sequence[Device] = ()
-    """Those that the framework sees, with what is known of them."""
+    """The devices that the framework sees."""
 
 
 def search(kind: str, find: Callable[[Surroundings], Found], around: Surroundings) -> Found:
-    """What a file's `find` gives; an error, or no answer in time, is a sensor that can't be read."""
+    """Return the sensors that `find` returns; after an error or a timeout, one that can't be read."""
     answers = list[Found]()
 
     def ask() -> None:
@@ -205,41 +269,39 @@ def search(kind: str, find: Callable[[Surroundings], Found], around: Surrounding
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
-    thread.join(SEARCH_S)
-    return answers[0] if answers else _broken(kind, f"it does not answer within {SEARCH_S:.0f} s")
+    thread.join(SEARCH_TIMEOUT_S)
+    return answers[0] if answers else _broken(kind, f"it does not answer within {SEARCH_TIMEOUT_S:.0f} s")
 
 
 def _broken(kind: str, reason: str) -> Found:
     return Found(closed=[Closed(kind, None, reason, "see that its driver or library works; all else is measured")])
 
 
-class FileSensor(Sensor):
-    """A number in a file of the kernel's."""
+class SimpleSensor(Sensor):
+    """A sensor that a function reads."""
 
     def __init__(
-        self, path: Path, unit: float, name: str, scope: Scope, method: Method, device: str = "",
-        largest: float | None = None,
+        self, name: str, scope: Scope, method: Method, read: Callable[[], float], device: str = "",
+        largest: float | None = None, every_s: float = 0.1,
     ) -> None:  # fmt: skip
-        """`unit` is that of the number, in J or W."""
-        self.path, self.unit, self.name, self.scope, self.method = path, unit, name, scope, method
-        self.device, self.largest = device, largest
+        self.name, self.scope, self.method, self._read = name, scope, method, read
+        self.device, self.largest, self.every_s = device, largest, every_s
 
     def read(self) -> float:
-        """The number, in J or W."""
-        return number_in(self.path) * self.unit
+        return self._read()
 
 
 def number_in(path: Path) -> int:
-    """A whole number in a file of the kernel's; raises Unreadable."""
+    """Return a whole number from a file of the kernel's; raise Unreadable."""
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError) as error:
         raise Unreadable(f"{path.name}: {error}") from None
 
 
-def text_in(path: Path) -> str:
-    """A file of the kernel's in a line; empty where it can't be read."""
+def subfolders(folder: Path) -> list[Path]:
+    """Return what is in a folder, sorted by name; nothing if it can't be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
+        return sorted(folder.iterdir())
     except OSError:
-        return ""
+        return []

@@ -1,7 +1,7 @@
 """Apple's chips: facts from `sysctl`, `ioreg` and `system_profiler`, energy from IOReport or powermetrics.
 
-`ioreg` answers at once and is asked first; `system_profiler`, which takes a second or two, only where the other knows
-no GPU. Clocks and power limits of Apple's chips can't be read without being root.
+`ioreg` answers at once; `system_profiler`, which takes a second or two, is asked only if `ioreg` knows no GPU. Only
+root can read clocks and power limits of Apple's chips.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import json
 import os
 import re
 import sys
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from mldyno import system_queries
@@ -17,7 +19,7 @@ from mldyno.hardware import (
     Closed,
     Description,
     Found,
-    Sensor,
+    SimpleSensor,
     Surroundings,
     Unreadable,
     count,
@@ -26,7 +28,7 @@ from mldyno.hardware import (
     words,
 )  # fmt: skip
 
-LEVELS = ("performance", "efficiency")  # kinds of cores, where the system numbers them without a name
+LEVELS = ("performance", "efficiency")  # kinds of cores, if the system gives them no name
 SETTINGS = ("machdep.cpu.brand_string", "hw.physicalcpu", "hw.logicalcpu", "hw.cpufrequency_max",
             *(f"hw.perflevel{level}.{what}" for level in range(len(LEVELS)) for what in ("name", "physicalcpu")),
             "kern.osproductversion")  # fmt: skip
@@ -36,18 +38,18 @@ _MODEL = re.compile(r'"model"\s*=\s*<?"([^"\n]+)"')
 
 
 def settings() -> dict[str, str]:
-    """What this Mac's kernel says of the chip and the system; settings that it does not have are left out."""
+    """Return what this Mac's kernel reports of the chip and the system; unknown settings are omitted."""
     return from_sysctl(system_queries.ask("sysctl", "-i", *SETTINGS))
 
 
 def from_sysctl(text: str) -> dict[str, str]:
-    """The settings that `sysctl NAME…` prints, a line each."""
+    """Return the settings that `sysctl NAME…` prints, a line each."""
     pairs = (line.partition(": ") for line in text.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs if value.strip()}
 
 
 def cpu(settings: dict[str, str]) -> Description:
-    """The CPU, from the settings: its name, cores, threads, kinds of cores, and the clock where it is reported."""
+    """Return the CPU from the settings: name, cores, threads, kinds of cores, and clock if reported."""
     cores = count(settings.get("hw.physicalcpu"))
     kinds: dict[str, int | None] = {}
     for number, usual in enumerate(LEVELS):
@@ -64,7 +66,7 @@ def cpu(settings: dict[str, str]) -> Description:
 
 
 def gpu(settings: dict[str, str]) -> Description:
-    """The GPU that Metal offers; the settings name the version of the system, which brings its driver."""
+    """Return the GPU that Metal offers; its driver is that of the system's version."""
     description = from_ioreg(system_queries.ask("ioreg", "-r", "-d", "1", "-c", "AGXAccelerator"))
     if description.title is None:
         description = from_system_profiler(
@@ -75,13 +77,13 @@ def gpu(settings: dict[str, str]) -> Description:
 
 
 def from_ioreg(text: str) -> Description:
-    """The GPU of Apple's own that `ioreg -c AGXAccelerator` prints; unknown where there is not exactly one."""
+    """Return Apple's GPU from the output of `ioreg -c AGXAccelerator`; unknown unless there is exactly one."""
     models, cores = _MODEL.findall(text), _CORES.findall(text)
     return _named(models[0], cores[0] if cores else None) if len(models) == 1 else Description()
 
 
 def from_system_profiler(text: str) -> Description:
-    """The one GPU that `system_profiler SPDisplaysDataType -json` lists; of several nobody says which Metal takes."""
+    """Return the one GPU that `system_profiler SPDisplaysDataType -json` lists; Metal's choice of two is unknown."""
     try:
         (card,) = json.loads(text)["SPDisplaysDataType"]
         return _named(card.get("sppci_model"), card.get("sppci_cores"))
@@ -90,7 +92,7 @@ def from_system_profiler(text: str) -> Description:
 
 
 def _named(model: object, cores: object) -> Description:
-    """A GPU as Apple calls it: with its cores, since the same chip is sold with several numbers of them."""
+    """Return a GPU by Apple's name, with its number of cores: the same chip is sold with different numbers."""
     name, number = words(model), count(cores)
     if name and name.startswith("Apple"):
         name += f" {number}-core GPU" if number else " GPU"
@@ -106,64 +108,47 @@ AVERAGED_MS = 200
 _POWER = re.compile(r"^Combined Power \(CPU \+ GPU \+ ANE\): (\d+) mW$", re.MULTILINE)
 
 
-class CountedChip(Sensor):
-    """All parts of the chip that IOReport counts, without root; they do not contain each other."""
-
-    name, scope, method, device = "IOReport", "package", "counter", ""
-
-    def __init__(self, monitor: Any) -> None:
-        self.monitor = monitor
-
-    def read(self) -> float:
-        try:
-            counted = self.monitor.get_cumulative_energy()
-        except RuntimeError as error:
-            raise Unreadable(str(error)) from None
-        parts = [getattr(counted, part, None) for part in PARTS]
-        present = [part for part in parts if part is not None]
-        if not present:
-            raise Unreadable("IOReport counts nothing here")
-        return float(sum(present)) * MILLI
+def _counted_energy(monitor: Any) -> float:
+    """Return the energy in J of all parts of the chip that IOReport counts; they do not contain each other."""
+    try:
+        counted = monitor.get_cumulative_energy()
+    except RuntimeError as error:
+        raise Unreadable(str(error)) from None
+    parts = [part for name in PARTS if (part := getattr(counted, name, None)) is not None]
+    if not parts:
+        raise Unreadable("IOReport counts nothing here")
+    return float(sum(parts)) * MILLI
 
 
 def find_counted_chip(around: Surroundings) -> Found:
-    """Find the chip, where the package that reads it is installed (the extra `apple`)."""
+    """Find the chip, if the package that reads it without root is installed (the extra `apple`)."""
     if sys.platform != "darwin":
         return Found()
-    try:
+    with suppress(ImportError, Unreadable):
         from zeus_apple_silicon import AppleEnergyMonitor  # type: ignore[import-not-found]
-    except ImportError:
-        return Found()
-    chip = CountedChip(AppleEnergyMonitor())
-    try:
+
+        chip = SimpleSensor("IOReport", "package", "counter", partial(_counted_energy, AppleEnergyMonitor()))
         chip.read()
-    except Unreadable:
-        return Found()
-    return Found([chip])
+        return Found([chip])
+    return Found()
 
 
-class MeteredChip(Sensor):
-    """Power of CPU, GPU and ANE together over the last moments, from powermetrics."""
-
-    name, scope, method = "powermetrics", "package", "average"
-
-    def read(self) -> float:
-        said = system_queries.ask(
-            "powermetrics", "--samplers", "cpu_power,gpu_power", "-i", str(AVERAGED_MS), "-n", "1"
-        )
-        power = _POWER.search(said or "")
-        if power is None:
-            raise Unreadable("powermetrics reports no power")
-        return int(power.group(1)) * MILLI
+def _metered_power() -> float:
+    """Return the power in W of CPU, GPU and ANE together over the last moments, from powermetrics."""
+    command = ("powermetrics", "--samplers", "cpu_power,gpu_power", "-i", str(AVERAGED_MS), "-n", "1")
+    power = _POWER.search(system_queries.ask(*command) or "")
+    if power is None:
+        raise Unreadable("powermetrics reports no power")
+    return int(power.group(1)) * MILLI
 
 
 def find_metered_chip(around: Surroundings) -> Found:
-    """Find the chip, where the user asks for powermetrics."""
+    """Find the chip, if the user asks for powermetrics."""
     if sys.platform != "darwin" or not os.environ.get(POWERMETRICS):
         return Found()
     if os.geteuid() != 0:
         return Found(closed=[Closed("powermetrics", "package", "only root may run it", "pip install 'mldyno[apple]'")])
-    return Found([MeteredChip()])
+    return Found([SimpleSensor("powermetrics", "package", "average", _metered_power)])
 
 
 SENSORS = {"apple": find_counted_chip, "powermetrics": find_metered_chip}

@@ -1,7 +1,7 @@
-"""How much got in the way, window by window: waiting for a core, stolen time, forced switches, page faults (Linux).
+"""What got in the way, window by window: waiting for a core, stolen time, forced switches, page faults (Linux).
 
-All are counters that the system keeps anyway; a window reads them at its two ends. A thread that is
-ready but has no core counts as waiting; one that sleeps does not.
+All are counters that the system keeps anyway; they are read at the two ends of a window. A thread that is ready but has
+no core counts as waiting; one that sleeps does not.
 """
 
 from __future__ import annotations
@@ -12,12 +12,22 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from mldyno.hardware import Meter
-from mldyno.records import Case, Device, Series
+from mldyno import system_queries
+from mldyno.hardware import Reading, ReadingMeter
+from mldyno.records import Case, Device, Unit
+
+
+def _first_line(path: str, parse: Callable[[bytes], float]) -> float | None:
+    """Return a number from the first line of a file in /proc; None if it is not there."""
+    try:
+        with open(path, "rb", 0) as counters:
+            return parse(counters.read(160).split(b"\n")[0])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def run_delay() -> float | None:
-    """Time in s that this process's threads were ready to run but had no core; None where not counted."""
+    """Return the time in s that this process's threads were ready but had no core; None if not counted."""
     total = 0
     try:
         for thread in os.listdir("/proc/self/task"):
@@ -29,18 +39,14 @@ def run_delay() -> float | None:
 
 
 def stolen() -> float | None:
-    """Time in s that the host took from this virtual machine's cores; None where not counted."""
-    try:
-        with open("/proc/stat", "rb", 0) as counters:
-            return int(counters.read(160).split(b"\n")[0].split()[8]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return None
+    """Return the time in s that the host took from this virtual machine's cores; None if not counted."""
+    return _first_line("/proc/stat", lambda line: int(line.split()[8]) / os.sysconf("SC_CLK_TCK"))
 
 
 def cpu_of_others(beside_siblings: bool = False) -> float | None:
-    """CPU time in s of all processes of the machine but those of this one's group; None where not counted.
+    """Return the CPU time in s of all processes outside this one's group; None if not counted.
 
-    `beside_siblings`: nor those of the groups of its parent's other children. Ranks may be such.
+    With `beside_siblings`, exclude the groups of its parent's other children too, such as ranks.
     """
     used: dict[int, int] = {}
     groups = {os.getpgrp()}
@@ -61,39 +67,24 @@ def cpu_of_others(beside_siblings: bool = False) -> float | None:
 
 
 def pressure() -> float | None:
-    """Time in s that some thread of the whole machine had to wait for a core; None where not counted."""
-    try:
-        with open("/proc/pressure/cpu", "rb", 0) as counters:
-            return int(counters.read(160).split(b"\n")[0].rpartition(b"total=")[2]) / 1e6
-    except (OSError, ValueError):
-        return None
+    """Return the time in s that any thread of the machine had to wait for a core; None if not counted."""
+    return _first_line("/proc/pressure/cpu", lambda line: int(line.rpartition(b"total=")[2]) / 1e6)
 
 
 def forced_switches() -> float | None:
-    """How often a thread of this process lost its core before it was done; None where not counted.
+    """Return how often a thread of this process lost its core before it was done; None if not counted.
 
-    macOS counts every end of a time slice there, whether anyone else wanted the core or not.
+    macOS counts every end of a time slice there, whether another thread wanted the core or not.
     """
-    if sys.platform == "darwin":
-        return None
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    return float(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw)
+    return None if sys.platform == "darwin" else system_queries.usage("ru_nivcsw")
 
 
 def page_faults() -> float | None:
-    """How often this process touched memory that the system had first to give it; None where not counted.
+    """Return how often this process touched memory that the system had to provide first; None if not counted.
 
-    Many of them in every step mean that the allocator hands memory back and fetches it again. Processes that
-    do the same work differ in that, and so in their speed.
+    Many of them in every step mean that the allocator returns memory and requests it again.
     """
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    return float(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+    return system_queries.usage("ru_minflt")
 
 
 COUNTERS: dict[str, Callable[[], float | None]] = {
@@ -105,42 +96,16 @@ COUNTERS: dict[str, Callable[[], float | None]] = {
     "forced_switches": forced_switches,
     "page_faults": page_faults,
 }
-UNITS = {"forced_switches": "1", "page_faults": "1"}  # else s
+UNITS: dict[str, Unit] = {"forced_switches": "1", "page_faults": "1"}  # else s
 
 
-class Contention(Meter):
-    """Reads the counters at both ends of a window."""
+class Contention(ReadingMeter):
+    """Read the counters at both ends of a window, and the load at the start."""
 
-    def start(self, case: Case, device: Device) -> bool:
-        """Find out which counters this system has, and how loaded it is."""
-        self._counters = {name: read for name, read in COUNTERS.items() if read() is not None}
-        self._gained: dict[str, list[float]] = {name: [] for name in self._counters}
-        self._load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-        return True
-
-    def begin_window(self) -> None:
-        """Note where the counters stand."""
-        self._before = {name: read() for name, read in self._counters.items()}
-
-    def end_window(self) -> None:
-        """Note what each has gained; a counter that went back, as /proc/stat may, has gained nothing."""
-        after = {name: read() for name, read in self._counters.items()}
-        for name, now in after.items():
-            before = self._before[name]
-            if before is not None and now is not None:
-                self._gained[name].append(float(f"{max(0.0, now - before):.6g}"))
-        self._before = after  # the next window may follow at once
-
-    def stop(self) -> list[Series]:
-        """What each counter gained in each window, in s; switches and page faults as numbers; the load at the start."""
-        series = [
-            Series(name, UNITS.get(name, "s"), tuple(values), stage="window")  # type: ignore[arg-type]
-            for name, values in self._gained.items()
-            if values
-        ]
-        if self._load is not None:
-            series.append(Series("load", "1", (self._load,), stage="process"))
-        return series
+    def readings(self, case: Case, device: Device) -> list[Reading]:
+        gains = [Reading(name, UNITS.get(name, "s"), "gain of a window", read) for name, read in COUNTERS.items()]
+        load = [Reading("load", "1", "start", lambda: os.getloadavg()[0])] if hasattr(os, "getloadavg") else []
+        return gains + load
 
 
 METERS = (Contention,)

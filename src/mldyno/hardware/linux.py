@@ -1,7 +1,7 @@
 """Linux: the CPU, GPUs and control groups in /proc and /sys, and the energy counters of processors and cards.
 
-Every file may be missing or not readable, as in containers and virtual machines: then it says nothing. `root` is the
-folder that holds /proc and /sys; tests make their own.
+Any file may be missing or unreadable, as in containers and virtual machines: then its facts are unknown. `root` is the
+folder that holds /proc and /sys.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -17,16 +17,15 @@ from mldyno.hardware import (
     Closed,
     Description,
     Facts,
-    FileSensor,
     Found,
     Method,
     Scope,
+    SimpleSensor,
     Surroundings,
-    Unreadable,
     known,
     number_in,
     quantity,
-    text_in,
+    subfolders,
     words,
 )  # fmt: skip
 from mldyno.system_queries import read
@@ -36,15 +35,15 @@ INTEL = "0x8086"  # Intel's number among the makers of PCI devices
 Maker = Literal["nvidia", "amd", "intel"]
 MAKERS: dict[str, Maker] = {"0x10de": "nvidia", "0x1002": "amd", INTEL: "intel"}
 DISPLAY, PROCESSING = "0x03", "0x12"  # classes of PCI devices
-ARC = ("0x56", "0xe2", "0x0bd")  # Intel's cards; what is built into its older CPUs no framework can use
-HIGHEST_CPU_NUMBER = 1 << 16  # that is believed
+ARC = ("0x56", "0xe2", "0x0bd")  # products of Intel's cards; no framework can use the GPUs of its older CPUs
+HIGHEST_CPU_NUMBER = 1 << 16
 
 
 # -- the CPU -------------------------------------------------------------------------------------
 
 
 def cpu_name(cpuinfo: str) -> str | None:
-    """What its maker calls the CPU, from /proc/cpuinfo; None where that does not say."""
+    """Return the maker's name of the CPU from the text of /proc/cpuinfo; None if it has none."""
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
         if key.strip() in ("model name", "Model") and value.strip():
@@ -53,13 +52,13 @@ def cpu_name(cpuinfo: str) -> str | None:
 
 
 def virtualised(cpuinfo: str) -> bool | None:
-    """Whether the CPU says that a hypervisor is below it, from /proc/cpuinfo; None where it has no flags."""
+    """Return whether the CPU reports a hypervisor, from the text of /proc/cpuinfo; None if it has no flags."""
     flags = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), "")
     return "hypervisor" in flags.split() if flags else None
 
 
 def numbers(text: str) -> set[int]:
-    """The CPUs in a list of the kernel's, such as 0-3,8; empty where it is none."""
+    """Return the CPUs in a list of the kernel's, such as 0-3,8; nothing for any other text."""
     cpus: set[int] = set()
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
@@ -73,7 +72,7 @@ def numbers(text: str) -> set[int]:
 
 
 def cpu(root: Path = ROOT) -> Description:
-    """The CPU: its name, physical cores and threads, kinds of cores, highest clock, governor and power limit."""
+    """Return the CPU: its name, physical cores and threads, kinds of cores, highest clock, governor and power limit."""
     places = _cpus(root)
     cores = {number: _core(place) for number, place in places.items()}
     governors = {words(read(place / "cpufreq/scaling_governor")) for place in places.values()} - {None}
@@ -89,14 +88,14 @@ def cpu(root: Path = ROOT) -> Description:
 
 
 def _cpus(root: Path) -> dict[int, Path]:
-    """The folders of the CPUs that are switched on, by their numbers."""
+    """Return the folders of the CPUs that are online, by their numbers."""
     folder = root / "sys/devices/system/cpu"
     return {number: place for number in sorted(numbers(read(folder / "online")))
             if (place := folder / f"cpu{number}").is_dir()}  # fmt: skip
 
 
 def _core(place: Path) -> str:
-    """The threads that share a core with a CPU, as the kernel lists them: the same for all of them."""
+    """Return the kernel's list of the threads that share a core with a CPU: the same for all of them."""
     return read(place / "topology/core_cpus_list") or read(place / "topology/thread_siblings_list")
 
 
@@ -105,14 +104,14 @@ def _physical(cores: Iterable[str]) -> int | None:
 
 
 def _kinds(root: Path, cores: dict[int, str]) -> Facts:
-    """How many cores are of which kind, on chips that have two."""
+    """Return the number of cores of each kind, on chips that have two."""
     kinds = {"performance_cores": "cpu_core", "efficiency_cores": "cpu_atom"}
     members = {kind: numbers(read(root / f"sys/devices/{place}/cpus")) for kind, place in kinds.items()}
     return known(**{kind: _physical(cores.get(cpu, "") for cpu in cpus) for kind, cpus in members.items()})
 
 
 def _power_limit(root: Path) -> float | None:
-    """What all packages may draw for long, in W."""
+    """Return the long-term power limit of all packages in W."""
     limit = 0.0
     for zone in sorted((root / "sys/class/powercap").glob("intel-rapl:*")):
         package = zone.name.count(":") == 1 and read(zone / "name").startswith("package")
@@ -125,7 +124,7 @@ def _power_limit(root: Path) -> float | None:
 
 
 def cards(root: Path = ROOT) -> list[tuple[Maker, str]]:
-    """Makers and products of the cards on the PCI bus that could compute, whether they have a driver or not."""
+    """Return makers and products of the cards on the PCI bus that could compute, with a driver or without."""
     present = []
     for place in sorted((root / "sys/bus/pci/devices").glob("*")):
         kind, maker, product = (read(place / name) for name in ("class", "vendor", "device"))
@@ -136,7 +135,7 @@ def cards(root: Path = ROOT) -> list[tuple[Maker, str]]:
 
 
 def intel_gpus(root: Path = ROOT) -> list[Description]:
-    """Intel's GPUs, in the kernel's order: which product on which bus, its driver, highest clock and power limit."""
+    """Return Intel's GPUs in the kernel's order: product, bus, driver, highest clock and power limit."""
     cards = sorted((root / "sys/class/drm").glob("card*"))
     return [_gpu(card) for card in cards if card.name[4:].isdecimal() and read(card / "device/vendor") == INTEL]
 
@@ -155,7 +154,7 @@ def _gpu(card: Path) -> Description:
 
 
 def _target(link: Path) -> str | None:
-    """The last name of what a link leads to; None where it is no link."""
+    """Return the last part of the target of a link; None if it is no link."""
     try:
         return words(os.readlink(link).rpartition("/")[2])
     except OSError:
@@ -170,20 +169,20 @@ OWN_CGROUP = Path("/proc/self/cgroup")
 
 @cache
 def _cgroup_folders(root: Path, own: Path) -> list[Path]:
-    """The folders of this group and of those that it lies in, the innermost first (version 2)."""
+    """Return the folders of this control group (version 2) and of those around it, the innermost first."""
     place = root / read(own).rpartition("::")[2].lstrip("/")
     return [place, *(above for above in place.parents if above.is_relative_to(root))]
 
 
 def cgroup_number(name: str) -> int | None:
-    """A number in a file of this group, such as memory.max in B."""
+    """Return a number from a file of this group, such as memory.max in B."""
     with suppress(ValueError):
         return int(read(_cgroup_folders(CGROUP_ROOT, OWN_CGROUP)[0] / name))
     return None
 
 
 def cgroup_row(name: str, key: str) -> int | None:
-    """A number in a file of this group that has rows, such as inactive_file in memory.stat in B."""
+    """Return a number from a row in a file of this group, such as inactive_file of memory.stat in B."""
     with suppress(ValueError, StopIteration):
         rows = (line.split() for line in read(_cgroup_folders(CGROUP_ROOT, OWN_CGROUP)[0] / name).splitlines())
         return int(next(words[1] for words in rows if words[:1] == [key] and len(words) > 1))
@@ -191,14 +190,14 @@ def cgroup_row(name: str, key: str) -> int | None:
 
 
 def cores_allowed() -> float | None:
-    """Cores' worth of time that may be used: the tightest limit on the way to the root, of both versions."""
+    """Return the cores' worth of time that this group may use: the lowest limit up to the root, of both versions."""
     older = " ".join(read(CGROUP_ROOT / "cpu" / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
     limits = [_ratio(read(folder / "cpu.max")) for folder in _cgroup_folders(CGROUP_ROOT, OWN_CGROUP)]
     return min((limit for limit in [*limits, _ratio(older)] if limit is not None), default=None)
 
 
 def _ratio(text: str) -> float | None:
-    """Cores from a quota and its period, such as `150000 100000`; None for `max`, -1 and anything else."""
+    """Return cores from a quota and its period, such as `150000 100000`; None for `max`, -1 and anything else."""
     words = text.split()
     if len(words) == 2 and all(word.isascii() and word.isdecimal() for word in words) and int(words[1]):
         return int(words[0]) / int(words[1])
@@ -207,94 +206,77 @@ def _ratio(text: str) -> float | None:
 
 # -- energy --------------------------------------------------------------------------------------
 
-MICRO = 1e-6
+
+def _micro(path: Path) -> float:
+    """Return a number in J or W, from a file in microjoules or microwatts."""
+    return number_in(path) * 1e-6
 
 
-def _subfolders(folder: Path) -> list[Path]:
-    try:
-        return [folder / name for name in sorted(os.listdir(folder))]
-    except OSError:
-        return []
+def cure(subsystem: str, file: str, rules: str, condition: str = "") -> str:
+    """Return how root opens a file of a subsystem to a group, now and after each boot."""
+    opened = f'RUN+="/bin/chgrp power %S%p/{file}", RUN+="/bin/chmod g+r %S%p/{file}"'
+    rule = f'SUBSYSTEM=="{subsystem}", ACTION=="add", {condition}{opened}'
+    return (
+        "as root: groupadd -f power; usermod -aG power YOU; "
+        f"echo '{rule}' > /etc/udev/rules.d/70-{rules}.rules; "
+        f"udevadm trigger --action=add --subsystem-match={subsystem}; log in anew"
+    )
 
 
 # RAPL, the counters of Intel's and AMD's processors (powercap). Domains nest: a package contains its cores and its
 # graphics, psys contains the packages; memory is beside them. They are never added up across levels. What
-# `intel-rapl-mmio` shows is a package of `intel-rapl` once more, and is left out.
+# `intel-rapl-mmio` shows is a package of `intel-rapl` again, and is skipped.
 RAPL = "intel-rapl"  # of AMD's too
 RAPL_SCOPES: dict[str, Scope] = {"package": "package", "core": "cores", "dram": "memory", "psys": "system"}
-RAPL_RULE = (
-    'SUBSYSTEM=="powercap", ACTION=="add", RUN+="/bin/chgrp power %S%p/energy_uj", RUN+="/bin/chmod g+r %S%p/energy_uj"'
-)
-RAPL_CURE = (
-    "as root: groupadd -f power; usermod -aG power YOU; "
-    f"echo '{RAPL_RULE}' > /etc/udev/rules.d/70-rapl.rules; "
-    "udevadm trigger --action=add --subsystem-match=powercap; log in anew"
-)
-RAPL_PRICE = (
-    "programs of that group can watch what the processor does: such counters have given away keys (CVE-2020-8694)"
-)
+RAPL_CURE = cure("powercap", "energy_uj", "rapl")
+RAPL_PRICE = "programs of that group can watch the processor: such counters have revealed keys (CVE-2020-8694)"
 
 
 def find_rapl(around: Surroundings) -> Found:
-    """All domains that can be read, and those that root has closed."""
+    """Find all domains; only root may be allowed to read them."""
     sensors, closed = [], []
-    for zone in _subfolders(around.sysfs / "class" / "powercap"):  # packages before what they contain
+    for zone in subfolders(around.sysfs / "class" / "powercap"):  # packages before what they contain
         if not zone.name.startswith(f"{RAPL}:"):
             continue
-        name = text_in(zone / "name")
+        name, counter = read(zone / "name"), zone / "energy_uj"
         scope = RAPL_SCOPES.get(name.partition("-")[0])
-        if scope is None:  # uncore: graphics, within the package
-            continue
-        counter = zone / "energy_uj"
-        if not counter.exists():
+        if scope is None or not counter.exists():  # uncore: graphics, within the package
             continue
         if not os.access(counter, os.R_OK):
             closed.append(Closed(name, scope, "only root may read it", RAPL_CURE, RAPL_PRICE))
             continue
-        try:
-            largest: float | None = number_in(zone / "max_energy_range_uj") * MICRO
-        except Unreadable:
-            largest = None
-        sensors.append(FileSensor(counter, MICRO, name, scope, "counter", "cpu", largest))
+        largest = quantity(read(zone / "max_energy_range_uj"), over=1e6)
+        sensors.append(SimpleSensor(name, scope, "counter", partial(_micro, counter), "cpu", largest))
     return Found(sensors, closed)
 
 
 # Cards (hwmon): amdgpu has `power1_average`; i915 and xe have `energy1_input`. Which card it is follows from its bus.
 CARD_DRIVERS = ("amdgpu", "i915", "xe")
-CARD_PRICE = "programs of that group can watch what the card does"
+CARD_PRICE = "programs of that group can watch the card"
 CARD_FILES: tuple[tuple[str, Method], ...] = (
     ("energy1_input", "counter"), ("power1_average", "average"), ("power1_input", "sample"),
 )  # fmt: skip
 
 
-def card_cure(driver: str, name: str) -> str:
-    """What opens a card's file to a group, now and after each boot."""
-    opened = f'RUN+="/bin/chgrp power %S%p/{name}", RUN+="/bin/chmod g+r %S%p/{name}"'
-    rule = f'SUBSYSTEM=="hwmon", ACTION=="add", ATTR{{name}}=="{driver}", {opened}'
-    return (
-        "as root: groupadd -f power; usermod -aG power YOU; "
-        f"echo '{rule}' > /etc/udev/rules.d/70-{driver}-energy.rules; "
-        "udevadm trigger --action=add --subsystem-match=hwmon; log in anew"
-    )
-
-
 def find_cards(around: Surroundings) -> Found:
-    """One sensor for each card: the best that it has."""
+    """Find the best sensor of each card."""
     sensors, closed = [], []
-    for folder in _subfolders(around.sysfs / "class" / "hwmon"):
-        driver = text_in(folder / "name")
+    for folder in subfolders(around.sysfs / "class" / "hwmon"):
+        driver = read(folder / "name")
         if driver not in CARD_DRIVERS:
             continue
         bus = os.path.basename(os.path.realpath(folder / "device"))
         device = next((each.name for each in around.devices if str(each.facts.get("pci_bus") or "-") in bus), "")
-        for name, method in CARD_FILES:
-            path = folder / name
-            if path.exists():
-                if os.access(path, os.R_OK):
-                    sensors.append(FileSensor(path, MICRO, driver, "board", method, device))
-                else:
-                    closed.append(Closed(driver, "board", "only root may read it", card_cure(driver, name), CARD_PRICE))
-                break
+        path, method = next(
+            ((folder / name, how) for name, how in CARD_FILES if (folder / name).exists()), (None, None)
+        )
+        if path is None or method is None:
+            continue
+        if os.access(path, os.R_OK):
+            sensors.append(SimpleSensor(driver, "board", method, partial(_micro, path), device))
+        else:
+            opened = cure("hwmon", path.name, f"{driver}-energy", f'ATTR{{name}}=="{driver}", ')
+            closed.append(Closed(driver, "board", "only root may read it", opened, CARD_PRICE))
     return Found(sensors, closed)
 
 

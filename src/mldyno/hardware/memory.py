@@ -1,76 +1,56 @@
-"""The process's resident memory in bytes: its peak, as the system counts it, and its size window by window."""
+"""Resident memory of processes in bytes: its peak, as the system counts it, and its size at the end of each window."""
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from mldyno import system_queries
-from mldyno.hardware import Meter
-from mldyno.records import Case, Device, Series
+from mldyno.hardware import Reading, ReadingMeter
+from mldyno.records import Case, Device
 
 
 def peak_resident() -> int | None:
-    """The high-water mark of this process's resident memory in B; None where the system has none.
+    """Return the peak of this process's resident memory in B; None if the system does not count it.
 
-    Linux keeps it in /proc; its `getrusage` would show the parent's peak, which a child inherits.
+    Linux has it in /proc; its `getrusage` would show the peak of the parent, which a child inherits.
     """
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-            for line in status:
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    with suppress(ValueError, IndexError):
+        for line in system_queries.read("/proc/self/status").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return _peak(children=False)
 
 
-def peak_of_children() -> int | None:
-    """The highest resident memory of any process that this one has started and seen end, in B."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+def _peak(children: bool) -> int | None:
+    peak = system_queries.usage("ru_maxrss", children)
+    return peak if peak is None or sys.platform == "darwin" else peak * 1024
 
 
-def resident() -> int | None:
-    """This process's memory now, in B: resident on Linux, charged on macOS; None where the system does not say."""
-    charged = system_queries.footprint(os.getpid())
+def resident(pid: int | None = None) -> int | None:
+    """Return the memory of a process (by default this one) in B: resident on Linux, charged on macOS; else None."""
+    charged = system_queries.footprint(pid or os.getpid())
     if charged is not None:
         return charged
     try:
-        with open("/proc/self/statm", "rb", 0) as sizes:
+        with open(f"/proc/{pid or 'self'}/statm", "rb", 0) as sizes:
             return int(sizes.read(64).split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None
 
 
-class Memory(Meter):
-    """Reads the system's own high-water mark: no thread, no sampling, nothing missed."""
+class Memory(ReadingMeter):
+    """Read the peak that the system counts (no thread, no sampling, nothing missed), and the size of each window.
 
-    def start(self, case: Case, device: Device) -> bool:
-        """The peak needs no start: the system counts from the beginning of the process."""
-        self._sizes: list[float] = []
-        return True
+    The peak includes that of the largest process that this one has started and seen end.
+    """
 
-    def end_window(self) -> None:
-        """Note the size: one that grows from window to window is a leak."""
-        size = resident()
-        if size is not None:
-            self._sizes.append(float(size))
-
-    def stop(self) -> list[Series]:
-        """The highest resident size so far, and the size after each window, in B."""
-        peak = max(peak_resident() or 0, peak_of_children() or 0)
-        series = [] if not peak else [Series("peak_memory", "B", (float(peak),), stage="process")]
-        return series + ([Series("resident_memory", "B", tuple(self._sizes), stage="window")] if self._sizes else [])
+    def readings(self, case: Case, device: Device) -> list[Reading]:
+        return [
+            Reading("peak_memory", "B", "end", lambda: max(peak_resident() or 0, _peak(children=True) or 0) or None),
+            Reading("resident_memory", "B", "end of a window", resident),
+        ]
 
 
 METERS = (Memory,)

@@ -1,19 +1,19 @@
 """NVIDIA's cards: facts from `nvidia-smi`, throttling and energy from the driver's library, and Jetson boards.
 
-`nvidia-smi` numbers cards in another order than CUDA, and CUDA_VISIBLE_DEVICES renumbers them once more, so a device is
-found by its UUID. The newest CUDA that the driver takes is only in the heading of `nvidia-smi`, and why the driver
-fails only in what that prints then. The library is called by ctypes, since a worker has no packages.
+`nvidia-smi` numbers cards in another order than CUDA, and CUDA_VISIBLE_DEVICES renumbers them again, so a device is
+identified by its UUID. Only the heading of `nvidia-smi` has the newest CUDA that the driver supports, and only its
+output says why a driver fails. The library is called by ctypes, since a worker has no packages.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,22 @@ from mldyno.hardware import (
     Description,
     Facts,
     Found,
-    Meter,
     Method,
-    Sensor,
+    Reading,
+    ReadingMeter,
+    SimpleSensor,
     Surroundings,
     Unreadable,
     agreed,
     known,
     number_in,
     quantity,
-    text_in,
+    subfolders,
     words,
 )  # fmt: skip
-from mldyno.records import Case, Device, Series
+from mldyno.records import Case, Device
 
-# What `nvidia-smi` is asked for, under the names of the facts, each with the factor that makes it SI.
+# The fields of `nvidia-smi` by the names of the facts, each with the factor that makes it SI.
 FIELDS: dict[str, tuple[str, float]] = {
     "name": ("name", 1.0), "uuid": ("uuid", 1.0), "pci_bus": ("pci.bus_id", 1.0), "driver": ("driver_version", 1.0),
     "power_limit": ("enforced.power.limit", 1.0), "clock": ("clocks.max.sm", 1e6),
@@ -53,7 +54,7 @@ _UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECA
 
 @dataclass(frozen=True)
 class Driver:
-    """NVIDIA's driver: its version, the newest CUDA that it takes, its own words where it fails; empty if unknown."""
+    """NVIDIA's driver: its version, the newest CUDA that it supports, and its message if it fails; empty if unknown."""
 
     version: str = ""
     cuda: str = ""
@@ -61,7 +62,7 @@ class Driver:
 
 
 def driver() -> Driver:
-    """The driver as `nvidia-smi` reports it; where that is missing or fails, as the kernel does."""
+    """Return the driver as `nvidia-smi` reports it; if that is missing or fails, as the kernel does."""
     if shutil.which(SMI) is None:
         return from_heading(system_queries.read(KERNELS_OWN))
     heading = system_queries.hear(SMI)
@@ -71,25 +72,25 @@ def driver() -> Driver:
 
 
 def _fault(heading: system_queries.Answer) -> str:
-    """Why the tool failed, in its own words if it has any."""
+    """Return why the tool failed, in its own words if it has any."""
     if heading.code is None:
         return f"{SMI} gave no answer within {system_queries.TOOL_TIMEOUT_S:.0f} s"
     return words(heading.said.partition("\n")[0]) or f"{SMI} ended with exit code {heading.code}"
 
 
 def from_heading(text: str) -> Driver:
-    """The driver from the heading that `nvidia-smi` prints, or from the kernel's own file."""
+    """Return the driver from the heading of `nvidia-smi`, or from the kernel's file."""
     version, cuda = _VERSION.search(text), _CUDA.search(text)
     return Driver(version.group(1) if version else "", cuda.group(1) if cuda else "")
 
 
 def cards() -> list[Description]:
-    """Return all cards of this machine; none where `nvidia-smi` does not answer."""
+    """Return all cards of this machine; none if `nvidia-smi` does not answer."""
     return from_smi(system_queries.ask(SMI, QUERY, "--format=csv,noheader,nounits"))
 
 
 def from_smi(text: str) -> list[Description]:
-    """The cards in what `nvidia-smi` prints: a line each, with words in brackets where it does not know."""
+    """Return the cards in the output of `nvidia-smi`: a line each, with words in brackets for unknown values."""
     cards = []
     for line in text.splitlines():
         values = line.split(", ")
@@ -101,7 +102,7 @@ def from_smi(text: str) -> list[Description]:
 
 
 def _card(raw: Mapping[str, object]) -> Description | None:
-    """A card from what was said of it, in SI; None where it has no UUID, without which nothing can be made of it."""
+    """Return a card from its fields in SI; None without a UUID, which identifies it."""
     uuid, name, memory = words(raw.get("uuid")), words(raw.get("name")), quantity(raw.get("memory"))
     if not uuid or not _UUID.fullmatch(uuid):
         return None
@@ -122,15 +123,15 @@ def _word(value: object) -> str | None:
 
 
 def called(name: str) -> str:
-    """What NVIDIA calls a card today: NVIDIA T4, where older drivers say Tesla T4."""
+    """Return today's name of a card: NVIDIA T4 for the Tesla T4 of older drivers."""
     return f"NVIDIA {name.removeprefix('NVIDIA ').removeprefix('Tesla ')}"
 
 
 def found_among(cards: Sequence[Description], title: str, facts: Facts) -> Description:
-    """What the driver says of the device with this title and these facts.
+    """Return what the driver reports of the device with this title and these facts.
 
-    By its UUID; without one, what all cards of its name have in common. Of a part of a card, which has a
-    UUID and a name of its own, only the driver is known.
+    It is identified by its UUID; without one, return what all cards of its name have in common. A part of a card has
+    another UUID and name: only its driver is known.
     """
     uuid = str(facts.get("uuid")).lower()
     for card in cards:
@@ -145,7 +146,7 @@ def found_among(cards: Sequence[Description], title: str, facts: Facts) -> Descr
 # -- the driver's library ------------------------------------------------------------------------
 
 LIBRARIES = ("libnvidia-ml.so.1", "nvml.dll")
-# Kinds of limits, as the library numbers them, by the series that has their time.
+# Metrics of the time that a limit was active, with the library's numbers of its kinds.
 LIMITS = {"power_limit_time": (0, 3), "thermal_limit_time": (1, 5)}  # power, board; heat, reliability
 SM_CLOCK = 1
 DONE = 0
@@ -153,7 +154,7 @@ MILLI = 1e-3
 
 
 def load() -> Any:
-    """Return NVIDIA's library, initialised; None where there is none."""
+    """Return NVIDIA's library, initialised; None if there is none."""
     for name in LIBRARIES:
         with suppress(OSError):
             library = ctypes.CDLL(name)
@@ -162,7 +163,7 @@ def load() -> Any:
 
 
 def open_card(library: Any, device: Device) -> Any:
-    """Return the library's handle of a CUDA device, by its UUID; None where it has none."""
+    """Return the library's handle of a CUDA device, by its UUID; None if it has none."""
     uuid, handle = str(device.facts.get("uuid") or ""), ctypes.c_void_p()
     if library is None or not uuid or not device.name.startswith("cuda"):
         return None
@@ -176,80 +177,63 @@ class Violation(ctypes.Structure):
     _fields_ = (("reference", ctypes.c_ulonglong), ("violation", ctypes.c_ulonglong))
 
 
-class Nvidia(Meter):
-    """Time that the driver held the case's own GPU below its clocks, for heat or power, and the clock meanwhile.
+def _limited(library: Any, card: Any, kinds: Sequence[int]) -> float | None:
+    """Return the longest time in s that any of these limits has held the clock down; None if not counted."""
+    times, held = list[float](), Violation()
+    for kind in kinds:
+        if library.nvmlDeviceGetViolationStatus(card, kind, ctypes.byref(held)) == DONE:
+            times.append(held.violation / 1e9)
+    return max(times, default=None)
+
+
+def _clock(library: Any, card: Any) -> float | None:
+    clock = ctypes.c_uint()
+    if library.nvmlDeviceGetClockInfo(card, SM_CLOCK, ctypes.byref(clock)) == DONE:
+        return clock.value * 1e6  # from MHz
+    return None
+
+
+class Nvidia(ReadingMeter):
+    """Read the time that the driver held the case's GPU below its clocks, for heat or power, and the clock meanwhile.
 
     The driver counts the time for each card: what the counters gain between start and end belongs to the case.
     """
 
-    def start(self, case: Case, device: Device) -> bool:
-        self._library: Any = load() if device.name.startswith("cuda") and device.facts.get("uuid") else None
-        self._card = open_card(self._library, device)
-        if self._card is None:
-            return False
-        self._before = self._limited()
-        self._clocks: list[float] = []
-        return True
-
-    def end_window(self) -> None:
-        clock = ctypes.c_uint()
-        if self._library.nvmlDeviceGetClockInfo(self._card, SM_CLOCK, ctypes.byref(clock)) == DONE:
-            self._clocks.append(clock.value * 1e6)  # from MHz
-
-    def stop(self) -> list[Series]:
-        after = self._limited()
-        series = [
-            Series(name, "s", (max(0, after[name] - before) / 1e9,), stage="process")
-            for name, before in self._before.items()
-            if name in after
-        ]
-        return series + ([Series("gpu_clock", "1/s", tuple(self._clocks), stage="window")] if self._clocks else [])
-
-    def _limited(self) -> dict[str, int]:
-        """Return the longest time in ns that any limit of a kind has held so far; kinds not counted are omitted."""
-        times: dict[str, int] = {}
-        for name, kinds in LIMITS.items():
-            for kind in kinds:
-                held = Violation()
-                if self._library.nvmlDeviceGetViolationStatus(self._card, kind, ctypes.byref(held)) == DONE:
-                    times[name] = max(times.get(name, 0), int(held.violation))
-        return times
+    def readings(self, case: Case, device: Device) -> list[Reading]:
+        library = load() if device.name.startswith("cuda") and device.facts.get("uuid") else None
+        card = open_card(library, device)
+        if card is None:
+            return []
+        limits = [Reading(name, "s", "gain", partial(_limited, library, card, kinds)) for name, kinds in LIMITS.items()]
+        return [*limits, Reading("gpu_clock", "1/s", "end of a window", partial(_clock, library, card))]
 
 
-class Card(Sensor):
-    """The driver's counter of energy, or its reading of power where a card has no counter (before Volta).
-
-    The power of some cards covers a quarter of the time only: it is a sample, whatever it claims.
-    """
-
-    scope = "board"
-
-    def __init__(self, library: Any, handle: Any, device: str, method: Method) -> None:
-        self.library, self.handle, self.device, self.method = library, handle, device, method
-        self.name = "NVML total energy" if method == "counter" else "NVML power"
-
-    def read(self) -> float:
-        value = ctypes.c_ulonglong() if self.method == "counter" else ctypes.c_uint()
-        ask = "nvmlDeviceGetTotalEnergyConsumption" if self.method == "counter" else "nvmlDeviceGetPowerUsage"
-        code = getattr(self.library, ask)(self.handle, ctypes.byref(value))
-        if code != DONE:
-            raise Unreadable(f"{ask}: error {code}")
-        return value.value * MILLI
+def _energy_or_power(library: Any, card: Any, method: Method) -> float:
+    """Return the driver's counter of energy in J, or its reading of power in W."""
+    value = ctypes.c_ulonglong() if method == "counter" else ctypes.c_uint()
+    name = "nvmlDeviceGetTotalEnergyConsumption" if method == "counter" else "nvmlDeviceGetPowerUsage"
+    code = getattr(library, name)(card, ctypes.byref(value))
+    if code != DONE:
+        raise Unreadable(f"{name}: error {code}")
+    return value.value * MILLI
 
 
 def find_cards(around: Surroundings) -> Found:
-    """Find the best sensor of each card that the framework sees."""
+    """Find the best sensor of each card that the framework sees: its counter, or power for cards before Volta.
+
+    The power of some cards covers a quarter of the time only: it is a sample, whatever it claims.
+    """
     devices = [device for device in around.devices if device.facts.get("uuid") and device.name.startswith("cuda")]
     library = load() if devices else None
     sensors = []
     for device in devices:
-        handle = open_card(library, device)
-        methods: tuple[Method, ...] = ("counter", "sample") if handle is not None else ()
-        for method in methods:
-            card = Card(library, handle, device.name, method)
+        card = open_card(library, device)
+        names: dict[Method, str] = {"counter": "NVML total energy", "sample": "NVML power"} if card is not None else {}
+        for method, name in names.items():
+            read = partial(_energy_or_power, library, card, method)
             with suppress(Unreadable, AttributeError):
-                card.read()
-                sensors.append(card)
+                read()
+                sensors.append(SimpleSensor(name, "board", method, read, device.name))
                 break
     return Found(sensors)
 
@@ -260,31 +244,20 @@ INA = "ina3221"
 WHOLE_BOARD = ("VDD_IN", "POM_5V_IN", "VIN_SYS_5V0")  # the other rails are parts of it, and are not added
 
 
-class Rail(Sensor):
-    """Voltage times current of a rail, from the board's INA3221 (Linux, hwmon)."""
-
-    method, scope = "sample", "system"
-
-    def __init__(self, folder: Path, number: str, name: str) -> None:
-        self.folder, self.number, self.name = folder, number, name
-
-    def read(self) -> float:
-        volts = number_in(self.folder / f"in{self.number}_input") * MILLI
-        return volts * number_in(self.folder / f"curr{self.number}_input") * MILLI
+def _rail(folder: Path, number: str) -> float:
+    """Return the power of a rail in W: voltage times current, from the board's INA3221 (Linux, hwmon)."""
+    return number_in(folder / f"in{number}_input") * MILLI * number_in(folder / f"curr{number}_input") * MILLI
 
 
 def find_rails(around: Surroundings) -> Found:
     """Find the rail that feeds the board."""
-    rails = []
-    base = around.sysfs / "class" / "hwmon"
-    for name in sorted(os.listdir(base)) if base.is_dir() else ():
-        folder = base / name
-        if text_in(folder / "name") != INA:
-            continue
-        for number in ("1", "2", "3"):
-            label = text_in(folder / f"in{number}_label")
-            if label in WHOLE_BOARD:
-                rails.append(Rail(folder, number, label))
+    rails = [
+        SimpleSensor(label, "system", "sample", partial(_rail, folder, number))
+        for folder in subfolders(around.sysfs / "class" / "hwmon")
+        if system_queries.read(folder / "name") == INA
+        for number in ("1", "2", "3")
+        if (label := system_queries.read(folder / f"in{number}_label")) in WHOLE_BOARD
+    ]
     return Found(rails)
 
 

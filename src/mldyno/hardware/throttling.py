@@ -1,8 +1,7 @@
-"""Whether the machine was slowed down to stay cool, and whether it swapped, while a case was measured.
+"""Throttling for heat, and swapping, while a case was measured.
 
-Throttling: Linux counts it per core; macOS gives a speed limit on Intel's chips, and on its own ones a level of thermal
-pressure. Swapping: pages that went to or came from the disk, over the whole machine.
-Counters are read twice, at the start and at the end of a case; the level, which is at hand, after each window.
+Throttling: Linux counts it per core; macOS reports a speed limit on Intel chips, and a level of thermal pressure on
+its own. Swapping: pages that went to or came from the disk, for the whole machine.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from contextlib import suppress
 from glob import glob
 
 from mldyno import system_queries
-from mldyno.hardware import Meter
-from mldyno.records import Case, Device, Series
+from mldyno.hardware import Reading, ReadingMeter
+from mldyno.records import Case, Device
 
 CORE_COUNTERS = "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_count"
 PRESSURE_NAME = b"com.apple.system.thermalpressurelevel"
 
 
 def core_throttles() -> float | None:
-    """How often cores have been slowed down for heat since the system started; None where not counted."""
+    """Return how often cores were slowed down for heat since the system started; None if not counted."""
     throttles = None
     for path in glob(CORE_COUNTERS):
         with suppress(OSError, ValueError), open(path, encoding="ascii") as counter:
@@ -32,7 +31,7 @@ def core_throttles() -> float | None:
 
 
 def speed_limit() -> float | None:
-    """The share of its full speed that macOS lets the CPU have; None where it does not say."""
+    """Return the share of its full speed to which macOS limits the CPU; None if it does not report it."""
     for line in system_queries.ask("pmset", "-g", "therm").splitlines():
         if "CPU_Speed_Limit" in line:
             with suppress(ValueError):
@@ -41,7 +40,7 @@ def speed_limit() -> float | None:
 
 
 def pressure_reader() -> Callable[[], float] | None:
-    """What reads macOS's level of thermal pressure: 0 none, 1 moderate, 2 heavy and more; None on other systems."""
+    """Return a function that reads macOS's thermal pressure (0 none, 1 moderate, 2 heavy); None on other systems."""
     if sys.platform != "darwin":
         return None
     with suppress(OSError, AttributeError):
@@ -58,45 +57,29 @@ def pressure_reader() -> Callable[[], float] | None:
 
 
 def swapped() -> float | None:
-    """Memory in B that has gone to or come from the disk since the system started; None where not counted."""
+    """Return the memory in B that went to or came from the disk since the system started; None if not counted."""
     try:
         if sys.platform == "darwin":
-            lines = system_queries.ask("vm_stat").splitlines()
-            pages = [int(line.split()[-1].rstrip(".")) for line in lines if line.startswith(("Swapins", "Swapouts"))]
-            return float(sum(pages) * os.sysconf("SC_PAGE_SIZE")) if pages else None
-        with open("/proc/vmstat", encoding="ascii") as lines_:
-            pages = [int(line.split()[1]) for line in lines_ if line.startswith(("pswpin ", "pswpout "))]
-        return float(sum(pages) * os.sysconf("SC_PAGE_SIZE"))
+            text, names = system_queries.ask("vm_stat"), ("Swapins", "Swapouts")
+        else:
+            text, names = system_queries.read("/proc/vmstat"), ("pswpin ", "pswpout ")
+        pages = [int(line.split()[-1].rstrip(".")) for line in text.splitlines() if line.startswith(names)]
+        return float(sum(pages) * os.sysconf("SC_PAGE_SIZE")) if pages else None
     except (OSError, ValueError, IndexError):
         return None
 
 
-class Throttling(Meter):
-    """Counters that are read when a case is warm and when it ends."""
+class Throttling(ReadingMeter):
+    """Read counters when a case is warm and when it ends, and the level of thermal pressure after each window."""
 
-    def start(self, case: Case, device: Device) -> bool:
-        """Note where the counters stand."""
-        self._before = {"throttle_events": core_throttles(), "swapped_memory": swapped()}
-        self._pressure, self._levels = pressure_reader(), list[float]()
-        return True
-
-    def end_window(self) -> None:
-        """Note the level, which is not."""
-        if self._pressure is not None:
-            self._levels.append(self._pressure())
-
-    def stop(self) -> list[Series]:
-        """What the counters gained, and what holds at the end; what the system does not say is omitted."""
-        series = []
-        for name, after in (("throttle_events", core_throttles()), ("swapped_memory", swapped())):
-            before = self._before[name]
-            if before is not None and after is not None:
-                unit = "B" if name == "swapped_memory" else "1"
-                series.append(Series(name, unit, (max(0.0, after - before),), stage="process"))  # type: ignore[arg-type]
-        for name, now in (("speed_limit", speed_limit()), ("thermal_pressure", max(self._levels, default=None))):
-            if now is not None:
-                series.append(Series(name, "1", (now,), stage="process"))
-        return series
+    def readings(self, case: Case, device: Device) -> list[Reading]:
+        pressure = pressure_reader()
+        readings = [
+            Reading("throttle_events", "1", "gain", core_throttles),
+            Reading("swapped_memory", "B", "gain", swapped),
+            Reading("speed_limit", "1", "end", speed_limit),
+        ]
+        return readings + ([Reading("thermal_pressure", "1", "largest", pressure)] if pressure else [])
 
 
 METERS = (Throttling,)
