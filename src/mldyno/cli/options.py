@@ -175,7 +175,7 @@ def complete_stored(ctx: click.Context, param: click.Parameter, start: str) -> l
     with suppress(Exception):  # a store that can't be read at once has nothing to offer
         from mldyno.store import Store
 
-        store = Store.as_it_is(ctx.params.get("store"))
+        store = Store(ctx.params.get("store"), patience=0.0, repair=False)
         names += [*store.workloads_as_typed(), *store.machines()]
     return _starting_with(start, list(dict.fromkeys(names)))
 

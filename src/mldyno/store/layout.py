@@ -59,7 +59,7 @@ _COPIED_ROWS = 1000  # at once
 
 
 def _from_1(connection: sqlite3.Connection) -> None:
-    """In layout 1 every axis was a column of `records`, and a run was found by a hash of its plan."""
+    """Migrate from layout 1, where every axis was a column of `records`, and a run was found by a hash of its plan."""
     _execute_all(connection, """
         DROP INDEX records_by_run;
         DROP INDEX records_by_created;
@@ -118,24 +118,18 @@ END;
 """
 
 
-def _from_2(connection: sqlite3.Connection) -> None:
-    """In layout 2 a machine was its name, and only the figures of a CSV were known to be imported."""
-    _execute_all(connection, _LAYOUT_3)
-
-
 _LAYOUT_4 = """
 -- What proves that this machine made the plan; and a key has a * behind it where its owner signed what was imported.
 ALTER TABLE runs ADD COLUMN proof TEXT NOT NULL DEFAULT '';
 """
 
 
-def _from_3(connection: sqlite3.Connection) -> None:
-    """In layout 3 nothing told who had made a plan."""
-    _execute_all(connection, _LAYOUT_4)
-
-
 _TRIGGER = _LAYOUT_3[_LAYOUT_3.index("CREATE TRIGGER") :].strip().removesuffix(";")
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _from_1, 2: _from_2, 3: _from_3}
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
+    1: _from_1,
+    2: lambda connection: _execute_all(connection, _LAYOUT_3),  # only figures of a CSV were known to be imported
+    3: lambda connection: _execute_all(connection, _LAYOUT_4),  # nothing told who had made a plan
+}
 
 
 class NotAStore(Exception):
@@ -143,7 +137,7 @@ class NotAStore(Exception):
 
 
 def of(connection: sqlite3.Connection) -> int | None:
-    """The layout of a file, None where it is empty; raises unless it is that or a store that can be used here."""
+    """Return the layout of a file, None where it is empty; raise where it is no store that can be used here."""
     with contextlib.nullcontext() if connection.in_transaction else _snapshot(connection):
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         made = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')"))
@@ -161,7 +155,7 @@ def of(connection: sqlite3.Connection) -> int | None:
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Make the tables of an empty file, or turn older ones into today's, each layout in one transaction."""
+    """Make the tables of an empty file, or migrate older ones to today's, each layout in one transaction."""
     while (layout := of(connection)) != LAYOUT:
         with transaction(connection):
             if of(connection) != layout:
@@ -170,21 +164,21 @@ def bring_up_to_date(connection: sqlite3.Connection) -> None:
                 _execute_all(connection, _LAYOUT_2 + _LAYOUT_3 + _LAYOUT_4)
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {LAYOUT}")
-            else:
-                _migrate(connection, layout)
-                connection.execute(f"PRAGMA user_version = {layout + 1}")
-
-
-def _migrate(connection: sqlite3.Connection, layout: int) -> None:
-    try:
-        MIGRATIONS[layout](connection)
-    except (TypeError, ValueError, KeyError) as error:  # a column of another type, which only damage can give it
-        raise NotAStore(f"it is damaged; move it away: it can't be brought up to date ({error})") from error
+                continue
+            try:
+                MIGRATIONS[layout](connection)
+            except (
+                TypeError,
+                ValueError,
+                KeyError,
+            ) as error:  # a column of another type, which only damage can give it
+                raise NotAStore(f"it is damaged; move it away: it can't be brought up to date ({error})") from error
+            connection.execute(f"PRAGMA user_version = {layout + 1}")
 
 
 @contextlib.contextmanager
 def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Look at all while nobody else can write."""
+    """Begin a transaction that reads, so that nothing changes in between."""
     connection.execute("BEGIN")
     try:
         yield
@@ -195,7 +189,7 @@ def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Take the right to write at once, then keep all or nothing."""
+    """Begin a transaction that writes; commit all or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -224,7 +218,7 @@ def _execute_all(connection: sqlite3.Connection, script: str) -> None:
 
 @contextlib.contextmanager
 def errors_of(path: Path) -> Iterator[None]:
-    """Turn every error of SQLite, and text that is not UTF-8, into one clear line."""
+    """Turn every error of SQLite, and text that is not UTF-8, into one line."""
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError, NotAStore) as error:
@@ -236,7 +230,7 @@ def errors_of(path: Path) -> Iterator[None]:
 
 
 def to_write(path: Path, patience: float) -> sqlite3.Connection:
-    """The file, made where there is none, in today's layout."""
+    """Open the file in today's layout; make it where there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = _connected(path, "rwc", patience)
     try:
@@ -247,32 +241,25 @@ def to_write(path: Path, patience: float) -> sqlite3.Connection:
     return connection
 
 
-def to_read(path: Path, patience: float) -> tuple[sqlite3.Connection | None, bool]:
-    """The file, None where it is empty; and whether it is a private copy, which is gone when it is closed."""
+def to_read(path: Path, patience: float, repair: bool = True) -> tuple[sqlite3.Connection | None, bool]:
+    """Open the file, None where it is empty; also return whether it is a private copy, which closing it removes.
+
+    Without `repair`, raise where the file would have to be mended first.
+    """
     connection = _connected(path, "ro", patience)
     try:
         number = of(connection)
     except BaseException as error:
         connection.close()
-        if "readonly" in str(error):  # a process was killed within a write, which must be undone
+        if "readonly" in str(error) and repair:  # a process was killed within a write, which must be undone
             return _mended(path)
         raise
     if number == LAYOUT:
         return connection, False
     connection.close()
+    if number is not None and not repair:
+        raise NotAStore("older store layout; any command that reads it migrates it")
     return (None, False) if number is None else _mended(path)
-
-
-def as_it_is(path: Path) -> sqlite3.Connection:
-    """The file, to look into it now; raises where it would have to be mended, or waited for."""
-    connection = _connected(path, "ro", patience=0.0)
-    try:
-        if of(connection) != LAYOUT:
-            raise NotAStore("its layout is not today's; any command that reads it mends that")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _connected(path: Path, mode: str, patience: float | None = None) -> sqlite3.Connection:
@@ -308,7 +295,7 @@ def _fill(copy: sqlite3.Connection, path: Path) -> None:
 
 
 def _up_to_date(connection: sqlite3.Connection) -> sqlite3.Connection | None:
-    """The connection, to tables of today's layout; None, and closed, where there are none."""
+    """Migrate the tables to today's layout; close the connection and return None where there are none."""
     try:
         if of(connection) is not None:
             bring_up_to_date(connection)
@@ -345,7 +332,7 @@ def _copy_undone(path: Path, copy: sqlite3.Connection) -> None:
 
 
 def _explanation(error: sqlite3.Error | UnicodeDecodeError) -> str:
-    """What is wrong and what to do, for the errors of SQLite that a user can meet."""
+    """Say what is wrong and what to do, for the errors of SQLite that a user can meet."""
     text = str(error)
     for part, advice in (
         ("readonly", "it can't be written to; make it writable or name another with --store"),

@@ -22,7 +22,7 @@ from mldyno.errors import StoreError
 from mldyno.files import check_regular, expanded
 from mldyno.records import SCHEMA, Case, Machine, NewerSchema, Record, canonical, upgraded_case
 from mldyno.sources import as_typed
-from mldyno.store import layout
+from mldyno.store import figures, layout
 from mldyno.store.codec import came_from, decode_stored
 from mldyno.store.machine_names import SIGNED, Identity, shown, stored_key, told_apart, with_names
 from mldyno.store.query import COLUMNS, Query, latest
@@ -32,8 +32,8 @@ LARGE_FILE = 256 << 20  # B, from which on it is written anew only if
 LEAST_FREE = 0.1  # of it is free
 SHRINK_TIMEOUT_MS = 5000  # to wait for other processes
 
-NO_HEAD_YET = "r.machine = ? AND r.imported_from = ''"  # of a machine, all of whose records were interrupted
-Names = dict[Identity, str]  # that tell machines apart
+NO_HEAD_YET = "r.machine = ? AND r.imported_from = ''"  # for a machine with interrupted records only
+Names = dict[Identity, str]  # the names by which machines are distinguished
 
 _COLUMNS = ("id", "created", "provenance", "run", "machine", "case_number", "status", "interrupted", "body", "key",
             "imported_from")  # fmt: skip
@@ -61,7 +61,7 @@ _STORED_TYPES = (str, str, int)
 
 
 def default_path() -> Path:
-    """The user's store: MLDYNO_STORE, or a file in the user's data folder."""
+    """Return the user's store: MLDYNO_STORE, or a file in the user's data folder."""
     named = os.environ.get("MLDYNO_STORE")
     if named:
         return path_of(named)
@@ -71,7 +71,7 @@ def default_path() -> Path:
 
 
 def path_of(url: str) -> Path:
-    """The file behind a store's URL: a path, or sqlite:PATH."""
+    """Return the file of a store's URL: a path, or sqlite:PATH."""
     scheme, separator, rest = url.partition("://")
     if separator and scheme != "sqlite":
         raise StoreError(f"store '{url}': only SQLite files can be stores; give a path such as results.sqlite")
@@ -79,29 +79,19 @@ def path_of(url: str) -> Path:
 
 
 class Store:
-    """The records of one file, with the published figures beside them."""
+    """The records of one file, and the published figures."""
 
-    def __init__(self, path: Path | str | None = None, patience: float | None = None) -> None:
-        """`patience` is the time in s to wait for another process that writes."""
+    def __init__(self, path: Path | str | None = None, patience: float | None = None, repair: bool = True) -> None:
+        """Wait up to `patience` s for another process that writes; with `repair`, mend a file that can't be read."""
         self.path = default_path() if path is None else path_of(str(path))
         self.patience = layout.WRITER_TIMEOUT_S if patience is None else patience
+        self.repair = repair
         self._connection: sqlite3.Connection | None = None
         self._copy: sqlite3.Connection | None = None
 
-    # -- opening ---------------------------------------------------------------------------------
-
-    @classmethod
-    def as_it_is(cls, path: Path | str | None = None) -> Store:
-        """The store to look into just now: nothing is mended, and nobody is waited for."""
-        store = cls(path)
-        if store.path.is_file():
-            with layout.errors_of(store.path):
-                store._copy = layout.as_it_is(store.path)
-        return store
-
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that writes; the first one opens the file, and keeps it open."""
+        """Begin a transaction that writes; the first one opens the file, and keeps it open."""
         with layout.errors_of(self.path):
             if self._connection is None:
                 check_regular(self.path)
@@ -112,7 +102,7 @@ class Store:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """A connection to read from, None where nothing is stored yet; let go of at once, unless it writes too."""
+        """Open a connection to read from, closed at once unless it writes too; None where nothing is stored yet."""
         with layout.errors_of(self.path):
             check_regular(self.path)
             if self._connection is None and not self.path.exists():
@@ -120,7 +110,7 @@ class Store:
                 return
             connection = self._connection or self._copy
             if connection is None:
-                connection, private = layout.to_read(self.path, self.patience)
+                connection, private = layout.to_read(self.path, self.patience, self.repair)
                 self._copy = connection if private else None
             try:
                 yield connection
@@ -129,12 +119,12 @@ class Store:
                     connection.close()
 
     def prepare(self) -> None:
-        """Open for writing and write, or raise now and not after an hour's run."""
+        """Open for writing and write, to fail now rather than after an hour's run."""
         with self._writing() as connection:
             connection.execute(f"PRAGMA user_version = {layout.LAYOUT}")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         for connection in (self._connection, self._copy):
             if connection is not None:
                 connection.close()
@@ -147,17 +137,17 @@ class Store:
     # -- writing ---------------------------------------------------------------------------------
 
     def append(self, records: Iterable[Record]) -> int:
-        """Add records, as the texts that they are, in one transaction, all or none; gives how many were new.
+        """Add records as their texts, all or none; return how many were new.
 
-        The first one is asked for before the file is opened, so that a bad one makes no store. What came in without a
-        signature before, and has one now, is from now on of the machine that signed it.
+        The first one is asked for before the file is opened, so that a bad one makes no store. An imported record that
+        is signed now, and was not before, belongs from now on to the machine that signed it.
         """
-        signed: list[tuple[str, str]] = []
-        records = _noting_signed(records, signed)
+        records = iter(records)
         records = itertools.chain(list(itertools.islice(records, 1)), records)
+        signed: list[tuple[str, str]] = []
         with self._writing() as connection:
             last = connection.execute("SELECT max(number) FROM records").fetchone()[0] or 0
-            connection.executemany(_INSERT, _rows(connection, records))
+            connection.executemany(_INSERT, _rows(connection, records, signed))
             if signed and connection.executemany(_PROVEN, signed).rowcount:
                 connection.execute("DELETE FROM heads")
                 connection.execute(_HEADS_OF_CASES.format("SELECT number FROM cases"))
@@ -165,9 +155,9 @@ class Store:
             return int(new.fetchone()[0])
 
     def remove(self, ids: Iterable[str], lives: Callable[[str], bool]) -> int:
-        """Take records away, in one transaction, with cases and runs that have no others; gives how many there were.
+        """Remove records, and cases and runs without any left, all or none; return how many records there were.
 
-        Raises where a run that they belong to is going on: `lives` says so of its owner.
+        Raise if one of their runs is going on, which `lives` says of its owner.
         """
         with self._writing() as connection:
             connection.execute("PRAGMA secure_delete = ON")  # no text stays in what the file does not use any more
@@ -218,7 +208,7 @@ class Store:
     # -- runs ------------------------------------------------------------------------------------
 
     def begin_run(self, run: str, created: str, owner: str, plan: str, proof: str = "") -> None:
-        """Note that a run has begun, so that it can be resumed; an old run gets its new owner."""
+        """Record that a run has begun, so that it can be resumed; an old run gets its new owner."""
         with self._writing() as connection:
             connection.execute(
                 "INSERT INTO runs (id, created, owner, plan, proof) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
@@ -227,12 +217,12 @@ class Store:
             )
 
     def finish_run(self, run: str) -> None:
-        """Note that nothing of a run is missing."""
+        """Record that nothing of a run is missing."""
         with self._writing() as connection:
             connection.execute("UPDATE runs SET finished = 1 WHERE id = ?", (run,))
 
     def unfinished_runs(self) -> list[tuple[str, str, str, str]]:
-        """Id, owner, plan and its proof, of runs that did not end, newest first."""
+        """Return id, owner, plan and its proof of runs that did not end, newest first."""
         sql = "SELECT id, owner, plan, proof FROM runs WHERE finished = 0 ORDER BY created DESC, rowid DESC"
         return [(run, owner, plan, proof) for run, owner, plan, proof in self._read(sql, (), str, str, str, str)]
 
@@ -251,71 +241,74 @@ class Store:
                 raise StoreError(f"store {self.path}: {layout.DAMAGED}.")
         return rows
 
+    def _select(
+        self, columns: str, query: Query, *types: type, more: str = "", values: Iterable[Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        """Return columns of the stored records that a query means; `more` follows the conditions."""
+        where, bound = self._where(query)
+        return self._read(f"SELECT {columns} FROM records r WHERE {where} {more}", [*bound, *values], *types)
+
     def select(self, query: Query) -> list[Record]:
-        """The records that are meant, oldest first, published figures among them."""
+        """Return the records that a query means, oldest first, published figures among them."""
         records = list(self.stream(query))
         if "published" in query.provenances:
             stored = {record.id for record in records}
-            from mldyno.store import figures  # read only where published figures are wanted
-
             shipped = figures.newest() if query.heads and not query.ids else figures.published()
             records += [record for record in shipped if record.id not in stored and query.fits(record)]
         records.sort(key=lambda record: record.created)
         return records
 
     def stream(self, query: Query) -> Iterator[Record]:
-        """The stored records that are meant, in the order they came in."""
+        """Yield the stored records that a query means, in the order they came in."""
         return with_names(self.written(query), self._machine_names())
 
     def written(self, query: Query) -> Iterator[Record]:
-        """The same as they were written: with the names of machines that they have themselves."""
-        return (self._decoded(*stored) for stored in self._bodies(query, self._machine_names()))
+        """Yield the same records with the names of machines that were written."""
+        return (self._decoded(*stored) for stored in self._bodies(query))
 
     def texts(self, query: Query) -> Iterator[str]:
-        """The same as the texts they are kept as, a page at a time."""
-        return (body for body, _, _ in self._bodies(query, self._machine_names()))
+        """Yield the same records as their texts, a page at a time."""
+        return (body for body, _, _ in self._bodies(query))
 
     def of_the_future(self, query: Query) -> list[tuple[str, str]]:
-        """Ids and dates of those that a wrong clock dated into the future: no reader takes them for the newest."""
-        where, values = self._where(query, self._machine_names())
-        sql = f"SELECT r.id, r.created FROM records r WHERE r.created > ? AND {where} ORDER BY r.number"
-        return [(str(id_), str(created)) for id_, created in self._read(sql, [latest(), *values], str, str)]
+        """Return ids and dates of records that a wrong clock dated into the future: none counts as the newest."""
+        more = "AND r.created > ? ORDER BY r.number"
+        return [(id_, date) for id_, date in self._select("r.id, r.created", query, str, str, more=more,
+                                                          values=[latest()])]  # fmt: skip
 
-    def _bodies(self, query: Query, names: Names) -> Iterator[Stored]:
-        """Each text with the file that it came from, if it was imported."""
+    def _bodies(self, query: Query) -> Iterator[Stored]:
         if query.heads and not query.ids and "run" not in query.equal:
-            yield from self._bodies_of_heads(query, names)
+            yield from self._bodies_of_heads(query)
             return
-        where, values = self._where(query, names)
+        where, values = self._where(query)
         last = 0
         sql = (
             f"SELECT r.number, {_STORED} FROM records r"
-            f" WHERE r.number > ? AND {where} ORDER BY r.number LIMIT {PAGE_RECORDS}"
+            f" WHERE {where} AND r.number > ? ORDER BY r.number LIMIT {PAGE_RECORDS}"
         )
-        while page := self._read(sql, [last, *values], int, *_STORED_TYPES):
-            for number, body, file, signed in page:
-                last = number
-                yield body, file, signed
+        while page := self._read(sql, [*values, last], int, *_STORED_TYPES):
+            yield from (stored[1:] for stored in page)
+            last = page[-1][0]
 
-    def _bodies_of_heads(self, query: Query, names: Names) -> list[Stored]:
-        """Those of the newest run of each case on each machine, where cases that have one id today are one."""
-        cases, limit = self._cases(query), latest()
+    def _bodies_of_heads(self, query: Query) -> list[Stored]:
+        """Return those of the newest run of each case on each machine, where cases with one id today are one."""
+        cases, limit, names = self._cases(query), latest(), self._machine_names()
         heads = _NEWEST.format(limit=limit)
         newest: dict[tuple[str, str], tuple[str, int]] = {}
         wanted = query.equal.get("machine")
         meant = [] if wanted is None else [machine.name for machine in names if shown(machine, names) == wanted]
         only = "" if wanted is None else f" AND machine IN ({', '.join('?' * len(meant))})"
-        for number, case_number, created, *machine in self._read(
+        for number, case_number, created, name, key, imported in self._read(
             f"{heads} SELECT number, case_number, created, machine, key, imported FROM newest"
             f" WHERE case_number IN ({_listed(cases)}){only}",
             meant,
             *(int, int, str, str, str, int),
         ):
-            name = shown(Identity(machine[0], machine[1], bool(machine[2])), names)
-            if wanted in (None, name):
-                key = (name, cases[case_number].id)
-                newest[key] = max(newest.get(key, ("", 0)), (created, number))
-        where, values = _where_columns(query, names)
+            machine = shown(Identity(name, key, bool(imported)), names)
+            if wanted in (None, machine):
+                head = (machine, cases[case_number].id)
+                newest[head] = max(newest.get(head, ("", 0)), (created, number))
+        where, values = self._where_columns(query)
         sql = (
             f"{heads} SELECT {_STORED} FROM newest h CROSS JOIN records r ON r.run = h.run"
             " AND r.case_number = h.case_number AND r.machine = h.machine AND r.key = h.key"
@@ -325,15 +318,37 @@ class Store:
         )
         return [(body, file, signed) for body, file, signed in self._read(sql, values, *_STORED_TYPES)]
 
-    def _where(self, query: Query, names: Names) -> tuple[str, list[Any]]:
-        """The conditions of a query on `records r`, and their values."""
-        where, values = _where_columns(query, names)
+    def _where(self, query: Query) -> tuple[str, list[Any]]:
+        """Return the conditions of a query on `records r`, and their values."""
+        where, values = self._where_columns(query)
         if not query.rehearsed or any(name not in COLUMNS for name in query.equal):
             where += f" AND r.case_number IN ({_listed(self._cases(query))})"
         return where, values
 
+    def _where_columns(self, query: Query) -> tuple[str, list[Any]]:
+        """Return the conditions that are not on axes."""
+        where, values = [f"r.provenance IN ({', '.join('?' * len(query.provenances))})"], list[Any](query.provenances)
+        for column in COLUMNS[1:]:
+            if column in query.equal:
+                where.append(f"r.{column} IS ?")
+                values.append(query.equal[column])
+        if "machine" in query.equal:
+            wanted, names = query.equal["machine"], self._machine_names()
+            meant = [machine for machine in names if shown(machine, names) == wanted]
+            for_each = ["r.machine = ? AND r.key = ? AND (r.imported_from <> '') = ?"] * len(meant)
+            where.append(f"({' OR '.join(for_each or [NO_HEAD_YET])})")
+            values += [part for machine in meant for part in machine] or [wanted]
+        for sign, moment in ((">=", query.since), ("<=", query.until)):
+            if moment:
+                where.append(f"r.created {sign} ?")
+                values.append(moment)
+        if query.ids:
+            where.append("(" + " OR ".join(["r.id >= ? AND r.id < ?"] * len(query.ids)) + ")")
+            values += [edge for prefix in query.ids for edge in (prefix, prefix + "g")]
+        return " AND ".join(where), values
+
     def _cases(self, query: Query) -> dict[int, Case]:
-        """The cases that have the axes of a query, by their number."""
+        """Return the cases that have the axes of a query, by their number."""
         with self._as_damage():
             rows = self._read("SELECT number, schema, content FROM cases", (), int, int, str)
             cases = {number: _case(schema, content) for number, schema, content in rows}
@@ -341,7 +356,7 @@ class Store:
 
     @contextlib.contextmanager
     def _as_damage(self) -> Iterator[None]:
-        """What was checked when it went in and can't be read now was written by a newer mldyno, or is damaged."""
+        """Explain what was valid when stored and can't be read now: a newer mldyno wrote it, or it is damaged."""
         try:
             yield
         except StoreError:
@@ -356,23 +371,18 @@ class Store:
             return came_from(decode_stored(body), file, "signed" if signed else "")
 
     def history(self, query: Query, most: int) -> list[Record]:
-        """The newest records that are meant, newest first, whatever came of them."""
-        names = self._machine_names()
-        where, values = self._where(query, names)
-        sql = f"SELECT {_STORED} FROM records r WHERE {where} ORDER BY r.created DESC, r.number DESC LIMIT ?"
-        records = [self._decoded(*stored) for stored in self._read(sql, [*values, most], *_STORED_TYPES)]
-        return list(with_names(records, names))
+        """Return the newest records that a query means, newest first, whatever their status."""
+        rows = self._select(_STORED, query, *_STORED_TYPES, more="ORDER BY r.created DESC, r.number DESC LIMIT ?",
+                            values=[most])  # fmt: skip
+        return list(with_names([self._decoded(*row) for row in rows], self._machine_names()))
 
     def counts(self, query: Query) -> dict[tuple[Case, str], int]:
-        """How many stored records are meant, of each case on each machine; none of them is read."""
+        """Count the stored records that a query means, by case and machine, without reading them."""
         cases, names = self._cases(query), self._machine_names()
-        where, values = self._where(query, names)
-        sql = (
-            "SELECT r.case_number, r.machine, r.key, r.imported_from <> '', count(*) FROM records r"
-            f" WHERE {where} GROUP BY 1, 2, 3, 4"
-        )
+        columns = "r.case_number, r.machine, r.key, r.imported_from <> '', count(*)"
         counted: Counter[tuple[Case, str]] = Counter()
-        for number, name, key, imported, count in self._read(sql, values, int, str, str, int, int):
+        for number, name, key, imported, count in self._select(columns, query, int, str, str, int, int,
+                                                               more="GROUP BY 1, 2, 3, 4"):  # fmt: skip
             if number not in cases:
                 raise StoreError(f"store {self.path}: {layout.DAMAGED}.")
             counted[cases[number], shown(Identity(name, key, bool(imported)), names)] += count
@@ -383,14 +393,12 @@ class Store:
         return list(self._cases(Query()).values())
 
     def workloads(self) -> list[str]:
-        """Names of all workloads: those of the store, commands among them, and those of the published figures."""
+        """Return the names of all workloads, stored (commands among them) and published."""
         stored = sorted({case.workload for case in self.cases()})
-        from mldyno.store import figures  # read only where published figures are wanted
-
         return list(dict.fromkeys([*stored, *(record.case.workload for record in figures.published())]))
 
     def workloads_as_typed(self) -> list[str]:
-        """Return the same names as users typed them; a record of each command knows that."""
+        """Return the same names as users typed them, which a record of each command knows."""
         commands = [number for number, case in self._cases(Query()).items() if case.own_command]
         for (body,) in self._read(
             "SELECT r.body FROM heads h CROSS JOIN records r ON r.run = h.run AND r.case_number = h.case_number"
@@ -402,62 +410,34 @@ class Store:
         return list(map(as_typed, self.workloads()))
 
     def machines(self) -> list[str]:
-        """Names of all machines: those of the store and those of the published figures."""
+        """Return the names of all machines, stored and published."""
         names = self._machine_names()
         stored = sorted({shown(machine, names) for machine in names})
-        from mldyno.store import figures  # read only where published figures are wanted
-
         return list(dict.fromkeys([*stored, *(record.machine.name for record in figures.published())]))
 
     def _machine_names(self) -> Names:
-        """What each machine of the store is called."""
+        """Return the name of each machine of the store."""
         rows = self._read("SELECT DISTINCT machine, key, imported FROM heads", (), str, str, int)
         return told_apart([Identity(name, key, bool(imported)) for name, key, imported in rows])
 
     def name_of(self, machine: Machine) -> str:
-        """What this store calls a machine that measures into it."""
+        """Return the name in this store of a machine that measures into it."""
         own = Identity(machine.name, machine.key or "", False)
         return told_apart([*self._machine_names(), own])[own]
 
     def holds(self, column: str, value: str) -> bool:
-        """Whether any record has this value in one of COLUMNS."""
+        """Return whether any record has this value in one of COLUMNS."""
         return bool(self._read(f"SELECT 1 FROM records WHERE {column} = ? LIMIT 1", [value], int))
 
     def files_of(self, machine: str) -> list[str]:
-        """The files by which records of a machine came in, by the name that it has here."""
-        where, values = _where_columns(Query({"machine": machine}), self._machine_names())
-        sql = f"SELECT DISTINCT r.imported_from FROM records r WHERE {where} AND r.imported_from <> '' ORDER BY 1"
-        return [file for (file,) in self._read(sql, values, str)]
-
-
-def _where_columns(query: Query, names: Names) -> tuple[str, list[Any]]:
-    """The conditions of a query on `records r` that are not on axes, and their values."""
-    marks = ", ".join("?" * len(query.provenances))
-    where, values = [f"r.provenance IN ({marks})"], list[Any](query.provenances)
-    for column in COLUMNS[1:]:
-        if column in query.equal:
-            where.append(f"r.{column} IS ?")
-            values.append(query.equal[column])
-    if "machine" in query.equal:
-        wanted = query.equal["machine"]
-        meant = [machine for machine in names if shown(machine, names) == wanted]
-        for_each = ["r.machine = ? AND r.key = ? AND (r.imported_from <> '') = ?"] * len(meant)
-        where.append(f"({' OR '.join(for_each or [NO_HEAD_YET])})")
-        values += [part for machine in meant for part in machine] or [wanted]
-    if query.since:
-        where.append("r.created >= ?")
-        values.append(query.since)
-    if query.until:
-        where.append("r.created <= ?")
-        values.append(query.until)
-    if query.ids:
-        where.append("(" + " OR ".join(["r.id >= ? AND r.id < ?"] * len(query.ids)) + ")")
-        values += [edge for prefix in query.ids for edge in (prefix, prefix + "g")]
-    return " AND ".join(where), values
+        """Return the files by which records of a machine were imported, by its name here."""
+        query = Query({"machine": machine})
+        more = "AND r.imported_from <> '' ORDER BY 1"
+        return [file for (file,) in self._select("DISTINCT r.imported_from", query, str, more=more)]
 
 
 def _listed(numbers: Iterable[int]) -> str:
-    """Numbers of rows for SQL, which takes more of them in its text than as values."""
+    """Return numbers of rows for SQL, which takes more of them in its text than as values."""
     return ",".join(map(str, numbers))
 
 
@@ -466,24 +446,19 @@ def _case(schema: int, content: str) -> Case:
     return upgraded_case(schema, json.loads(content))
 
 
-def _noting_signed(records: Iterable[Record], signed: list[tuple[str, str]]) -> Iterator[Record]:
-    """The same records, while the key and the id of those are noted that their owner signed."""
-    for record in records:
-        if record.imported_from and record.proof == "signed":
-            signed.append((stored_key(record), record.id))
-        yield record
-
-
-def _rows(connection: sqlite3.Connection, records: Iterable[Record]) -> Iterator[tuple[Any, ...]]:
-    """Records as rows of the table, each with the number of its case, which becomes a row too where it is new."""
+def _rows(
+    connection: sqlite3.Connection, records: Iterable[Record], signed: list[tuple[str, str]]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield records as rows of the table; store new cases, and add key and id of each signed record to `signed`."""
     numbers: dict[Case, int] = {}
     for record in records:
-        case = record.case
+        case, key = record.case, stored_key(record)
         if case not in numbers:
             numbers[case] = _case_number(connection, case)
+        if key.endswith(SIGNED):
+            signed.append((key, record.id))
         yield (record.id, record.created, record.provenance, record.run.id, record.machine.name, numbers[case],
-               record.status, int(record.interrupted), record.text, stored_key(record),
-               record.imported_from)  # fmt: skip
+               record.status, int(record.interrupted), record.text, key, record.imported_from)  # fmt: skip
 
 
 def _case_number(connection: sqlite3.Connection, case: Case) -> int:
