@@ -13,7 +13,7 @@ from tests.grown import Grown, copied
 
 from mldyno.axes import AXES, AXIS, DEVICE_KINDS, LARGEST_WHOLE, SIZES, WAYS, WORK, Case, unstated, yes_or_no
 from mldyno.plan import expand
-from mldyno.store.query import parse_filter
+from mldyno.store.selection import parse_filter
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference.md"
 ENTRY = """    arena: str | None = field(default="system", metadata=_axis(

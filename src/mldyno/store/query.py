@@ -1,39 +1,41 @@
-"""Which records are meant: a filter such as `mlp/train/cpu` or `device=mps/batch=16`, as one value."""
+"""Which records are meant, as one value; and what distinguishes the machines that they come from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import Any, get_args
+from typing import Any, NamedTuple
 
-from mldyno.axes import AXES, AXIS, DEVICE_KINDS, Case, axis_named
-from mldyno.errors import UsageError, unknown
-from mldyno.records import Provenance, Record, Status
+from mldyno.axes import Case
+from mldyno.keys import present
+from mldyno.records import IMPORTED, Record
 from mldyno.sources import family
 
 CLOCK_SKEW = timedelta(days=1)  # by which the clocks of two machines may differ
 COLUMNS = ("machine", "run", "status", "provenance", "imported_from")
-_CLOSED = {"status": get_args(Status), "provenance": get_args(Provenance)}  # columns with a closed list of values
+FEWEST_DIGITS = 4  # of a key that distinguish two machines of one name
+SIGNED = "*"  # after a key whose owner signed what was imported
 
 
 @dataclass(frozen=True)
 class Query:
-    """Records whose axes and columns have these values; `heads` keeps the newest run of each case."""
+    """Records whose axes and columns have these values; with `heads`, only the newest run of each case."""
 
     equal: Mapping[str, Any] = field(default_factory=dict)
     ids: tuple[str, ...] = ()
     heads: bool = True
     provenances: tuple[str, ...] = ("measured", "imported", "published")
     since: str = ""
-    """From when on they were made, as records write it; always, if empty."""
+    """The earliest date, as records write it; any, if empty."""
     until: str = ""
-    """Up to when; always, if empty."""
+    """The latest date; any, if empty."""
     rehearsed: bool = True
-    """Whether cases of the fake framework are meant too."""
+    """Whether simulated cases are included."""
 
     def fits(self, record: Record) -> bool:
-        """Whether a record is meant, whatever store or file it comes from."""
+        """Return whether a record is meant, whatever store or file it comes from."""
         if record.provenance not in self.provenances or record.created < self.since:
             return False
         if self.until and record.created > self.until:
@@ -42,13 +44,15 @@ class Query:
             return False
         if self.ids and not any(record.id.startswith(start) for start in self.ids):
             return False
-        return all(_is(name, column_of(record, name), value) for name, value in self.equal.items())
+        return all(is_meant(name, column_of(record, name), value) for name, value in self.equal.items())
 
     def fits_case(self, case: Case) -> bool:
-        """Whether a case has the axes that are meant, whatever record it is of."""
+        """Return whether a case has the axes that are meant."""
         if case.rehearsed and not self.rehearsed:
             return False
-        return all(_is(name, getattr(case, name), value) for name, value in self.equal.items() if name not in COLUMNS)
+        return all(
+            is_meant(name, getattr(case, name), value) for name, value in self.equal.items() if name not in COLUMNS
+        )
 
 
 def latest() -> str:
@@ -56,13 +60,13 @@ def latest() -> str:
     return (datetime.now(timezone.utc) + CLOCK_SKEW).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _is(name: str, actual: Any, meant: Any) -> bool:
-    """Whether a value is the one that is meant; of a workload of the user's own, all versions may be."""
+def is_meant(name: str, actual: Any, meant: Any) -> bool:
+    """Return whether a value is the one that is meant; the name of a user's workload means all its versions."""
     return actual == meant or (name == "workload" and family(actual) == meant)
 
 
 def column_of(record: Record, name: str) -> Any:
-    """The value of an axis or of one of COLUMNS."""
+    """Return the value of an axis or of one of COLUMNS."""
     if name == "machine":
         return record.shown_machine
     if name == "run":
@@ -70,83 +74,71 @@ def column_of(record: Record, name: str) -> Any:
     return getattr(record if name in COLUMNS else record.case, name)
 
 
-def parse_filter(text: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the axes and values that a filter pins: `axis=value` terms and bare values, between slashes.
+# -- machines --------------------------------------------------------------------------------------
 
-    All terms must hold: a filter that names two values of one axis is refused. `plugin_names` are the workloads and
-    frameworks that there are.
+
+class Identity(NamedTuple):
+    """What distinguishes machines; `key` is empty where it is unknown.
+
+    What was imported unsigned belongs to another machine than what the key's owner signed.
     """
-    pinned: dict[str, Any] = {}
-    for term in filter(None, map(str.strip, text.split("/"))):
-        name, value = _read_explicit(term, plugin_names) or _read_bare(term, plugin_names)
-        if name in pinned and not _is(name, value, pinned[name]):
-            if not _is(name, pinned[name], value):
-                both = " and ".join(spelled({name: each}) for each in (pinned[name], value))
-                raise UsageError(f"'{text}' matches nothing: no record has {both} at once; keep one of them.")
-            value = pinned[name]
-        pinned[name] = value
-    if not pinned:
-        raise nothing_named(text)
-    return pinned
+
+    name: str
+    key: str
+    imported: bool
 
 
-def nothing_named(text: str) -> UsageError:
-    """Return the error for a filter without a value, which would else mean all records, or those that lack one."""
-    return UsageError(f"'{text}' names nothing; write a filter such as mlp/train or device=cpu.")
+def told_apart(machines: Collection[Identity]) -> dict[Identity, str]:
+    """Return the name of each machine, with the first digits of its key where several have the same name.
+
+    What was measured without a key, as by older versions, belongs to the machine of that name; what was imported
+    without one is a machine of its own. The key that this machine had before it had a secret counts as its key.
+    """
+    rivals: dict[tuple[str, bool], set[str]] = {}
+    for name, key, imported in machines:
+        rivals.setdefault((name, imported), set()).update([key] if key or imported else [])
+    names = {}
+    for alike, known in rivals.items():
+        own = {key: key if alike[1] or len(known) == 1 else present(key) for key in known}
+        keys = set(own.values())
+        digits = _digits({key.removesuffix(SIGNED) for key in keys})
+        for key in {*known, ""}:
+            doubt = "?" if own.get(key, key) + SIGNED in keys else ""
+            tag = f" [{own[key].removesuffix(SIGNED)[:digits]}{doubt}]" if key and len(keys) > 1 else ""
+            names[Identity(alike[0], key, alike[1])] = alike[0] + tag
+    return {machine: names[machine] for machine in machines}
 
 
-def spelled(pinned: Mapping[str, Any]) -> str:
-    """Return the filter that pins these values, every term with its axis."""
-    return "/".join(f"{name}={AXIS[name].show(value) if name in AXIS else value}" for name, value in pinned.items())
+def _digits(keys: Collection[str]) -> int:
+    """Return how many digits distinguish these keys."""
+    digits = FEWEST_DIGITS
+    while len({key[:digits] for key in keys}) < len(keys):
+        digits += 1
+    return digits
 
 
-def is_explicit(term: str) -> bool:
-    """Whether a term names its axis, or one of COLUMNS."""
-    name, equals, _ = term.partition("=")
-    return bool(equals) and name.strip() in (*AXIS, *COLUMNS)
+def shown(machine: Identity, names: Mapping[Identity, str]) -> str:
+    """Return the name of a machine in tables, from the names that distinguish machines."""
+    return names.get(machine, machine.name) + (IMPORTED if machine.imported else "")
 
 
-def axis_value(word: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the axis that has this word among its values, with the value; workloads do not count."""
-    for axis in AXES[1:]:
-        try:
-            value = axis.bare(word, plugin_names.get(axis.plugins, ()))
-        except UsageError:  # it begins like a value of this axis, such as cpu:loop
-            if workload_named(word, plugin_names) is None:
-                raise
-            continue
-        if value is not None:
-            return {axis.name: value}
-    return {}
+def identity_of(record: Record) -> Identity:
+    """Return the machine of a record."""
+    return Identity(record.machine.name, stored_key(record), bool(record.imported_from))
 
 
-def workload_named(word: str, plugin_names: Mapping[str, Sequence[str]]) -> str | None:
-    """Return the workload of this name; the version behind an @ need not be known."""
-    names = plugin_names.get("workloads", ())
-    return next((each for each in (word, word.partition("@")[0]) if each in names), None)
+def stored_key(record: Record) -> str:
+    """Return the key of a record's machine as a store keeps it."""
+    return (record.machine.key or "") + (SIGNED if record.imported_from and record.proof == "signed" else "")
 
 
-def _read_explicit(term: str, plugin_names: Mapping[str, Sequence[str]]) -> tuple[str, Any] | None:
-    """Read an `axis=value` term; a workload may have an equals sign in its name."""
-    if "=" not in term or (not is_explicit(term) and workload_named(term, plugin_names) is not None):
-        return None
-    word, _, value = term.partition("=")
-    name, value = axis_named(word.strip(), COLUMNS), value.strip()
-    if not value:
-        raise UsageError(f"'{term}' lacks a value; write one behind the equals sign.")
-    if name == "workload":
-        return name, workload_named(value, plugin_names) or value
-    if name in _CLOSED and value not in _CLOSED[name]:
-        raise unknown(name, value, _CLOSED[name])
-    return name, AXIS[name].parse(value) if name in AXIS else value
+def written_name(record: Record) -> str:
+    """Return the name of the machine as the record was written."""
+    return str(json.loads(record.text)["machine"]["name"])
 
 
-def _read_bare(term: str, plugin_names: Mapping[str, Sequence[str]]) -> tuple[str, Any]:
-    """Read a bare word: the value of an axis, else a workload."""
-    for item in axis_value(term, plugin_names).items():
-        return item
-    workload = workload_named(term, plugin_names)
-    if workload is not None:
-        return "workload", workload
-    words = [word for axis in AXES for word in (*axis.values, *plugin_names.get(axis.plugins, ()))]
-    raise unknown("workload, case or axis value", term, [*words, *DEVICE_KINDS, *(f"{axis.name}=…" for axis in AXES)])
+def with_names(records: Iterable[Record], names: Mapping[Identity, str]) -> Iterator[Record]:
+    """Yield records whose machines have the names that distinguish them; texts and ids stay as they are."""
+    for record in records:
+        name = names.get(identity_of(record), record.machine.name)
+        yield record if name == record.machine.name else replace(record, machine=replace(record.machine, name=name))

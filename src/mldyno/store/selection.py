@@ -11,18 +11,17 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
-from typing import Any
+from difflib import SequenceMatcher, get_close_matches
+from typing import Any, get_args
 
 from mldyno import plugins, sources, suites
-from mldyno.axes import FAKE, TRACKED
+from mldyno.axes import AXES, AXIS, DEVICE_KINDS, FAKE, TRACKED, axis_named
 from mldyno.errors import MldynoError, StoreError, UsageError, unknown
 from mldyno.masking import masked_line
-from mldyno.records import Record
+from mldyno.records import Provenance, Record, Status
 from mldyno.sources import family, is_target
 from mldyno.store import Query, Store
-from mldyno.store.machine_names import identity_of, nearest, the_one_meant, told_apart, with_names
-from mldyno.store.query import axis_value, is_explicit, latest, nothing_named, parse_filter, spelled, workload_named
+from mldyno.store.query import COLUMNS, identity_of, is_meant, latest, told_apart, with_names
 from mldyno.units import count
 
 THIS_MACHINE = "this-machine"
@@ -30,6 +29,8 @@ IDS_AT_ONCE = 200  # that one question to the store may name
 DIGITS_SHOWN = 10  # of an id
 MOST_CHOICES = 5  # of a word that is ambiguous
 MOST_IDS = 10  # that a line names
+LEAST_LIKENESS = 0.75  # of a misspelled word
+CLOSED = {"status": get_args(Status), "provenance": get_args(Provenance)}  # columns with a closed list of values
 LEFT_OUT = f"simulated records are hidden; filter by {FAKE} to show them: {FAKE}, or mlp/{FAKE}"
 Tell = Callable[[str], None]  # hears a line, such as what is left out, or about to be shared
 Pinned = dict[str, Any]  # the axes and columns that a word pins, with their values
@@ -322,3 +323,142 @@ def nothing_to_remove(text: str, store: Store) -> MldynoError:
     if not {"file", "id"} & meaning.keys() and store.select(Query(meaning)):
         return MldynoError(f"'{text}' means published figures only, which ship with mldyno and can't be removed.")
     return MldynoError(f"nothing stored for '{text}'; `mldyno history` lists what there is.")
+
+
+# -- filters ---------------------------------------------------------------------------------------
+
+
+def parse_filter(text: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the axes and values that a filter pins: `axis=value` terms and bare values, between slashes.
+
+    All terms must hold: a filter that names two values of one axis is refused. `plugin_names` are the workloads and
+    frameworks that there are.
+    """
+    pinned: dict[str, Any] = {}
+    for term in filter(None, map(str.strip, text.split("/"))):
+        name, value = _read_explicit(term, plugin_names) or _read_bare(term, plugin_names)
+        if name in pinned and not is_meant(name, value, pinned[name]):
+            if not is_meant(name, pinned[name], value):
+                both = " and ".join(spelled({name: each}) for each in (pinned[name], value))
+                raise UsageError(f"'{text}' matches nothing: no record has {both} at once; keep one of them.")
+            value = pinned[name]
+        pinned[name] = value
+    if not pinned:
+        raise nothing_named(text)
+    return pinned
+
+
+def nothing_named(text: str) -> UsageError:
+    """Return the error for a filter without a value, which would else mean all records, or those that lack one."""
+    return UsageError(f"'{text}' names nothing; write a filter such as mlp/train or device=cpu.")
+
+
+def spelled(pinned: Mapping[str, Any]) -> str:
+    """Return the filter that pins these values, every term with its axis."""
+    return "/".join(f"{name}={AXIS[name].show(value) if name in AXIS else value}" for name, value in pinned.items())
+
+
+def is_explicit(term: str) -> bool:
+    """Return whether a term names its axis, or one of COLUMNS."""
+    name, equals, _ = term.partition("=")
+    return bool(equals) and name.strip() in (*AXIS, *COLUMNS)
+
+
+def axis_value(word: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the axis that has this word among its values, with the value; workloads do not count."""
+    for axis in AXES[1:]:
+        try:
+            value = axis.bare(word, plugin_names.get(axis.plugins, ()))
+        except UsageError:  # it begins like a value of this axis, such as cpu:loop
+            if workload_named(word, plugin_names) is None:
+                raise
+            continue
+        if value is not None:
+            return {axis.name: value}
+    return {}
+
+
+def workload_named(word: str, plugin_names: Mapping[str, Sequence[str]]) -> str | None:
+    """Return the workload of this name; the version behind an @ need not be known."""
+    names = plugin_names.get("workloads", ())
+    return next((each for each in (word, word.partition("@")[0]) if each in names), None)
+
+
+def _read_explicit(term: str, plugin_names: Mapping[str, Sequence[str]]) -> tuple[str, Any] | None:
+    """Read an `axis=value` term; a workload may have an equals sign in its name."""
+    if "=" not in term or (not is_explicit(term) and workload_named(term, plugin_names) is not None):
+        return None
+    word, _, value = term.partition("=")
+    name, value = axis_named(word.strip(), COLUMNS), value.strip()
+    if not value:
+        raise UsageError(f"'{term}' lacks a value; write one behind the equals sign.")
+    if name == "workload":
+        return name, workload_named(value, plugin_names) or value
+    if name in CLOSED and value not in CLOSED[name]:
+        raise unknown(name, value, CLOSED[name])
+    return name, AXIS[name].parse(value) if name in AXIS else value
+
+
+def _read_bare(term: str, plugin_names: Mapping[str, Sequence[str]]) -> tuple[str, Any]:
+    """Read a bare word: the value of an axis, else a workload."""
+    for item in axis_value(term, plugin_names).items():
+        return item
+    workload = workload_named(term, plugin_names)
+    if workload is not None:
+        return "workload", workload
+    words = [word for axis in AXES for word in (*axis.values, *plugin_names.get(axis.plugins, ()))]
+    raise unknown("workload, case or axis value", term, [*words, *DEVICE_KINDS, *(f"{axis.name}=…" for axis in AXES)])
+
+
+# -- names of machines: parts of them, words in any order, with small typos ------------------------
+
+
+def the_one_meant(text: str, names: Sequence[str]) -> str | None:
+    """Return the machine that is meant, None where there is none; raise where several fit."""
+    matches = meant(text, names)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UsageError(f"'{text}' could be any of these machines: {'; '.join(matches)}.")
+    return None
+
+
+def meant(text: str, names: Sequence[str]) -> list[str]:
+    """Return the names that fit in the closest way in which any of them does."""
+    words = text.casefold().split()
+    for fits in _FITS if words else ():
+        matches = [name for name in names if fits(words, name.casefold())]
+        if matches:
+            return matches
+    return []
+
+
+def nearest(text: str, names: Sequence[str]) -> str | None:
+    """Return the name that has most of the words, and is most alike; None where none has half of them."""
+    folded = text.casefold()
+
+    def score(name: str) -> tuple[int, float]:
+        words = sum(_has_nearly([word], name.casefold()) for word in folded.split())
+        return words, SequenceMatcher(None, folded, name.casefold()).ratio()
+
+    best = max(names, key=score, default=None)
+    return best if best is not None and 2 * score(best)[0] >= len(folded.split()) else None
+
+
+def _has_nearly(words: list[str], name: str) -> bool:
+    """Return whether each word, or one much like it, is there; numbers must be exact."""
+    parts = name.split()
+    return all(
+        any(word in part for part in parts)
+        or (word.isalpha() and bool(get_close_matches(word, parts, n=1, cutoff=LEAST_LIKENESS)))
+        for word in words
+    )
+
+
+_FITS: tuple[Callable[[list[str], str], bool], ...] = (
+    lambda words, name: " ".join(words) == " ".join(name.split()),
+    lambda words, name: " ".join(words) in name,
+    lambda words, name: all(any(word in part for part in name.split()) for word in words),
+    _has_nearly,
+)
+"""Ways in which words fit a name, the closest first."""

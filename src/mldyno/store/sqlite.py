@@ -24,8 +24,7 @@ from mldyno.records import SCHEMA, Case, Machine, NewerSchema, Record, canonical
 from mldyno.sources import as_typed
 from mldyno.store import figures, layout
 from mldyno.store.codec import came_from, decode_stored
-from mldyno.store.machine_names import SIGNED, Identity, shown, stored_key, told_apart, with_names
-from mldyno.store.query import COLUMNS, Query, latest
+from mldyno.store.query import COLUMNS, SIGNED, Identity, Query, latest, shown, stored_key, told_apart, with_names
 
 PAGE_RECORDS = 500  # read at once
 LARGE_FILE = 256 << 20  # B, from which on it is written anew only if

@@ -20,7 +20,7 @@ from mldyno.axes import WORK as AXES_OF_WORK
 from mldyno.files import file_stem
 from mldyno.records import IMPORTED, Case, Device, Machine, Record
 from mldyno.store.figures import marks
-from mldyno.store.machine_names import stored_key, written_name
+from mldyno.store.query import stored_key, written_name
 from mldyno.views.claims import WORK as WORDS
 from mldyno.views.site import Whose
 from mldyno.views.titles import place_title, shared_title, ways_title, workload_title

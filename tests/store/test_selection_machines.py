@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mldyno.store.figures import machines
-from mldyno.store.machine_names import Identity, meant, nearest, told_apart
+from mldyno.store.query import Identity, told_apart
+from mldyno.store.selection import meant, nearest
 
 NAMES = list(machines())
 

@@ -1,0 +1,430 @@
+"""What goes into a shared collection: records that can be what they say, judged anew from their raw samples.
+
+Shape, id, time and provenance are judged as on import. Each record is judged by its own samples, by the catalogue and
+by upper limits of what any device can do; then all records of all files are compared with each other.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+
+from mldyno import plugins
+from mldyno.analysis import grouped
+from mldyno.analysis.estimates import step_time
+from mldyno.analysis.scores import reference
+from mldyno.errors import MldynoError
+from mldyno.frameworks import TOLERANCE, Framework, Unsupported
+from mldyno.records import Machine, Record, seal
+from mldyno.runner.recording import in_references
+from mldyno.stats.intervals import median
+from mldyno.store import figures
+from mldyno.store.transfer import private_copy
+from mldyno.worker import peaks
+from mldyno.worker.ranks import own_share
+from mldyno.workloads import Workload
+
+AGAIN = "measure it again"
+ROUNDING = 0.01  # by which a fact may differ from what samples of six digits say
+FAR_FROM_SAMPLES = 2.0  # times faster that a headline may be than the samples: what was usual corrects it
+FAR_FROM_REFERENCES = 2.0  # times, by which the steps in reference kernels may differ after the first blocks were cut
+FAR_FROM_WARMUP = 5.0  # times faster that the slowest step may be than the fastest of the warm-up
+FEWEST_WARMUP = 3  # samples
+FEWEST_TO_VARY = 8  # samples, of which a clock gives two that differ
+FEWEST_ITEMS = 50_000  # of the data sets that a process trains on
+
+# Upper limits, generous on purpose. On a CPU: its cores, at 6.5 GHz, with two units of 512 bits for fused multiply-adds
+# each (64 operations a cycle in fp32, 32 in fp64), or matrix units as AMX in half precision (2,048). Apple's matrix
+# units do up to 4 TFLOP/s more, whatever the number of cores. On an accelerator: about twice what the fastest of its
+# class does on paper, without sparsity.
+CLOCK_HZ = 6.5e9
+OPERATIONS_PER_CYCLE = {"fp64": 32.0, "fp32": 64.0, "tf32": 64.0, "half": 2048.0}  # of a core
+APPLE_FLOPS = 4e12  # of a cluster's matrix units, in fp32
+MOST_CORES, UNKNOWN_CORES = 2048, 256
+CLASSES = (
+    ("cuda", r"geforce|\brtx\b|\bgtx\b|quadro|titan", {"fp64": 5e12, "fp32": 2e14, "tf32": 5e14, "half": 1e15}),
+    ("mps", "", {"fp64": 1e13, "fp32": 1e14, "tf32": 1e14, "half": 3e14}),
+    ("xpu", "", {"fp64": 1e14, "fp32": 2e14, "tf32": 1e15, "half": 2e15}),
+    ("", "", {"fp64": 3e14, "fp32": 4e14, "tf32": 2.5e15, "half": 5e15}),
+)  # of accelerators: kind, words in the vendor's name, FLOP/s; the first that fits
+CPU_BYTES_PER_S, ACCELERATOR_BYTES_PER_S = 1e13, 1e14  # copies that a cache may hold
+
+CHIP = re.compile(
+    r"\bM[1-9](?: ?(?:Pro|Max|Ultra))?\b|\b(?:RTX|GTX) ?(?:PRO )?(?:A?\d{3,4})(?: ?Ti| ?SUPER)*\b|\bMI\d{2,3}X?\b"
+    r"|\b(?:T4|L4|L40S?|A10G?|A[34]0|[APV]100|H[12]00|G?B[123]00|A6000)\b|\bi[3579]\b|\bXeon\b|\bEPYC\b|\bRyzen\b|\bThreadripper\b|\bJetson\b",
+    re.IGNORECASE,
+)  # in the name of a machine: what it claims to be
+CHIP_COUNT = re.compile(r"\b\d+x(?=[A-Z])", re.IGNORECASE)  # before a chip: 8xH100
+OWN_FORM = re.compile(r".*, (?P<cores>\d+) cores?, (?P<memory>\d+) GB")  # of a name that mldyno gives
+MEMORY_VARIES = 0.05  # as a kernel or a driver takes more or less for itself
+FEWEST_TO_RECOGNISE = 4  # samples that can be known again
+WINDOW = 12  # of them at one end
+ALIKE = 2e-5  # by which a ratio of two samples may be off: they have six digits
+BUCKET = 1e-4  # wide, in logarithms
+
+
+def fake(record: Record) -> bool:
+    """Return whether no time of a record is real."""
+    return bool(record.fact("fake_time")) or record.case.framework == "fake"
+
+
+def of_key(record: Record, key: str | None) -> Record:
+    """Return the private copy of a record of this machine that it signs, under its present key: it had another once."""
+    copy = replace(private_copy(record), proof="signed")
+    if copy.machine.key == key:
+        return copy
+    return seal(replace(copy, machine=replace(copy.machine, key=key), facts={**copy.facts, "private": True}))
+
+
+def score_first(records: Sequence[Record]) -> list[Record]:
+    """Return the records in their order, those of the cases that make the score before the others."""
+    rates = reference().rates  # of torch on the cpu, whatever the record is of
+    return sorted(records, key=lambda record: replace(record.case, framework="torch", device="cpu") not in rates)
+
+
+def faults(files: Sequence[Sequence[Record]]) -> list[list[str]]:
+    """Return a line for each fault of the records of each file, which are also compared with those of the others."""
+    everything = [record for records in files for record in records]
+    plain = grouped((record for record in everything if record.case.precision == "fp32"), _place)
+    highest = {place: max(map(_peak_of, group)) for place, group in plain.items()}
+    compared: dict[int, list[str]] = defaultdict(list)
+    machines = grouped(everything, lambda record: record.machine.key or record.machine.name)
+    for record, line in (*(fault for group in machines.values() for fault in _hardware(group)), *_copies(everything)):
+        compared[id(record)].append(line)
+    return [
+        [
+            f"record {record.id[:10]} ({record.case.id}): {fault}"
+            for record in records
+            for fault in [*_faults(record, highest.get(_place(record), 0.0)), *compared[id(record)]]
+        ]
+        for records in files
+    ]
+
+
+def _place(record: Record) -> tuple[object, ...]:
+    return record.machine.name, record.machine.key, record.case.framework, record.case.device
+
+
+def _peak_of(record: Record) -> float:
+    return record.fact("peak_flops") or 0.0
+
+
+def _faults(record: Record, plain_peak: float) -> Iterator[str]:
+    """Yield the faults of a record; `plain_peak` is the highest in fp32 on its device, 0 where it is unknown."""
+    if record.provenance != "measured":
+        yield f"it is {record.provenance}, not measured; submit what `mldyno submit` writes on the machine itself"
+    if fake(record):
+        yield "its times are fake: nothing was computed; leave it out"
+    if not record.machine.name.strip() or (record.machine.cpu == "unknown" and not record.machine.devices):
+        yield "it says nothing of its machine: neither processor nor devices; measure it again with this mldyno"
+    if record.proof != "signed":
+        yield "nothing proves that it is of the machine whose key it bears; submit what `mldyno submit` writes"
+    if record.status != "ok" or not record.alone:
+        return
+    headline = step_time([record]) if record.values("step_time") else None
+    if headline is None:
+        yield "no time of a step can be worked out from its samples; leave it out"
+        return
+    yield from _samples(record, headline.value)
+    yield from _device(record)
+    for check in ("learned", "agrees"):
+        if getattr(record.checks, check) is False:
+            yield f"its check '{check}' failed, so it is not ok; {AGAIN}"
+    workload = _of_catalogue(record)
+    if workload is not None:
+        yield from _work(record, workload)
+        yield from _checks(record)
+    yield from _rates(record, workload, headline.value, plain_peak)
+
+
+def _of_catalogue(record: Record) -> Workload | None:
+    """Return the workload, where it is one of the catalogue."""
+    if record.case.workload not in plugins.built_in("workloads"):
+        return None
+    workload = plugins.workload(record.case.workload)
+    return workload if record.case.version >= workload.version else None  # an older one may have done less
+
+
+def _show(value: object) -> str:
+    return "nothing" if value is None else f"{value:.4g}"
+
+
+# -- one record: samples, machine, work, rates -----------------------------------------------------
+
+
+def _samples(record: Record, headline: float) -> Iterator[str]:
+    """Yield facts that its samples contradict."""
+    steps = [series for series in record.series if series.metric == "step_time"]
+    measured = [each for each in steps if each.stage in ("steady", "warmup")]
+    counted = sum(each.block * len(each.values) for each in measured if each.turn is not None)
+    values = record.values("step_time")
+    if not record.case.tracked and record.fact("steps") != counted:
+        yield f"it says {record.fact('steps')} steps, and its samples are of {counted}; {AGAIN}"
+    total = sum(each.block * math.fsum(each.values) for each in (*measured, *(s for s in steps if s.stage == "first")))
+    wall = record.fact("wall_time")
+    if wall is None or total > (1 + ROUNDING) * wall:
+        yield f"it says that it took {_show(wall)} s, and its steps alone took {total:.4g}; {AGAIN}"
+    first, firsts = record.fact("first_step"), record.values("step_time", "first")
+    if first is None or len(firsts) != 1 or not math.isclose(first, firsts[0], rel_tol=ROUNDING):
+        yield f"it says that its first step took {_show(first)} s, and its samples say {firsts or 'nothing'}; {AGAIN}"
+    size, largest = record.fact("block_steps"), max(each.block for each in measured)
+    if size is not None and size != largest:
+        yield f"it says blocks of {size} steps, and its samples are of {largest}; {AGAIN}"
+    if len(values) >= FEWEST_TO_VARY and max(values) == min(values):
+        yield f"its {len(values)} samples are all the same, which no clock gives; leave it out"
+    warm = record.values("step_time", "warmup")
+    if len(warm) >= FEWEST_WARMUP and min(warm) > FAR_FROM_WARMUP * max(values):
+        yield f"all of its steps are over {min(warm) / max(values):.3g} times as fast as in the warm-up; {AGAIN}"
+    stated, ratios = record.fact("step_per_reference"), in_references(record.series)
+    if stated and ratios and not 1 / FAR_FROM_REFERENCES <= median(ratios) / stated <= FAR_FROM_REFERENCES:
+        yield f"it says a step of {stated:.4g} reference kernels, and its samples say {median(ratios):.4g}; {AGAIN}"
+    if FAR_FROM_SAMPLES * headline < median(values):
+        yield f"what it says is usual makes it {median(values) / headline:.3g} times as fast as its samples; {AGAIN}"
+
+
+def _device(record: Record) -> Iterator[str]:
+    """Yield what its machine lacks for the device and the framework that it names."""
+    case, machine = record.case, record.machine
+    if case.own_work:
+        return
+    names = {device.name for device in machine.devices if device.framework == case.framework}
+    if case.framework != "command" and not _is_among(case.device, names):
+        yield f"its machine has no device {case.device} in {case.framework}; {AGAIN}"
+    seen = record.fact("device_seen")
+    if seen is not None and not _is_among(case.device, {seen}):
+        yield f"it ran on {seen}, and says {case.device}; {AGAIN}"
+    kind, per_node = case.device.partition(":")[0], (case.ranks or 1) // max(1, case.nodes)
+    if kind != "cpu" and sum(name.partition(":")[0] == kind for name in names) < per_node:
+        yield f"its machine has fewer than {per_node} devices of {kind}; {AGAIN}"
+    if record.software.framework != case.framework:
+        yield f"{record.software.framework} computed it, and it says {case.framework}; {AGAIN}"
+    if machine.cores is not None and machine.cores > MOST_CORES:
+        yield f"no machine has {machine.cores:,} cores; {AGAIN}"
+    memory = max(record.values("peak_memory", "process"), default=0.0)
+    if machine.memory is not None and memory > machine.memory:
+        yield f"its process took {memory:.4g} B, and its machine has {machine.memory:.4g}; {AGAIN}"
+
+
+def _is_among(device: str, names: set[str]) -> bool:
+    """Return whether a device has one of the names, with or without the number of the first."""
+    return bool(names & {device, f"{device}:0", device.removesuffix(":0")})
+
+
+def _work(record: Record, workload: Workload) -> Iterator[str]:
+    """Yield facts that the catalogue contradicts."""
+    case = record.case
+    if case.version > workload.version:
+        yield f"version {case.version} of {workload.name} is not known here; update mldyno"
+        return
+    if case.mode not in workload.modes:
+        yield f"{workload.name} has no mode {case.mode}; leave it out"
+        return
+    if bool(workload.batch) != bool(case.batch) or bool(workload.seq) != bool(case.seq):
+        yield f"a case of {workload.name} has {'batch and sequence' if workload.seq else 'a batch and no sequence'}"
+        return
+    for name, expected in work_of(record, workload).items():
+        stated = record.fact(name)
+        if stated is None or not math.isclose(stated, expected, rel_tol=1e-9):
+            what = name.replace("_", " ")
+            yield f"its {what} is {_show(stated)}, and in the catalogue it is {expected:.10g}; {AGAIN}"
+    memory = min(record.values("peak_memory", "process"), default=math.inf)
+    if memory < workload.params:
+        yield f"its process took {memory:.4g} B, which do not hold {workload.params:,} parameters; {AGAIN}"
+
+
+def work_of(record: Record, workload: Workload) -> dict[str, float]:
+    """Return the facts of a step that follow from the case alone."""
+    case, ranks = record.case, 1
+    built_in = case.framework in plugins.built_in("frameworks")
+    if case.in_ranks and built_in and plugins.framework(case.framework).parallel:
+        try:
+            case, ranks = own_share(case, 0), case.ranks or 1
+        except (Unsupported, MldynoError):
+            return {}
+    work: dict[str, float] = {"params": workload.params, "items_per_step": ranks * workload.items(case)}
+    operations = ranks * workload.flops(case)
+    return {**work, "flops_per_step": operations} if operations else work
+
+
+def _checks(record: Record) -> Iterator[str]:
+    """Yield checks of the catalogue's work that did not pass, or are missing."""
+    case, checks = record.case, record.checks
+    if case.framework == "command":  # a process that ran end to end shows by its exit code that it did its work
+        return
+    if case.mode == "train":
+        pairs = [(value, record.fact(f"{name.removesuffix('_first')}_last"))
+                 for name, value in record.facts.items() if name.endswith("loss_first")]  # fmt: skip
+        fell = [isinstance(last, int | float) and isinstance(first, int | float) and last < first
+                for first, last in pairs]  # fmt: skip
+        if not checks.learned or not fell or not all(fell):
+            yield f"nothing shows that it learned: its loss must have fallen; {AGAIN}, with more time"
+    is_reference = case.device == "cpu" and case.precision in ("fp32", None) and not case.compile
+    if not is_reference and not checks.agrees:
+        yield f"nothing shows that its results agree with those of fp32 on the CPU; {AGAIN}, with more time"
+    most = TOLERANCE[case.precision or "fp32"]
+    if checks.agrees and (checks.error is None or not checks.error <= most):
+        yield f"its results differ by {_show(checks.error)}, and at most {most:.2g} is allowed; {AGAIN}"
+    if checks.agrees and checks.error == 0 and case.precision not in ("fp32", None):
+        yield f"{case.precision} did not take effect: results are those of fp32 to the last bit; {AGAIN}"
+
+
+def _rates(record: Record, workload: Workload | None, headline: float, plain_peak: float) -> Iterator[str]:
+    """Yield more work a second than its device does in matmuls, or than any such device can do."""
+    step = median(record.values("step_time"))
+    fastest = min(step, headline)
+    operations = record.fact("flops_per_step") or 0.0
+    if workload is not None:
+        operations = work_of(record, workload).get("flops_per_step", 0.0) or _of_process(record, workload)
+    peak, limit = _peak_of(record), _most_flops(record)
+    if workload is not None and operations and not peak and _has_matmul(record.case.framework):
+        yield f"its peak in matmuls is missing; {AGAIN}, with more time"
+    if peaks.above(peak, limit):
+        yield f"its peak of {peak / 1e9:,.4g} GFLOP/s is more than any such device reaches, {limit / 1e9:,.4g}; {AGAIN}"
+    if record.case.precision != "fp32":  # what lacks a type can be faster than its own matmuls, not than those in fp32
+        peak = max(peak, plain_peak) if plain_peak else 0.0
+    if peaks.above(operations / step, peak):
+        reached = f"{operations / step / 1e9:,.4g} GFLOP/s are more than the {peak / 1e9:,.4g}"
+        yield f"{reached} that its device reaches in matmuls; {AGAIN}"
+    elif operations / fastest > limit:
+        reached = f"{operations / fastest / 1e9:,.4g} GFLOP/s are more than the {limit / 1e9:,.4g}"
+        yield f"{reached} that any such device reaches; {AGAIN}"
+    if workload is not None and workload.item == "B":
+        copied = workload.items(record.case) / fastest
+        most = CPU_BYTES_PER_S if record.case.device == "cpu" else ACCELERATOR_BYTES_PER_S
+        if copied > most:
+            yield f"{copied / 1e9:,.4g} GB/s are more than the {most / 1e9:,.4g} that any such device copies; {AGAIN}"
+
+
+def _of_process(record: Record, workload: Workload) -> float:
+    """Return the fewest operations of a process that trains from end to end."""
+    if workload.end_to_end is None:
+        return 0.0
+    trained = plugins.workload(workload.end_to_end.workload)
+    batch = record.case.batch or trained.batch
+    return trained.flops(record.case) / batch * FEWEST_ITEMS * workload.end_to_end.epochs
+
+
+def _has_matmul(framework: str) -> bool:
+    """Return whether a framework has a matmul, by which the peak is measured."""
+    if framework not in plugins.built_in("frameworks") or framework == "command":
+        return False
+    return type(plugins.framework(framework)).matmul is not Framework.matmul
+
+
+def _most_flops(record: Record) -> float:
+    """Return the most operations a second that all devices of a case can do."""
+    case, machine = record.case, record.machine
+    precision = case.precision or "fp32"
+    kind = precision if precision in OPERATIONS_PER_CYCLE else "half"
+    if case.device == "cpu":
+        cores = min(machine.cores or UNKNOWN_CORES, MOST_CORES)
+        apple = APPLE_FLOPS * (2 if kind == "half" else 1) if machine.system == "Darwin" else 0.0
+        return case.nodes * (cores * CLOCK_HZ * OPERATIONS_PER_CYCLE[kind] + apple)
+    device = case.device.partition(":")[0]
+    titles = " ".join(each.title for each in machine.devices if each.name.partition(":")[0] == device).lower()
+    known = next(most for name, words, most in CLASSES if name in ("", device) and re.search(words, titles))
+    return (case.ranks or 1) * known[kind]
+
+
+# -- several records: one key on two machines, one measurement under two names ----------------------
+
+
+def _hardware(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
+    """Yield the records of one machine with other hardware than an earlier one, or with a name that claims other."""
+    records = sorted(records, key=lambda record: record.proof != "signed")
+    first = records[0].machine
+    titles: dict[tuple[str, str], str] = {}
+    of_runs: dict[str, Machine] = {}
+    parts = {text for record in records for text in (record.machine.cpu, *(d.title for d in record.machine.devices))}
+    words = _squeezed(" ".join(parts))
+    for record in records:
+        machine = record.machine
+        if line := _difference(first, machine) or _difference(of_runs.setdefault(record.run.id, machine), machine):
+            yield record, f"its key comes with other hardware: {line}; a key is of one machine only"
+        for device in machine.devices:
+            known = titles.setdefault((device.framework, device.name), device.title)
+            if known != device.title:
+                yield record, f"its key comes with other hardware: {device.title}, and {known} in another record"
+        yield from ((record, line) for line in _claims(machine, words))
+
+
+def _difference(known: Machine, machine: Machine) -> str:
+    """Say in what hardware two machines differ; return nothing where they don't."""
+    for name in ("system", "arch", "cpu", "cores"):
+        if getattr(known, name) != getattr(machine, name):
+            return f"{name} {getattr(machine, name)}, and {getattr(known, name)} in another record"
+    if not math.isclose(known.memory or 0, machine.memory or 0, rel_tol=MEMORY_VARIES):
+        return f"memory of {machine.memory} B, and {known.memory} in another record"
+    return ""
+
+
+def _claims(machine: Machine, words: str) -> Iterator[str]:
+    """Yield chips, cores and memory that a name claims and its machine lacks."""
+    chips = CHIP.findall(CHIP_COUNT.sub("", _plain(machine.name)))
+    for chip in chips:
+        if _squeezed(chip) not in words:
+            yield f"its machine is called '{machine.name}', and none of its parts is {chip}; give it another name"
+            return
+    if not chips and machine.name.casefold() in {name.casefold() for name in figures.machines()}:
+        yield f"its machine is called '{machine.name}', as a published one; give it another name"
+    form = OWN_FORM.fullmatch(" ".join(machine.name.split()))
+    if form and machine.memory and (
+        int(form["cores"]) != machine.cores or int(form["memory"]) != round(machine.memory / 2**30)
+    ):  # fmt: skip
+        yield f"its machine is called '{machine.name}', and has {machine.cores} cores and {machine.memory} B of memory"
+
+
+def _squeezed(text: str) -> str:
+    return "".join(_plain(text).casefold().split())
+
+
+def _plain(text: str) -> str:
+    """Return a text in plain letters, with a space for whatever else stands between words: M1_Max, RTX-4090."""
+    return re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text))
+
+
+def _copies(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
+    """Yield records whose samples are those of another one, times a constant, in any order, or except for one end."""
+    buckets: dict[Hashable, list[tuple[list[float], Record]]] = defaultdict(list)
+    for record in sorted(records, key=lambda record: record.proof != "signed"):
+        values = _values(record)
+        if len(values) < FEWEST_TO_RECOGNISE or max(values) <= (1 + 10 * ALIKE) * min(values):
+            continue
+        shapes = [((kind, len(shape)), round(shape[1] / BUCKET), shape) for kind, shape in _shapes(values)]
+        original = next(
+            (theirs for kind, bucket, shape in shapes for near in (bucket - 1, bucket, bucket + 1)
+             for known, theirs in buckets.get((kind, near), ())
+             if all(abs(a - b) <= ALIKE for a, b in zip(shape, known, strict=True))), None,
+        )  # fmt: skip
+        if original is None:
+            for kind, bucket, shape in shapes:
+                buckets[kind, bucket].append((shape, record))
+        elif _measurement(record) != _measurement(original):
+            times = median(values) / median(_values(original))
+            source = f"record {original.id[:10]} of {original.machine.name} ({original.case.id})"
+            scaled = "" if math.isclose(times, 1, rel_tol=1e-3) else f", times {times:.3g}"
+            yield record, f"its samples are those of {source}{scaled}; a measurement is submitted once"
+
+
+def _values(record: Record) -> list[float]:
+    return record.values("step_time") or record.values("step_time", "paired")
+
+
+def _measurement(record: Record) -> tuple[object, ...]:
+    """Return what is the same in two texts of one measurement, such as a record and its private copy."""
+    run = record.run
+    return record.machine.key, record.machine.name, record.case, run.id, run.repeat, run.process, run.pairing, run.group
+
+
+def _shapes(values: Sequence[float]) -> Iterator[tuple[str, list[float]]]:
+    """Yield samples as logarithms without their scale: both ends, and all of them in order of size."""
+    parts = {"start": values[:WINDOW], "end": values[-WINDOW:]}
+    if max(values) > 1.001 * min(values):
+        parts["sorted"] = sorted(values)
+    for kind, part in parts.items():
+        logs = list(map(math.log, part))
+        yield kind, [each - logs[0] for each in logs]
