@@ -33,7 +33,7 @@ def the_one(found: list[Crossing]) -> Crossing:
 
 def test_where_the_logarithms_lie_on_a_line_the_crossing_is_exact() -> None:
     found = the_one(crossings(points(lambda size: math.log(size / 5))))
-    assert found.size == pytest.approx(5, rel=1e-9)
+    assert found.value == pytest.approx(5, rel=1e-9)
     assert found.low == pytest.approx(5 * math.exp(-0.01), rel=1e-6)
     assert found.high == pytest.approx(5 * math.exp(0.01), rel=1e-6)
     assert (found.below, found.above, found.winner) == (4, 8, 1)
@@ -43,14 +43,14 @@ def test_where_the_logarithms_lie_on_a_line_the_crossing_is_exact() -> None:
 def test_a_line_that_bends_is_followed_closely_and_the_interval_allows_for_it(launch: float) -> None:
     truth = launch / 0.9
     found = the_one(crossings(points(launched(launch), width=0.0)))
-    assert found.size == pytest.approx(truth, rel=0.02)
+    assert found.value == pytest.approx(truth, rel=0.02)
     assert found.low <= truth <= found.high
     assert found.high / found.low < 1.1
 
 
 def test_a_device_that_wins_only_below_is_told_as_such() -> None:
     found = the_one(crossings(points(lambda size: math.log(20 / size))))
-    assert found.size == pytest.approx(20, rel=1e-9)
+    assert found.value == pytest.approx(20, rel=1e-9)
     assert found.winner == -1
     assert found.low < 20 < found.high
 
@@ -61,7 +61,7 @@ def test_sizes_that_can_not_be_told_apart_widen_the_interval_over_all_of_them() 
     assert (found.below, found.above) == (2, 32)
     assert found.low < 4
     assert found.high > 16
-    assert 3.5 < found.size < 18
+    assert 3.5 < found.value < 18
 
 
 def test_a_ratio_that_turns_back_crosses_twice() -> None:
@@ -72,7 +72,7 @@ def test_a_ratio_that_turns_back_crosses_twice() -> None:
 
 def test_two_sizes_are_enough_and_their_line_is_straight() -> None:
     found = the_one(crossings([Point(4, -0.2, 0.02), Point(16, 0.2, 0.02)]))
-    assert found.size == pytest.approx(8)
+    assert found.value == pytest.approx(8)
     assert found.low == pytest.approx(8 * 4 ** (-0.02 / 0.4))
 
 
@@ -130,7 +130,7 @@ def test_a_sweep_of_outcomes_gives_its_crossing_from_paired_comparisons() -> Non
         "mps",
         "crosses",
     )
-    assert found.crossings[0].size == pytest.approx(5, rel=0.01)
+    assert found.crossings[0].value == pytest.approx(5, rel=0.01)
     assert all(one.how.startswith("paired") for one in found.comparisons)
 
 

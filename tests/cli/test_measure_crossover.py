@@ -100,7 +100,7 @@ def test_a_sweep_that_was_cut_short_goes_on(
     assert "gpu beats cpu from batch 5.0" in out
     assert mldyno(*SWEEP, "--from", "2", "--to", "8", "--resume")[0] == 1
     (found,) = api.crossover("mlp", smallest=4, largest=8, repeats=1, store=store, **axes)
-    assert found.crossings[0].size == pytest.approx(TRUTH, rel=0.01)
+    assert found.crossings[0].value == pytest.approx(TRUTH, rel=0.01)
 
 
 @pytest.mark.parametrize(

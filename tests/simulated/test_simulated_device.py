@@ -124,7 +124,7 @@ def test_where_an_accelerator_begins_to_win_is_found_within_one_step_of_a_sweep(
     assert (crossover.base, crossover.other, crossover.verdict) == ("cpu", "sim", "crosses")
     (crossing,) = crossover.crossings
     assert (crossing.below, crossing.above, crossing.winner) == (8, 16, 1)
-    assert crossing.size == pytest.approx(truth, rel=0.02)
+    assert crossing.value == pytest.approx(truth, rel=0.02)
 
 
 @pytest.mark.usefixtures("real_workers")  # each looks for the device as it starts

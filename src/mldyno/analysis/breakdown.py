@@ -72,31 +72,29 @@ def bound(record: Record) -> Bound | None:
     of_peaks = shares(record)
     if of_peaks is None or of_peaks == Shares(None, None, None, None):
         return None
-    return _waiting(of_peaks, record.case.loads_ahead) or _working(of_peaks) or _issuing(record, of_peaks)
+    return _waiting(of_peaks, record.case.loads_ahead) or _working(record, of_peaks)
 
 
 def _waiting(of_peaks: Shares, loads_ahead: bool) -> Bound | None:
-    """Return where most of a step is not the device's work."""
-    if loads_ahead:
-        if of_peaks.data is not None and of_peaks.data >= LOADING_SHARE:
-            return Bound("host", f"steps take {show_percent(of_peaks.data)} of what the loader's workers can load")
-    elif of_peaks.data is not None and of_peaks.data >= WAITING_SHARE:
-        return Bound("host", f"{show_percent(of_peaks.data)} of a step is getting its batch from disk")
-    if of_peaks.copy is not None and of_peaks.copy >= WAITING_SHARE:
-        return Bound("copy", f"{show_percent(of_peaks.copy)} of a step is copying between host and device")
+    """Return what most of a step waits for, where it is not the device's work."""
+    data, copy = of_peaks.data or 0.0, of_peaks.copy or 0.0
+    if loads_ahead and data >= LOADING_SHARE:
+        return Bound("host", f"steps take {show_percent(data)} of what the loader's workers can load")
+    if not loads_ahead and data >= WAITING_SHARE:
+        return Bound("host", f"{show_percent(data)} of a step is getting its batch from disk")
+    if copy >= WAITING_SHARE:
+        return Bound("copy", f"{show_percent(copy)} of a step is copying between host and device")
     return None
 
 
-def _working(of_peaks: Shares) -> Bound | None:
-    """Return where a peak is near, whatever the host does meanwhile."""
+def _working(record: Record, of_peaks: Shares) -> Bound:
+    """Return the peak that is near, whatever the host does meanwhile; else what the host holds up."""
     compute, memory = of_peaks.compute or 0.0, of_peaks.memory or 0.0
-    if max(compute, memory) < CLEAR_SHARE:
-        return None
-    return Bound("compute" if compute >= memory else "memory", _why(of_peaks))
-
-
-def _issuing(record: Record, of_peaks: Shares) -> Bound:
-    why, codes = _why(of_peaks), {warning.code for warning in record.warnings}
+    parts = [(of_peaks.compute, "matmul rate"), (of_peaks.memory, "memory bandwidth")]
+    why = ", ".join(f"{show_percent(share)} of the peak {what}" for share, what in parts if share is not None)
+    if max(compute, memory) >= CLEAR_SHARE:
+        return Bound("compute" if compute >= memory else "memory", why)
+    codes = {warning.code for warning in record.warnings}
     if "host-bound" in codes:
         return Bound("host", "the device is done when its last kernel is issued: it waits for the host")
     if "step-waits" in codes:
@@ -106,11 +104,6 @@ def _issuing(record: Record, of_peaks: Shares) -> Bound:
     if kernel < SHORT_KERNEL:
         return Bound("host", f"{why}; a kernel takes {show_seconds(kernel)} on average: issuing them is the work")
     return Bound("unclear", why)
-
-
-def _why(of_peaks: Shares) -> str:
-    parts = [(of_peaks.compute, "matmul rate"), (of_peaks.memory, "memory bandwidth")]
-    return ", ".join(f"{show_percent(share)} of the peak {what}" for share, what in parts if share is not None)
 
 
 STRAGGLES = 1.1  # times what the others take for the same work: a rank that is slower is named
@@ -138,14 +131,14 @@ class RankSplit:
 
 def split(outcome: Outcome) -> RankSplit | None:
     """Return a case's step, taken apart; None where it was not measured in ranks."""
-    records = [record for record in outcome.good if _beside(record, "compute") and _beside(record, "step")]
+    records = [record for record in outcome.good if _ablated(record, "compute") and _ablated(record, "step")]
     if not records:
         return None
     first = records[0]
     gain = math.log((first.fact("batch_in_all") or 1) / (outcome.case.batch or 1))
     computing = _ratio(records, "compute", "step")
     same, all_cores = (
-        _ratio(records, name, "step", gain) if _beside(first, name) else None for name in ("alone", "all_cores")
+        _ratio(records, name, "step", gain) if _ablated(first, name) else None for name in ("alone", "all_cores")
     )
     return RankSplit(
         ranks=outcome.case.ranks or 1,
@@ -158,37 +151,32 @@ def split(outcome: Outcome) -> RankSplit | None:
     )
 
 
-def _beside(record: Record, name: str) -> list[float]:
+def _ablated(record: Record, name: str) -> list[float]:
     return record.values(f"{name}_time", "beside")
 
 
 def _ratio(records: Sequence[Record], over: str, under: str, more: float = 0.0) -> Interval:
     """Return how many times as long the one takes as the other, times e to the power of `more`."""
-    logs = [_logs(_beside(record, over), _beside(record, under)) for record in records]
-    return _factor([each for each in logs if each], more)
+    logs = [_logs(_ablated(record, over), _ablated(record, under)) for record in records]
+    centre, width = pooled([each for each in logs if each])
+    return Interval.of_logs(centre + more, width)
 
 
 def _logs(over: Sequence[float], under: Sequence[float]) -> list[float]:
     return log_ratios(dict(enumerate(over)), dict(enumerate(under)))
 
 
-def _factor(by_process: Sequence[list[float]], more: float = 0.0) -> Interval:
-    centre, width = pooled(by_process)
-    return Interval.of_logs(centre + more, width)
-
-
 def _hidden(records: Sequence[Record]) -> Interval | None:
     """Return the share of the exchange's time that a step does not take longer for."""
-    series = [[_beside(record, name) for name in ("step", "compute", "exchange")] for record in records]
+    series = [[_ablated(record, name) for name in ("step", "compute", "exchange")] for record in records]
     if not all(map(all, series)):
         return None
-    if len(series) < MIN_PROCESSES:  # then how far off it may be comes from parts of them
+    by_process = [_share(*each) for each in series]
+    samples = by_process
+    if len(series) < MIN_PROCESSES:  # too few to show how they vary: parts of them do
         parts = [zip(*(batches(values, PARTS) for values in each), strict=True) for each in series]
-        shares = [_share(*part) for of_process in parts for part in of_process if all(part)]
-    else:
-        shares = [_share(*each) for each in series]
-    value, width = mean([_share(*each) for each in series]), half_width(shares)
-    return Interval.around(value, width).clipped(0, 1)
+        samples = [_share(*part) for of_process in parts for part in of_process if all(part)]
+    return Interval.around(mean(by_process), half_width(samples)).clipped(0, 1)
 
 
 def _share(step: Sequence[float], compute: Sequence[float], exchange: Sequence[float]) -> float:
@@ -206,10 +194,10 @@ def _straggler(records: Sequence[Record]) -> tuple[int, Interval] | None:
     typical = [median([value for values in of_rank for value in values]) for of_rank in by_rank]
     slowest = max(ranks, key=lambda rank: typical[rank])
     logs = []
-    for place in range(len(records)):
+    for place, own in enumerate(by_rank[slowest]):
         rest = [by_rank[rank][place] for rank in ranks if rank != slowest]
-        logs.append(_logs(by_rank[slowest][place], [median(blocks) for blocks in zip(*rest, strict=False)]))
-    factor = _factor(logs)
+        logs.append(_logs(own, [median(blocks) for blocks in zip(*rest, strict=False)]))
+    factor = Interval.of_logs(*pooled(logs))
     return (slowest, factor) if factor.low is not None and factor.low > 1 and factor.value >= STRAGGLES else None
 
 

@@ -60,10 +60,6 @@ class Crossing(Interval):
     winner: int
     """Who is faster above: 1 for the other side, -1 for the base."""
 
-    @property
-    def size(self) -> float:
-        return self.value
-
 
 def crossings(points: Sequence[Point]) -> list[Crossing]:
     """Return all crossings, the smallest first; the points are ordered by size."""
@@ -229,23 +225,14 @@ def scalings(outcomes: Sequence[Outcome]) -> list[Scaling]:
     """Return the growth of all cases that were measured at two lengths or more."""
     growths = []
     for group in alike(outcomes, "seq"):
-        lengths = {o.case.seq: o for o in group if o.case.seq is not None and _time(o) is not None}
-        if len(lengths) > 1:
-            growths.append(_scaling([lengths[length] for length in sorted(lengths)]))
+        lengths = {o.case.seq: (o, o.step) for o in group if o.case.seq and o.step and o.step.value > 0}
+        points = sorted(lengths.items())
+        if len(points) > 1:
+            ordered = [outcome for _, (outcome, _) in points]
+            first, last = _exponent_between(*ordered[:2]), _exponent_between(*ordered[-2:])
+            fit = fitted([(seq, step) for seq, (_, step) in points]) if len(points) > 2 else first
+            growths.append(Scaling(tuple(ordered), fit, first, last))
     return growths
-
-
-def _time(outcome: Outcome) -> Estimate | None:
-    step = outcome.step
-    return step if step is not None and step.value > 0 else None
-
-
-def _scaling(outcomes: Sequence[Outcome]) -> Scaling:
-    first, last = _exponent_between(*outcomes[:2]), _exponent_between(*outcomes[-2:])
-    fit = first
-    if len(outcomes) > 2:
-        fit = fitted([(int(o.case.seq or 1), time) for o in outcomes if (time := _time(o)) is not None])
-    return Scaling(tuple(outcomes), fit, first, last)
 
 
 def fitted(points: Sequence[tuple[int, Estimate]]) -> Exponent:

@@ -77,7 +77,7 @@ def _crossover_charts(subject: Subject) -> Iterator[Chart]:
             point(crossover.size(each), each.speedup, f"{show_interval(each.speedup, 'x')}; {each.how}")
             for each in crossover.comparisons
         ]
-        crossings = [(crossing.size, crossing.low, crossing.high) for crossing in crossover.crossings]
+        crossings = [(crossing.value, crossing.low, crossing.high) for crossing in crossover.crossings]
         drawing = Lines([(f"{other} against {base}", points)], over, f"times as fast as {base}", 1.0, crossings)
         title = f"{subject.title(crossover.tried[0], axis, over)}: {other} against {base}"
         yield Chart(f"crossover-{number}", title, f"Times as fast, at each {over}", drawing)
