@@ -64,7 +64,7 @@ def test_a_device_that_runs_out_of_memory_gives_an_oom(simulated: Simulated, sto
 
 def test_the_largest_batch_on_a_device_is_the_one_that_its_memory_holds(simulated: Simulated) -> None:
     room = 2 << 20
-    simulated({"kernel": 1e-6, "virtual": True, "capacity": room})
+    simulated({"kernel": 1e-3, "virtual": True, "capacity": room})
     search = api.max_batch("mnist-cnn", modes=["train"], device="sim", batch=16)["train"]
     assert search.fits is not None
     assert search.too_large is not None
@@ -75,7 +75,7 @@ def test_the_largest_batch_on_a_device_is_the_one_that_its_memory_holds(simulate
 
 
 def test_memory_on_a_device_is_foreseen_and_held_against_what_it_has(simulated: Simulated, store: Store) -> None:
-    simulated({"kernel": 1e-6, "rate": 1e10, "virtual": True, "capacity": 64 << 20})
+    simulated({"kernel": 1e-3, "rate": 1e9, "virtual": True, "capacity": 64 << 20})
     plan = api.make_plan(["mlp"], {"device": ["sim"], "mode": ["infer"], "batch": ["256", "8192"]})
     small, large = api.dry_run(plan, store)
     assert (small.fits, large.fits, large.note) == (True, False, "won't fit")
@@ -86,7 +86,7 @@ def test_memory_on_a_device_is_foreseen_and_held_against_what_it_has(simulated: 
 def test_a_device_reads_batches_from_disk_and_has_its_kernels_counted(
     simulated: Simulated, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simulated({"kernel": 1e-7, "rate": 1e10, "virtual": True, "capacity": 64 << 20})
+    simulated({"kernel": 1e-3, "rate": 1e9, "virtual": True, "capacity": 64 << 20})
     monkeypatch.setenv("MLDYNO_DATA", str(tmp_path))
     settings: dict[str, Any] = {"data": "synthetic", "steps": 5, "repeats": 1, "budget": 0.1}
     (record,) = api.run("mnist-cnn", device="sim", mode="infer", placement="loader", store=store, **settings).records
@@ -97,7 +97,7 @@ def test_a_device_reads_batches_from_disk_and_has_its_kernels_counted(
     assert 0 < int(record.facts["kernels_per_step"] or 0) < 40
 
 
-CPU, ACCELERATOR = {"kernel": 10e-6, "rate": 1e10}, {"kernel": 300e-6, "rate": 1e11}
+CPU, ACCELERATOR = {"kernel": 1e-3, "rate": 1e8}, {"kernel": 30e-3, "rate": 1e9}  # of long steps few are made
 
 
 def step_on(costs: dict[str, float], batch: int) -> float:
