@@ -34,7 +34,7 @@ READ_WHEN_USED = (
     "MLDYNO_", "PYTEST_", "FAKE_", "HF_", "XDG_", "GIT_", "TORCHINDUCTOR_", "TMPDIR", "HOME", "PATH",
     "COLUMNS", "LINES", "NO_COLOR", "TERM",
 )  # fmt: skip
-READ_AT_START = ("MLDYNO_SIM",)  # of these
+SIMULATED = "MLDYNO_SIM"  # the simulated device: that there is one matters at the start, which one when it forks
 MOST_RARE = 3  # processes that are kept for settings that few workers have
 MESSAGE_LENGTH = 8  # B in front of each message
 Settings = frozenset[tuple[str, str]]
@@ -87,6 +87,8 @@ def _become_worker(script: str, code: Any, request: dict[str, Any]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    if "simulated_device" in sys.modules:
+        sys.modules["simulated_device"].begin()
     main = sys.modules["__main__"] = ModuleType("__main__")
     main.__dict__["__file__"] = script
     exec(code, main.__dict__)
@@ -224,16 +226,22 @@ class WarmWorkers:
         settings = frozenset(
             each for each in environment.items() ^ self._environment.items() if not _read_when_used(each[0])
         )
+        if SIMULATED in environment:
+            settings |= {(SIMULATED, "")}
         folders = environment.get("PYTHONPATH", "").split(os.pathsep)
         if any(folder and not os.path.isabs(folder) for folder in folders):
             settings |= {("folder", os.getcwd())}  # in which the process that forks is started
         kind = KINDS.get(self.framework, "plain")
-        if self.framework is None and settings and ("torch", settings) not in self._servers:
+        if SIMULATED in environment:
+            kind = "torch"  # which it imports
+        elif self.framework is None and settings and ("torch", settings) not in self._servers:
             kind = "plain"
         if (kind, settings) not in self._servers:
             self._end_unused()
             own = {name: value for name, value in self._environment.items() if _read_when_used(name)}
-            read_at_start = {name: value for name, value in environment.items() if not _read_when_used(name)}
+            read_at_start = {
+                name: value for name, value in environment.items() if not _read_when_used(name) or name == SIMULATED
+            }
             self._servers[kind, settings] = Server(self._script, kind, own | read_at_start)
         return self._servers[kind, settings]
 
@@ -256,7 +264,7 @@ class WarmWorkers:
 
 def _read_when_used(name: str) -> bool:
     """Return whether a setting is read only when it is used, by whatever modules were imported before."""
-    return name.startswith(READ_WHEN_USED) and name not in READ_AT_START
+    return name.startswith(READ_WHEN_USED)
 
 
 def without_warm_workers(warm_workers: WarmWorkers) -> Iterator[None]:

@@ -46,7 +46,7 @@ from typing import Any
 import simulated_autocast  # type: ignore[import-not-found]
 import torch
 from simulated_costs import changed, composite, computes, is_product, size, tensors  # type: ignore[import-not-found]
-from simulated_state import SIM  # type: ignore[import-not-found]
+from simulated_state import SIM, set_up  # type: ignore[import-not-found]
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
@@ -329,8 +329,12 @@ def _leave_out(name: str, **parts: Any) -> None:
     setattr(sys.modules[parent], own, sys.modules[name])
 
 
-def install() -> list[Any]:
-    """Make `sim` the accelerator of this process; keep what is returned alive."""
+ALIVE: list[Any] = []  # registrations, which end with their objects
+real_clock = time.perf_counter_ns
+
+
+def install() -> None:
+    """Make `sim` the accelerator of this process."""
     _leave_out("torch.distributed.tensor", DTensor=type("DTensor", (torch.Tensor,), {}))
     _leave_out("torch._dynamo", disable=lambda function, *how, **more: function, graph_break=lambda: None)
     _setup_privateuseone_for_python_backend("sim", backend_module=Module)
@@ -339,11 +343,16 @@ def install() -> list[Any]:
     library.impl("empty_strided", _empty_strided, "PrivateUse1")
     _speak_for_the_accelerator()
     torch.autograd._engine_run_backward = _told_after(torch.autograd._engine_run_backward)
+    time.perf_counter_ns = lambda: SIM.now_ns() if SIM.virtual else real_clock()
+    ALIVE.extend([library, simulated_autocast.register(library)])
+    begin()
+
+
+def begin() -> None:
+    """Begin anew with the settings of this process, which may have been forked from one with others."""
+    set_up()
+    Properties.total_memory = SIM.capacity
     # PyTorch takes a device made in Python for the only one of its kind, and has no thread for another's gradients.
     torch._C._set_multithreading_enabled(SIM.devices <= 1)
-    alive: list[Any] = [library, simulated_autocast.register(library)]
-    if SIM.virtual:
-        time.perf_counter_ns = SIM.now_ns
-        if SIM.cpu is not None:
-            alive.append(HostCosts().__enter__())
-    return alive
+    if SIM.virtual and SIM.cpu is not None:
+        ALIVE.append(HostCosts().__enter__())

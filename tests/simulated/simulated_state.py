@@ -206,6 +206,11 @@ class Simulation:
         }
 
 
-SIM = Simulation(**json.loads(os.environ.get("MLDYNO_SIM", "{}")))
-if SIM.gone and Path(SIM.gone).exists():
-    SIM.devices = 0
+SIM = Simulation()
+
+
+def set_up() -> None:
+    """Begin anew with the settings of this process's environment."""
+    vars(SIM).update(vars(Simulation(**json.loads(os.environ.get("MLDYNO_SIM", "{}")))))
+    if SIM.gone and Path(SIM.gone).exists():
+        SIM.devices = 0

@@ -6,7 +6,7 @@ from contextlib import suppress
 if "MLDYNO_SIM" in os.environ:
     import simulated_device  # type: ignore[import-not-found]
 
-    KEPT = simulated_device.install()
+    simulated_device.install()
     with suppress(ImportError):  # in a worker, which asks for no kinds of devices
         from mldyno import axes
 
