@@ -14,7 +14,7 @@ from mldyno import cli, suites
 from mldyno.axes import AXES
 from mldyno.errors import MldynoError, UsageError
 from mldyno.plan import Plan, expand
-from mldyno.settings import IN_SUITES, OF_PLANS, SETTINGS, Settings, parsed, parted
+from mldyno.settings import IN_SUITES, OF_PLANS, SETTINGS, Settings, axes_and_settings, parsed
 from mldyno.store import Store
 
 
@@ -73,7 +73,9 @@ def test_what_a_setting_can_not_be_is_refused_everywhere(name: str, typed: Any, 
 
 
 def test_keywords_are_parted_into_axes_and_settings_by_their_names() -> None:
-    axes, settings = parted({"device": ["cpu"], "budget": "3s", "no_check": "learned", "batch": None, "trust": True})
+    axes, settings = axes_and_settings(
+        {"device": ["cpu"], "budget": "3s", "no_check": "learned", "batch": None, "trust": True}
+    )
     assert axes == {"device": ["cpu"]}
     assert settings == {"budget": "3s", "unchecked": "learned", "trust": True}
 

@@ -1,11 +1,10 @@
-"""The axes of a case: each is a field of `Case` with an entry, and the entry holds all that is known about it.
+"""The axes of a case: each is a field of `Case` with an entry that holds all about it.
 
-Ids, options, plans, suites, filters, CSV, the command to measure it again, headlines and labels follow from
-the entries; the table in docs/reference.md is held to them by a test.
+Ids, options, plans, suites, filters, CSV, the command to measure it again, headlines and labels follow from the
+entries; a test holds the table in docs/reference.md to them.
 
-Rules: standard library only, since a worker in any interpreter uses this. An id has the work first, then the
-other axes in the order of the fields. The default of a new axis is what cases had before there was that axis,
-and does not show in their ids.
+Rules: standard library only, since a worker in any interpreter uses this. An id has the work first, then the other
+axes in the order of the fields. The default of a new axis is what all cases did before, and does not show in ids.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ LARGEST_WHOLE = 2**53  # whole numbers in a record stay exact in any JSON reader
 
 @dataclass(frozen=True)
 class Need:
-    """What another axis must be for an axis to mean anything."""
+    """A condition on another axis, without which an axis means nothing."""
 
     axis: str
     met: Callable[[Any], bool]
     refusal: str = ""
-    """Why an axis is refused where no case meets the need, and what to do; it is ignored if this is empty."""
+    """Why an axis is refused if no case meets the need, and what to do; if empty, the axis is ignored instead."""
     implied: Any = None
-    """The value that a plan takes for the other axis, where none is given and the workload has it."""
+    """The value of the other axis in a plan, if none is given and the workload has it."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Axis:
     kind: Kind = "way"
     """What is computed (work), how much of it (size), or how it is computed (way)."""
     values: tuple[str, ...] = ()
-    """All values, where they are words of a closed list."""
+    """All values, if they are a closed list of words."""
     read: Callable[[Axis, str], Any] | None = None
     """Read a value that is not one of `values` from a text."""
     words: Mapping[str, str] = field(default_factory=dict)
@@ -65,11 +64,11 @@ class Axis:
     older_prefixes: tuple[str, ...] = ()
     """Prefixes in ids of earlier versions, which filters still accept."""
     in_every_id: bool = False
-    """Whether the default is in the id too."""
+    """Whether ids contain the default too."""
     planned: tuple[Any, ...] = ()
-    """Values of a plan if none are given; the default, if this is empty."""
+    """Values in a plan if none are given; if empty, the default."""
     own_process: bool = False
-    """Whether two values can't share a process."""
+    """Whether cases with different values need separate processes."""
     plugins: str = ""
     """Kind of plugin whose names are the values."""
     smallest: int = 1
@@ -79,16 +78,16 @@ class Axis:
     most: int | None = None
     """Largest number in a plan; records and filters may have more."""
     needs: tuple[Need, ...] = ()
-    """Where one is not met, a plan leaves the axis at its default."""
+    """If one is not met, a plan leaves the axis at its default."""
     phrase: str | Mapping[str, str] = "{}"
     """How titles put a value: a pattern, or a phrase for each value."""
     name: str = ""
     default: Any = None
     optional: bool = False
-    """Whether a case may leave it unstated, as None."""
+    """Whether a case may leave it None."""
 
     def parse(self, text: str) -> Any:
-        """Return the value that a user means by a text."""
+        """Return the value of what a user typed."""
         text = self.words.get(text.strip(), text.strip())
         if self.read is not None:
             return self.read(self, text)
@@ -114,7 +113,7 @@ class Axis:
         return self.phrase.format(shown).removesuffix("s" if shown == "1" else "")
 
     def id_part(self, value: Any) -> str:
-        """Return a value's part of an id; nothing if it is unstated, or a default that ids omit."""
+        """Return a value's part of an id; empty for None, and for a default that ids omit."""
         return "" if value is None or (value == self.default and not self.in_every_id) else self.short(value)
 
     def bare(self, word: str, plugin_names: Collection[str] = ()) -> Any:
@@ -265,22 +264,22 @@ class Case:
 
     @property
     def sets_loader(self) -> bool:
-        """Return whether it sets an axis that needs a loader."""
+        """Return whether it sets an axis that needs placement loader."""
         return any(LOADER in axis.needs and getattr(self, axis.name) != axis.default for axis in AXES)
 
     @property
     def rehearsed(self) -> bool:
-        """Return whether it is simulated: the fake framework computes nothing, and none of its times is real."""
+        """Return whether it is simulated: the fake framework computes nothing, and its times are not real."""
         return self.framework == FAKE
 
     @property
     def in_ranks(self) -> bool:
-        """Return whether it runs in ranks, if only one."""
+        """Return whether it runs in ranks, even if only one."""
         return (self.ranks or 1) > 1 or self.nodes > 1 or self.parallel is not None
 
     @property
     def own_command(self) -> bool:
-        """Return whether it is a user's command, with its words as the workload; a published training has a mode."""
+        """Return whether it is a user's command, with its words as the workload; published figures have a mode."""
         return self.framework == COMMAND and self.mode is None
 
     @property
@@ -318,7 +317,7 @@ WAYS = tuple(axis.name for axis in AXES if axis.kind == "way")
 
 
 def axis_named(word: str, columns: tuple[str, ...] = ()) -> str:
-    """Return the axis that a user means by a word, or one of `columns`."""
+    """Return the name of an axis that a user typed, or one of `columns`."""
     if word in columns:
         return word
     if word not in AXIS:
@@ -327,6 +326,6 @@ def axis_named(word: str, columns: tuple[str, ...] = ()) -> str:
 
 
 def unstated(workload: str, framework: str) -> Case:
-    """Return a case with nothing else stated, such as a command."""
+    """Return a case with every other axis None, such as a command."""
     nothing: dict[str, Any] = {axis.name: None for axis in AXES if axis.optional}
     return Case(workload, framework=framework, **nothing)

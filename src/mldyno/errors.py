@@ -27,27 +27,29 @@ class StoreError(MldynoError):
 
 
 class StoreLocked(StoreError):
-    """Another process holds the store longer than this one waits."""
+    """Another process has locked the store for longer than this one waits."""
 
 
 class ImportFileError(MldynoError):
     """A file to import is not valid; the store was not changed."""
 
 
-MOST_MEANT, MOST_LISTED = 3, 24  # names that are suggested; known names beyond which they are not listed too
+MOST_SUGGESTED = 3  # names
+MOST_LISTED = 24  # known names; of more, only similar ones are suggested
+MOST_SHOWN = 30  # known names in a list
 
 
 def unknown(kind: str, word: str, known: Iterable[str], meant: Sequence[str] = ()) -> UsageError:
-    """Return the error for an unknown name, with what is `meant`, or similar names, or all names."""
+    """Return the error for an unknown name; suggest the names that are `meant`, or similar ones, or list all."""
     import difflib
 
     names = list(known)
     begins = [name for name in names if len(word) > 2 and name.startswith(word)]
     alike = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
-    near = list(meant or dict.fromkeys([*begins, *alike]))[:MOST_MEANT]
+    near = list(meant or dict.fromkeys([*begins, *alike]))[:MOST_SUGGESTED]
     quoted = [f"'{name}'" for name in near]
     question = f" Did you mean {' or '.join(filter(None, [', '.join(quoted[:-1]), quoted[-1]]))}?" if near else ""
     if meant or (near and len(names) > MOST_LISTED):
         return UsageError(f"unknown {kind} '{word}'.{question}")
-    shown = ", ".join(names[:30]) + (", …" if len(names) > 30 else "")
+    shown = ", ".join(names[:MOST_SHOWN]) + (", …" if len(names) > MOST_SHOWN else "")
     return UsageError(f"unknown {kind} '{word}'.{question} Possible: {shown}.")

@@ -2,7 +2,7 @@
 
 A case names an interpreter by its version and frameworks, never by its path: the name means the same in every record,
 and reveals no folder. Only this process knows the path.
-Rules: standard library only. Only a path that the user gave, or trusts, reaches `name_of`, which starts that program.
+Rules: standard library only. `name_of` starts a program, so it gets only paths that the user gave or trusts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _VERSIONS: dict[str, tuple[str, dict[str, str]]] = {}  # of Python and of each f
 
 
 def name_of(text: str) -> str:
-    """Ask the interpreter at a path what it is, and return its name, such as 3.11.7+jax0.10.2; keep a name as it is."""
+    """Return the name of the interpreter at a path, such as 3.11.7+jax0.10.2, by starting it; or the name given."""
     import shutil  # imported late: every command imports this module
 
     if NAME.fullmatch(text):
@@ -57,7 +57,7 @@ def _name(*parts: str) -> str:
 
 
 def name_for(name: str, framework: str) -> str:
-    """Return the name of an interpreter in the cases of a framework: without other frameworks, where that is unique."""
+    """Return the name of an interpreter in cases of a framework: without other frameworks, if that is unique."""
     if name not in _VERSIONS:
         return name
     version, frameworks = _VERSIONS[name]
@@ -68,7 +68,7 @@ def name_for(name: str, framework: str) -> str:
 
 
 def path_of(name: str) -> str | None:
-    """Return the path of an interpreter; None where it is not known."""
+    """Return the path of an interpreter; None if unknown."""
     return _PATHS.get(name)
 
 

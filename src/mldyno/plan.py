@@ -126,7 +126,7 @@ def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None)
 
     One repeat is enough: each step is a new process.
     """
-    commands = parted(words)
+    commands = split_commands(words)
     cases = tuple(unstated(name_of(command), "command") for command in commands)
     _remember(cases, commands)
     if len(set(cases)) < len(cases):
@@ -141,7 +141,7 @@ def _remember(cases: Sequence[Case], commands: Sequence[Sequence[str]]) -> None:
         sources.remember(case.workload, masked_line(words))
 
 
-def parted(words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def split_commands(words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Split words at each `--` into commands."""
     ends = [-1, *(place for place, word in enumerate(words) if word == "--"), len(words)]
     return tuple(tuple(words[before + 1 : end]) for before, end in itertools.pairwise(ends))

@@ -1,6 +1,6 @@
-"""Make text harmless wherever it is shown: in a terminal, a page, a picture, a table.
+"""Make text safe to show anywhere: in a terminal, a page, a picture, a table.
 
-Rule: standard library only, and nothing of ours, so that every layer can use it.
+Rule: standard library only, and no other module of mldyno, so that every layer can use it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import Any
 
 LONGEST_NAME, LONGEST_TEXT = 300, 10_000  # characters of a name, and of any text, in a record
 _NUMBERS = {float, int}
-REPLACEMENT = "\ufffd"  # Unicode's own sign for a character that can't be shown
+REPLACEMENT = "\ufffd"  # Unicode's replacement character
 
 
 def printable(text: str) -> str:
-    """Return the text on one line, of printable characters only: spaces and breaks become ' ', others '\ufffd'.
+    """Return the text on one line, of printable characters only: white space becomes ' ', all else '\ufffd'.
 
-    Replaced are control characters, half surrogate pairs, what changes the direction of reading or has no width,
-    and what is not assigned.
+    Not printable are control characters, half surrogate pairs, characters without width or that change the direction
+    of reading, and unassigned ones.
     """
     if text.isprintable():
         return text

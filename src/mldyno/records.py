@@ -1,4 +1,4 @@
-"""The nouns that cross every border: Series, Run, Device, Machine, Record; with Case, which is in `axes`.
+"""Series, Run, Device, Machine and Record: what is written, stored and read; with Case, which is in `axes`.
 
 Rules: everything here is frozen and standard library only (a worker in any interpreter uses it);
 quantities are in SI base units; raw samples are kept and every statistic is derived on reading;
@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from mldyno.axes import Case as Case  # noqa: PLC0414  # a part of a record, as Series is
 from mldyno.errors import MldynoError
-from mldyno.facts import FACTS, flaw
+from mldyno.metrics import FACTS, flaw
 from mldyno.metrics import Unit as Unit  # noqa: PLC0414
 from mldyno.printable import printable
 
@@ -55,11 +55,11 @@ class Warning_:
 
 @dataclass(frozen=True)
 class Run:
-    """Which run a record comes from.
+    """The run that a record comes from.
 
-    `repeat` counts fresh processes per case and `process` all of the run. `pairing` says how the case
-    was measured: alone; interleaved with others in one process; by turns with other live processes; or
-    alternating with other processes. Cases of one `group` were measured against each other.
+    `repeat` counts the fresh processes of the case, `process` all of the run. `pairing` says how the case was measured:
+    alone; interleaved with other cases in one process; taking turns with other live processes; or alternating with
+    other processes. Cases of one `group` were measured against each other.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Device:
-    """One device a framework can use: what its vendor calls it, its memory in B, and what else is known of it."""
+    """A device that a framework can use: its vendor's name for it, its memory in B, and other facts."""
 
     name: str
     framework: str
@@ -83,7 +83,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the machine is; unknown words are 'unknown', unknown numbers None."""
+    """A machine; unknown words are 'unknown', unknown numbers None."""
 
     name: str
     system: str = "unknown"
@@ -102,7 +102,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Software:
-    """What computed: interpreter, framework and versions, threads, and settings that matter."""
+    """The software of a measurement: interpreter, framework, versions, threads, and settings that affect speed."""
 
     mldyno: str = "unknown"
     python: str = "unknown"
@@ -123,17 +123,17 @@ RECORDED_ENVIRONMENT = (
     "ONEAPI_DEVICE_SELECTOR", "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_MPS_LOW_WATERMARK_RATIO",
     "PYTORCH_MPS_FAST_MATH", "PYTORCH_MPS_PREFER_METAL",
 )  # fmt: skip
-"""Variables of the environment that change how fast a step is."""
+"""Environment variables that affect the time of a step."""
 
 
 def recorded_environment() -> dict[str, str]:
-    """Return those variables of this process's environment that a record keeps."""
+    """Return the environment variables of this process that a record keeps."""
     return {name: printable(os.environ[name]) for name in RECORDED_ENVIRONMENT if name in os.environ}
 
 
 @dataclass(frozen=True)
 class Checks:
-    """Proofs that the work was done: None where a proof does not apply to the case."""
+    """Checks of the work: None where a check does not apply to the case."""
 
     learned: bool | None = None
     agrees: bool | None = None
@@ -159,20 +159,20 @@ class Record:
     checks: Checks = field(default_factory=Checks)
     warnings: tuple[Warning_, ...] = ()
     text: str = field(default="", compare=False, repr=False)
-    """What it was written as, and is passed on as, whatever its schema: `id` is the hash of this without the id."""
+    """The JSON that it was written as, and is passed on as, whatever its schema; `id` is its hash without the id."""
     imported_from: str = field(default="", compare=False, repr=False)
     """The file that it came from; empty where it was measured into the store. Not a part of the text."""
     proof: Proof = field(default="", compare=False, repr=False)
-    """What proves whose it is: the signature of its machine's key, or this machine's own secret. Not in the text."""
+    """What proves its origin: the signature of its machine's key, or this machine's own secret. Not in the text."""
 
     @property
     def shown_machine(self) -> str:
-        """The machine as tables name it: one of an imported record never stands in for one that measured here."""
+        """The machine as tables name it: an imported record's machine is never confused with one that measured here."""
         return self.machine.name + (IMPORTED if self.imported_from else "")
 
     @property
     def alone(self) -> bool:
-        """Whether the case was alone in its process; else the record holds times for ratios only."""
+        """Whether the case was alone in its process; otherwise its times count for ratios only."""
         return self.run.pairing == "alone"
 
     @property
@@ -182,30 +182,26 @@ class Record:
 
     @property
     def crowded_out(self) -> bool:
-        """Whether it came to nothing since other programs had taken the machine's memory."""
+        """Whether it failed because other programs had taken the machine's memory."""
         return self.status == "failed" and any(warning.code == "memory-taken" for warning in self.warnings)
 
     def fact(self, name: str) -> Any:
-        """A fact's value, which is what its entry in `facts` says; None where it is not known, or is none of that.
+        """Return the value of a fact; None where it is unknown, or not what its entry says.
 
-        A fact that has no entry may be anything. Records that earlier versions took in were not checked for this.
+        A fact without an entry may be anything. Records that earlier versions imported were not checked for this.
         """
         value = self.facts.get(name)
         return None if flaw(FACTS, name, value) else value
 
     def values(self, metric: str, stage: str | None = "steady") -> list[float]:
-        """All values of a metric in order; stage None takes every stage."""
-        return [
-            value
-            for series in self.series
-            if series.metric == metric and (stage is None or series.stage == stage)
-            for value in series.values
-        ]
+        """Return all values of a metric in order; those of every stage if `stage` is None."""
+        chosen = (each for each in self.series if each.metric == metric and stage in (None, each.stage))
+        return [value for series in chosen for value in series.values]
 
 
 SCHEMA = 3
-# A change of shape raises SCHEMA and adds `UPGRADES[old]`: from the old shape's dictionary to the next one's. It
-# gets a whole record, or its schema and case alone, as the store and plans keep cases; it changes nothing in place.
+# A change of shape raises SCHEMA and adds `UPGRADES[old]`, a function from the old dictionary to the next one. It gets
+# a whole record, or only its schema and case, as the store and plans keep cases; it changes nothing in place.
 
 _NAMES_OF_1 = {  # what schema 1 called metrics, stages, facts and pairings
     "metric": {"yardstick": "reference_time", "lap_time": "window_time"},
@@ -221,7 +217,7 @@ _NAMES_OF_1 = {  # what schema 1 called metrics, stages, facts and pairings
 
 
 def _from_1(content: dict[str, Any]) -> dict[str, Any]:
-    """Schema 2 renames keys: run.round and company, case.workers, a series' phase; and some metrics and facts."""
+    """Upgrade to schema 2: rename run.round and company, case.workers, a series' phase; and some metrics and facts."""
 
     def renamed(part: Any, **keys: str) -> Any:
         if not isinstance(part, dict):
@@ -252,7 +248,7 @@ def _from_1(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_2(content: dict[str, Any]) -> dict[str, Any]:
-    """Schema 3 adds machine.key, which no older record has."""
+    """Upgrade to schema 3, which adds machine.key."""
     machine = content.get("machine")
     if isinstance(machine, dict) and "key" in machine:
         raise MldynoError("its machine has a key, which came with schema 3")
@@ -260,24 +256,18 @@ def _from_2(content: dict[str, Any]) -> dict[str, Any]:
 
 
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
-
-
-BESIDE_THE_CONTENT = (
-    "text",
-    "imported_from",
-    "proof",
-)  # fields of a record that are no part of what its id is the hash of
+NOT_HASHED = ("text", "imported_from", "proof")  # fields of a record that its id does not depend on
 
 _plain_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def canonical(content: Mapping[str, Any]) -> str:
-    """The one text of a record's content: sorted keys, no spaces, ASCII, finite numbers only."""
+    """Return the canonical text of a record's content: sorted keys, no spaces, ASCII, finite numbers only."""
     return _plain_json.encode(content)
 
 
 def content_id(content: Mapping[str, Any]) -> str:
-    """The id of a record's content: SHA-256 of its canonical text without the id, 32 hex digits."""
+    """Return the id of a record's content: SHA-256 of its canonical text without the id, 32 hex digits."""
     return _hash(canonical({key: value for key, value in content.items() if key != "id"}))
 
 
@@ -286,17 +276,16 @@ def _hash(text: str) -> str:
 
 
 def text_if_whole(content: Mapping[str, Any]) -> str | None:
-    """The text that a record was written as, which its id is the hash of; None where the content was changed since."""
+    """Return the text that a record was written as; None where it was changed since, so that its id does not fit."""
     text, id_ = canonical(content), content.get("id")
     return text if _hash(text.replace(f'"id":"{id_}",', "", 1)) == id_ else None
 
 
 def content_of(record: Record) -> dict[str, Any]:
-    """The record as plain dictionaries and lists; its samples are not copied."""
+    """Return a record as plain dictionaries and lists; its samples are not copied."""
     machine = record.machine
-    own = {name: value for name, value in vars(record).items() if name not in BESIDE_THE_CONTENT}
     return {
-        **own,
+        **{name: value for name, value in vars(record).items() if name not in NOT_HASHED},
         "run": vars(record.run),
         "case": vars(record.case),
         "machine": {**vars(machine), "devices": [vars(device) for device in machine.devices]},
@@ -308,18 +297,18 @@ def content_of(record: Record) -> dict[str, Any]:
 
 
 def seal(record: Record) -> Record:
-    """The record with the id of its content, and its text."""
+    """Return a record with the id of its content, and its text."""
     content = content_of(record)
     content["id"] = content_id(content)
     return replace(record, id=content["id"], text=canonical(content))
 
 
 class NewerSchema(MldynoError):
-    """What was written is of a newer mldyno than this one: it is not broken, but can't be read here."""
+    """A newer mldyno wrote this; it is not broken, but can't be read here."""
 
 
 def upgrade(content: dict[str, Any]) -> dict[str, Any]:
-    """The content in today's schema, by its schema's number; raises NewerSchema where that is above today's."""
+    """Return a record's content in today's schema; raise NewerSchema if its schema is newer."""
     schema = content.get("schema")
     if type(schema) is not int:
         raise MldynoError("'schema' must be a whole number")
@@ -334,5 +323,5 @@ def upgrade(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def upgraded_case(schema: int, content: Mapping[str, Any]) -> Case:
-    """A case that was kept apart from its record, with the schema it was written in."""
+    """Return a case that was stored apart from its record, with the schema it was written in."""
     return Case(**upgrade({"schema": schema, "case": dict(content)})["case"])

@@ -1,6 +1,6 @@
-"""Results of runs, comparisons and measurements, as a Python user holds them.
+"""Results of runs, comparisons and measurements, for Python users.
 
-Everything here shows itself: as text where it is printed, as HTML in a notebook. Names in that HTML are escaped.
+Each prints as text, and shows as HTML in a notebook. Names in that HTML are escaped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mldyno.analysis import comparisons as comparing
 from mldyno.analysis import tables as laying
-from mldyno.analysis.comparisons import Comparison
+from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome, known_value, outcomes
 from mldyno.axes import NAMES, axis_named
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from mldyno.plan import Plan
     from mldyno.views.report.parts import Chart
 
-MOST_LINES = 20  # that a value shows of itself where it was not printed
+MOST_LINES = 20  # of a value that is shown but not printed
 FIGURES = ("step", "throughput", "first_step", "peak_memory")  # columns of a data frame, after axes and status
 
 
 class Shown:
-    """Shows as much of itself as fits on a screen where it is not printed."""
+    """Shows as many of its lines as fit on a screen where it is not printed."""
 
     def __repr__(self) -> str:
         text = str(self)
@@ -40,7 +40,7 @@ class Shown:
 
 
 class ResultComparison(Comparison):
-    """A comparison of two cases, which shows itself as a sentence."""
+    """A comparison of two cases, shown as a sentence."""
 
     def __str__(self) -> str:
         from mldyno.views.claims import sentence
@@ -54,15 +54,24 @@ class ResultComparison(Comparison):
 
 
 class Comparisons(Shown, list[ResultComparison]):
-    """Comparisons, one a line."""
+    """Comparisons, one a line, then their means and answers."""
 
-    def __init__(self, comparisons: Iterable[Comparison] = ()) -> None:
+    def __init__(self, comparisons: Iterable[Comparison] = (), answers: Answers | None = None) -> None:
         super().__init__(ResultComparison(**vars(comparison)) for comparison in comparisons)
+        self.answers = answers
+
+    @property
+    def means(self) -> list[Mean]:
+        """The geometric means of those between two machines."""
+        return comparing.between_machines(self)
 
     def __str__(self) -> str:
-        from mldyno.views.claims import footers
+        from mldyno.views.answers import answer_section
+        from mldyno.views.claims import fastest_frameworks, footers, mean_sentence
 
-        return "\n".join([*map(str, self), *footers(self)])
+        steps = [comparison for comparison in self if comparison.value == "step"]
+        lines = [*map(str, self), *fastest_frameworks(steps), *map(str, map(mean_sentence, self.means)), *footers(self)]
+        return "\n".join([*lines, *(answer_section(self.answers) if self.answers else [])])
 
     def _repr_html_(self) -> str:
         from mldyno.views.notebook import comparisons_html
@@ -71,18 +80,13 @@ class Comparisons(Shown, list[ResultComparison]):
 
 
 class ResultTable(Shown, laying.Table):
-    """Cells on axes, which print themselves."""
+    """Cells on axes."""
 
     @classmethod
     def laid(
-        cls,
-        cases: Sequence[Outcome],
-        rows: Sequence[str],
-        cols: Sequence[str],
-        value: str,
-        by: str | None,
+        cls, cases: Sequence[Outcome], rows: Sequence[str], cols: Sequence[str], value: str, by: str | None,
         warnings_too: bool,
-    ) -> ResultTable:
+    ) -> ResultTable:  # fmt: skip
         """Lay outcomes out on the axes that a user names; raise where these make no table."""
         if value == "score":
             from mldyno.analysis.scores import score_table
@@ -95,7 +99,7 @@ class ResultTable(Shown, laying.Table):
         return cls(**vars(laying.lay_out(cases, down, across, value, warnings_too=warnings_too, by=along)))
 
     def to(self, form: str) -> str:
-        """Return it as text: terminal, markdown, csv, json or latex."""
+        """Return the table as text: terminal, markdown, csv, json or latex."""
         from mldyno.errors import unknown
         from mldyno.views.tables import FORMATS, render
 
@@ -114,7 +118,7 @@ class ResultTable(Shown, laying.Table):
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """A chart of the report, which a notebook shows as a picture."""
+    """A chart of the report, as a notebook shows it."""
 
     chart: Chart
 
@@ -134,13 +138,15 @@ class Results(Shown):
     run: str
     everything: list[Record] = field(default_factory=list)
     left_out: list[Case] = field(default_factory=list)
-    """Cases for which the limit of the run left no time."""
+    """Cases that the limit of the run left no time for."""
     plan: Plan | None = None
-    """What was asked for; None where the records come from elsewhere."""
+    """The plan of the run; None if the records come from elsewhere."""
+    placed: laying.Table | None = None
+    """The run of a suite among published figures of the same work."""
 
     @property
     def records(self) -> list[Record]:
-        """The records of cases that were alone: one for each case and repeat."""
+        """The records of cases measured alone: one for each case and repeat."""
         return [record for record in self.everything if record.alone]
 
     @property
@@ -149,7 +155,7 @@ class Results(Shown):
 
     @property
     def all_ok(self) -> bool:
-        """Whether every case succeeded; a process that had no memory since others took it spoils no good number."""
+        """Whether every case succeeded, be it that other programs took the memory of some of its processes."""
         good = {record.case for record in self.records if record.status == "ok"}
         return all(record.status == "ok" or (record.crowded_out and record.case in good) for record in self.records)
 
@@ -160,7 +166,7 @@ class Results(Shown):
         return iter(self.outcomes)
 
     def compare(self, by: str | None = None) -> Comparisons:
-        """Return the cases head-to-head along one axis: the one in which they differ, where none is named."""
+        """Compare the cases along one axis; by default the only one in which they differ."""
         axis = axis_named(by) if by else self._varied()
         return Comparisons(comparing.compared(comparing.along(self.outcomes, axis)))
 
@@ -172,7 +178,7 @@ class Results(Shown):
         raise UsageError(f"{which}; name the axis to compare along, such as by='device'.")
 
     def export(self, path: str, form: str = "jsonl", private: bool = False) -> int:
-        """Write the records to a file that others can import; return how many."""
+        """Write the records to a file that can be imported; return how many."""
         from mldyno.store import transfer
 
         texts = (record.text for record in self.everything)
@@ -182,7 +188,7 @@ class Results(Shown):
 
     @property
     def answers(self) -> Answers:
-        """What the cases say: crossovers, precisions, copies, growth with the length."""
+        """The answers that the cases give: crossovers, precisions, copies, growth with the length."""
         from mldyno.analysis.answers import answers
 
         return answers(self.outcomes)
@@ -190,20 +196,20 @@ class Results(Shown):
     def table(
         self, rows: Sequence[str] = (), cols: Sequence[str] = (), value: str | None = None, by: str | None = None
     ) -> ResultTable:
-        """Return the cases laid out on axes; what their warnings say is for the trust lines."""
+        """Lay the cases out on axes, without their warnings, which the trust lines have."""
         wanted = value or ("speedup" if by else "step")
         wanted = known_value(wanted, {series.metric for record in self.records for series in record.series})
         return ResultTable.laid(self.outcomes, rows, cols, wanted, by, warnings_too=False)
 
     def report(self, path: str = "report.html", beside: Sequence[Record] = ()) -> str:
-        """Write the report of this run, one page that works offline, next to other machines; return its path."""
+        """Write the report of this run as a page that works offline, with other machines; return its path."""
         from mldyno.views.report import write_page
 
         return write_page(self.everything, path, beside)
 
     @property
     def charts(self) -> list[Picture]:
-        """The charts that a report of this run has, without those of single samples."""
+        """The charts of this run's report, without those of single samples."""
         from mldyno.views.report import charts
 
         return [Picture(chart) for chart in charts(self.everything)]
@@ -217,9 +223,14 @@ class Results(Shown):
         return pandas.DataFrame([_row(outcome) for outcome in self.outcomes])
 
     def __str__(self) -> str:
-        from mldyno.views.outcomes import trust_lines
+        from mldyno.views.screens import run_screen
 
-        return "\n".join([str(self.table()), "", *trust_lines(self.outcomes)]) if self.everything else "no results"
+        if not self.everything:
+            return "no results"
+        if (plan := self.plan) is None:
+            return "\n".join(run_screen(self.outcomes))
+        lines = run_screen(self.outcomes, plan.by, plan.sources, bool(plan.commands), plan.energy, self.placed)
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         from mldyno.views.notebook import results_html
@@ -232,13 +243,13 @@ class Results(Shown):
 
 @dataclass(repr=False, kw_only=True)
 class QuickResults(Results):
-    """Results of `quick`, which show themselves as one screen."""
+    """Results of `quick`, shown as one screen."""
 
     notes: list[str]
     """What was omitted or changed, and why."""
     verdicts: Verdicts
     standings: list[Division]
-    """This machine among others, for each work that they share."""
+    """This machine among other machines, for each work that they share."""
     page: str
     """Where the report is, or why there is none."""
 
@@ -261,7 +272,7 @@ def _row(outcome: Outcome) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Measurement:
-    """The time of a function: one record, and the estimate that comes from it."""
+    """The time of a function: its record, and the estimate from it."""
 
     record: Record
 
@@ -280,7 +291,7 @@ class Measurement:
         return float(self.record.fact("first_step") or 0.0)
 
     def compare(self, other: Measurement) -> ResultComparison | None:
-        """How many times as fast the other is; they come from separate runs, so that its interval is a wide one."""
+        """Return how many times as fast the other is; the interval is wide, since the two are separate runs."""
         return next(iter(Comparisons(comparing.compared([(self.outcome, other.outcome)]))), None)
 
     def __str__(self) -> str:
@@ -299,7 +310,7 @@ class Measurement:
 
 @dataclass(frozen=True, repr=False)
 class ModelCheck(Shown):
-    """What ways to run a model of this process gain, and how large a batch should fit."""
+    """How fast a model of this process is in different ways, and the largest batch that should fit."""
 
     results: Results
     largest: Sequence[Any]
@@ -307,12 +318,12 @@ class ModelCheck(Shown):
 
     @property
     def table(self) -> ResultTable:
-        """The ways in rows."""
+        """The time of each way, a row each."""
         return self.results.table(rows=("mode", "device", "precision", "compile"), cols=())
 
     @property
     def lines(self) -> list[str]:
-        """What the ways gain, and the largest batches, in words."""
+        """The comparisons and the largest batches in words."""
         from mldyno.views.screens import statements
         from mldyno.views.titles import case_name
 
@@ -323,7 +334,7 @@ class ModelCheck(Shown):
             said.append(f"largest batch in {mode} on {each.case.device}: {least}{each.batch:,} [estimated, fp32]")
         if self.results.left_out:
             names = ", ".join(map(case_name, self.results.left_out))
-            said.append(f"left out when the time was over: {names}; give it more with limit=")
+            said.append(f"left out when the time was over: {names}; allow more with limit=")
         return said
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""How a measurement is made, as a user says it: a field of `Settings` with an entry is a setting.
+"""Settings of a measurement: each is a field of `Settings` with an entry.
 
 The options of commands, the keywords of Python and the keys of suites follow from the entries. A plan holds the values.
 Times are in s.
@@ -15,7 +15,7 @@ from mldyno.errors import UsageError, unknown
 from mldyno.units import parse_duration, parse_fraction
 
 DATA = ("auto", "real", "synthetic")
-CHECKS = ("learned", "agrees")  # that a user may omit for a model of their own
+CHECKS = ("learned", "agrees")  # that a user may omit for their own model
 MOST_REPEATS = 1000
 
 
@@ -27,24 +27,24 @@ class Setting:
     read: Callable[[Setting, Any], Any]
     """Return the value that a user means; raise UsageError where there is none."""
     usual: str = ""
-    """What holds if nothing is said, for the help."""
+    """The default, for the help."""
     metavar: str = ""
     values: tuple[str, ...] = ()
-    """All values, where they are words of a closed list."""
+    """All values, if they are a closed list of words."""
     most: int | None = None
-    """The largest whole number that is allowed; None where a record's own limit holds."""
+    """The largest whole number allowed; None for the limit of records."""
     in_suites: bool = True
     keyword: str = ""
-    """Its name as an option and in Python, if that differs from the field's."""
+    """Its name as an option and in Python, if not the field's."""
     name: str = ""
 
     def parse(self, value: Any) -> Any:
-        """Return the value that a user means by what they typed, or gave in Python."""
+        """Return the value of what a user typed, or gave in Python."""
         return self.read(self, value)
 
 
 def quantity(parse: Callable[[str], float]) -> Callable[[Setting, Any], float]:
-    """Return a reader of numbers with a unit; a float is in the SI unit already."""
+    """Return a reader of numbers with a unit; floats are in the SI unit."""
 
     def read(setting: Setting, value: Any) -> float:
         if isinstance(value, float):
@@ -132,7 +132,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(Settings):
-    """Settings of a run that its plan does not hold: how its targets are read, and where others join it."""
+    """Settings of a run that its plan does not hold: how its targets are read, and where other machines join it."""
 
     rendezvous: str | None = _setting(
         None, "With --nodes: this machine's address, where others join.", word, metavar="HOST:PORT", in_suites=False
@@ -156,7 +156,7 @@ IN_SUITES = tuple(name for name, setting in SETTINGS.items() if setting.in_suite
 _BY_KEYWORD = {setting.keyword: setting for setting in SETTINGS.values()}
 
 
-def parted(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def axes_and_settings(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the keywords or options of a call into axes and settings; omit those that are None."""
     given = {name: value for name, value in options.items() if value is not None}
     axes = {name: value for name, value in given.items() if name not in _BY_KEYWORD}
@@ -164,6 +164,6 @@ def parted(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def parsed(settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the settings of a plan that are given, each as its entry reads it."""
+    """Return the settings that are given, each as its entry reads it."""
     given = {name: value for name, value in (settings or {}).items() if value is not None}
     return {name: SETTINGS[name].parse(value) for name, value in given.items()}

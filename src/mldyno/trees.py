@@ -1,4 +1,4 @@
-"""Batches and outputs as trees: tuples, lists, dictionaries and dataclasses of arrays, as loaders and models use them.
+"""Batches and outputs as trees of arrays: tuples, lists, dictionaries and dataclasses, as loaders and models use them.
 
 Rule: standard library only. Arrays are known by their attributes; everything else is a leaf too.
 """
@@ -13,13 +13,13 @@ Path = tuple[str | int, ...]
 """The path to a leaf: keys of dictionaries, positions in tuples, names of fields."""
 
 SPARSE = ("SparseTensor", "RaggedTensor", "BCOO", "BCSR", "COO", "CSR", "CSC")
-"""Types of TensorFlow, JAX and SciPy that have a shape and a dtype as arrays do, but no items to take out."""
+"""Types of TensorFlow, JAX and SciPy with a shape and a dtype, whose items can't be taken out."""
 SETTINGS = (type(None), bool, int, float, complex, str, bytes)
 """Types of leaves that all items of a batch share."""
 
 
 def is_sparse(leaf: Any) -> bool:
-    """Return whether a leaf is an array without items to take out: sparse by its type's name, or a nested tensor."""
+    """Return whether a leaf is an array whose items can't be taken out: a sparse type, or a nested tensor."""
     return type(leaf).__name__ in SPARSE or getattr(leaf, "is_nested", False)
 
 
@@ -34,7 +34,7 @@ def is_floating(array: Any) -> bool:
 
 
 def each_array(change: Callable[[Any], Any], tree: Any) -> Any:
-    """Return a tree with every array in it replaced."""
+    """Return a tree with every array replaced."""
     if is_array(tree):  # as most are
         return change(tree)
     return mapped(lambda leaf: change(leaf) if is_array(leaf) else leaf, tree)
@@ -66,7 +66,7 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def at(tree: Any, path: Path) -> Any:
-    """Return the part at a path; None where the tree has none."""
+    """Return the part of a tree at a path; None if there is none."""
     for key in path:
         branches = _branches(tree)
         tree = dict(branches).get(key) if branches is not None else getattr(tree, str(key), None)

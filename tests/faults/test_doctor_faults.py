@@ -20,7 +20,7 @@ def test_ended_while_a_drivers_tool_hangs(dyno: Dyno) -> None:
     dyno.strike(process, signal.SIGINT)
     done = dyno.finish(process)
     assert done.code == 3
-    assert done.lines[1:] == ["mldyno: ended by SIGINT; a check-up that was not completed tells nothing."]
+    assert done.lines[1:] == ["mldyno: ended by SIGINT; an incomplete check-up says nothing."]
 
 
 def test_ended_while_a_feature_is_tried(dyno: Dyno) -> None:
@@ -42,4 +42,4 @@ def test_ended_while_it_listens_for_noise(dyno: Dyno) -> None:
     dyno.strike(process, signal.SIGINT)
     done = dyno.finish(process)
     assert done.code == 3
-    assert done.lines == ["mldyno: ended by SIGINT; a check-up that was not completed tells nothing."]
+    assert done.lines == ["mldyno: ended by SIGINT; an incomplete check-up says nothing."]

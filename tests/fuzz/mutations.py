@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mldyno.axes import AXES
-from mldyno.facts import DEVICE_FACTS, FACTS, Entry
-from mldyno.metrics import METRICS
+from mldyno.metrics import DEVICE_FACTS, FACTS, METRICS, Entry
 from mldyno.records import SCHEMA, Pairing, Provenance, Status, Unit, canonical, content_id, seal
 from mldyno.runner.warnings import WARNING_CODES
 from mldyno.store.codec import decode

@@ -131,9 +131,7 @@ def next_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(records.UPGRADES, SCHEMA, to_next)
     monkeypatch.setattr(codec, "Record", NextRecord)
     monkeypatch.setattr(codec, "_decoder", msgspec.json.Decoder(NextRecord, strict=True))
-    monkeypatch.setitem(
-        codec._KEYS, NextRecord, {field.name for field in fields(NextRecord)} - {*records.BESIDE_THE_CONTENT}
-    )
+    monkeypatch.setitem(codec._KEYS, NextRecord, {field.name for field in fields(NextRecord)} - {*records.NOT_HASHED})
 
 
 @pytest.fixture

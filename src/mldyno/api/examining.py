@@ -10,7 +10,7 @@ from mldyno import machine as machines
 from mldyno import plan as plans
 from mldyno import plugins
 from mldyno.api.running import device_names, probe
-from mldyno.axes import AXIS
+from mldyno.axes import AXIS, FAKE
 from mldyno.doctor.symptoms import Checkup
 from mldyno.errors import UsageError
 from mldyno.results import Measurement, ModelCheck, Results
@@ -83,6 +83,24 @@ def doctor(
 
     wanted = checkup.wanted(quick, noise, framework, store)
     return checkup.check_up(wanted, progress or (lambda part, left: None))
+
+
+def devices() -> list[dict[str, Any]]:
+    """Return the devices that each framework sees, with all that is known of them, or why it can't be started.
+
+    Omitted are simulated devices, and frameworks that are not installed, except torch.
+    """
+    from mldyno.views.records import device_line
+
+    rows: list[dict[str, Any]] = []
+    names = [name for name in plugins.names("frameworks") if name == "torch" or plugins.installed(name)]
+    for framework, facts in probe([name for name in names if name != FAKE]).frameworks.items():
+        if facts.error:
+            rows.append({"name": framework, "about": facts.error, "framework": framework, "device": None})
+        for device in facts.devices:
+            about = {"about": device_line(device), "device": device.name}
+            rows.append({**vars(device), "name": f"{framework} {device.name}", **about})
+    return rows
 
 
 def measure(

@@ -1,21 +1,21 @@
-"""Functions that read what is stored: comparisons, tables, records, and a run among published machines."""
+"""Functions that read what is stored: comparisons, tables, records, machines."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from mldyno import plugins
 from mldyno.analysis import comparisons as comparing
-from mldyno.analysis import tables as laying
 from mldyno.analysis.outcomes import Outcome, known_value, missing, outcomes
-from mldyno.axes import axis_named
+from mldyno.axes import FAKE, axis_named
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.records import Record
-from mldyno.results import Comparisons, Results, ResultTable
+from mldyno.results import Comparisons, ResultTable
 from mldyno.store import Query, Store
 from mldyno.store.selection import (
+    AnyStore,
     Tell,
     nothing_for,
     of_several,
@@ -25,27 +25,19 @@ from mldyno.store.selection import (
     runs_of,
     select,
     select_each,
+    silent,
     without_rehearsals,
 )
-from mldyno.units import PERIODS, parse_since
-
-if TYPE_CHECKING:
-    from mldyno.analysis.answers import Answers
+from mldyno.units import PERIODS, count, parse_since
 
 
 def compare(
-    a: str,
-    b: str | None = None,
-    by: str | None = None,
-    anyway: bool = False,
-    store: Store | str | None = None,
-    since: str | None = None,
-    tell: Tell | None = None,
-    value: str = "step",
-) -> Comparisons:
-    """Compare A with B, or the cases of A along an axis; all that is stored, or what was measured since then."""
+    a: str, b: str | None = None, by: str | None = None, anyway: bool = False, store: AnyStore = None,
+    since: str | None = None, tell: Tell = silent, value: str = "step",
+) -> Comparisons:  # fmt: skip
+    """Compare A with B, or the cases of A along an axis; all that is stored, or what was measured since a time."""
     if b is None:
-        return compare_along(a, by, store, since, tell, value)[0]
+        return _compare_along(a, by, opened(store), since, tell, value)
     moment = _moment(since)
     sides = select_each((a, b), opened(store), moment, tell)
     left, right = of_two(*sides)
@@ -75,15 +67,8 @@ def _moment(since: str | None) -> str:
     return "" if since is None else parse_since(since, time.time())
 
 
-def compare_along(
-    text: str,
-    by: str | None = None,
-    store: Store | str | None = None,
-    since: str | None = None,
-    tell: Tell | None = None,
-    value: str = "step",
-) -> tuple[Comparisons, Answers]:
-    """Compare the cases that a word means along an axis (device, if none is named); return what they answer too.
+def _compare_along(text: str, by: str | None, store: Store, since: str | None, tell: Tell, value: str) -> Comparisons:
+    """Compare the cases that a word means along an axis (device, if none is named), with what they answer.
 
     Along `run`, each case that this machine has measured in several: the oldest is the base. Along `workload`, the
     base is what was last measured head-to-head with each.
@@ -92,17 +77,18 @@ def compare_along(
 
     axis, moment = axis_named(by or "device", ("machine", "run")), _moment(since)
     of_runs = axis == "run"
-    records = runs_of(text, opened(store), moment, tell) if of_runs else select(text, opened(store), moment, tell)[0]
+    records = runs_of(text, store, moment, tell) if of_runs else select(text, store, moment, tell)[0]
     timed = _with_time(records, text, moment)
     pairs = comparing.along(timed, axis)
     if axis == "workload":
-        every = [outcome for outcome in outcomes(runs_of(text, opened(store), moment)) if outcome.status == "ok"]
+        every = [outcome for outcome in outcomes(runs_of(text, store, moment)) if outcome.status == "ok"]
         pairs = comparing.between_workloads(timed, every)
     comparisons = _compared(pairs, tell, value)
-    return comparisons, answers(outcomes(records), axis).about(value)
+    comparisons.answers = answers(outcomes(records), axis).about(value)
+    return comparisons
 
 
-def _compared(pairs: comparing.Pairs, tell: Tell | None, value: str) -> Comparisons:
+def _compared(pairs: comparing.Pairs, tell: Tell, value: str) -> Comparisons:
     """Compare pairs; report those that can't be compared, and raise if there are no others."""
     if value not in comparing.MEASURED:
         raise unknown("value", value, list(comparing.MEASURED))
@@ -111,13 +97,12 @@ def _compared(pairs: comparing.Pairs, tell: Tell | None, value: str) -> Comparis
         raise MldynoError("no two of these have an energy of the same scope; measure it with `mldyno run --energy`.")
     if doubts and not comparisons:
         raise MldynoError(doubts[0])
-    if tell is not None:
-        for line in doubts:
-            tell(line)
+    for line in doubts:
+        tell(line)
     return comparisons
 
 
-def in_several_runs(text: str, store: Store | str | None = None, since: str | None = None) -> bool:
+def in_several_runs(text: str, store: AnyStore = None, since: str | None = None) -> bool:
     """Return whether there is something to compare along `run`."""
     known = outcomes(runs_of(text, opened(store), _moment(since)))
     return bool(comparing.along([outcome for outcome in known if outcome.status == "ok"], "run"))
@@ -145,11 +130,11 @@ def table(
     rows: Sequence[str] = ("workload", "mode", "batch", "seq"),
     cols: Sequence[str] = ("machine", "device"),
     value: str | None = None,
-    store: Store | str | None = None,
+    store: AnyStore = None,
     by: str | None = None,
     since: str | None = None,
     per: str | None = None,
-    tell: Tell | None = None,
+    tell: Tell = silent,
 ) -> ResultTable:
     """Lay out the newest outcomes of targets, such as exported files, on axes.
 
@@ -189,7 +174,7 @@ def _check_period(per: str, value: str) -> None:
         raise UsageError(f"--per is the time over which a throughput is counted, and {value} is none; omit --per.")
 
 
-def show(text: str, store: Store | str | None = None, tell: Tell | None = None) -> list[Record]:
+def show(text: str, store: AnyStore = None, tell: Tell = silent) -> list[Record]:
     """Return the newest records of a case, or the one with an id; paired comparisons are found by their ids only."""
     records, pinned = select(text, opened(store), tell=tell)
     if "id" not in pinned:
@@ -200,11 +185,7 @@ def show(text: str, store: Store | str | None = None, tell: Tell | None = None) 
 
 
 def history(
-    text: str | None = None,
-    most: int = 20,
-    store: Store | str | None = None,
-    since: str | None = None,
-    tell: Tell | None = None,
+    text: str | None = None, most: int = 20, store: AnyStore = None, since: str | None = None, tell: Tell = silent
 ) -> list[Record]:
     """Return the newest records, newest first."""
     opened_store = opened(store)
@@ -212,10 +193,39 @@ def history(
     return without_rehearsals(query, lambda query: opened_store.history(query, most), tell)
 
 
-def placed(results: Results, store: Store) -> laying.Table | None:
-    """Lay out a suite's run among published figures of the same work; None if there are none, or no suite was run."""
-    from mldyno.analysis.league import place
+def machines(store: AnyStore = None, tell: Tell = silent) -> list[dict[str, Any]]:
+    """Return the machines of the store and the published ones, with what was published of each and any doubts.
 
-    if all(record.run.suite is None for record in results.records):
-        return None
-    return place(results.outcomes, outcomes(store.select(Query(provenances=("published",)))))
+    A machine of the store that has only simulated records is omitted, unless there is no other.
+    """
+    from mldyno.store.figures import Publication
+    from mldyno.store.figures import machines as published
+
+    opened_store, shipped = opened(store), published()
+
+    def with_records(rehearsed: bool) -> set[str]:
+        queries = {name: Query({"machine": name}, heads=False, rehearsed=rehearsed) for name in names}
+        return {name for name, query in queries.items() if opened_store.history(query, 1)}
+
+    names = opened_store.machines()
+    stored, measured = with_records(rehearsed=True), with_records(rehearsed=False)
+    hidden = stored - {*measured, *shipped} if measured else set()
+    if hidden:
+        tell(f"machines with simulated records only (framework {FAKE}) are hidden")
+    rows = []
+    for name in (name for name in names if name not in hidden):
+        files, publication = opened_store.files_of(name) if name in stored else [], shipped.get(name, Publication())
+        imported = f", imported from {', '.join(files)}" if files else ""
+        about = [f"in your store{imported}"] if name in stored else []
+        if publication.figures:
+            about.append(f"published in {', '.join(publication.sources)}: {count(publication.figures, 'figure')}")
+        about += [
+            f"{count(len(cases), 'figure')} {mark}: {reason}" for (mark, reason), cases in publication.marked.items()
+        ]
+        rows.append({
+            "name": name, "about": "; ".join(about), "stored": name in stored,
+            "imported_from": files, "sources": publication.sources, "figures": publication.figures,
+            "marks": [{"mark": mark, "reason": reason, "figures": len(cases), "cases": cases}
+                      for (mark, reason), cases in publication.marked.items()],
+        })  # fmt: skip
+    return rows

@@ -16,6 +16,8 @@ from typing import Any
 from mldyno import interpreters, keys, plugins, rendezvous, sources, suites
 from mldyno import machine as machines
 from mldyno import plan as plans
+from mldyno.analysis.league import league, place
+from mldyno.analysis.outcomes import outcomes
 from mldyno.analysis.sweeps import Crossover
 from mldyno.axes import Case, axis_named
 from mldyno.errors import MldynoError, UsageError
@@ -31,10 +33,10 @@ from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.probing import Attempt, Search, largest_batch, probe_frameworks, probe_rates, with_vendors
 from mldyno.runner.quick import Chosen, choose
 from mldyno.runner.remote_case import SHORTEST_TIMEOUT_S
-from mldyno.settings import OF_PLANS, parsed, parted
+from mldyno.settings import OF_PLANS, RunSettings, axes_and_settings, parsed
 from mldyno.sources import Source
 from mldyno.store import Query, Store
-from mldyno.store.selection import opened
+from mldyno.store.selection import AnyStore, Tell, opened, silent
 from mldyno.units import count, digits, show_seconds
 from mldyno.worker import joining
 
@@ -49,26 +51,25 @@ def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | 
 
     A worker inspects targets of the user's own first. `settings` are those of `RunSettings`.
     """
-    words, listed, given = list(targets), _listed(axes), parsed(settings)
-    own = {name: given.pop(name) for name in list(given) if name not in OF_PLANS}
-    trust, read = own.get("trust", False), partial(
-        sources.read, weights=own.get("weights", False), download=own.get("download", False)
-    )  # fmt: skip
-    inspect = partial(_inspect_target, axes=listed, timeout=given.get("timeout"))
-    if "against" in own:
-        words, given = _held_against(words, own["against"], given, inspect, read)
-        return plans.expand(words, listed, given, cache(device_names))
+    chosen = parsed(settings)
+    words, listed, given = list(targets), _listed(axes), RunSettings(**chosen)
+    of_plan = {name: value for name, value in chosen.items() if name in OF_PLANS}
+    read = partial(sources.read, weights=given.weights, download=given.download)
+    inspect = partial(_inspect_target, axes=listed, timeout=given.timeout)
+    if given.against is not None:
+        words = _with_version(words, given, inspect, read)
+        return plans.expand(words, listed, {**of_plan, "by": "workload"}, cache(device_names))
     for word in words:
         if sources.is_target(word):
             inspect(word, read(word))
         elif suites.is_suite(word):
-            for target, file in suites.own_targets(suites.read(word, trust)).items():
-                if sources.runs_code(target) and target not in words and not trust:
+            for target, file in suites.own_targets(suites.read(word, given.trust)).items():
+                if sources.runs_code(target) and target not in words and not given.trust:
                     raise UsageError(
                         f"suite {file} runs the code of {target}; allow it with --trust, if you trust both."
                     )
                 inspect(target, read(target))
-    return plans.expand(words, listed, given, cache(device_names), trust)
+    return plans.expand(words, listed, of_plan, cache(device_names), given.trust)
 
 
 def _listed(axes: Axes) -> dict[str, list[str]]:
@@ -92,18 +93,15 @@ def _inspect_target(word: str, source: Source, axes: Mapping[str, Sequence[str]]
     return described
 
 
-def _held_against(
-    words: list[str],
-    against: str,
-    settings: dict[str, Any],
-    inspect: Callable[[str, Source], Source],
-    read: Callable[[str], Source],
-) -> tuple[list[str], dict[str, Any]]:
-    """Return targets and settings that compare the only target with an older version of it, which comes first."""
+def _with_version(
+    words: Sequence[str], given: RunSettings, inspect: Callable[[str, Source], Source], read: Callable[[str], Source]
+) -> list[str]:
+    """Return the only target behind the version of it that it is compared with."""
     if len(words) != 1 or not sources.is_target(words[0]):
         raise UsageError("--against is for one file of yours: mldyno run my_model.py --against HEAD~1.")
-    if settings.get("by") not in (None, "workload"):
+    if given.by not in (None, "workload"):
         raise UsageError("--against compares two versions of a file; omit --by.")
+    against = given.against or ""
     source, is_file = read(words[0]), os.path.isfile(against) or sources.is_target(against)
     if is_file:
         source, older = separate_trees(source, sources.read(against))
@@ -115,19 +113,15 @@ def _held_against(
         place = f" from {os.path.basename(own.root)}" if own.root else ""
         raise MldynoError(f"{own.title} is the same at {against}, with all that it imports{place}; nothing to compare.")
     sources.register(replace(own, other=older.root if older.other else ""), words[0])
-    return [against, *words], {**settings, "by": "workload"}
+    return [against, *words]
 
 
 def crossover_plan(
-    workload: str,
-    over: str = "batch",
-    smallest: int | str | None = None,
-    largest: int | str | None = None,
-    per_doubling: int = 1,
-    **options: Any,
-) -> Plan:
+    workload: str, over: str = "batch", smallest: int | str | None = None, largest: int | str | None = None,
+    per_doubling: int = 1, **options: Any,
+) -> Plan:  # fmt: skip
     """Return the plan that compares two values of one axis over sizes, `per_doubling` of them for each doubling."""
-    axes, settings = parted(options)
+    axes, settings = axes_and_settings(options)
     listed, given = _listed(axes), parsed(settings)
     if sources.is_target(workload):
         _inspect_target(workload, sources.read(workload), listed, given.get("timeout"))
@@ -137,7 +131,7 @@ def crossover_plan(
 
 def command_plan(words: Sequence[str], settings: Mapping[str, Any] | None = None) -> Plan:
     """Return the plan that times a command as a whole, or several with `--` between them, interleaved."""
-    commands = plans.parted(words)
+    commands = plans.split_commands(words)
     for command in commands:
         if not command:
             raise UsageError("name the command after --, for example: mldyno run -- python train.py")
@@ -150,15 +144,11 @@ def command_plan(words: Sequence[str], settings: Mapping[str, Any] | None = None
 
 
 def planned(
-    *targets: str,
-    command: Sequence[str] | None = None,
-    resume: bool = False,
-    store: Store | str | None = None,
-    say: Callable[[str], None] = lambda line: None,
-    **options: Any,
-) -> tuple[Plan, str | None]:
+    *targets: str, command: Sequence[str] | None = None, resume: bool = False, store: AnyStore = None,
+    say: Tell = silent, **options: Any,
+) -> tuple[Plan, str | None]:  # fmt: skip
     """Return the plan of `run` with these arguments, and the id of the run to resume, if any."""
-    axes, settings = parted(options)
+    axes, settings = axes_and_settings(options)
     opened_store = opened(store)
     if resume and not targets and command is None:
         run_id, plan = unfinished(opened_store, None, settings.get("trust", False), say)
@@ -176,9 +166,7 @@ def planned(
     return (plan, unfinished(opened_store, plan)[0]) if resume else (plan, None)
 
 
-def unfinished(
-    store: Store, plan: Plan | None, trust: bool = False, tell: Callable[[str], None] = lambda line: None
-) -> tuple[str, Plan]:
+def unfinished(store: Store, plan: Plan | None, trust: bool = False, tell: Tell = silent) -> tuple[str, Plan]:
     """Return the newest run that did not finish, of this plan if one is given, and that no process is running now.
 
     Without one, the plan is the store's: `tell` hears what it runs, and one that this machine did not begin needs
@@ -239,7 +227,7 @@ def dry_run(plan: Plan, store: Store, tell: Callable[[int, int], None] = lambda 
 # -- runs ------------------------------------------------------------------------------------------
 
 
-def run(*targets: str, store: Store | str | None = None, listener: Listener | None = None, **options: Any) -> Results:
+def run(*targets: str, store: AnyStore = None, listener: Listener | None = None, **options: Any) -> Results:
     """Measure workloads, suites or files of your own.
 
     Axes and settings are keywords, as the options of `mldyno run`: device=["cpu", "mps"], budget="3s", target=0.05.
@@ -250,16 +238,16 @@ def run(*targets: str, store: Store | str | None = None, listener: Listener | No
     hosted = listener is not None or options.get("rendezvous") is not None  # else the line to type there is not shown
     if hosted and (others := host(plan, options.get("rendezvous"))):
         heard.say(f"on each other machine: {others}")
-    return run_plan(plan, opened_store, heard, run_id)
+    results = run_plan(plan, opened_store, heard, run_id)
+    if any(record.run.suite is not None for record in results.records):
+        results.placed = place(results.outcomes, outcomes(opened_store.select(Query(provenances=("published",)))))
+    return results
 
 
 def run_plan(
-    plan: Plan,
-    store: Store,
-    listener: Listener | None = None,
-    resume: str | None = None,
+    plan: Plan, store: Store, listener: Listener | None = None, resume: str | None = None,
     forecasts: Sequence[Forecast] | None = None,
-) -> Results:
+) -> Results:  # fmt: skip
     """Run a plan, or what is missing of the run to resume; `forecasts` limit how long a case may take."""
     from mldyno.runner.recording import new_run_id
     from mldyno.runner.run import Runner
@@ -282,28 +270,22 @@ def crossover(workload: str, over: str = "batch", **options: Any) -> list[Crosso
 
 
 def sweep(
-    workload: str,
-    over: str = "batch",
-    resume: bool = False,
-    store: Store | str | None = None,
-    listener: Listener | None = None,
-    **options: Any,
-) -> Results:
+    workload: str, over: str = "batch", resume: bool = False, store: AnyStore = None,
+    listener: Listener | None = None, **options: Any,
+) -> Results:  # fmt: skip
     """Measure what `crossover` compares."""
     plan, opened_store = crossover_plan(workload, over, **options), opened(store)
     return run_plan(plan, opened_store, listener, unfinished(opened_store, plan)[0] if resume else None)
 
 
 def quick(
-    framework: str = "torch", store: Store | str | None = None, listener: Listener | None = None, **settings: Any
+    framework: str = "torch", store: AnyStore = None, listener: Listener | None = None, **settings: Any
 ) -> QuickResults:
     """Measure this machine in at most three minutes: how fast it trains and runs models, on every device.
 
     `budget` and `limit` are as in `run`. The report is written to a folder beside the store.
     """
     from mldyno.analysis.answers import verdicts
-    from mldyno.analysis.league import league
-    from mldyno.analysis.outcomes import outcomes
 
     opened_store, heard = opened(store), listener or Listener()
     chosen = quick_plan(settings, framework, opened_store)
@@ -335,9 +317,7 @@ def _page(results: Results, store: Store, others: Sequence[Record]) -> str:
         return f"There is no report: {error}"
 
 
-def quick_plan(
-    settings: Mapping[str, Any] | None = None, framework: str = "torch", store: Store | str | None = None
-) -> Chosen:
+def quick_plan(settings: Mapping[str, Any] | None = None, framework: str = "torch", store: AnyStore = None) -> Chosen:
     """Return the plan of `quick`: the cases of its suite that are relevant here and fit into its time.
 
     Where other programs take cores, a setting of threads is tried first; whoever runs the plan may use it.
@@ -355,13 +335,9 @@ def quick_plan(
 
 
 def max_batch(
-    workload: str,
-    modes: Sequence[str] | None = None,
-    most: int | None = None,
-    timeout: float | str | None = None,
-    tell: Callable[[str, Attempt], None] = lambda mode, attempt: None,
-    **axes: Any,
-) -> dict[str, Search]:
+    workload: str, modes: Sequence[str] | None = None, most: int | None = None, timeout: float | str | None = None,
+    tell: Callable[[str, Attempt], None] = lambda mode, attempt: None, **axes: Any,
+) -> dict[str, Search]:  # fmt: skip
     """Find the largest batch that fits, for each mode; return all that was tried. `axes` take one value each."""
     if not sources.is_target(workload):
         plugins.check("workloads", workload)
@@ -395,9 +371,7 @@ def host(plan: Plan, address: str | None) -> str:
     return f"mldyno join {meeting.address} --token {meeting.token} --ranks {ranks} --nodes {nodes}{more}"
 
 
-def join(
-    address: str, token: str, ranks: int, nodes: int, threads: int | None, wait: float, tell: Callable[[str], None]
-) -> int:
+def join(address: str, token: str, ranks: int, nodes: int, threads: int | None, wait: float, tell: Tell) -> int:
     """Take part in what another machine measures, until no job starts for `wait` s; return how many there were."""
     plans.check_most({"ranks": (ranks,), "nodes": (nodes,), "threads": (threads,)})
     if ranks % nodes:

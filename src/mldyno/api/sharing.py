@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -16,34 +16,37 @@ from mldyno.axes import Case
 from mldyno.errors import MldynoError, StoreError, UsageError
 from mldyno.files import file_stem
 from mldyno.records import Record
-from mldyno.store import Query, Store, transfer
+from mldyno.store import Query, transfer
 from mldyno.store.codec import came_from
 from mldyno.store.query import latest
-from mldyno.store.selection import Tell, nothing_to_remove, opened, pinned_by, select, stored, tell_future
+from mldyno.store.selection import (
+    AnyStore,
+    Tell,
+    nothing_to_remove,
+    opened,
+    pinned_by,
+    select,
+    silent,
+    stored,
+    tell_future,
+)
 from mldyno.temporary import atomic_folder
 from mldyno.units import count
 
 
 def export(
-    path: str,
-    form: str,
-    text: str | None = None,
-    store: Store | str | None = None,
-    private: bool = False,
-    tell: Tell | None = None,
+    path: str, form: str, text: str | None = None, store: AnyStore = None, private: bool = False, tell: Tell = silent
 ) -> int:
     """Write stored records to a file, without command lines and paths if `private`; return how many."""
     opened_store = opened(store)
     query = Query(pinned_by(text, opened_store) if text is not None else {}, heads=False, until=latest())
     tell_future(replace(query, until=""), opened_store, tell)
-    if tell is not None:
-        _tell_sharing(tell, opened_store.counts(query), private)
+    _tell_sharing(tell, opened_store.counts(query), private)
     newest = opened_store.select(replace(query, heads=True)) if form == "csv" else []
     figures = [figure_of(score) for score in scores(outcomes(newest))]
     texts = opened_store.texts(query)
     if form == "csv" or private:  # then records are decoded, which damage may prevent
-        records = chain(opened_store.written(query), figures)
-        texts = ((transfer.private_copy(record) if private else record).text for record in records)
+        texts = (record.text for record in _copies(chain(opened_store.written(query), figures), private))
     return transfer.write(texts, path, form) - len(figures)
 
 
@@ -55,8 +58,13 @@ def _tell_sharing(tell: Tell, counts: Mapping[tuple[Case, str], int], private: b
         tell(sharing(counts, private))
 
 
+def _copies(records: Iterable[Record], private: bool) -> Iterator[Record]:
+    """Return records as they are to be shared."""
+    return map(transfer.private_copy, records) if private else iter(records)
+
+
 def submit(
-    path: str | None = None, what: str | None = None, store: Store | str | None = None, tell: Tell | None = None
+    path: str | None = None, what: str | None = None, store: AnyStore = None, tell: Tell = silent
 ) -> tuple[str, int]:
     """Write the newest records of this machine for a shared collection, as private copies; return file and count.
 
@@ -82,10 +90,9 @@ def submit(
     signature = transfer.signature([record.id for record in real])
     for fault in submission.faults([real])[0]:
         raise MldynoError(f"{fault}; or leave it out with a filter, such as mlp/train. Nothing was written.")
-    if tell is not None:
-        _tell_sharing(tell, Counter((record.case, record.machine.name) for record in real), private=True)
-        if len(real) < len(records):
-            tell(f"left out: {count(len(records) - len(real), 'fake record')}")
+    _tell_sharing(tell, Counter((record.case, record.machine.name) for record in real), private=True)
+    if len(real) < len(records):
+        tell(f"left out: {count(len(records) - len(real), 'fake record')}")
     stem = file_stem(real[0].machine.name, *(record.id for record in real))
     place = path or f"{stem}.jsonl"
     return place, transfer.write([signature, *(record.text for record in real)], place, "jsonl") - 1
@@ -102,7 +109,7 @@ def check_submissions(paths: Sequence[str]) -> tuple[int, list[str]]:
     return sum(len(records) for records, _ in examined), list(chain.from_iterable(lines))
 
 
-def import_(paths: Sequence[str], store: Store | str | None = None, tell: Tell | None = None) -> tuple[int, int]:
+def import_(paths: Sequence[str], store: AnyStore = None, tell: Tell = silent) -> tuple[int, int]:
     """Add the records of files to the store, all or none; return how many were new and how many there were.
 
     They count as imported, whatever machine they name; but what this machine rescued from a store that it could not
@@ -126,7 +133,7 @@ def import_(paths: Sequence[str], store: Store | str | None = None, tell: Tell |
                 yield came_from(record, file, record.proof)
 
     new = opened_store.append(records())
-    if unproven and tell is not None:
+    if unproven:
         tell(f"{count(unproven, 'record')} of an unfinished run: no secret of this machine proves that it wrote them, "
              "so they count as imported")  # fmt: skip
     return new, total
@@ -144,10 +151,7 @@ class Removal:
 
 
 def remove(
-    *words: str,
-    store: Store | str | None = None,
-    confirm: Callable[[Removal], bool] = lambda removal: True,
-    tell: Tell | None = None,
+    *words: str, store: AnyStore = None, confirm: Callable[[Removal], bool] = lambda removal: True, tell: Tell = silent
 ) -> int:
     """Remove the stored records that words mean: ids, runs, machines, files, filters; return how many.
 
@@ -173,19 +177,14 @@ def remove(
     try:
         opened_store.shrink(busy)
     except StoreError as error:
-        if tell is not None:
-            tell(f"the records are removed, but the file keeps its size: {error}")
+        tell(f"the records are removed, but the file keeps its size: {error}")
     return removed
 
 
 def report(
-    path: str | None = None,
-    what: str | None = None,
-    form: str = "html",
-    store: Store | str | None = None,
-    private: bool = False,
-    tell: Tell | None = None,
-) -> list[str]:
+    path: str | None = None, what: str | None = None, form: str = "html", store: AnyStore = None,
+    private: bool = False, tell: Tell = silent,
+) -> list[str]:  # fmt: skip
     """Write the report of what a word means (everything, without one): a page, or a folder of pictures.
 
     Without command lines and paths if `private`. Return the paths of what was written.
@@ -198,13 +197,7 @@ def report(
     return write_pictures(records, path or f"report-{form}", form)
 
 
-def card(
-    path: str,
-    what: str | None = None,
-    store: Store | str | None = None,
-    private: bool = False,
-    tell: Tell | None = None,
-) -> str:
+def card(path: str, what: str | None = None, store: AnyStore = None, private: bool = False, tell: Tell = silent) -> str:
     """Write one picture to post, PNG: the machine, its results, and the command to repeat them."""
     from mldyno.views.report import write_card
 
@@ -212,13 +205,9 @@ def card(
 
 
 def site(
-    folder: str,
-    what: str | None = None,
-    store: Store | str | None = None,
-    private: bool = False,
-    tell: Tell | None = None,
+    folder: str, what: str | None = None, store: AnyStore = None, private: bool = False, tell: Tell = silent,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> str:
+) -> str:  # fmt: skip
     """Write a static site of what a word means, or of everything, published machines too; return its first page."""
     from mldyno.views.site import write_site
     from mldyno.views.site.collection import stems
@@ -229,17 +218,15 @@ def site(
         records = [record for record in chosen if not record.fact("fake_time")]
         if not any(record.alone and not record.interrupted for record in records):
             raise MldynoError(f"nothing real is recorded for '{what}'; `mldyno history` lists what there is.")
-        files = stems(records)
         own = [record for record in records if record.provenance != "published"]
-        if tell is not None:
-            _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in own), private)
-            if len(records) < len(chosen):
-                tell(f"left out: {count(len(chosen) - len(records), 'fake record')}, of which no time is real")
-        write_site([transfer.private_copy(record) if private else record for record in records], files, part, progress)
+        _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in own), private)
+        if len(records) < len(chosen):
+            tell(f"left out: {count(len(chosen) - len(records), 'fake record')}, of which no time is real")
+        write_site(list(_copies(records, private)), stems(records), part, progress)
     return os.path.join(folder, "index.html")
 
 
-def _chosen(what: str | None, store: Store | str | None, tell: Tell | None) -> list[Record]:
+def _chosen(what: str | None, store: AnyStore, tell: Tell) -> list[Record]:
     """Return the newest records that a word means, or all; those of a file as if it were imported."""
     records, pinned = select(what, opened(store), tell=tell)
     if "file" not in pinned:
@@ -247,8 +234,10 @@ def _chosen(what: str | None, store: Store | str | None, tell: Tell | None) -> l
     return [came_from(record, transfer.file_name(pinned["file"])) for record in records]  # no command of the reader's
 
 
-def _reported(what: str | None, store: Store | str | None, private: bool, tell: Tell | None) -> list[Record]:
+def _reported(what: str | None, store: AnyStore, private: bool, tell: Tell) -> list[Record]:
     """Return the records that a report is about: measured or imported ones."""
+    from mldyno.views.report import machines_of
+
     records = _chosen(what, store, tell)
     measured = [record for record in records if record.provenance != "published"]
     if not outcomes(measured):
@@ -258,16 +247,8 @@ def _reported(what: str | None, store: Store | str | None, private: bool, tell: 
         raise MldynoError(
             f"{status} for '{what}'; measure it with `mldyno run`, and see what there is with `mldyno history`."
         )
-    if tell is not None:
-        _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in measured), private)
-        _tell_machines(tell, measured)
-    return [transfer.private_copy(record) for record in measured] if private else measured
-
-
-def _tell_machines(tell: Tell, records: Sequence[Record]) -> None:
-    """Report which of several machines the report is about, and how to get one about another."""
-    from mldyno.views.report import machines_of
-
-    name, more = machines_of(records)
+    _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in measured), private)
+    name, *more = machines_of(measured) if tell is not silent else [""]
     if more:
-        tell(f"about {name}, beside {', '.join(more)}; `mldyno report {shlex.quote(more[0])}` is about that one")
+        tell(f"about {name}, compared with {', '.join(more)}; `mldyno report {shlex.quote(more[0])}` is about that one")
+    return list(_copies(measured, private))

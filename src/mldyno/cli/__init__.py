@@ -1,7 +1,7 @@
-"""The command line: a file for each group of commands, which is imported only when one of them is called.
+"""The command line: one file for each group of commands, imported only when one of them is called.
 
 Rule: a command is a function with `@command(NAME, SUMMARY)` in the file of its group. The list of commands is read from
-the files' texts, so that `mldyno --help` imports none of them.
+the text of these files, so that `mldyno --help` imports none of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mldyno.errors import NOT_ALL_OK, OK, MldynoError
 from mldyno.printable import printable
 from mldyno.views.window import window_width
 
-GROUPS = ("measure", "read", "explore", "share", "maintain")  # files, in the order of the help
+GROUPS = ("measure", "read", "explore", "share")  # files, in the order of the help
 SYNONYMS = {  # of commands, in other tools
     "bench": ("quick", "run"), "benchmark": ("quick", "run"), "measure": ("run",), "time": ("run",),
     "test": ("selftest",), "info": ("doctor",), "check": ("doctor",), "results": ("history", "table"),
@@ -52,7 +52,7 @@ All commands: mldyno --help. One of them: mldyno run --help.
 
 @cache
 def commands() -> dict[str, dict[str, str]]:
-    """Return the commands of each group, by its title: what a user wants; each command with its summary."""
+    """Return the commands of each group with their summaries, by the group's title: what a user wants to do."""
     return {title: summaries for title, summaries, _ in _groups()}
 
 
@@ -101,7 +101,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the nearest command where there is none of that name."""
+        """Raise for an unknown command, with the nearest one."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
             from mldyno import plugins, suites
@@ -137,7 +137,7 @@ def cli(ctx: click.Context, plain: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; every error of the user is one line, and the exit code says which kind."""
+    """Run the command line; each error that a user can fix is one line, and the exit code says which kind."""
     with gated(), tidy_end():
         code = _run(arguments)
     sys.exit(code)
@@ -183,13 +183,13 @@ def _folder_is_gone() -> bool:
 
 
 def _print_error(message: str) -> None:
-    """Print what went wrong in one line, but nothing to a shell that completes a word."""
+    """Print an error in one line, but nothing while a shell completes a word."""
     if "_MLDYNO_COMPLETE" not in os.environ:
         click.echo(f"mldyno: {printable(message)}", err=True)
 
 
 def _explained(error: click.ClickException) -> str:
-    """Return Click's message, and where there is help; for an option of mldyno itself, where it belongs."""
+    """Return Click's message with where to find help, or the right place for an option of mldyno itself."""
     context, option = getattr(error, "ctx", None), getattr(error, "option_name", "")
     if context is None:
         return error.format_message()
@@ -202,7 +202,7 @@ def _explained(error: click.ClickException) -> str:
 
 
 class Signalled(KeyboardInterrupt):
-    """A signal has ended the command; its name is the message."""
+    """A signal ended the command; the message is its name."""
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
@@ -214,7 +214,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 def tidy_end() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end a command as Ctrl-C does, so that temporary files are removed.
 
-    Signals that are ignored, as under nohup, stay so. Only the main thread may do this.
+    Signals that are ignored, as under nohup, stay ignored. Only the main thread can do this.
     """
     handled = []
     for number in END_SIGNALS:

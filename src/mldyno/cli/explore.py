@@ -1,43 +1,28 @@
-"""Commands to know what there is."""
+"""Commands to explore, check and set up."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
 
 import click
 
 from mldyno import plugins, suites
-from mldyno.cli.options import DURATION, command, json_option, print_json, say, store_option
-from mldyno.errors import unknown
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-    from mldyno.store.figures import Publication
+from mldyno.cli.options import DURATION, Parsed, command, json_option, print_data, print_json, say, store_option
+from mldyno.errors import NOT_ALL_OK, OK, unknown
 
 KINDS = ("workloads", "suites", "frameworks", "devices", "machines")
-Rows = list[tuple[str, str]]
 
 
-class Kind(click.ParamType):  # type: ignore[type-arg]
-    """One of the kinds; a singular is understood."""
-
-    name = "kind"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        kind = value if value in KINDS else f"{value}s"
-        if kind not in KINDS:
-            raise unknown("kind", value, KINDS)
-        return kind
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(kind) for kind in KINDS if kind.startswith(incomplete)]
+def kind_named(word: str) -> str:
+    """Return a kind of what can be listed; a singular is understood."""
+    kind = word if word in KINDS else f"{word}s"
+    if kind not in KINDS:
+        raise unknown("kind", word, KINDS)
+    return kind
 
 
 @command("list", "Workloads, suites, frameworks, devices, machines.")
-@click.argument("kind", required=False, type=Kind(), metavar="[KIND]")
+@click.argument("kind", required=False, type=Parsed("kind", kind_named, KINDS), metavar="[KIND]")
 @store_option
 @json_option
 def list_(kind: str | None, store: str | None, as_json: bool) -> None:
@@ -48,10 +33,16 @@ def list_(kind: str | None, store: str | None, as_json: bool) -> None:
       mldyno list
       mldyno list machines
     """
-    if as_json and kind in ("machines", "devices"):
-        print_json({kind: machines_json(store) if kind == "machines" else devices_json()})
-        return
-    listed = {name: _rows(name, store) for name in ([kind] if kind else KINDS[:3])}
+    if kind in ("machines", "devices"):
+        from mldyno import api
+
+        content = api.machines(store, say) if kind == "machines" else api.devices()
+        if as_json:
+            print_json({kind: content})
+            return
+        listed = {kind: [(row["name"], row["about"]) for row in content]}
+    else:
+        listed = {name: _plugins(name) for name in ([kind] if kind else KINDS[:3])}
     if as_json:
         print_json({name: [{"name": a, "about": b} for a, b in rows] for name, rows in listed.items()})
         return
@@ -63,87 +54,18 @@ def list_(kind: str | None, store: str | None, as_json: bool) -> None:
             click.echo(f"{'' if kind else '  '}{word.ljust(width)}  {about}".rstrip())
 
 
-def _rows(kind: str, store: str | None) -> Rows:
+def _plugins(kind: str) -> list[tuple[str, str]]:
+    """Return the names of workloads, suites or frameworks, each with its title and where it comes from."""
     if kind == "suites":
         return [(name, suites.title(name)) for name in suites.names()]
-    if kind == "devices":
-        return [(device["name"], device["about"]) for device in devices_json()]
-    if kind == "machines":
-        return [(machine["name"], machine["about"]) for machine in machines_json(store)]
     rows = []
     for name in plugins.names(kind):
         package = plugins.origin(kind, name)
-        added = f" (from the package {package})" if package else ""
-        missing = (
-            "" if kind == "workloads" or plugins.installed(name) else f" (not installed: pip install 'mldyno[{name}]')"
-        )
-        rows.append((name, plugins.about(kind, name)[0] + added + missing))
+        about = plugins.about(kind, name)[0] + (f" (from the package {package})" if package else "")
+        if kind == "frameworks" and not plugins.installed(name):
+            about += f" (not installed: pip install 'mldyno[{name}]')"
+        rows.append((name, about))
     return rows
-
-
-def devices_json() -> list[dict[str, Any]]:
-    """Return the devices that each framework sees, with all that is known of them, or why it can't be started.
-
-    Omitted are simulated devices, and frameworks that are not installed, except torch.
-    """
-    from mldyno import api
-    from mldyno.axes import FAKE
-    from mldyno.views.records import device_line
-
-    rows: list[dict[str, Any]] = []
-    names = [
-        name for name in plugins.names("frameworks") if name == "torch" or (plugins.installed(name) and name != FAKE)
-    ]
-    for framework, facts in api.probe(names).frameworks.items():
-        if facts.error:
-            rows.append({"name": framework, "about": facts.error, "framework": framework, "device": None})
-        for device in facts.devices:
-            known = {name: value for name, value in vars(device).items() if name != "name"}
-            about = {"about": device_line(device), "device": device.name}
-            rows.append({"name": f"{framework} {device.name}", **about, **known})
-    return rows
-
-
-def machines_json(store: str | None) -> list[dict[str, Any]]:
-    """Return the machines of the store and the published ones, with what was published of each and any doubts.
-
-    A machine of the store that has only simulated records is omitted, unless there is no other.
-    """
-    from mldyno.axes import FAKE
-    from mldyno.store import Query, Store
-    from mldyno.store.figures import Publication, machines
-
-    opened, shipped = Store(store), machines()
-
-    def with_records(rehearsed: bool) -> list[str]:
-        queries = {name: Query({"machine": name}, heads=False, rehearsed=rehearsed) for name in opened.machines()}
-        return [name for name, query in queries.items() if opened.history(query, 1)]
-
-    stored, measured = with_records(rehearsed=True), with_records(rehearsed=False)
-    left_out = {*stored} - {*measured, *shipped} if measured else set()
-    if left_out:
-        say(f"machines with simulated records only (framework {FAKE}) are hidden")
-    rows = []
-    for name in (name for name in opened.machines() if name not in left_out):
-        files, publication = opened.files_of(name) if name in stored else [], shipped.get(name, Publication())
-        rows.append({
-            "name": name, "about": _about(name in stored, files, publication), "stored": name in stored,
-            "imported_from": files, "sources": publication.sources, "figures": publication.figures,
-            "marks": [{"mark": mark, "reason": reason, "figures": len(cases), "cases": cases}
-                      for (mark, reason), cases in publication.marked.items()],
-        })  # fmt: skip
-    return rows
-
-
-def _about(stored: bool, files: list[str], publication: Publication) -> str:
-    """Return a machine in a line."""
-    from mldyno.units import count
-
-    parts = [f"in your store, imported from {', '.join(files)}" if files else "in your store"] if stored else []
-    if publication.figures:
-        parts.append(f"published in {', '.join(publication.sources)}: {count(publication.figures, 'figure')}")
-    parts += [f"{count(len(cases), 'figure')} {mark}: {reason}" for (mark, reason), cases in publication.marked.items()]
-    return "; ".join(parts)
 
 
 @command("doctor", "Why is the GPU not used? What works on it? How idle and quiet is this machine?")
@@ -174,10 +96,67 @@ def doctor(quick: bool, noise: float | None, framework: str | None, store: str |
         with PartBar() as bar:
             checkup = api.doctor(quick, noise, framework, store, bar)
     except (Interrupted, KeyboardInterrupt) as end:
-        raise Interrupted(
-            f"{str(end) or 'ended by SIGINT'}; a check-up that was not completed tells nothing."
-        ) from None
+        raise Interrupted(f"{str(end) or 'ended by SIGINT'}; an incomplete check-up says nothing.") from None
     if as_json:
         print_json(content(checkup))
     else:
         click.echo(report(checkup))
+
+
+@command("selftest", "How often is mldyno itself wrong, on this machine?")
+@click.option("--quick", is_flag=True, help="A short test, in under 90 s: fewer comparisons, wider bounds.")
+@click.option("--device", default="cpu", show_default=True, help="Test this device instead: mps, cuda:0, xpu, gpu.")
+@click.option("--framework", default="torch", show_default=True, help="Framework that computes the timed steps.")
+@click.option("--export", metavar="FILE", help="Also write the result to FILE, to pass it on: JSON, with raw values.")
+@json_option
+def selftest(quick: bool, device: str, framework: str, export: str | None, as_json: bool) -> int:
+    """How often is mldyno itself wrong, on this machine? Each measure with its target and the peers' figure.
+
+    Identical code is compared with itself, a true difference of 3 % is looked for, series with known
+    truth are judged. Takes some minutes; leave the machine alone meanwhile, or see what load does.
+
+    With a device other than the CPU, what mldyno promises is tested there: known work, synchronization,
+    events, memory, precisions and copies.
+
+    \b
+    Examples:
+      mldyno selftest --quick
+      mldyno selftest --json
+      mldyno selftest --device gpu --export result.json
+    """
+    from mldyno import api
+    from mldyno.cli.progress import PartBar
+    from mldyno.units import show_seconds
+    from mldyno.views.measures import TITLE, measure_json, measures_table, verdict_counts
+
+    began = time.monotonic()
+    with PartBar() as bar:
+        measures = list(api.selftest(quick, framework, bar, device, export))
+    if as_json:
+        print_json({"measures": [measure_json(measure) for measure in measures]})
+    else:
+        click.echo(measures_table(measures, TITLE if device == "cpu" else f"what holds on {device}"))
+        click.echo(f"{verdict_counts(measures)}, in {show_seconds(time.monotonic() - began)}.")
+    if export is not None:
+        say(f"written to {export}; to pass it on, open an issue of the project and attach it")
+    return NOT_ALL_OK if any(measure.ok is False for measure in measures) else OK
+
+
+@command("completion", "Print the script for your shell's completion.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script that completes mldyno's commands, workloads, suites and machines in your shell.
+
+    \b
+    Examples:
+      eval "$(mldyno completion bash)"
+      mldyno completion fish > ~/.config/fish/completions/mldyno.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from mldyno.cli import cli
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(cli, {}, "mldyno", "_MLDYNO_COMPLETE").source()
+    print_data(script.replace(" read type ", " read -r type "))  # in bash, names have backslashes before their spaces

@@ -95,16 +95,12 @@ def run(
       mldyno run --budget 2m -- python train.py
       mldyno run -- sleep 0.1 -- sleep 0.2
     """
-    from mldyno.views.screens import run_screen
-
     options["command"] = ctx.meta.get(BEHIND_DASHES)
     if dry_run:
         return preview(api.planned(*targets, store=store, say=say, **options)[0], store, as_json)
     results = watched(api.run, store, verbosity, *targets, as_json=as_json, **options)
     if not as_json:
-        plan, placed = results.plan, api.placed(results, Store(store))
-        for line in run_screen(results.outcomes, plan.by, plan.sources, bool(plan.commands), plan.energy, placed):
-            click.echo(line)
+        click.echo(str(results))
     return OK if results.all_ok else NOT_ALL_OK
 
 

@@ -1,10 +1,10 @@
-"""What commands share: options, which follow from the axes and settings; completion; printing for programs."""
+"""Shared by commands: options, which follow from the axes and settings; shell completion; printing JSON."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,12 +27,12 @@ def command(name: str, summary: str, cls: type[click.Command] = click.Command) -
 
 
 def say(line: str) -> None:
-    """Print a line besides the result, on standard error."""
+    """Print a line on standard error, apart from the result."""
     click.echo(line, err=True)
 
 
 def print_data(text: str) -> None:
-    """Print what a program may read, in whole lines also in a window."""
+    """Print data for programs: lines are not wrapped, even in a window."""
     with whole_lines():
         click.echo(text)
 
@@ -60,16 +60,21 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]
-    """A value that the product's own parser reads."""
+    """A value that the product's own parser reads; `words` complete it."""
 
-    def __init__(self, name: str, parse: Callable[[Any], Any]) -> None:
-        self.name, self.parse = name, parse
+    def __init__(self, name: str, parse: Callable[[Any], Any], words: Sequence[str] = ()) -> None:
+        self.name, self.parse, self.words = name, parse, words
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             return self.parse(value)
         except MldynoError as error:
             self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
 
 
 def duration(value: Any) -> float:
@@ -104,7 +109,7 @@ def all_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 
 
 def axis_options(without: str = "") -> Callable[[F], F]:
-    """Return an option for each axis of a case but one; each takes a comma list, and the lists multiply."""
+    """Return an option for each axis of a case except one; each takes a comma list, and the lists multiply."""
     from mldyno.axes import AXES
 
     return all_of(*(_axis_option(axis) for axis in AXES if axis.name not in ("workload", without)))
@@ -122,7 +127,7 @@ def _axis_option(axis: Axis) -> Callable[[F], F]:
 
 
 def setting_options(*names: str, **usual: str) -> Callable[[F], F]:
-    """Return the options of settings by their names; `usual` are defaults that differ here, for the help."""
+    """Return the options of settings by their names; `usual` has defaults of this command, for the help."""
     from mldyno.settings import SETTINGS
 
     return all_of(*(_setting_option(SETTINGS[name], usual.get(name, SETTINGS[name].usual)) for name in names))
@@ -167,12 +172,12 @@ def complete_targets(ctx: click.Context, param: click.Parameter, start: str) -> 
 
 
 def complete_stored(ctx: click.Context, param: click.Parameter, start: str) -> list[Any]:
-    """Complete workloads and machines, also those of the store, or else files; never fail."""
+    """Complete workloads and machines, also those in the store, or else files; never fail."""
     from mldyno import plugins
     from mldyno.store.selection import THIS_MACHINE
 
     names = [*plugins.names("workloads"), THIS_MACHINE]
-    with suppress(Exception):  # a store that can't be read at once has nothing to offer
+    with suppress(Exception):  # the store can't be read now
         from mldyno.store import Store
 
         store = Store(ctx.params.get("store"), patience=0.0, repair=False)
@@ -181,7 +186,7 @@ def complete_stored(ctx: click.Context, param: click.Parameter, start: str) -> l
 
 
 def _starting_with(start: str, names: list[str]) -> list[Any]:
-    """Return the names that start so, quoted for the shell; omit what can't be typed."""
+    """Return the names that begin with `start`, quoted for the shell; omit those that can't be typed."""
     from click.shell_completion import CompletionItem
 
     possible = [name for name in names if name.isprintable() and name.casefold().startswith(start.casefold())]

@@ -1,9 +1,9 @@
-"""Output of the command line, which does no harm to a terminal, wherever its words came from.
+"""Output of the command line, safe for any terminal whatever the source of the text.
 
 Standard output and standard error pass a gate that lets only printable text and line breaks through. In a window it
-breaks wide lines between words; a pipe gets them whole, and so does what a program may read. A full disk, a reader that
-is gone and an encoding that lacks a character are handled here too. Only bars are styled, and their texts are made
-printable first. Rule: no other file writes past the gate.
+wraps wide lines between words; pipes, and data for programs, are not wrapped. A full disk, a reader that is gone and an
+encoding that lacks a character are handled here too. Only bars are styled, and their texts are made printable first.
+Rule: no other file writes past the gate.
 """
 
 from __future__ import annotations
@@ -19,13 +19,7 @@ from mldyno.errors import MldynoError
 from mldyno.printable import printable
 from mldyno.views.window import NO_WINDOW, WIDEST, console, fitted, plain, width_of
 
-_IN_ASCII = {
-    "±": "+-",
-    "µ": "u",
-    "…": "...",
-    "─": "-",
-    "×": "x",
-}  # where an encoding lacks them; all else is a question mark
+_IN_ASCII = {"±": "+-", "µ": "u", "…": "...", "─": "-", "×": "x"}  # if an encoding lacks them; all else is `?`
 
 
 def _spelled(error: UnicodeError) -> tuple[str, int]:
@@ -37,13 +31,13 @@ codecs.register_error("mldyno-spelled", _spelled)
 
 
 class ReaderGone(Exception):
-    """The reader of standard output is gone, as `head` is after its lines."""
+    """The reader of standard output is gone, as `head` after its lines."""
 
 
 class Styled:
     """A stream for styled text; characters that its encoding lacks are replaced.
 
-    A command ends if it can't write to standard output. What goes to standard error may be lost.
+    A command ends if it can't write to standard output; output to standard error may be lost.
     """
 
     def __init__(self, ungated: Any, needed: bool) -> None:
@@ -67,7 +61,7 @@ class Styled:
                 os.dup2(nowhere.fileno(), self.fileno())
             reason = f"standard output: {error.strerror or error}; not all of it was written. Send it elsewhere."
             self.end = ReaderGone() if isinstance(error, BrokenPipeError) else MldynoError(reason)
-        if self.needed and self.end is not None:  # again each time, since Click tries streams and forgets the error
+        if self.needed and self.end is not None:  # each time, since Click tries streams and drops the error
             raise self.end
 
 
@@ -83,7 +77,7 @@ class Gate(Styled):
 
 @contextmanager
 def gated() -> Iterator[None]:
-    """Send all that is printed meanwhile through the gate."""
+    """Send all output through the gate meanwhile."""
     if "_MLDYNO_COMPLETE" in os.environ:  # then Click writes bytes: printable names
         yield
         return
@@ -95,7 +89,7 @@ def gated() -> Iterator[None]:
 
 @contextmanager
 def whole_lines() -> Iterator[None]:
-    """Keep the lines of standard output whole meanwhile, in a window too: a program may read them."""
+    """Do not wrap the lines of standard output meanwhile, even in a window: they are data for programs."""
     out: Any = sys.stdout
     out.whole = True
     try:
@@ -110,9 +104,9 @@ def on_terminal() -> bool:
 
 
 def new_bar() -> Any:
-    """Return a bar on standard error with a description, a share and a detail, drawn only by `refresh`.
+    """Return a bar on standard error with a description, a share and a detail; only `refresh` draws it.
 
-    In a narrow window the description is shortened first, then the bar; the detail stays.
+    In a narrow window the description is shortened first, then the bar, never the detail.
     """
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column

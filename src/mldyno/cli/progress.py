@@ -31,23 +31,23 @@ def narrow(bar: Any) -> bool:
     return bool(bar.console.width < NARROW_WINDOW)
 
 
+def time_left(seconds: float, about: str = "about ") -> str:
+    """Return how much time is left: about 12 s left."""
+    return f"{about}{show_seconds(max(1.0, seconds))} left"
+
+
 # -- runs ------------------------------------------------------------------------------------------
 
 
 def listener_for(verbosity: str | None, as_json: bool = False) -> Listener:
-    """Return the listener that suits where the output goes and how much is wanted: quiet, verbose or None."""
+    """Return the listener for where the output goes and the verbosity: quiet, verbose or None."""
     if as_json or verbosity == "quiet" or not on_terminal():
         return PlainLines(verbosity, as_json)
-    return Line(verbosity)
-
-
-def pairing_line(cases: Sequence[Case], pairing: Pairing) -> str:
-    """Return which cases are compared, and how."""
-    return f"{len(cases)} cases head-to-head, {how_paired(cases[0], pairing)}: {', '.join(map(case_name, cases))}"
+    return LiveLine(verbosity)
 
 
 def repeat_of(plan: Plan, number: int) -> str:
-    """Return which repeat it is, from the second on: repeat 2 of 3; repeat 2 where the run chooses how many."""
+    """Return the number of a repeat from the second on: repeat 2 of 3; repeat 2 if the run chooses how many."""
     return f"repeat {number + 1}{f' of {plan.most}' if plan.most == plan.fewest else ''}" if number else ""
 
 
@@ -60,8 +60,7 @@ class PlainLines(Listener):
         self.verbosity, self.as_json = verbosity, as_json
         self.printed: set[str] = set()
         self.todo: set[str] = set()
-        self.records: dict[str, list[Record]] = {}
-        """Of each case, so far."""
+        self.records: dict[str, list[Record]] = {}  # of each case so far
 
     def say(self, line: str) -> None:
         if self.verbosity != "quiet":
@@ -80,7 +79,8 @@ class PlainLines(Listener):
 
     def pairing_started(self, cases: Sequence[Case], number: int, pairing: Pairing) -> None:
         self.left.advance_to(cases[0], number, pairing=True)
-        self._once(pairing_line(cases, pairing))
+        names = ", ".join(map(case_name, cases))
+        self._once(f"{len(cases)} cases head-to-head, {how_paired(cases[0], pairing)}: {names}")
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
         self.left.note_step(case, step)
@@ -89,7 +89,7 @@ class PlainLines(Listener):
         self.say(f"{case_name(case)}: {reason}")
 
     def _once(self, line: str, key: str = "") -> None:
-        """Print a line unless it, or another one with its key, was printed before."""
+        """Print a line unless it, or one with the same key, was printed before."""
         if (key or line) not in self.printed:
             self.printed.add(key or line)
             self.say(line)
@@ -110,7 +110,7 @@ class PlainLines(Listener):
             self.say(f"  {line}")
 
     def _is_news(self, record: Record, processes: int) -> bool:
-        """Return whether a case that is ok gets a line after this process: its first, or its last."""
+        """Return whether a case that is ok gets a line after this process: after its first and its last."""
         return processes == 1 or record.case.id not in self.todo
 
     def case_settled(self, case: Case) -> None:
@@ -118,16 +118,16 @@ class PlainLines(Listener):
         self.left.settled(case)
 
     def _standing(self, number: int) -> str:
-        """Return which repeat it was and how long the rest takes, to end a line with; nothing when all is done."""
-        left = f"about {show_seconds(max(1.0, self.left.seconds))} left" if self.todo or self.left.more else ""
+        """Return the repeat and the time left, to end a line with; empty when all is done."""
+        left = time_left(self.left.seconds) if self.todo or self.left.more else ""
         parts = ", ".join(filter(None, [repeat_of(self.left.plan, number), left]))
         return f"  ({parts})" if parts else ""
 
 
-class Line(PlainLines):
-    """One line with a bar for the run, redrawn at most twice a second: the parent hardly runs.
+class LiveLine(PlainLines):
+    """One line with a bar for the run, redrawn at most twice a second, so that this process takes little CPU time.
 
-    Cases that are ok show in this line only; what else is printed stays above it.
+    Cases that are ok show in this line only; all else is printed above it.
     """
 
     def __init__(self, verbosity: str | None = None) -> None:
@@ -137,8 +137,7 @@ class Line(PlainLines):
         self._task = self._bar.add_task("starting", total=1.0, detail="")
         self._all, self._devices = 0, 1
         self._repeat = ""
-        self._errors: dict[str, str] = {}
-        """The error of each case's step time so far."""
+        self._errors: dict[str, str] = {}  # of each case's step time so far
 
     def say(self, line: str) -> None:
         self._bar.say(line)
@@ -175,7 +174,7 @@ class Line(PlainLines):
         self._draw(self._name(case), "setting up", force=True)
 
     def _name(self, case: Case) -> str:
-        """Return the title of a case; with its device where there are several."""
+        """Return the title of a case; with its device if the run has several."""
         return f"{case_title(case)}, {case.device}" if self._devices > 1 else case_title(case)
 
     def pairing_started(self, cases: Sequence[Case], number: int, pairing: Pairing) -> None:
@@ -197,9 +196,11 @@ class Line(PlainLines):
         if not self._due(force):
             return
         done = self._all - len(self.todo)
-        about = f"{'' if narrow(self._bar) else 'about '}{show_seconds(max(1.0, self.left.seconds))} left"
-        place = f"{done} of {self._all}{'' if narrow(self._bar) else self._repeat}: {name}"
-        shown = about if narrow(self._bar) else f"{detail}, {about}"
+        if narrow(self._bar):
+            place, shown = f"{done} of {self._all}: {name}", time_left(self.left.seconds, about="")
+        else:
+            place = f"{done} of {self._all}{self._repeat}: {name}"
+            shown = f"{detail}, {time_left(self.left.seconds)}"
         self._bar.update(self._task, description=place, completed=self.left.share, detail=shown)
         self._bar.refresh()
 
@@ -211,7 +212,7 @@ class Line(PlainLines):
 
 
 class Bar:
-    """A bar on a terminal, nothing elsewhere; it is there while its `with` lasts."""
+    """A bar on a terminal, nothing elsewhere; shown within its `with` block."""
 
     def __init__(self, what: str, total: float | None = 1.0) -> None:
         self._bar = new_bar() if on_terminal() else None
@@ -228,7 +229,7 @@ class Bar:
             self._bar.stop()
 
     def say(self, line: str) -> None:
-        """Print a line that stays, above the bar if there is one."""
+        """Print a line, above the bar if there is one."""
         if self._bar:
             self._bar.say(line)
         else:
@@ -249,30 +250,30 @@ class CountedBar(Bar):
         if self._bar and (now - self._drawn >= REDRAW_INTERVAL_S or done >= total):
             self._drawn = now
             left = (now - self._began) * (total - done) / max(1, done)
-            about = f", about {show_seconds(max(1.0, left))} left" if done < total and not narrow(self._bar) else ""
+            about = f", {time_left(left)}" if done < total and not narrow(self._bar) else ""
             self._draw(completed=done / max(1, total), detail=f"{done:,} of {total:,}{about}")
 
 
 class PartBar(Bar):
-    """Shows the part that is going on, and the time left; elsewhere than on a terminal, a line for each part."""
+    """Shows the part in progress and the time left; without a terminal, a line for each part."""
 
     def __init__(self) -> None:
         super().__init__("starting")
         self._part, self._whole = "", 0.0
 
     def __call__(self, part: str, left: float) -> None:
-        """Note that a part is going on; `left` s were left when it began."""
+        """Note the part in progress; `left` s were left when it began."""
         now = time.monotonic()
         if part != self._part:
             self._part, self._began, self._drawn = part, now, 0.0
             self._whole = max(self._whole, left)
             if not self._bar:
-                say(f"{part}  (about {show_seconds(max(1.0, left))} left)")
+                say(f"{part}  ({time_left(left)})")
         if self._bar and now - self._drawn >= REDRAW_INTERVAL_S:
             self._drawn = now
             left = max(1.0, left - (now - self._began))
             share = min(0.99, 1 - left / max(self._whole, 1.0))
-            self._draw(description=part, completed=share, detail=f"about {show_seconds(left)} left")
+            self._draw(description=part, completed=share, detail=time_left(left))
 
 
 class AttemptBar(Bar):

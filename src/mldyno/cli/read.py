@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from mldyno import api
-from mldyno.analysis.comparisons import MEASURED, between_machines
+from mldyno.analysis.comparisons import MEASURED
 from mldyno.cli.options import (
     Words,
     command,
@@ -23,9 +23,10 @@ from mldyno.cli.options import (
     store_option,
 )
 from mldyno.errors import MldynoError
+from mldyno.store.selection import silent
 from mldyno.units import PERIODS, count
 from mldyno.views.as_json import answers_json, comparison_json, mean_json
-from mldyno.views.claims import fastest_frameworks, footers, mean_sentence, nothing_along, sentence
+from mldyno.views.claims import nothing_along
 from mldyno.views.tables import FORMATS
 
 MOST_PATHS = 3  # of pictures that are listed
@@ -62,35 +63,26 @@ def compare(
       mldyno compare mlp --by precision --value energy
     """
     from mldyno.analysis.answers import Answers
-    from mldyno.views.answers import answer_section
 
-    if b is None:
-        comparisons, answers = api.compare_along(a, by, store, since, say, value)
-    else:
-        comparisons, answers = api.compare(a, b, by, anyway, store, since, say, value), Answers()
-    means = between_machines(comparisons)
+    comparisons = api.compare(a, b, by, anyway, store, since, say, value)
     if as_json:
         print_json({
             "comparisons": [comparison_json(comparison) for comparison in comparisons],
-            "geometric_means": [mean_json(mean) for mean in means],
-            "answers": answers_json(answers),
+            "geometric_means": [mean_json(mean) for mean in comparisons.means],
+            "answers": answers_json(comparisons.answers or Answers()),
         })  # fmt: skip
         return
-    section = answer_section(answers)
+    text = str(comparisons)
     only_published = all(each.base.published and each.other.published for each in comparisons)
     by_run = ""
     if b is None and by is None and only_published and api.in_several_runs(a, store, since):
         how = f"mldyno compare {shlex.quote(a)} --by run"
         by_run = f"this machine measured '{a}' on one device only, but in several runs; compare these with: {how}"
-    if not comparisons and not section:
+    if not text:
         if b is not None:
             raise MldynoError(f"nothing to compare in '{a}' and '{b}': no two that are ok differ only in that.")
         raise MldynoError(by_run or nothing_along(by or "device", f" in '{a}'"))
-    best = fastest_frameworks(comparisons) if value == "step" else []
-    for line in (*map(sentence, comparisons), *best, *map(mean_sentence, means), *footers(comparisons), *section):
-        click.echo(line)
-    if by_run:
-        click.echo(by_run)
+    click.echo(f"{text}\n{by_run}".rstrip())
 
 
 @command("table", "Lay results out on rows and columns, published machines among them.")
@@ -188,7 +180,7 @@ def report(
             first_page = api.site(site, what, store, private, bar.say, bar)
         written.append(first_page)
     if out or not written:
-        written += api.report(out, what, form, store, private, None if written else say)
+        written += api.report(out, what, form, store, private, silent if written else say)
     if as_json:
         print_json({"written": written})
         return

@@ -13,8 +13,8 @@ from datetime import datetime, timezone
 
 from mldyno import __version__
 from mldyno.analysis.processes import Process, processes_of, telling, usual_for
-from mldyno.facts import DEVICE_FACTS, FACTS, flaws
 from mldyno.masking import masked
+from mldyno.metrics import DEVICE_FACTS, FACTS, flaws
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable, shortened
 from mldyno.records import SCHEMA, Case, Checks, Device, Fact, Machine, Record, Run, Series, Software, Warning_, seal
 from mldyno.runner.warnings import LEFT_OUT_CODE, Evidence, of_measurement

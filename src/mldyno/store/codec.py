@@ -21,12 +21,11 @@ import msgspec
 from mldyno import interpreters
 from mldyno.axes import AXES, LARGEST_WHOLE
 from mldyno.errors import MldynoError
-from mldyno.facts import DEVICE_FACTS, FACTS, LARGEST, SMALLEST, flaws
-from mldyno.metrics import METRICS
+from mldyno.metrics import DEVICE_FACTS, FACTS, LARGEST, METRICS, SMALLEST, flaws
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable_content
 from mldyno.records import (
-    BESIDE_THE_CONTENT,
     MACHINE_KEY,
+    NOT_HASHED,
     SCHEMA,
     Case,
     Checks,
@@ -45,7 +44,7 @@ from mldyno.sources import remember
 
 _KEYS: dict[type, set[str]] = {kind: {field.name for field in fields(kind)} for kind in
          (Record, Run, Case, Series, Machine, Device, Software, Checks, Warning_)}  # fmt: skip
-_KEYS[Record] -= set(BESIDE_THE_CONTENT)
+_KEYS[Record] -= set(NOT_HASHED)
 
 
 TIMES = tuple(metric.name for metric in METRICS if metric.over_zero)
@@ -258,7 +257,7 @@ def decode_stored(text: str) -> Record:
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a record, made from the dataclasses; unknown keys are refused, as on import."""
     schema = msgspec.json.schema(Record)
-    for name in BESIDE_THE_CONTENT:
+    for name in NOT_HASHED:
         del schema["$defs"]["Record"]["properties"][name]
     for part in schema["$defs"].values():
         part["additionalProperties"] = False

@@ -33,11 +33,12 @@ LEAST_LIKENESS = 0.75  # of a misspelled word
 CLOSED = {"status": get_args(Status), "provenance": get_args(Provenance)}  # columns with a closed list of values
 LEFT_OUT = f"simulated records are hidden; filter by {FAKE} to show them: {FAKE}, or mlp/{FAKE}"
 Tell = Callable[[str], None]  # hears a line, such as what is left out, or about to be shared
+AnyStore = Store | str | None  # an open store, its path, or the default one
 Pinned = dict[str, Any]  # the axes and columns that a word pins, with their values
 Selected = tuple[list[Record], Pinned]  # the records that a word means, and what it pins
 
 
-def opened(store: Store | str | None) -> Store:
+def opened(store: AnyStore) -> Store:
     """Open a store, unless it is open."""
     return store if isinstance(store, Store) else Store(store)
 
@@ -53,6 +54,10 @@ def _in_file(path: str) -> Iterator[Record]:
     from mldyno.store import transfer
 
     return transfer.read(path)
+
+
+def silent(line: str) -> None:
+    """Report nothing."""
 
 
 class Ambiguous(UsageError):

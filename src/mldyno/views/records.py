@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from mldyno.analysis.breakdown import bound, shares
 from mldyno.analysis.estimates import step_time, uncontended
 from mldyno.analysis.outcomes import Outcome
-from mldyno.facts import DEVICE_FACTS, in_words
+from mldyno.metrics import DEVICE_FACTS, in_words
 from mldyno.records import Case, Device, Machine, Pairing, Record
 from mldyno.stats.intervals import mean, median, quantile
 from mldyno.stats.shapes import modes

@@ -58,10 +58,10 @@ def _write(path: str, content: bytes) -> str:
     return path
 
 
-def machines_of(records: Sequence[Record]) -> tuple[str, list[str]]:
-    """Return the machine that a report of these records is about, and the other machines in it."""
+def machines_of(records: Sequence[Record]) -> list[str]:
+    """Return the machine that a report of these records is about, then the other machines in it."""
     subject = _subject(records)
-    return subject.name, list(dict.fromkeys(outcome.machine for outcome in subject.others))
+    return list(dict.fromkeys([subject.name, *(outcome.machine for outcome in subject.others)]))
 
 
 def _subject(records: Sequence[Record], context: Sequence[Record] = ()) -> Subject:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mldyno import facts
-from mldyno.facts import DEVICE_FACTS, FACTS, LARGEST, NAMED, flaw
+from mldyno import metrics
+from mldyno.metrics import DEVICE_FACTS, FACTS, LARGEST, NAMED, flaw
 from mldyno.printable import LONGEST_TEXT
 from mldyno.store.codec import decode
 
@@ -49,7 +49,7 @@ def test_what_reads_records_asks_for_facts_that_have_an_entry_and_by_their_entry
 def test_every_fact_that_was_ever_written_has_an_entry_and_fits_it() -> None:
     written = {name for record in KEPT for name in record.facts}
     assert {name for name in written if name not in FACTS and not name.endswith(tuple(NAMED))} == set()
-    assert [facts.flaws(FACTS, record.facts) for record in KEPT if facts.flaws(FACTS, record.facts)] == []
+    assert [metrics.flaws(FACTS, record.facts) for record in KEPT if metrics.flaws(FACTS, record.facts)] == []
 
 
 @pytest.mark.parametrize(
