@@ -1,4 +1,4 @@
-"""Expand suites and options to a Plan: every case, before anything runs.
+"""Expand workloads, suites and options to a Plan: every case, before anything runs.
 
 A plan depends on the files of suites and workloads, and on the devices that a framework finds, for which the caller
 passes a function. Nothing here writes a file or starts a process, unless a suite is trusted to name interpreters.
@@ -29,28 +29,28 @@ from mldyno.suites import ALL, Suite, Values
 
 MOST_SIZES_PER_DOUBLING = 16
 FEWEST_REPEATS, MOST_CHOSEN_REPEATS = 3, 30  # if the user gives none
-PROCESS_S = 20.0  # of the budget, for each of the fewest processes of a case
+BUDGET_PER_PROCESS_S = 20.0  # if the user gives none
 PLAN_FORMAT = 4  # of the text of a plan; 1 had a budget for each process, 1 and 2 one command, 3 no sources
 MOST_CASES = 10_000  # of a plan; three repeats of a second each take a working day
 GPU = "gpu"  # the accelerator, whatever the framework calls it
-Here = Callable[[str, str | None], Sequence[str]]  # devices that a framework finds, in an interpreter
-Devices = Callable[[Case], Sequence[str]]  # that are meant by the word in a case
+Here = Callable[[str, str | None], Sequence[str]]  # returns the devices that a framework finds, in an interpreter
+Devices = Callable[[Case], Sequence[str]]  # returns the devices that the word in a case means
 
 
 @dataclass(frozen=True)
 class Plan(Settings):
-    """The cases with how well and how long each is measured; times in s.
+    """The cases of a run, with its settings; times in s.
 
-    A budget is for all processes of a case, a timeout for one of them, a limit for the whole run. Without a timeout,
-    each case gets one from its forecast; without repeats, it gets as many processes as it needs, at least three.
+    A budget is for all processes of a case, a timeout for each of them, a limit for the whole run. Without a timeout,
+    the forecast of each case gives one; without repeats, a case gets as many processes as it needs, at least three.
     """
 
     cases: tuple[Case, ...]
     suite: str | None = None
     commands: tuple[tuple[str, ...], ...] = ()
-    """Words of the user's commands, one command for each case; a command is timed as a whole."""
+    """The words of the user's commands, one command for each case."""
     sources: tuple[Source, ...] = ()
-    """Sources of the workloads that are the user's."""
+    """The sources of the user's own workloads."""
 
     @property
     def fewest(self) -> int:
@@ -64,33 +64,32 @@ class Plan(Settings):
 
     @property
     def head_to_head(self) -> bool:
-        """Return whether a ratio is asked for: of two versions of a file, or of two commands."""
+        """Return whether the user asks for a ratio: of two versions of a file, or of two commands."""
         return self.by == "workload"
 
     def command_of(self, case: Case) -> tuple[str, ...]:
-        """Return the words of a case's command; none if it is a workload."""
+        """Return the words of a case's command; empty if it is a workload."""
         return dict(zip(self.cases, self.commands, strict=False)).get(case, ())
 
     def text(self) -> str:
-        """Return the plan as JSON, with the schema of its cases, and without the secrets of its commands."""
+        """Return the plan as JSON, with the schema of its cases, without the secrets in its commands."""
         content = {**asdict(self), "commands": [masked_words(words) for words in self.commands]}
         return json.dumps({"schema": SCHEMA, "format": PLAN_FORMAT, **content}, sort_keys=True)
 
     def same_as(self, other: Plan) -> bool:
         """Return whether both plans measure the same, wherever the user's code is."""
-        mine, theirs = (
-            replace(each, sources=tuple(source.anywhere for source in each.sources)) for each in (self, other)
-        )
-        return mine.text() == theirs.text()
+        texts = {replace(plan, sources=tuple(source.anywhere for source in plan.sources)).text()
+                 for plan in (self, other)}  # fmt: skip
+        return len(texts) == 1
 
     @property
     def masked(self) -> bool:
-        """Return whether its commands lack words: secrets, which its text does not keep."""
+        """Return whether words of its commands are masked, as in a plan read from its text."""
         return any(MASK in word for words in self.commands for word in words)
 
 
 def from_text(text: str) -> Plan:
-    """Return the plan that `text` gave, in this version or an older one."""
+    """Return the plan that `Plan.text` wrote, in this version or an older one."""
     from mldyno.messages import Malformed
 
     try:
@@ -100,9 +99,8 @@ def from_text(text: str) -> Plan:
     except (
         ValueError, TypeError, KeyError, AttributeError, RecursionError, Malformed, UsageError, msgspec.MsgspecError,
     ) as error:  # fmt: skip
-        raise MldynoError(
-            f"the plan of a run can't be read ({error!r}); its store is damaged, or not of mldyno."
-        ) from None
+        reason = f"the plan of a run can't be read ({error!r})"
+        raise MldynoError(f"{reason}; its store is damaged, or not of mldyno.") from None
 
 
 def _from_content(content: dict[str, Any]) -> Plan:
@@ -124,7 +122,7 @@ def _from_content(content: dict[str, Any]) -> Plan:
 def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None) -> Plan:
     """Return the plan that times a command as a whole, or several with `--` between them, interleaved.
 
-    One repeat is enough: each step is a new process.
+    One repeat is enough, since each step is a new process.
     """
     commands = split_commands(words)
     cases = tuple(unstated(name_of(command), "command") for command in commands)
@@ -136,7 +134,7 @@ def for_command(words: Sequence[str], settings: Mapping[str, Any] | None = None)
 
 
 def _remember(cases: Sequence[Case], commands: Sequence[Sequence[str]]) -> None:
-    """Remember what was typed for the commands of cases."""
+    """Remember the commands of cases as the user typed them."""
     for case, words in zip(cases, commands, strict=False):
         sources.remember(case.workload, masked_line(words))
 
@@ -148,7 +146,7 @@ def split_commands(words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def name_of(words: Sequence[str]) -> str:
-    """Return the workload name of a command: without secrets, with colons for the slashes that ids can't have."""
+    """Return the workload name of a command: without secrets, with colons instead of slashes, which ids can't have."""
     return sources.name_of(masked_line(words))
 
 
@@ -161,8 +159,8 @@ def expand(
 ) -> Plan:
     """Return the plan for workloads and suites on axes; axes and settings given here override those of suites.
 
-    `here` names the devices that a framework finds; it is asked only where a device is `all` or `gpu`. `trust` lets a
-    suite name interpreters by their paths, which are then asked for their names.
+    `here` returns the devices that a framework finds; it is called only for devices `all` and `gpu`. `trust` lets a
+    suite name interpreters by their paths, which are then started.
     """
     if not targets:
         raise UsageError("name what to run: a workload or a suite, for example: mldyno run mlp")
@@ -197,7 +195,7 @@ def expand(
 
 
 def _unknown_target(target: str, axes: Mapping[str, Sequence[str]]) -> UsageError:
-    """Return the error for an unknown target: a value of an axis that lost its comma, or a misspelled name."""
+    """Return the error for an unknown target: a value of an axis without its comma, or a misspelled name."""
     for name, values in {**axes, "batch": axes.get("batch", ())}.items():
         if target.isdecimal() if AXIS[name].number else AXIS[name].bare(target) is not None:
             given = f"{AXIS[name].options[0]} {','.join([*values, target])}"
@@ -216,7 +214,7 @@ def sweep(
 ) -> Plan:
     """Return the plan that compares two ways to do a workload over sizes; `ends` are the smallest and the largest size.
 
-    Exactly one axis has two values. From 1 item or 8 tokens up to the workload's own size, if nothing else is said.
+    Exactly one axis has two values. The default sizes go from 1 item or 8 tokens up to the workload's own.
     """
     over = axis_named(over)
     if over not in SIZES:
@@ -254,7 +252,7 @@ def sweep(
 
 
 def check_present(cases: Sequence[Case], here: Here) -> None:
-    """Raise if a device is not present: one side alone answers nothing."""
+    """Raise if a device is not here: a comparison needs both."""
     for framework, device, python in dict.fromkeys((case.framework, case.device, case.python) for case in cases):
         if device != "cpu" and device not in (names := here(framework, python)):
             raise absent(device, framework, names)
@@ -268,7 +266,7 @@ def geometric(first: int, last: int, per_doubling: int) -> list[int]:
 
 
 def _both_devices(case: Case, here: Here) -> list[str]:
-    """Return the CPU and the accelerator that a framework finds; raise where there is only one device."""
+    """Return the CPU and the accelerator that a framework finds; raise if there is no accelerator."""
     names = here(case.framework, case.python)
     accelerator = next((name for name in names if name != "cpu"), None)
     if accelerator is None:
@@ -280,14 +278,14 @@ def _both_devices(case: Case, here: Here) -> list[str]:
 
 
 def _varied(cases: Sequence[Case], over: str) -> dict[str, list[Any]]:
-    """Return the axes besides mode and size in which the cases of a sweep differ, with their values."""
+    """Return the axes apart from mode and size in which the cases of a sweep differ, with their values."""
     names = [name for name in NAMES if name not in ("mode", over)]
     values = {name: list(dict.fromkeys(getattr(case, name) for case in cases)) for name in names}
     return {name: listed for name, listed in values.items() if len(listed) > 1}
 
 
 def _compared(cases: Sequence[Case], over: str) -> str:
-    """Return the axis along which a sweep compares; raise unless it is the only one that varies, with two values."""
+    """Return the axis along which a sweep compares; raise unless only one axis varies, with two values."""
     values = _varied(cases, over)
     varied = list(values)
     if not varied:
@@ -304,12 +302,12 @@ def _compared(cases: Sequence[Case], over: str) -> str:
 
 
 def _budgeted(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Add a budget if none is given: PROCESS_S for each of the fewest processes of a case."""
-    return {"budget": PROCESS_S * (settings.get("repeats") or FEWEST_REPEATS), **settings}
+    """Add a budget if none is given, for the fewest processes of a case."""
+    return {"budget": BUDGET_PER_PROCESS_S * (settings.get("repeats") or FEWEST_REPEATS), **settings}
 
 
 def _checked(plan: Plan) -> Plan:
-    """Return the plan; raise if a setting is none, or does not fit its cases."""
+    """Return the plan; raise if a setting is invalid, or does not fit its cases."""
     parsed({name: getattr(plan, name) for name in OF_PLANS})
     if plan.unchecked and not plan.sources:
         raise UsageError("--no-check is for models of your own; those of the catalogue are always checked.")
@@ -336,20 +334,20 @@ def _present(here: Here, case: Case) -> Sequence[str]:
 
 
 def _of_suite(suite: Suite, chosen: Values, devices: Devices) -> list[Case]:
-    """Return the cases of a suite on the chosen axes; check it on its own, whatever axes and devices there are."""
+    """Return the cases of a suite on the chosen axes; check the suite itself too, without these axes and devices."""
     for axes in ({}, chosen):
         _check_count(_combinations_of_suite(suite, axes))
     _check_excludes(suite)
-    cases = _left_of(suite, chosen, devices)
+    cases = _included(suite, chosen, devices)
     if not cases:
         also = " and the axes on the command line" if chosen else ""
         raise UsageError(f"suite {suite.file}: its [[exclude]] tables{also} leave no case to run.")
     return cases
 
 
-def _left_of(suite: Suite, chosen: Values, devices: Devices) -> list[Case]:
-    """Return the cases of a suite, included ones first, without excluded ones."""
-    cases = [case for included in suite.included for case in _left_of(included, chosen, devices)]
+def _included(suite: Suite, chosen: Values, devices: Devices) -> list[Case]:
+    """Return the cases of a suite without excluded ones; those of included suites come first."""
+    cases = [case for included in suite.included for case in _included(included, chosen, devices)]
     cases += [case for axes in suite.cases for case in _cases({**axes, **chosen}, devices)]
     return [case for case in cases if not any(_has(case, axes) for axes in suite.excluded)]
 
@@ -359,7 +357,7 @@ def _has(case: Case, axes: Values) -> bool:
 
 
 def _check_excludes(suite: Suite) -> list[Case]:
-    """Return the cases as written; raise where a suite excludes what it does not have, which is a typo."""
+    """Return the cases as written; raise if a suite excludes what it does not have, which is a typo."""
     cases = [case for included in suite.included for case in _check_excludes(included)]
     for axes in suite.cases:
         _check_modes(axes)
@@ -372,7 +370,7 @@ def _check_excludes(suite: Suite) -> list[Case]:
 
 
 def _check_exclude(axes: Values, cases: Sequence[Case], file: str) -> None:
-    """Raise unless some case has what is excluded; `all` may be any device."""
+    """Raise unless some case has the excluded values; `all` may be any device."""
     wider = {name: (*values, ALL, GPU) if name == "device" else values for name, values in axes.items()}
     for name, values in axes.items():
         known = dict.fromkeys(getattr(case, name) for case in cases)
@@ -386,7 +384,7 @@ def _check_exclude(axes: Values, cases: Sequence[Case], file: str) -> None:
 
 
 def _check_modes(axes: Values) -> None:
-    """Raise where a workload is named with a mode that it does not have."""
+    """Raise if a workload does not have a mode that is asked for."""
     for workload in (plugins.workload(name) for name in axes["workload"] if name != ALL):
         if any(mode not in workload.modes for mode in axes.get("mode", ())):
             if workload.untrained:
@@ -395,21 +393,21 @@ def _check_modes(axes: Values) -> None:
 
 
 def _check_needs(axes: Values, cases: Sequence[Case]) -> None:
-    """Raise where a value of an axis is asked for, and no case meets what that axis needs."""
+    """Raise if a value of an axis is asked for, and no case meets the needs of that axis."""
     asked = [AXIS[name] for name, values in axes.items() if any(value != AXIS[name].default for value in values)]
     for axis in asked:
         for need in axis.needs:
             if not need.refusal or any(need.met(getattr(case, need.axis)) for case in cases):
                 continue
             refusal = need.refusal
-            if need.implied is not None and need.axis not in axes:  # which no workload has
+            if need.implied is not None and need.axis not in axes:  # no workload has the implied value
                 names = ", ".join(dict.fromkeys(case.workload for case in cases))
                 refusal = f"{refusal.partition(';')[0]}; there is no data set for {names}."
             raise UsageError(f"{axis.options[0]} {refusal}")
 
 
 def _check_count(cases: int) -> None:
-    """Raise where a plan has too many cases: the lists of all axes multiply."""
+    """Raise if a plan has too many cases."""
     if cases > MOST_CASES:
         raise UsageError(f"{cases:,} cases are over {MOST_CASES:,}; the lists of all axes multiply: shorten some.")
 
@@ -420,12 +418,12 @@ def _combinations_of_suite(suite: Suite, chosen: Values) -> int:
 
 
 def _combinations(axes: Values) -> int:
-    """Count the combinations of the axes' values without making them."""
+    """Count the combinations of the axes' values without building them."""
     return math.prod(map(len, _values(axes).values()))
 
 
 def _values(axes: Values) -> dict[str, tuple[Any, ...]]:
-    """Return the values of every axis: those given, or else those that a plan takes."""
+    """Return the values of every axis: those given, or else the defaults of a plan."""
     values = {axis.name: axis.planned for axis in AXES[1:]} | dict(axes)
     if ALL in values["workload"]:
         values["workload"] = tuple(plugins.names("workloads"))
@@ -433,7 +431,7 @@ def _values(axes: Values) -> dict[str, tuple[Any, ...]]:
 
 
 def _cases(axes: Values, devices: Devices) -> list[Case]:
-    """Return all valid combinations of the axes' values, with the workload's choices where none are given."""
+    """Return all valid combinations of the axes' values, with the workload's defaults for axes not given."""
     values = _values(axes)
     check_most(values)
     cases = []
@@ -461,7 +459,7 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
 
 
 def check_most(values: Values) -> None:
-    """Raise where a plan has more ranks, workers or threads than a machine can have."""
+    """Raise if a plan has more ranks, workers or threads than a machine can have."""
     for axis in (AXIS[name] for name in values):
         largest = max((value for value in values[axis.name] if value is not None), default=0) if axis.most else 0
         if largest > (axis.most or 0):
@@ -469,5 +467,5 @@ def check_most(values: Values) -> None:
 
 
 def _size(asked: int | None, own: int | None) -> int | None:
-    """Return the size of a case: the given one, else the workload's; none if the workload has no such size."""
+    """Return the size of a case: the given one, or else the workload's; None if the workload has no such size."""
     return (asked or own) if own else None

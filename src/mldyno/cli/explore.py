@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import click
 
@@ -74,7 +75,7 @@ def _plugins(kind: str) -> list[tuple[str, str]]:
 @click.option("--framework", help="Check only this one: torch, or fake for the simulated framework.")
 @store_option
 @json_option
-def doctor(quick: bool, noise: float | None, framework: str | None, store: str | None, as_json: bool) -> None:
+def doctor(as_json: bool, **options: Any) -> None:
     """Why is the GPU not used? What works on each device? How idle and how quiet is this machine?
 
     Prints facts, features that are tried in processes of their own, and findings, each with its cure.
@@ -94,7 +95,7 @@ def doctor(quick: bool, noise: float | None, framework: str | None, store: str |
 
     try:
         with PartBar() as bar:
-            checkup = api.doctor(quick, noise, framework, store, bar)
+            checkup = api.doctor(**options, progress=bar)
     except (Interrupted, KeyboardInterrupt) as end:
         raise Interrupted(f"{str(end) or 'ended by SIGINT'}; an incomplete check-up says nothing.") from None
     if as_json:
@@ -109,7 +110,7 @@ def doctor(quick: bool, noise: float | None, framework: str | None, store: str |
 @click.option("--framework", default="torch", show_default=True, help="Framework that computes the timed steps.")
 @click.option("--export", metavar="FILE", help="Also write the result to FILE, to pass it on: JSON, with raw values.")
 @json_option
-def selftest(quick: bool, device: str, framework: str, export: str | None, as_json: bool) -> int:
+def selftest(device: str, export: str | None, as_json: bool, **options: Any) -> int:
     """How often is mldyno itself wrong, on this machine? Each measure with its target and the peers' figure.
 
     Identical code is compared with itself, a true difference of 3 % is looked for, series with known
@@ -131,7 +132,7 @@ def selftest(quick: bool, device: str, framework: str, export: str | None, as_js
 
     began = time.monotonic()
     with PartBar() as bar:
-        measures = list(api.selftest(quick, framework, bar, device, export))
+        measures = list(api.selftest(progress=bar, device=device, export=export, **options))
     if as_json:
         print_json({"measures": [measure_json(measure) for measure in measures]})
     else:

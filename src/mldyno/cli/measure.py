@@ -48,7 +48,7 @@ def quick(verbosity: str | None, store: str | None, **options: Any) -> int:
 
 
 class RunCommand(click.Command):
-    """Keeps what follows the first `--`: your command, or several with `--` between them."""
+    """Takes the words behind the first `--`: the user's command, or several with `--` between them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -67,15 +67,9 @@ class RunCommand(click.Command):
 @click.option("--json", "as_json", is_flag=True, help="Print each record as one line of JSON.")
 @click.pass_context
 def run(
-    ctx: click.Context,
-    /,
-    targets: tuple[str, ...],
-    dry_run: bool,
-    store: str | None,
-    as_json: bool,
-    verbosity: str | None,
-    **options: Any,
-) -> int:
+    ctx: click.Context, /, targets: tuple[str, ...], dry_run: bool, store: str | None, as_json: bool,
+    verbosity: str | None, **options: Any,
+) -> int:  # fmt: skip
     """Measure workloads, a suite or your own model, on every axis you name; or, after --, a command as a whole.
 
     Each axis takes a comma list, and the lists multiply. Every case runs in its own process.
@@ -110,12 +104,9 @@ def run(
 @click.option("--from", "smallest", metavar="SIZE", help="Smallest size (1 item, or 8 tokens).")
 @click.option("--to", "largest", metavar="SIZE", help="Largest size (the workload's own).")
 @click.option(
-    "--per-doubling",
-    type=click.IntRange(1, MOST_SIZES_PER_DOUBLING),
-    default=1,
-    show_default=True,
+    "--per-doubling", type=click.IntRange(1, MOST_SIZES_PER_DOUBLING), default=1, show_default=True,
     help="Sizes per doubling.",
-)
+)  # fmt: skip
 @axis_options()
 @setting_options(*EFFORT)
 @run_options
@@ -205,7 +196,7 @@ def max_batch(workload: str, mode: list[str] | None, as_json: bool, **options: A
 @click.option(
     "--wait", type=DURATION, default=60.0, metavar="TIME", help="Stop when no job starts for this long (60s)."
 )
-def join(address: str, token: str, ranks: int, nodes: int, threads: int | None, wait: float) -> int:
+def join(wait: float, **options: Any) -> int:
     """Take part in training that another machine measures: its ranks run on both.
 
     The first machine prints the whole line to type here. Traffic between ranks is not encrypted:
@@ -216,19 +207,19 @@ def join(address: str, token: str, ranks: int, nodes: int, threads: int | None, 
       mldyno run bert-base --mode train --ranks 2 --nodes 2 --rendezvous 10.0.0.1:29400
       mldyno join 10.0.0.1:29400 --token 0123456789abcdef --ranks 2
     """
-    jobs = api.join(address, token, ranks, nodes, threads, wait, say)
+    jobs = api.join(**options, wait=wait, tell=say)
     say(f"took part in {count(jobs, 'job')}; no other began for {show_seconds(wait)}")
     return OK
 
 
-# -- what they share -------------------------------------------------------------------------------
+# -- progress and previews -------------------------------------------------------------------------
 
 
 def watched(
     measure: Callable[..., Any], store: str | None, verbosity: str | None, *targets: str, as_json: bool = False,
     **options: Any,
 ) -> Any:  # fmt: skip
-    """Measure with progress on standard error; if the run is ended early, say what is kept and how to resume."""
+    """Measure with progress on standard error; if the run ends early, say what is kept and how to resume."""
     from mldyno.cli.progress import listener_for
     from mldyno.runner.events import Interrupted
     from mldyno.views.titles import case_name
@@ -245,7 +236,7 @@ def watched(
 
 
 def preview(plan: Plan, store: str | None, as_json: bool) -> int:
-    """Print what a plan is expected to take, without running it."""
+    """Print the expected time and memory of a plan, without running it."""
     from mldyno.cli.progress import CountedBar
     from mldyno.views.tables import aligned
     from mldyno.views.titles import case_name
@@ -255,8 +246,8 @@ def preview(plan: Plan, store: str | None, as_json: bool) -> int:
     running = [forecast for forecast in forecasts if forecast.fits is not False]
     total = sum(forecast.seconds for forecast in running)
     if as_json:
-        cases = [{"id": f.case.id, "seconds": f.seconds, "known": f.known, "memory": f.memory, "fits": f.fits,
-                  "note": f.note} for f in forecasts]  # fmt: skip
+        fields = ("seconds", "known", "memory", "fits", "note")
+        cases = [{"id": each.case.id, **{name: getattr(each, name) for name in fields}} for each in forecasts]
         print_json({"cases": cases, "seconds": total})
         return OK
     rows = []
@@ -267,9 +258,8 @@ def preview(plan: Plan, store: str | None, as_json: bool) -> int:
     click.echo(aligned(["case", "time", "memory", ""], rows, 1))
     repeats = f", {plan.fewest} repeats" if plan.fewest > 1 else ""
     repeats += " or more" if plan.most > plan.fewest else ""
-    left = len(forecasts) - len(running)
-    without = f", without {count(left, 'case')} that can't fit" if left else ""
-    click.echo(
-        f"{count(len(plan.cases), 'case')}{repeats}, about {show_seconds(total)} in all{without}. Nothing was run."
-    )
+    too_large = len(forecasts) - len(running)
+    without = f", without {count(too_large, 'case')} that can't fit" if too_large else ""
+    cases_in_all = f"{count(len(plan.cases), 'case')}{repeats}"
+    click.echo(f"{cases_in_all}, about {show_seconds(total)} in all{without}. Nothing was run.")
     return OK

@@ -103,18 +103,7 @@ def compare(
 @since_option
 @store_option
 @json_option
-def table(
-    targets: tuple[str, ...],
-    rows: list[str],
-    cols: list[str],
-    value: str | None,
-    by: str | None,
-    per: str | None,
-    form: str,
-    since: str | None,
-    store: str | None,
-    as_json: bool,
-) -> None:
+def table(targets: tuple[str, ...], form: str, as_json: bool, **options: Any) -> None:
     """Lay the newest results out on rows and columns, published machines among them.
 
     Without targets, all that is stored. Several exported files make one table, with their machines
@@ -132,7 +121,7 @@ def table(
     """
     form = "json" if as_json else form
     show = click.echo if form == "terminal" else print_data
-    show(api.table(targets, rows, cols, value, store, by, since, per, say).to(form))
+    show(api.table(targets, tell=say, **options).to(form))
 
 
 @command("report", "One page with charts, tables and what they say; pictures, and a card to post.")
@@ -148,14 +137,7 @@ def table(
 @store_option
 @json_option
 def report(
-    what: str | None,
-    out: str | None,
-    form: str,
-    card: str | None,
-    site: str | None,
-    private: bool,
-    store: str | None,
-    as_json: bool,
+    what: str | None, out: str | None, form: str, card: str | None, site: str | None, as_json: bool, **options: Any
 ) -> None:
     """Write a report of all that was measured, or of WHAT: a workload, a filter, a machine or a file.
 
@@ -173,14 +155,14 @@ def report(
     """
     from mldyno.cli.progress import CountedBar
 
-    written = [api.card(card, what, store, private, say)] if card else []
+    written = [api.card(card, what, tell=say, **options)] if card else []
     first_page = None
     if site:
         with CountedBar("making the site") as bar:
-            first_page = api.site(site, what, store, private, bar.say, bar)
+            first_page = api.site(site, what, tell=bar.say, progress=bar, **options)
         written.append(first_page)
     if out or not written:
-        written += api.report(out, what, form, store, private, silent if written else say)
+        written += api.report(out, what, form, tell=silent if written else say, **options)
     if as_json:
         print_json({"written": written})
         return
@@ -219,7 +201,7 @@ def show(what: str, store: str | None, as_json: bool) -> None:
 @since_option
 @store_option
 @json_option
-def history(what: str | None, since: str | None, store: str | None, as_json: bool, **options: Any) -> None:
+def history(what: str | None, since: str | None, as_json: bool, **options: Any) -> None:
     """List what was measured, newest first, run by run, whatever its outcome.
 
     \b
@@ -230,7 +212,7 @@ def history(what: str | None, since: str | None, store: str | None, as_json: boo
     """
     from mldyno.views.records import history_lines
 
-    records = api.history(what, store=store, since=since, tell=say, **options)
+    records = api.history(what, since=since, tell=say, **options)
     if as_json:
         rows = [{"id": r.id, "created": r.created, "run": r.run.id, "case": r.case.id, "machine": r.machine.name,
                  "status": r.status, "reason": r.reason, "provenance": r.provenance,
