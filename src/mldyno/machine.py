@@ -1,6 +1,6 @@
-"""What this machine is, and what vendors say about its devices. Nothing here raises: what is unknown is None.
+"""Facts of this machine, and what vendors report of its devices. Nothing here raises: what is unknown is None.
 
-The host's name is left out on purpose: records are made to be shared. `keys` distinguishes machines of one name.
+The host's name is omitted on purpose: records are made to be shared. `keys` distinguishes machines of one name.
 """
 
 from __future__ import annotations
@@ -13,53 +13,47 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mldyno import system_queries
-from mldyno.hardware import Description, Facts, agreed, linux
+from mldyno.hardware import Description, Facts, agreed, apple, linux, nvidia
 from mldyno.hardware.linux import cards as cards_on_bus
 from mldyno.hardware.linux import cores_allowed
 from mldyno.keys import own_key
 from mldyno.printable import name_from, printable
 from mldyno.records import Device, Machine
+from mldyno.system_queries import ask, attempt, footprint, kernel_number, read
 from mldyno.units import count
-
-if TYPE_CHECKING:
-    from mldyno.hardware.nvidia import Driver
 
 __all__ = ["Vendors", "available_memory", "cards_on_bus", "cores_allowed", "describe", "resident_memory",
            "total_memory"]  # fmt: skip
 
 
 def describe(devices: Iterable[Device] = ()) -> Machine:
-    """The facts of this machine; MLDYNO_MACHINE gives it a name of the user's choice."""
-    cpu = printable(system_queries.attempt(_cpu_name, "unknown"))
-    cores = system_queries.attempt(_cores, None)
-    memory = system_queries.attempt(total_memory, None)
+    """Return the facts of this machine; MLDYNO_MACHINE sets its name."""
+    cpu = printable(attempt(_cpu_name, "unknown"))
+    cores = attempt(_cores, None)
+    memory = attempt(total_memory, None)
     size = f", {round(memory / 2**30)} GB" if memory else ""
     name = os.environ.get("MLDYNO_MACHINE") or f"{cpu}, {count(cores, 'core') if cores else '? cores'}{size}"
     return Machine(
         name=name_from(name),
-        system=system_queries.attempt(platform.system, "") or "unknown",
-        release=system_queries.attempt(platform.release, "") or "unknown",
-        arch=system_queries.attempt(platform.machine, "") or "unknown",
+        system=attempt(platform.system, "") or "unknown",
+        release=attempt(platform.release, "") or "unknown",
+        arch=attempt(platform.machine, "") or "unknown",
         cpu=cpu,
         cores=cores,
         memory=memory,
         devices=tuple(devices),
-        power=system_queries.attempt(_power, "unknown"),
-        virtualised=system_queries.attempt(_virtualised, None),
-        low_power=system_queries.attempt(_low_power, None),
+        power=attempt(_power, "unknown"),
+        virtualised=attempt(_virtualised, None),
+        low_power=attempt(_low_power, None),
         key=own_key(),
     )
 
 
 def _cpu_name() -> str:
-    name = None
     if sys.platform == "darwin":
-        return system_queries.ask("sysctl", "-n", "machdep.cpu.brand_string") or "unknown"
-    if sys.platform == "linux":
-        name = linux.cpu_name(system_queries.read("/proc/cpuinfo"))
+        return ask("sysctl", "-n", "machdep.cpu.brand_string") or "unknown"
+    name = linux.cpu_name(read("/proc/cpuinfo")) if sys.platform == "linux" else None
     return name or platform.processor() or "unknown"
 
 
@@ -73,58 +67,50 @@ def _power() -> str:
     import psutil
 
     battery = psutil.sensors_battery()
-    if battery is None:
-        return "mains"
-    return "mains" if battery.power_plugged else "battery"
+    return "mains" if battery is None or battery.power_plugged else "battery"
 
 
 def _virtualised() -> bool | None:
     if sys.platform == "darwin":
-        answer = system_queries.ask("sysctl", "-n", "kern.hv_vmm_present")
+        answer = ask("sysctl", "-n", "kern.hv_vmm_present")
         return answer == "1" if answer else None
     if sys.platform == "linux":
-        return linux.virtualised(system_queries.read("/proc/cpuinfo"))
+        return linux.virtualised(read("/proc/cpuinfo"))
     return None
 
 
-POWER_MODES = ("lowpowermode", "powermode")  # the second on Macs that have a high-power mode, too; 1 is low
+POWER_MODES = ("lowpowermode", "powermode")  # the second on Macs with a high-power mode; 1 is low
 
 
 def _low_power() -> bool | None:
-    """Whether the user or the system has asked for less power."""
+    """Return whether the user or the system has chosen low power."""
     if sys.platform == "darwin":
-        lines = [line.split() for line in system_queries.ask("pmset", "-g").splitlines()]
+        lines = [line.split() for line in ask("pmset", "-g").splitlines()]
         modes = [line[1] for line in lines if len(line) > 1 and line[0] in POWER_MODES]
         return "1" in modes if modes else None
     if sys.platform == "linux":
-        profile = system_queries.read("/sys/firmware/acpi/platform_profile")
+        profile = read("/sys/firmware/acpi/platform_profile")
         return profile == "low-power" if profile else None
     return None
 
 
-# -- memory of this machine, or of the container that it looks like from inside ---------------------
+# -- memory of this machine, or of its container ------------------------------------------------
 
 PRESSURE, CRITICAL = "kern.memorystatus_vm_pressure_level", 4  # of macOS: 1 normal, 2 warning
 
 
 def total_memory() -> int | None:
-    """Memory in B that there is: the machine's, or the container's limit; None where that can't be found out."""
-    try:
-        import psutil
+    """Return the memory in B of the machine, or the limit of its container; None if unknown."""
+    import psutil
 
-        total = int(psutil.virtual_memory().total)
-    except Exception:
-        return None
+    total = attempt(lambda: int(psutil.virtual_memory().total), None)
     limit = linux.cgroup_number("memory.max")
-    return min(total, limit) if limit else total
+    return min(total, limit) if total and limit else total
 
 
 def available_memory() -> int | None:
-    """Memory in B that can still be taken before the machine, or its container, swaps or kills."""
-    try:
-        free = _free()
-    except Exception:
-        free = None
+    """Return the memory in B that can still be used before the machine, or its container, swaps or kills."""
+    free = attempt(_free, None)
     limit = linux.cgroup_number("memory.max")
     if limit is not None and (used := linux.cgroup_number("memory.current")) is not None:
         left = limit - used + (linux.cgroup_row("memory.stat", "inactive_file") or 0)
@@ -133,12 +119,12 @@ def available_memory() -> int | None:
 
 
 def resident_memory(pid: int) -> int | None:
-    """Resident memory in B of a process; None where it is gone or can't be seen."""
+    """Return the resident memory in B of a process; None if it is gone or can't be read."""
     if sys.platform == "linux":
         with suppress(OSError, ValueError, IndexError):
             return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return None
-    charged = system_queries.footprint(pid)
+    charged = footprint(pid)
     if charged is not None:
         return charged
     import psutil
@@ -156,25 +142,25 @@ def _free() -> int | None:
                     return int(line.split()[1]) * 1024
     import psutil
 
-    if system_queries.kernel_number(PRESSURE) == CRITICAL:
-        return 0  # what is called available there is compressed or on the disk by then
+    if kernel_number(PRESSURE) == CRITICAL:
+        return 0  # what is reported as available is compressed or on the disk by then
     return int(psutil.virtual_memory().available)
 
 
-# -- devices as their vendors know them ------------------------------------------------------------
+# -- devices as their vendors know them ----------------------------------------------------------
 
-UNNAMED = Device.title  # of a device that its framework has no name for
+UNNAMED = Device.title  # of a device without a name by its framework
 
 
 class Vendors:
-    """What the system and the vendors' tools say of the devices of this machine.
+    """What the system and the vendors' tools report of the devices of this machine.
 
-    Each is asked at most once in the life of this object, and loaded and asked only where such a device was found.
-    Asking may take seconds: never while a case is measured.
+    Each tool is run at most once in the life of this object, and only if it has such a device. It may take seconds:
+    never use it while a case is measured.
     """
 
     def describe(self, devices: Iterable[Device]) -> tuple[Device, ...]:
-        """The devices with the best name, and all that is known of them; those of other kinds as they are."""
+        """Return the devices with their best names and all known facts; those of other kinds unchanged."""
         return tuple(self._described(device) for device in devices)
 
     def _described(self, device: Device) -> Device:
@@ -196,50 +182,38 @@ class Vendors:
         if kind == "mps":
             return self.metal
         if kind == "cuda":
-            from mldyno.hardware import nvidia
-
             return nvidia.found_among(self.nvidia_cards, device.title, device.facts)
         if kind == "xpu":
             return Description(facts=self._of_product(device.facts))
         return Description()
 
     def _of_product(self, facts: Facts) -> Facts:
-        """What all of Intel's GPUs of one product have in common; of all, where the framework does not name it."""
+        """Return what all of Intel's GPUs of one product have in common; of all, if the framework does not name it."""
         product = facts.get("pci_product")
         return agreed([card for card in self._intel if product in (None, card.facts.get("pci_product"))])
 
     @cached_property
     def _cpu(self) -> Description:
-        from mldyno.hardware import apple
-
         description = apple.cpu(self._settings) if sys.platform == "darwin" else linux.cpu()
         return replace(description, memory=total_memory())
 
     @cached_property
     def _settings(self) -> dict[str, str]:
-        from mldyno.hardware import apple
-
         return apple.settings()
 
     @cached_property
     def metal(self) -> Description:
         """The GPU of this Mac."""
-        from mldyno.hardware import apple
-
         return apple.gpu(self._settings)
 
     @cached_property
-    def nvidia_driver(self) -> Driver:
-        """NVIDIA's driver, and what is wrong with it."""
-        from mldyno.hardware import nvidia
-
+    def nvidia_driver(self) -> nvidia.Driver:
+        """NVIDIA's driver, and its fault, if it has one."""
         return nvidia.driver()
 
     @cached_property
     def nvidia_cards(self) -> list[Description]:
-        """NVIDIA's cards, as their driver knows them."""
-        from mldyno.hardware import nvidia
-
+        """NVIDIA's cards, as their driver reports them."""
         return nvidia.cards()
 
     @cached_property

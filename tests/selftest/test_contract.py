@@ -99,7 +99,7 @@ def test_a_process_that_ends_between_two_tasks_is_followed_by_another(begin: Beg
 def test_a_device_that_hangs_is_given_up(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract, "SILENCE_TIMEOUT_S", 1.5)
     going = begin("hang", "two")
-    assert going.of("hang", quiet).trouble == "it said nothing for 2 s"
+    assert going.of("hang", quiet).trouble == "no answer for 2 s"
     assert going.of("two", quiet).rows
 
 

@@ -117,7 +117,7 @@ def test_events_that_disagree_with_the_clock_and_tensors_elsewhere_are_missed() 
 
 def test_a_device_without_events_or_counters_is_not_blamed_for_it() -> None:
     events, _, _ = cases(case("fp32", events_share=None))
-    assert (events.ok, events.n, events.note) == (True, 0, "this device has no events that tell time")
+    assert (events.ok, events.n, events.note) == (True, 0, "this device has no timing events")
     (counted,) = judged("memory", rows({"known": 100, "counted": None}))
     assert (counted.ok, counted.n, counted.note) == (True, 0, "this device does not count its memory")
     (counted,) = judged("memory", rows({"known": 100, "counted": 1024, "by": "driver"}))

@@ -75,7 +75,7 @@ class Contract:
         except Ended as end:
             fit, heard.trouble = end.fit, f"{end.status}: {end.reason}"
             if end.status == "timeout":
-                heard.trouble = f"it said nothing for {SILENCE_TIMEOUT_S:.0f} s"
+                heard.trouble = f"no answer for {SILENCE_TIMEOUT_S:.0f} s"
         if not fit:
             self.end()
         tick()

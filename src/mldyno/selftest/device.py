@@ -22,8 +22,8 @@ from mldyno.selftest.setup import NOTHING, TRIALS, Heard, Setup, Task, Trial, ti
 # One case yields three measures; see `measure_cases`.
 EVENTS = Trial(promises.case, 26, "time by the device's own events / by the host's clock", "0.9 to 1.1",
                promises.judge_events, "1")  # fmt: skip
-PLACES = Trial(promises.case, 27, "cases whose tensors all lie on it", "100 %", promises.judge_places)
-AGREEMENT = Trial(promises.case, 28, "results agree with the CPU, in each precision that it has", "100 %",
+PLACES = Trial(promises.case, 27, "cases whose tensors are all on it", "100 %", promises.judge_places)
+AGREEMENT = Trial(promises.case, 28, "results agree with the CPU, in each precision that it supports", "100 %",
                   promises.judge_agreement)  # fmt: skip
 
 CASES = tuple(f"case {precision}" for precision in PRECISIONS)

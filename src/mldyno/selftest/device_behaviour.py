@@ -36,7 +36,7 @@ MOST_PEAK_GAIN = 0.10  # of the best matmuls over those of up to 4096
 MOST_SLOWDOWN = 0.15  # of a device in ten seconds of work
 LEAST_MEMORY_GIVEN = 0.80  # of its memory, in one piece
 LATE_SHARE = 0.5  # of the work left to wait for: then it was not started when it was issued
-NO_TARGET = "only told"  # nothing is expected of this kind of device
+NO_TARGET = "none"  # nothing is expected of this kind of device
 MOST_ISSUED = 4096  # operations, to fill a queue
 FIRST_ISSUED = 64  # operations that fit into any queue
 FULL = 5.0  # times the usual time to issue one: then the host waits for room
@@ -107,7 +107,7 @@ def lazy(setup: Setup) -> Iterator[Row]:
         yield {"whole": whole / 1e9, "left": (clock.now() - began) / 1e9}
 
 
-@judges(lazy, 32, "left to wait for, of work issued long ago", NO_TARGET, promised=False)
+@judges(lazy, 32, "left to wait for, of work issued long before", NO_TARGET, promised=False)
 def _judge_lazy(rows: Sequence[Row], device: str) -> Judged:
     expected = KINDS.get(device.partition(":")[0])
     target = NO_TARGET if expected is None else "any" if expected.lazy else f"< {show_percent(LATE_SHARE)}"
@@ -127,7 +127,7 @@ def latency(setup: Setup) -> Iterator[Row]:
         yield {"latency": found / 1e9, "block": blocks.size, "short": short, "long": long}
 
 
-@judges(latency, 33, "what a block leaves of the device's latency", "<= 0.50 %", promised=False)
+@judges(latency, 33, "latency that is left in a block", "<= 0.50 %", promised=False)
 def _judge_latency(rows: Sequence[Row], device: str) -> Judged:
     off, row = median([row["short"] / row["long"] - 1 for row in rows]), rows[0]
     note = f"latency {show_seconds(row['latency'])}, {row['block']} steps of {show_seconds(row['long'])} in a block"
@@ -213,7 +213,7 @@ def edge(setup: Setup) -> Iterator[Row]:
     yield {"share": given, "status": "ok", "reason": ""}
 
 
-@judges(edge, 36, "share of its memory that is given in one piece", ">= 80 %", promised=False)
+@judges(edge, 36, "share of its memory that it grants in one piece", ">= 80 %", promised=False)
 def _judge_edge(rows: Sequence[Row], device: str) -> Judged:
     row = rows[-1]
     return Judged(row["share"], row["status"] == "ok" and row["share"] >= LEAST_MEMORY_GIVEN, row["reason"])

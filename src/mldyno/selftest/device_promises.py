@@ -46,7 +46,7 @@ def device(setup: Setup) -> Iterator[Row]:
            "sees": [*known]}  # fmt: skip
 
 
-@judges(device, 21, "found, with its name and its memory", "100 %")
+@judges(device, 21, "its name and its memory are known", "100 %")
 def _judge_found(rows: Sequence[Row], device: str) -> Judged:
     row = rows[0]
     named = row["title"] not in (None, "unknown", device.partition(":")[0])
@@ -67,13 +67,13 @@ def memory(setup: Setup) -> Iterator[Row]:
     yield {"known": 3 * 4 * KNOWN_SIZE**2, "counted": counted, "by": program.facts.get("device_peak_by")}
 
 
-@judges(memory, 23, "a known allocation, as the device counts it", "0.99 to 1.05", unit="1")
+@judges(memory, 23, "memory that the device counts / a known allocation", "0.99 to 1.05", unit="1")
 def _judge_memory(rows: Sequence[Row], device: str) -> Judged:
     row = rows[0]
     if row["counted"] is None:
         return Judged(0.0, True, "this device does not count its memory", n=0)
     if row.get("by") == "driver":
-        return Judged(0.0, True, "only its driver counts its memory, as it gives it out: in larger blocks", n=0)
+        return Judged(0.0, True, "only its driver counts its memory, in larger blocks", n=0)
     value = row["counted"] / row["known"]
     return Judged(value, COUNTED_LIMITS[0] <= value <= COUNTED_LIMITS[1])
 
@@ -83,12 +83,12 @@ def overflow(setup: Setup) -> Iterator[Row]:
     sizes = {device.name: device.memory for device in setup.framework.devices()}
     asked = 2 * (sizes[setup.device] or UNKNOWN_MEMORY_B)
     status, reason = setup.allocate(asked)
-    yield {"asked": asked, "status": status, "reason": reason or "so much was given"}
+    yield {"asked": asked, "status": status, "reason": reason or "the request was granted"}
     setup.compute()
     yield {"computes": True}
 
 
-@judges(overflow, 22, "more memory than there is: told as oom, and it computes on", "100 %")
+@judges(overflow, 22, "twice its memory: reported as oom, and it still computes", "100 %")
 def _judge_overflow(rows: Sequence[Row], device: str) -> Judged:
     row = rows[0]
     hits = (row["status"] == "oom") + (len(rows) == 2)
@@ -104,7 +104,7 @@ def work(setup: Setup) -> Iterator[Row]:
         yield {"one": single, "two": double, "four": fourfold}
 
 
-@judges(work, 24, "1, 2 and 4 times the work: time for each is off by", "<= 3 %")
+@judges(work, 24, "1, 2 and 4 times the work: error of the time", "<= 3 %")
 def _judge_work(rows: Sequence[Row], device: str) -> Judged:
     worst = bound = 0.0
     for times, key in ((2, "two"), (4, "four")):
@@ -135,7 +135,7 @@ def wait(setup: Setup) -> Iterator[Row]:
         yield {"issued": issued / 1e9, "waited": waited / 1e9, "read": (read - alone) / 1e9}
 
 
-@judges(wait, 25, "work that is over when the wait returns", ">= 95 %")
+@judges(wait, 25, "work that is done when the wait returns", ">= 95 %")
 def _judge_wait(rows: Sequence[Row], device: str) -> Judged:
     over = [min(1.0, row["waited"] / row["read"]) for row in rows]
     issued = median([row["issued"] / row["read"] for row in rows])
@@ -156,7 +156,7 @@ def judge_events(rows: Sequence[Row], device: str) -> Judged:
     """Judge the time by the device's events over that by the host's clock."""
     shares = [row["events_share"] for row in rows if row["events_share"] is not None]
     if not shares:
-        return Judged(0.0, True, "this device has no events that tell time", n=0)
+        return Judged(0.0, True, "this device has no timing events", n=0)
     worst = max(shares, key=lambda share: abs(share - 1))
     return Judged(median(shares), abs(worst - 1) <= MOST_EVENTS_ERROR, bound=worst, n=len(shares))
 
@@ -223,7 +223,7 @@ def placements(setup: Setup) -> Iterator[Row]:
         yield {"device": there, "host": copied}
 
 
-@judges(placements, 30, "step with its batch from the host / with one that is there", "> 1", unit="1")
+@judges(placements, 30, "step with its batch from the host / with it on the device", "> 1", unit="1")
 def _judge_placements(rows: Sequence[Row], device: str) -> Judged:
     centre, width = paired([math.log(row["host"] / row["device"]) for row in rows])
     low = math.exp(centre - width)

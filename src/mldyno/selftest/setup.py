@@ -132,7 +132,7 @@ class Judged:
     """The target, if it depends on the kind of device."""
 
 
-NOTHING = Judged(0.0, False, "nothing was found", n=0)
+NOTHING = Judged(0.0, False, "nothing was measured", n=0)
 
 
 Task = Callable[[Setup], Iterator[Row]]
