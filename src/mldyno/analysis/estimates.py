@@ -73,7 +73,7 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
     elif samples >= (BATCHES if entry.reduce == "median" else 2):
         within = half_width([entry.number(batch) for batch in batches(groups[0], min(samples, BATCHES))])
         known = known.with_half_width(within, within=within)
-    timed = counting(records) if entry.reduce == "median" and unit == "s" else []
+    timed = undisturbed(records, contended) if entry.reduce == "median" and unit == "s" else []
     processes = [process for record in timed for process in processes_of(record, metric)]
     if not processes:
         return known
@@ -82,11 +82,6 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
     if known.within is not None:  # the spread between processes does not hold how badly this one is known
         width = math.hypot(width, known.within)
     return known.with_half_width(width, value=value, processes=len(processes), freedom=error.whole_freedom)
-
-
-def counting(records: Sequence[Record]) -> list[Record]:
-    """Return the records that a time comes from: those whose threads did not wait for a core, where there are such."""
-    return undisturbed(records, contended)
 
 
 def uncontended(ordered: Sequence[float]) -> float | None:

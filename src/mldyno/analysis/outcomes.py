@@ -207,11 +207,6 @@ class Outcome:
         return None if step is None else step.scaled(steps, "s")
 
 
-def of_steps(value: str) -> bool:
-    """Return whether a value is one that every case of steps has, so that a case without it has failed."""
-    return value in VALUES or value.startswith("time:")
-
-
 def known_value(word: str, metrics: Iterable[str]) -> str:
     """Return the value that a word means, measured in these records or not; raise unless there is such a value."""
     value = metric_named(word).name

@@ -93,20 +93,15 @@ def contended(record: Record) -> bool:
 
 
 def by_process(record: Record, metric: str) -> list[list[float]]:
-    """Return the values that count, of each process apart: of a command every run was one."""
-    values = counted(record, metric)
+    """Return the values that count, of each process apart: of a command every run was one.
+
+    Those of the first of its stages that has some. A figure from a CSV is `steady`, whatever it is.
+    """
+    stages = (*metric_named(metric).stages, "steady")
+    values = next((values for stage in stages if (values := record.values(metric, stage))), [])
     if record.fact("end_to_end"):
         return [[value] for value in values]
     return [values] if values else []
-
-
-def counted(record: Record, metric: str) -> list[float]:
-    """Return the metric's values that count: those of the first of its stages that has some.
-
-    A figure from a CSV is `steady`, whatever it is.
-    """
-    stages = (*metric_named(metric).stages, "steady")
-    return next((values for stage in stages if (values := record.values(metric, stage))), [])
 
 
 NEVER_SEEN = Variation(0.05**2, 2.0)  # of a machine of which nothing is known

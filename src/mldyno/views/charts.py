@@ -144,7 +144,8 @@ class Rows:
         grid = "".join(f"M{pixels(scale.at(each))} {pixels(y + above)}V{pixels(bottom)}" for each in scale.ticks)
         canvas.path(grid, "line")
         if self.base is not None:
-            canvas.upright(scale.at(self.base), (y + above, bottom), "soft", dashed=not self.bars)
+            line = f"M{pixels(scale.at(self.base))} {pixels(y + above)}V{pixels(bottom)}"
+            canvas.path(line, "soft", 1 if self.bars else 1.5, dashed=not self.bars)
         for place, mark in enumerate(row.marks):
             line_y = top + LINE * ((place if self.bars else 0) + 0.5)
             with canvas.about(f"{row.label}: {mark.hover}"):

@@ -130,13 +130,13 @@ def times(claim: Claim) -> str:
 
 def span(ratio: Interval) -> str:
     """Show the interval of a ratio in words: 20 % slower to 10 % faster."""
-    return " to ".join(_end_in_words(end) for end in (ratio.low, ratio.high) if end is not None)
-
-
-def _end_in_words(ratio: float) -> str:
-    factor = max(ratio, 1 / ratio)
-    by = show_percent(factor - 1) if factor < 2 else f"{digits(factor, most=2)}x"
-    return f"{by} {'faster' if ratio > 1 else 'slower'}"
+    ends = []
+    for end in (ratio.low, ratio.high):
+        if end is not None:
+            factor = max(end, 1 / end)
+            by = show_percent(factor - 1) if factor < 2 else f"{digits(factor, most=2)}x"
+            ends.append(f"{by} {'faster' if end > 1 else 'slower'}")
+    return " to ".join(ends)
 
 
 def arms(comparison: Comparison) -> tuple[str, str]:

@@ -118,10 +118,6 @@ class Canvas:
         """Draw a horizontal line."""
         self.path(f"M{pixels(ends[0])} {pixels(y)}H{pixels(ends[1])}", colour, thickness, opacity)
 
-    def upright(self, x: float, ends: tuple[float, float], colour: str, dashed: bool = False) -> None:
-        """Draw a vertical line."""
-        self.path(f"M{pixels(x)} {pixels(ends[0])}V{pixels(ends[1])}", colour, 1.5 if dashed else 1, dashed=dashed)
-
     def bar(self, ends: tuple[float, float], y: float, height: float, colour: str, opacity: float = 1) -> None:
         """Draw a bar between two ends, centred on y."""
         left, right = min(ends), max(ends)

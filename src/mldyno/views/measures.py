@@ -12,29 +12,25 @@ from mldyno.views.tables import aligned
 TITLE = "how often mldyno is wrong here, at 95 % confidence"
 
 
+FIELDS = ("id", "name", "value", "bound", "target", "ok", "n", "unit", "peers", "note")  # in JSON
+
+
 def measure_json(measure: Measure) -> dict[str, Any]:
-    """A measure as data; shares are fractions of 1."""
-    return {"id": measure.id, "name": measure.name, "value": measure.value, "bound": measure.bound,
-            "target": measure.target, "ok": measure.ok, "n": measure.n, "unit": measure.unit,
-            "peers": measure.peers, "note": measure.note}  # fmt: skip
+    """Return a measure as data; shares are fractions of 1."""
+    return {name: getattr(measure, name) for name in FIELDS}
 
 
 def amount(value: float | None, unit: str) -> str:
-    """A value or a bound as it is read."""
+    """Show a value or a bound."""
     if value is None:
         return "-"
     if unit == "share":
-        return "0 %" if value == 0 else show_percent(value)
+        return show_percent(value)
     return show_seconds(value) if unit == "s" else digits(value, most=4)
 
 
-def verdict(measure: Measure) -> str:
-    """Whether a measure meets its target, in words."""
-    return {True: "met", False: "MISSED", None: f"too few trials to judge ({measure.n:,})"}[measure.ok]
-
-
 def verdict_counts(measures: Sequence[Measure]) -> str:
-    """How many targets are met, missed, or can't be judged."""
+    """Count the targets that are met, missed, or can't be judged."""
     met, missed, open_ = (sum(measure.ok is ok for measure in measures) for ok in (True, False, None))
     parts = [f"{met} of {len(measures)} targets met", f"{missed} missed" if missed else "",
              f"{open_} with too few trials to judge" if open_ else ""]  # fmt: skip
@@ -42,13 +38,13 @@ def verdict_counts(measures: Sequence[Measure]) -> str:
 
 
 def measures_table(measures: Sequence[Measure], title: str = TITLE) -> str:
-    """All measures, with what the peers were measured at; one of nothing has no value."""
+    """Return all measures with the figures of peers; a measure without trials has no value."""
     header = ["", "measure", "here", "at worst", "target", "", "n", "peers"]
-    body = [
-        [str(measure.id), measure.name, amount(measure.value if measure.n else None, measure.unit),
-         amount(measure.bound, measure.unit),
-         measure.target, verdict(measure), f"{measure.n:,}", measure.peers]
-        for measure in measures
-    ]  # fmt: skip
+    body = []
+    for measure in measures:
+        here = amount(measure.value if measure.n else None, measure.unit)
+        met = {True: "met", False: "MISSED", None: f"too few trials to judge ({measure.n:,})"}[measure.ok]
+        figures = [here, amount(measure.bound, measure.unit), measure.target, met, f"{measure.n:,}"]
+        body.append([str(measure.id), measure.name, *figures, measure.peers])
     notes = [f"{measure.id}: {measure.note}" for measure in measures if measure.note]
     return "\n".join([aligned(header, body, 2, title), *notes])

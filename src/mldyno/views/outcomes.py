@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from mldyno.analysis import grouped
 from mldyno.analysis.breakdown import LoaderCost, LoopParts, RankSplit, loop_parts, split
-from mldyno.analysis.estimates import Estimate, counting, of_metric
+from mldyno.analysis.estimates import Estimate, of_metric
 from mldyno.analysis.outcomes import Outcome
+from mldyno.analysis.processes import contended, undisturbed
 from mldyno.records import Record
 from mldyno.stats.intervals import mean
 from mldyno.units import count, digits, show, show_error, show_half_width, show_interval, show_percent, show_seconds
@@ -38,7 +39,7 @@ def trust(outcome: Outcome) -> str:
         within = "" if estimate.within is None else f"{show_error(estimate.value, estimate.within).strip()} within it, "
         parts.append(f"{within}{shown} over {count(estimate.processes, 'process')}")
     against = [code for code in _codes(outcome) if code not in NOT_STEADY]
-    waited = len(outcome.good) - len(counting(outcome.good))
+    waited = len(outcome.good) - len(undisturbed(outcome.good, contended))
     if waited:
         place = against.index("contended")
         against[place] = f"contended ({waited} of {count(len(outcome.good), 'process')}, left out)"
