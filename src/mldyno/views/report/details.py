@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from mldyno.analysis import grouped
-from mldyno.analysis.answers import Answers, compared_in_energy
+from mldyno.analysis.answers import Answers, CopyCost, compared_in_energy
 from mldyno.analysis.breakdown import Bound, Shares, bound, shares
 from mldyno.analysis.comparisons import alike
 from mldyno.analysis.outcomes import Outcome, column, sample_count, trace, varying
+from mldyno.analysis.rerun import rerun_commands, their_commands
 from mldyno.axes import WAYS
 from mldyno.records import Machine, Record
 from mldyno.stats.intervals import quantile
-from mldyno.units import count, digits, scale_of, show, show_seconds
+from mldyno.units import count, digits, interval_parts, scale_of, show, show_percent, show_seconds
 from mldyno.views.answers import answer_lines
-from mldyno.views.charts import Lines, Row, Rows, Samples
+from mldyno.views.charts import Lines, Mark, Row, Samples
 from mldyno.views.claims import named, sentence
 from mldyno.views.outcomes import energy_summary, shown, trust, trust_line, warning_meanings
 from mldyno.views.records import BOUNDS, device_line, machine_lines
@@ -26,9 +28,8 @@ from mldyno.views.report.parts import (
     GridCell,
     Paragraphs,
     SideBySide,
-    copy_mark,
+    percent_bars,
     point,
-    share_mark,
     time_unit,
 )
 from mldyno.views.report.speeds import MOST_ROWS
@@ -87,17 +88,18 @@ def limits(subject: Subject) -> Content:
 def _peak_chart(subject: Subject, known: list[tuple[Outcome, Shares, Bound]]) -> Iterator[Chart]:
     rows = []
     for outcome, of_peaks, limit in known[:MOST_ROWS]:
-        why = f"{BOUNDS[limit.kind]}: {limit.why}"
-        marks = [share_mark(share, name, colour, why) for name, kind, colour in KINDS
-                 if (share := getattr(of_peaks, kind)) is not None]  # fmt: skip
+        marks = []
+        for name, kind, colour in KINDS:
+            if (share := getattr(of_peaks, kind)) is not None:
+                hover = f"{name} at {show_percent(share)} of its peak; {BOUNDS[limit.kind]}: {limit.why}"
+                marks.append(Mark(100 * share, show_percent(share), hover, colour=colour))
         rows.append(Row(subject.title(outcome), marks))
     if sum(len(row.marks) for row in rows) < 2:
         return
-    colours = {mark.colour for row in rows for mark in row.marks}
-    legend = [(name, colour) for name, _, colour in KINDS if colour in colours]
-    kind, number = Counter(limit.kind for _, _, limit in known).most_common(1)[0]
+    used = {mark.colour for row in rows for mark in row.marks}
     rows.sort(key=lambda row: -row.marks[0].value)
-    drawing = Rows([("", rows)], "% of the peak", legend if len(legend) > 1 else (), bars=True, base=0.0, linear=True)
+    drawing = percent_bars(rows, "% of the peak", {name: colour for name, _, colour in KINDS if colour in used})
+    kind, number = Counter(limit.kind for _, _, limit in known).most_common(1)[0]
     title = f"{number} of {count(len(known), 'case')}: {BOUNDS[kind]}"
     caption = f"The first {MOST_ROWS} of {count(len(known), 'case')}." if len(known) > MOST_ROWS else ""
     yield Chart("peak", title, "Share of what the device can do", drawing, caption)
@@ -108,14 +110,19 @@ def _copy_chart(subject: Subject) -> Iterator[Chart]:
     if len(copies) < 2:
         return
     shared = grouped(copies, lambda cost: subject.title(cost.comparison.other, "placement"))
-    rows = [Row(label, [copy_mark(cost, COPIES[cost.way]) for cost in group]) for label, group in shared.items()]
+    rows = [Row(label, list(map(_copy_mark, group))) for label, group in shared.items()]
     rows.sort(key=lambda row: -max(mark.value for mark in row.marks))
-    ways = dict.fromkeys(cost.way for cost in copies)
-    legend = [(f"copying {way}", COPIES[way]) for way in ways]
-    drawing = Rows([("", rows)], "% of a step", legend if len(legend) > 1 else (), bars=True, base=0.0, linear=True)
-    most = copy_mark(max(copies, key=lambda cost: cost.share.value), "s1")
+    drawing = percent_bars(rows, "% of a step", {f"copying {cost.way}": COPIES[cost.way] for cost in copies})
+    most = _copy_mark(max(copies, key=lambda cost: cost.share.value))
     title = f"Copying takes up to {most.number} of a step" if most.value > 2 else "Copying costs next to nothing"
     yield Chart("copies", title, "Share of a step that goes into copying its batch, with 95 % intervals", drawing)
+
+
+def _copy_mark(cost: CopyCost) -> Mark:
+    """Return the share of a step in percent; one under 0 is drawn as nothing, and its number stays as it is."""
+    drawn, (number, _) = cost.share.scaled_by(100).clipped(0, math.inf), interval_parts(cost.share, "%")
+    hover = f"copying {cost.way} takes {number} of a step; {cost.comparison.how}"
+    return Mark(drawn.value, number, hover, drawn.low, drawn.high, COPIES[cost.way])
 
 
 # -- energy ----------------------------------------------------------------------------------------
@@ -263,8 +270,8 @@ def method(subject: Subject) -> Content:
         f"{count(len(runs), 'run')} from {min(runs.values())} to {max(runs.values())}.",
         *(f"Software: {versions}." for versions in software[:8]),
         *([f"Settings that matter: {', '.join(list(settings)[:12])}."] if settings else []),
-        *(f"To run it again: {command}" for command in subject.commands),
-        *(f"They ran: {line}" for line in subject.their_commands),
+        *(f"To run it again: {command}" for command in rerun_commands(subject.outcomes)),
+        *(f"They ran: {line}" for line in their_commands(subject.outcomes)),
     ]
     cells = [[GridCell(name, head=True), GridCell(text)] for name, text in machine_facts(subject.machine)]
     machine = Grid("machine", subject.machine.name, (), cells, numbers=9)

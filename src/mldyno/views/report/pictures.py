@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+from mldyno.analysis.rerun import rerun_commands
 from mldyno.analysis.scores import Score, reference
 from mldyno.units import digits
 from mldyno.views.charts import BOLD, LABEL, Row, Rows
@@ -97,7 +98,7 @@ def card_svg(subject: Subject) -> str:
     shown = scores[:MOST_SCORES]
     left = SIDE + SCORE_WIDTH * len(shown)
     size = LARGE if room_of(subject.name, LARGE) <= across else MEDIUM
-    command = next(iter(subject.commands), "") if len(subject.commands) == 1 else ""
+    commands = rerun_commands(subject.outcomes)
     chart = _chart(subject)
     text: str = templates("report").get_template("card.svg").render(
         width=WIDTH, height=HEIGHT, side=SIDE, letters=LETTERS, colours=LIGHT,
@@ -105,7 +106,7 @@ def card_svg(subject: Subject) -> str:
         scores=[_score(score, SIDE + SCORE_WIDTH * place) for place, score in enumerate(shown)], left=left,
         said=wrapped(said.replace("`", ""), LETTERS, WIDTH - SIDE - left, 3),
         chart=chart.marks if chart else [], larger=LARGER, top=HEIGHT - 24 - (chart.height * LARGER if chart else 0),
-        command=wrapped(f"$ {command}", LETTERS, 560, 1)[0] if command else "",
+        command=wrapped(f"$ {commands[0]}", LETTERS, 560, 1)[0] if len(commands) == 1 else "",
     )  # fmt: skip
     return text
 

@@ -11,15 +11,25 @@ from mldyno.analysis.answers import Answers
 from mldyno.analysis.breakdown import RankSplit, split
 from mldyno.analysis.comparisons import alike
 from mldyno.analysis.outcomes import OF_THE_MACHINE, Key, Outcome, varying
-from mldyno.analysis.sweeps import Crossover, Scaling
+from mldyno.analysis.sweeps import Scaling
 from mldyno.analysis.tables import Cell, Table, lay_out
 from mldyno.axes import AXIS
 from mldyno.units import show, show_interval, show_percent
 from mldyno.views.answers import answer_lines
-from mldyno.views.charts import Lines, Mark, Point, Row, Rows
+from mldyno.views.charts import Lines, Mark, Point, Row
 from mldyno.views.claims import named
 from mldyno.views.outcomes import rank_lines, shown
-from mldyno.views.report.parts import Chart, Content, Grid, GridCell, Paragraphs, SideBySide, point, time_unit
+from mldyno.views.report.parts import (
+    Chart,
+    Content,
+    Grid,
+    GridCell,
+    Paragraphs,
+    SideBySide,
+    percent_bars,
+    point,
+    time_unit,
+)
 from mldyno.views.report.subject import Subject
 from mldyno.views.tables import NO_MEMORY
 from mldyno.views.titles import case_title, work_title
@@ -39,7 +49,9 @@ Split = tuple[Outcome, RankSplit]
 
 def scaling(subject: Subject) -> Content:
     """Show how speed depends on batch and length, for cases with two sizes."""
-    lines = answer_lines(Answers(crossovers=_crossovers(subject), scalings=subject.answers.scalings))
+    lines = answer_lines(
+        Answers(crossovers=subject.answers.about("step").crossovers, scalings=subject.answers.scalings)
+    )
     grids = [grid for group in alike(subject.outcomes, "batch", "seq", "device") for grid in _grids_of(group)]
     charts = [*islice(_crossover_charts(subject), MOST_CHARTS), *islice(_growth_charts(subject), MOST_CHARTS)]
     numbered = [replace(grid, id=f"grid-{place}") for place, grid in enumerate(grids[:MOST_GRIDS])]
@@ -62,13 +74,9 @@ def _how_to_read(charts: bool, grids: int) -> str:
 # -- charts over sizes -----------------------------------------------------------------------------
 
 
-def _crossovers(subject: Subject) -> tuple[Crossover, ...]:
-    return tuple(subject.answers.about("step").crossovers)
-
-
 def _crossover_charts(subject: Subject) -> Iterator[Chart]:
     """Draw the speed-up of one side over the other at each size; those that cross come first."""
-    swept = [each for each in _crossovers(subject) if len(each.comparisons) > 1]
+    swept = [each for each in subject.answers.about("step").crossovers if len(each.comparisons) > 1]
     swept.sort(key=lambda each: (each.verdict != "crosses", each.axis != "device"))
     for number, crossover in enumerate(swept):
         axis, over = crossover.axis, crossover.over
@@ -208,8 +216,7 @@ def _waiting(subject: Subject, known: Sequence[Split]) -> Chart:
         marks = [Mark(100 * share, show_percent(share), hover, colour=colour)
                  for share, colour in ((1 - waiting, "s1"), (waiting, "s4"))]  # fmt: skip
         rows.append(Row(subject.title(outcome), marks))
-    legend = (("computing", "s1"), ("waiting for gradients", "s4"))
     worst = max((parts for _, parts in known), key=lambda parts: parts.waiting.value)
     title = f"Up to {show_percent(max(0.0, worst.waiting.value))} of a step waits for gradients"
-    drawing = Rows([("", rows)], "% of a step", legend, bars=True, base=0.0, linear=True)
+    drawing = percent_bars(rows, "% of a step", {"computing": "s1", "waiting for gradients": "s4"})
     return Chart("rank-steps", title, "What a step of several ranks is made of", drawing)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,12 +13,13 @@ from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome, column
 from mldyno.axes import WAYS
-from mldyno.units import count
+from mldyno.units import count, digits, interval_parts
 from mldyno.views.answers import answer_lines, verdict_kinds
-from mldyno.views.charts import Row, Rows
-from mldyno.views.claims import WORK, arms, in_words, named, sentence
+from mldyno.views.charts import Mark, Row, Rows
+from mldyno.views.claims import IN_A_CHART, WORK, arms, in_words, named, sentence
 from mldyno.views.drawing import SIDES
-from mldyno.views.report.parts import Chart, Content, Paragraphs, ratio_mark, shown_speed, speed, speed_mark, unit_of
+from mldyno.views.outcomes import shown, trust
+from mldyno.views.report.parts import Chart, Content, Paragraphs, legend_of
 from mldyno.views.report.subject import Subject
 from mldyno.views.titles import case_title, kind_title
 
@@ -49,20 +51,16 @@ def compared_commands(subject: Subject) -> list[Comparison]:
 
 def _speed_chart(subject: Subject, identity: str, lines: Sequence[Rated]) -> list[Chart]:
     """Draw the speed of each case, with the kind of its work as heading; nothing for a single one."""
-    shown = lines[:MOST_ROWS]
-    if sum(map(len, shown)) < 2:
+    drawn = lines[:MOST_ROWS]
+    if sum(map(len, drawn)) < 2:
         return []
-    kinds = _by_kind(shown, lambda line: line[0][0])
+    kinds = _by_kind(drawn, lambda line: line[0][0])
     groups = [(kind, speed_rows(subject, lines_of_kind, "mode")) for kind, lines_of_kind in kinds]
-    units = sorted({unit_of(outcome) for line in shown for outcome, _ in line})
-    drawing = Rows(groups, f"{', '.join(units)}; log scale", _legend(subject.colours))
-    left_out = len(lines) - len(shown)
+    units = sorted({unit_of(outcome) for line in drawn for outcome, _ in line})
+    drawing = Rows(groups, f"{', '.join(units)}; log scale", legend_of(subject.colours))
+    left_out = len(lines) - len(drawn)
     caption = f"{count(left_out, 'other case')} of smaller sizes or other ways: All cases has them." if left_out else ""
-    return [Chart(identity, _leader(subject, shown), "Speed of each case, with its 95 % interval", drawing, caption)]
-
-
-def _legend(colours: Mapping[str, str]) -> list[tuple[str, str]]:
-    return list(colours.items()) if len(colours) > 1 else []
+    return [Chart(identity, _leader(subject, drawn), "Speed of each case, with its 95 % interval", drawing, caption)]
 
 
 def _by_kind(things: Iterable[T], outcome: Callable[[T], Outcome]) -> list[tuple[str, list[T]]]:
@@ -83,6 +81,41 @@ def rated_cases(subject: Subject) -> list[Rated]:
     large = {id(outcome) for outcome in typical([outcome for outcome, _ in rated])}
     rated.sort(key=lambda pair: (id(pair[0]) not in large, pair[0].case.precision not in (PLAIN, None)))
     return list(grouped(rated, lambda pair: subject.title(pair[0], "device")).values())
+
+
+def speed(outcome: Outcome) -> Estimate | None:
+    """Return the throughput in items/s; in steps/s where a step has no items."""
+    rate, step = outcome.figure("throughput"), outcome.step
+    if rate is not None or step is None or not step.value:
+        return rate
+    return step.per(1, "1/s")
+
+
+def unit_of(outcome: Outcome) -> str:
+    """Return the unit of an outcome's speed: tokens/s."""
+    counted = "item" if outcome.figure("throughput") is not None else "run" if outcome.case.own_command else "step"
+    return f"{outcome.good[0].fact('item') or counted}s/s"
+
+
+def shown_speed(outcome: Outcome, rate: Estimate) -> str:
+    """Show a speed with its unit: 860 tokens/s."""
+    return f"{digits(rate.value, rate.half_width)} {unit_of(outcome)}"
+
+
+def speed_mark(outcome: Outcome, rate: Estimate, colour: str) -> Mark:
+    """Return the mark of a case's speed; its unit is written at the end of the row."""
+    step = outcome.step
+    time = f", {shown(step)} a step" if step is not None else ""
+    hover = f"{shown_speed(outcome, rate)} on {outcome.case.device}{time}; {trust(outcome)}"
+    low, high = (None, None) if step is None else ends_of_speed(rate.value, step)
+    return Mark(rate.value, digits(rate.value, rate.half_width), hover, low, high, colour)
+
+
+def ends_of_speed(speed: float, step: Estimate) -> tuple[float | None, float | None]:
+    """Return the ends of a speed, from the time of a step; a time that may be 0 leaves the speed without a bound."""
+    if step.low is None or step.high is None:
+        return None, None
+    return speed * step.value / step.high, speed * step.value / step.low if step.low > 0 else math.inf
 
 
 def speed_rows(subject: Subject, lines: Sequence[Rated], *without: str) -> list[Row]:
@@ -160,15 +193,23 @@ def _ratio_chart(subject: Subject, axis: str, base_value: Any, compared: Sequenc
     def rows(group: Sequence[Comparison | Mean]) -> list[Row]:
         """Return a row for each case, the largest gain first, with a bar for each value of the axis."""
         shared = grouped(group, lambda result: _label(subject, axis, result))
-        rows = [Row(label, [ratio_mark(each, colours[value(each)]) for each in same]) for label, same in shared.items()]
+        rows = [
+            Row(label, [_ratio_mark(each, colours[value(each)]) for each in same]) for label, same in shared.items()
+        ]
         return sorted(rows, key=lambda row: -max(mark.value for mark in row.marks))
 
     colours = {name: SIDES[place % len(SIDES)] for place, name in enumerate(dict.fromkeys(map(value, results)))}
     base = named(axis, base_value)
     groups = [(kind, rows(part)) for kind, part in _by_kind(results, lambda result: result.other)]
-    drawing = Rows(groups, f"times as fast as {base}, log scale", _legend(colours), bars=True, base=1.0)
+    drawing = Rows(groups, f"times as fast as {base}, log scale", legend_of(colours), bars=True, base=1.0)
     yield Chart(f"ratio-{axis}", _finding(subject, axis, base_value) or f"{', '.join(colours)} against {base}",
                 f"Times as fast as {base} in the same work, with 95 % intervals", drawing, caption)  # fmt: skip
+
+
+def _ratio_mark(result: Comparison | Mean, colour: str) -> Mark:
+    why = result.how if isinstance(result, Comparison) else f"geometric mean of {len(result.comparisons)} cases"
+    number, _ = interval_parts(result.speedup, "x")
+    return Mark(result.ratio, number, f"{IN_A_CHART.of(result)}; {why}", result.low, result.high, colour)
 
 
 def _label(subject: Subject, axis: str, result: Comparison | Mean) -> str:

@@ -11,7 +11,7 @@ from mldyno.analysis.answers import answers as answers_of
 from mldyno.analysis.comparisons import Comparison, Mean, alike, compared
 from mldyno.analysis.league import Division, league
 from mldyno.analysis.outcomes import Outcome, varying
-from mldyno.analysis.rerun import measured_here, rerun_commands, their_commands
+from mldyno.analysis.rerun import measured_here
 from mldyno.analysis.scores import Score, scores
 from mldyno.records import Machine
 from mldyno.units import count, show_bytes
@@ -104,16 +104,6 @@ class Subject:
     def headlines(self) -> list[Mean]:
         """The means of all that can be compared."""
         return headlines(self.outcomes)
-
-    @cached_property
-    def commands(self) -> list[str]:
-        """The commands that repeat the measurement."""
-        return rerun_commands(self.outcomes)
-
-    @cached_property
-    def their_commands(self) -> list[str]:
-        """The command lines that other machines timed."""
-        return their_commands(self.outcomes)
 
     @property
     def fake(self) -> bool:

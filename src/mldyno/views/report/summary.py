@@ -12,13 +12,14 @@ from mldyno.analysis.comparisons import SEPARATE, between_machines
 from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome, thinned
 from mldyno.analysis.scores import Score, missing, reference
-from mldyno.units import count, interval_parts
+from mldyno.units import count, digits, interval_parts
 from mldyno.views.answers import answer_lines, verdict_kinds, verdict_lines
-from mldyno.views.charts import MIDDLE, NARROW, Row, Rows
+from mldyno.views.charts import MIDDLE, NARROW, Mark, Row, Rows
 from mldyno.views.claims import WORK, Sentence, mean_sentence, sentence
+from mldyno.views.outcomes import shown, trust
 from mldyno.views.records import headline
-from mldyno.views.report.parts import Chart, league_mark
-from mldyno.views.report.speeds import compared_commands
+from mldyno.views.report.parts import Chart
+from mldyno.views.report.speeds import compared_commands, ends_of_speed
 from mldyno.views.report.subject import Subject
 from mldyno.views.titles import case_on_device, kind_title, shared_title, ways_title, workload_title
 
@@ -57,13 +58,8 @@ def summary(subject: Subject) -> Summary:
 
 def _figure(score: Score, subject: Subject) -> ScoreFigure:
     number, ends = interval_parts(score, decimals=0)
-    return ScoreFigure(score_title(score, subject), number, ends.strip("()"))
-
-
-def score_title(score: Score, subject: Subject) -> str:
-    """Return what a score is of: Training, cpu."""
     framework = f", {score.case.framework}" if "framework" in subject.varied else ""
-    return f"{kind_title(score.case)}, {score.case.device}{framework}"
+    return ScoreFigure(f"{kind_title(score.case)}, {score.case.device}{framework}", number, ends.strip("()"))
 
 
 def _missing(subject: Subject) -> str:
@@ -131,16 +127,16 @@ def league(subject: Subject) -> Chart | None:
     divisions = kinds_of_work(subject)
     if not divisions:
         return None
-    shown = divisions[: MOST_LEAGUE_ROWS // FEWEST_ROWS]
+    drawn = divisions[: MOST_LEAGUE_ROWS // FEWEST_ROWS]
     beside = [comparison for division in divisions for comparison in division.beside]
     ahead = sum(comparison.ratio > 1 for comparison in beside)
     about = "Speed in the same work, items a second; hollow: published figures, which have no interval"
     wide, narrow = (
-        Rows([(shared_title(division.case), league_rows(division, rows)) for division in shown[:some]],
+        Rows([(shared_title(division.case), league_rows(division, rows)) for division in drawn[:some]],
              "times as fast as this machine, log scale", base=1.0, compact=True, widths=(MIDDLE, NARROW))
-        for some, rows in ((len(shown), MOST_LEAGUE_ROWS // len(shown)), ON_A_PHONE)
+        for some, rows in ((len(drawn), MOST_LEAGUE_ROWS // len(drawn)), ON_A_PHONE)
     )  # fmt: skip
-    left_out = len(divisions) - len(shown)
+    left_out = len(divisions) - len(drawn)
     caption = f"Not shown: {count(left_out, 'more kind')} of work." if left_out else ""
     return Chart("league", _standing(ahead, len(beside)), about, wide, caption, narrow)
 
@@ -166,15 +162,27 @@ def league_rows(division: Division, most: int) -> list[Row]:
     theirs = [place for place in places if place not in division.ours]
     ours = sorted(division.ours)[: max(1, most - 2)]
     room = max(1, most - len(ours))
-    shown = sorted([*((place, True) for place in ours), *((place, False) for place in thinned(theirs, room))])
+    placed = sorted([*((place, True) for place in ours), *((place, False) for place in thinned(theirs, room))])
     labels = [_label(outcome) for outcome in division.outcomes]
     named = len({division.outcomes[place].case.framework for place in division.ours}) > 1
     rows = []
-    for place, strong in shown:
+    for place, strong in placed:
         outcome, same = division.outcomes[place], labels.count(labels[place]) > 1
         label = _label(outcome, same or (strong and named))
-        rows.append(Row(label, [league_mark(outcome, division.best)], strong))
+        rows.append(Row(label, [_mark(outcome, division.best)], strong))
     return rows
+
+
+def _mark(outcome: Outcome, best: Outcome) -> Mark:
+    """Return the speed relative to the best of ours; published figures are hollow, since they have no interval."""
+    ours, theirs = best.step, outcome.step
+    assert ours is not None
+    assert theirs is not None
+    value = ours.value / theirs.value
+    hover = f"{shown(theirs)} a step; {trust(outcome)}"
+    rate = theirs.per(outcome.case.batch or 1, "1/s")  # of a batch: publications do not say what else is counted
+    number = f"{digits(rate.value, rate.half_width)}/s"
+    return Mark(value, number, hover, *ends_of_speed(value, theirs), "soft", outcome.published)
 
 
 def _label(outcome: Outcome, with_framework: bool = False) -> str:
