@@ -63,7 +63,7 @@ def expanded(path: str) -> Path:
 
 
 def make_folder(path: str) -> str:
-    """A folder for files, made where it is missing."""
+    """Make a folder where it is missing; return its path."""
     try:
         Path(path).mkdir(exist_ok=True)
     except OSError as error:
@@ -72,7 +72,7 @@ def make_folder(path: str) -> str:
 
 
 def file_stem(name: str, *parts: str) -> str:
-    """A name for files: letters and digits of a name, and a hash of it and of what else tells things apart."""
+    """Return a name for files: letters and digits of a name, and a hash of it and of the other parts."""
     digest = hashlib.sha256("\0".join((name, *parts)).encode(errors="surrogatepass")).hexdigest()[:12]
     letters = re.sub("[^a-z0-9]+", "-", name.lower())[:LONGEST_STEM].strip("-")
     return f"{letters}-{digest}" if letters else digest

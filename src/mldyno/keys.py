@@ -54,7 +54,7 @@ def present(key: str) -> str:
 
 
 def _former_key() -> str | None:
-    """Return the key of earlier versions, which was no secret: the variable itself, or the file machine-key."""
+    """Return the key of earlier versions, which was not secret: the variable itself, or the file machine-key."""
     if named := os.environ.get(VARIABLE):
         return named
     with suppress(OSError):
@@ -127,7 +127,7 @@ def _own_secret() -> Secret | None:
 
 
 def of_seed(text: str) -> Secret:
-    """Return the key pair that a text of the user's choice stands for."""
+    """Return the key pair of a text that the user chose."""
     return _pair(hashlib.sha256(f"mldyno machine key {text}".encode()).digest())
 
 
@@ -149,22 +149,22 @@ def _read(path: Path) -> Secret | None:
 
 
 def _make(path: Path) -> Secret | None:
-    """Write a secret beside its place and move it there whole; of two processes at once, both use the first one's."""
+    """Write a secret to a temporary file and move it into place; of two processes, both use the first one's."""
     import secrets
     import tempfile
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=".machine-secret.")  # which only its owner can read
+    descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=".machine-secret.")  # which only its owner can read
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as out:
             private, public = _pair(secrets.token_bytes(_BYTES))
             out.write(f"{private.hex()} {public.hex()}\n")
         try:
-            os.link(beside, path)  # which fails where another process was first
+            os.link(part, path)  # which fails where another process was first
         except FileExistsError:
             if _read(path) is None:  # a file that holds no secret
-                os.replace(beside, path)
+                os.replace(part, path)
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(beside)
+            os.unlink(part)
     return _read(path)

@@ -92,9 +92,9 @@ def remove_leftovers(folder: str) -> None:
 
 @contextmanager
 def atomic_file(path: str) -> Iterator[BinaryIO]:
-    """A file that takes its place when all of it is written; whatever goes wrong before, nothing is left.
+    """Open a file that is moved into place when all of it is written; on any error nothing is left.
 
-    A link stays, and the file it leads to is replaced. What is no file, such as a device or a pipe, is written into.
+    A link stays, and its target is replaced. What is no file, such as a device or a pipe, is written into.
     """
     try:
         there = None
@@ -106,7 +106,7 @@ def atomic_file(path: str) -> Iterator[BinaryIO]:
                 yield out
             return
         place = os.path.realpath(path)
-        part = _part_beside(place)
+        part = _temporary_path(place)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with os.fdopen(descriptor, "wb") as out:
@@ -123,15 +123,15 @@ def atomic_file(path: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def atomic_folder(path: str, mark: str, title: str) -> Iterator[str]:
-    """A folder that takes its place when all of it is written; whatever goes wrong before, nothing is left.
+    """Make a folder that is moved into place when all of it is written; on any error nothing is left.
 
-    The file `mark` gets the title and a list of all other files with their hashes. A folder that is there is replaced
-    where it is empty, or holds just what its own list says.
+    The file `mark` gets the title and a list of all other files with their hashes. An existing folder is replaced if it
+    is empty, or holds just what its own list says.
     """
     try:
         place = os.path.realpath(path)
         _check_replaceable(path, place, mark)
-        part = _part_beside(place)
+        part = _temporary_path(place)
         old = f"{part}.old"
         os.mkdir(part)
         try:
@@ -187,15 +187,15 @@ def _seal(path: str) -> str:
     return digest.hexdigest()
 
 
-def _part_beside(place: str) -> str:
-    """Where what will be at a place is written; what killed processes left there is removed."""
+def _temporary_path(place: str) -> str:
+    """Return a temporary path next to a place, and remove what killed processes left there."""
     folder = os.path.dirname(place)
     remove_leftovers(folder)
     return os.path.join(folder, f".mldyno-{own_name()}-{secrets.token_hex(8)}.part")
 
 
 def _written_into(path: str, there: os.stat_result) -> int | None:
-    """A descriptor of what must not be replaced: a device, a pipe, or the file behind our own standard output."""
+    """Return a descriptor of what must not be replaced: a device, a pipe, or the file behind our standard output."""
     for stream in (1, 2):
         with suppress(OSError):
             if os.path.samestat(there, os.fstat(stream)):

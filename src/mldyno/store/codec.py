@@ -1,8 +1,8 @@
-"""Text to checked records. The dataclasses are the one definition of the format: the decoder and the
-shipped JSON Schema are both made from them.
+"""Decode text into checked records. The dataclasses are the one definition of the format: the decoder and the shipped
+JSON Schema are both made from them.
 
-Rules: a text is upgraded by its schema's number, before it is decoded; a record keeps the text that it
-came as, and is passed on as that text, while its fields hold printable text only.
+Rules: a text is upgraded by the number of its schema before it is decoded; a record keeps its text and is passed on as
+that text, while its fields hold printable text only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ _KEYS: dict[type, set[str]] = {kind: {field.name for field in fields(kind)} for 
          (Record, Run, Case, Series, Machine, Device, Software, Checks, Warning_)}  # fmt: skip
 _KEYS[Record] -= set(NOT_HASHED)
 
-
 TIMES = tuple(metric.name for metric in METRICS if metric.over_zero)
 LEAST = {"version": 1, **{axis.name: axis.least for axis in AXES if axis.number}}
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:$|T[0-9]{2}:[0-9]{2}[0-9:.Z+-]*$)")
@@ -71,7 +70,7 @@ _json = json.JSONDecoder(parse_constant=_no_constant, parse_int=_integer)
 
 
 def parse(text: str | bytes) -> dict[str, Any]:
-    """The JSON object in a text: strict, finite, not nested without end."""
+    """Return the JSON object in a text: strict, with finite numbers, not nested without end."""
     try:
         text = text if isinstance(text, str) else text.decode("utf-8")
         content = _json.decode(text)
@@ -89,7 +88,7 @@ def parse(text: str | bytes) -> dict[str, Any]:
 
 
 def _check_unicode(content: dict[str, Any]) -> None:
-    """Escapes can spell half a surrogate pair, which no file and no terminal takes."""
+    """Refuse half a surrogate pair, which escapes can spell and no file or terminal takes."""
     try:
         json.dumps(content, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
@@ -99,10 +98,10 @@ def _check_unicode(content: dict[str, Any]) -> None:
 
 
 def decode(text: str | bytes) -> Record:
-    """A checked record from a text of any known schema; the id must be the hash of the text it was written as.
+    """Return the checked record of a text of any known schema; the id must be the hash of the text it was written as.
 
-    A text of the same content in another spelling, with spaces or keys in another order, is that record too. It
-    is kept as it was written at first, which the id proves.
+    The same content in another spelling, with spaces or another order of keys, is that record too, and is stored as it
+    was first written, which the id proves.
     """
     content = parse(text)
     if "schema" not in content:
@@ -122,21 +121,18 @@ def decode(text: str | bytes) -> Record:
 
 
 def _written_as(text: str, record: Record) -> Record:
-    """The record, just decoded, with its text, and fields that can be shown anywhere.
+    """Give a record that was just decoded its text, and printable fields.
 
-    It is not copied, which would take as long as the half of decoding, unless a text in it is not printable.
+    It is copied only where a text is not printable: a copy takes half as long as decoding.
     """
-    if not _all_printable(text):
+    # within JSON in ASCII, only an escape can spell what is not printable
+    printable = text.isascii() and ("\\" not in text or all(map(_spells_printable, set(_ESCAPES.findall(text)))))
+    if not printable:
         record = msgspec.convert(printable_content(msgspec.to_builtins(record)), type(record))
     object.__setattr__(record, "text", text)
     if record.case.own_command and (command := record.fact("command")):
         remember(record.case.workload, command)
     return record
-
-
-def _all_printable(text: str) -> bool:
-    """Whether all texts within JSON are printable; in ASCII only an escape can spell what is not."""
-    return text.isascii() and ("\\" not in text or all(map(_spells_printable, set(_ESCAPES.findall(text)))))
 
 
 @lru_cache(maxsize=1000)
@@ -145,14 +141,14 @@ def _spells_printable(escape: str) -> bool:
 
 
 def came_from(record: Record, file: str, proof: Proof = "") -> Record:
-    """The record, just decoded, with the file by which it came in, empty where it was measured, and its proof."""
+    """Note on a record that was just decoded the file that it came from, empty if measured, and its proof."""
     object.__setattr__(record, "imported_from", file)
     object.__setattr__(record, "proof", proof)
     return record
 
 
 def to_record(content: Mapping[str, Any]) -> Record:
-    """Content of today's schema, checked by type, key and range."""
+    """Return the record of content of today's schema, checked by type, key and range."""
     try:
         record = msgspec.convert(content, Record, strict=True)
     except msgspec.ValidationError as error:
@@ -205,7 +201,7 @@ def check(record: Record) -> None:
 
 
 def _texts(record: Record) -> Iterator[str]:
-    """Texts that are neither names nor facts."""
+    """Yield texts that are neither names nor facts."""
     machine, software = record.machine, record.software
     yield from (record.reason, record.run.suite or "", machine.system, machine.release, machine.arch, machine.cpu,
                 machine.power, software.mldyno, software.python, software.framework)  # fmt: skip
@@ -218,7 +214,7 @@ def _texts(record: Record) -> Iterator[str]:
 
 
 def _flaws(record: Record) -> Iterator[str]:
-    """What is wrong with its series and facts."""
+    """Yield what is wrong with its series and facts."""
     yield from filter(None, map(flaw_of_series, record.series))
     yield from (f"fact {name} {wrong}" for name, wrong in flaws(FACTS, record.facts).items())
     for device in record.machine.devices:
@@ -226,7 +222,7 @@ def _flaws(record: Record) -> Iterator[str]:
 
 
 def flaw_of_series(series: Series) -> str:
-    """What is wrong with a series; empty where nothing is."""
+    """Return what is wrong with a series; empty if nothing is."""
     if not 0 < series.block < LARGEST_WHOLE:
         return "a series' block must be a whole number over 0"
     if len(series.metric) > LONGEST_NAME or len(series.stage) > LONGEST_NAME:
@@ -248,14 +244,14 @@ _decoder = msgspec.json.Decoder(Record, strict=True)
 
 
 def decode_stored(text: str) -> Record:
-    """A record from the store: checked when it went in, so only its shape is read here."""
+    """Return a stored record: it was checked when it was stored, so only its shape is read."""
     if _schema_decoder.decode(text).schema == SCHEMA:
         return _written_as(text, _decoder.decode(text))
     return _written_as(text, msgspec.convert(upgrade(msgspec.json.decode(text)), Record, strict=True))
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a record, made from the dataclasses; unknown keys are refused, as on import."""
+    """Return the JSON Schema of a record, made from the dataclasses; it refuses unknown keys, as import does."""
     schema = msgspec.json.schema(Record)
     for name in NOT_HASHED:
         del schema["$defs"]["Record"]["properties"][name]

@@ -1,7 +1,7 @@
-"""Figures as CSV: one line per figure, as in the table of published results that the product ships.
+"""Figures as CSV, one line each: the table of published results that mldyno ships, and users' own tables.
 
-The same reader takes the shipped table and a user's own. A figure carries no raw samples; the
-format that loses nothing is JSON lines. Text that a spreadsheet would compute is written as `inert`, and read back.
+A figure has no raw samples; the format that loses nothing is JSON lines. Text that a spreadsheet would compute is
+written as `inert`, and read back as it was.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MARKS = {"withdrawn": "superseded", "suspect": "suspect", "odd": "suspect", "la
 
 
 def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
-    """Records from the lines of a CSV of figures; an error names the line."""
+    """Yield records from the lines of a CSV of figures; an error names the line."""
     csv.field_size_limit(_LONGEST_FIELD)
     number = 0
 
@@ -60,13 +60,13 @@ def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
 
 
 def inert(text: str) -> str:
-    """Printable text, so without tabs, that no spreadsheet takes for a formula: such a text gets an apostrophe."""
+    """Return printable text that no spreadsheet takes for a formula: such a text gets an apostrophe."""
     shown = printable(text)
     return f"'{shown}" if shown.lstrip().startswith(_GUARDED) else shown
 
 
 def _as_it_was(text: str) -> str:
-    """The text without the apostrophe of `inert`; one before anything else is the text's own."""
+    """Remove the apostrophe of `inert`; any other apostrophe is part of the text."""
     return text[1:] if text.startswith("'") and text[1:].lstrip().startswith(_GUARDED) else text
 
 
@@ -123,13 +123,13 @@ def _marks(note: str) -> tuple[Warning_, ...]:
 
 
 def marks(record: Record) -> list[tuple[str, str]]:
-    """What speaks against a figure, superseded or suspect, each with its reason."""
+    """Return the doubts about a figure, superseded or suspect, each with its reason."""
     doubts = (warning for warning in record.warnings if warning.code in _MARKS.values())
     return [(warning.code, warning.message.removeprefix(f"{warning.code}: ")) for warning in doubts]
 
 
 def write(records: Iterable[Record], out: TextIO) -> int:
-    """Records as figures, a line each: the steady state, and what has a better and a worse."""
+    """Write records as figures, a line each: the steady state, and metrics by which machines are judged."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(WRITTEN)
     count = 0
@@ -140,7 +140,7 @@ def write(records: Iterable[Record], out: TextIO) -> int:
 
 
 def _is_figure(series: Series) -> bool:
-    """Whether machines are judged by it: it has a better and a worse, and counts in this stage."""
+    """Return whether machines are judged by a series: one direction is better, and it counts in this stage."""
     metric = metric_named(series.metric)
     return metric.better is not None and series.stage in metric.stages
 
@@ -166,18 +166,18 @@ def _rows(record: Record) -> Iterator[list[Any]]:
         yield [inert(cell) if isinstance(cell, str) else cell for cell in cells]
 
 
-# -- the published figures that ship with the product ------------------------------------------------
+# -- the published figures that mldyno ships -------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
 def published() -> tuple[Record, ...]:
-    """All published figures, superseded ones too."""
+    """Return all published figures, superseded ones too."""
     with PUBLISHED_FILE.open(encoding="utf-8", newline="") as lines:
         return tuple(read(lines, "published"))
 
 
 def newest() -> list[Record]:
-    """Of each case on each machine only the latest publication, as the store's heads are, unless withdrawn."""
+    """Return the latest publication of each case on each machine, unless withdrawn."""
     standing = [record for record in published() if not any(code == "superseded" for code, _ in marks(record))]
     latest: dict[tuple[str, str], str] = {}
     for record in standing:
@@ -197,7 +197,7 @@ class Publication:
 
 
 def machines() -> dict[str, Publication]:
-    """The published machines, in the order of publication."""
+    """Return the published machines, in the order of publication."""
     publications: dict[str, Publication] = {}
     for record in published():
         publication = publications.setdefault(record.machine.name, Publication())

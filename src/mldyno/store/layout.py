@@ -1,9 +1,9 @@
-"""The tables of a store, and the way from older tables to today's.
+"""The tables of a store, how older tables are migrated, and how the file is opened.
 
-Rules: the record's text is the truth, the columns beside it are only there to be searched; no column is
-an axis, for axes come and go. `LAYOUT` numbers the shape of the tables, and a store keeps it as its
-`user_version`. A change of shape raises it and adds `MIGRATIONS[old]`, which is done in one transaction and
-then never changed: it takes nothing from the code of today that may be another tomorrow.
+Rules: the record's text is the truth, the other columns exist to be searched; no column is an axis, since axes come
+and go. `LAYOUT` numbers the shape of the tables, and a store has it as its `user_version`. A change of shape raises it
+and adds `MIGRATIONS[old]`, which runs in one transaction and is never changed afterwards: it uses no code that may
+change.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -133,7 +131,7 @@ MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
 
 
 class NotAStore(Exception):
-    """What keeps a file from being used as a store, and what to do."""
+    """Why a file can't be used as a store, and what to do."""
 
 
 def of(connection: sqlite3.Connection) -> int | None:
@@ -309,6 +307,9 @@ def _up_to_date(connection: sqlite3.Connection) -> sqlite3.Connection | None:
 
 def _copy_undone(path: Path, copy: sqlite3.Connection) -> None:
     """Copy the file as it was before the write within which a process was killed."""
+    import shutil
+    import tempfile
+
     real = os.path.realpath(path)
     files = (real, f"{real}-journal")
 

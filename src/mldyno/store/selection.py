@@ -51,7 +51,7 @@ def _own_name(store: Store) -> str:
 
 
 def _in_file(path: str) -> Iterator[Record]:
-    from mldyno.store import transfer
+    from mldyno.store import transfer  # needed for files only
 
     return transfer.read(path)
 
@@ -228,22 +228,22 @@ def tell_future(query: Query, store: Store, tell: Tell | None) -> None:
 
 def select(text: str | None, store: Store, since: str = "", tell: Tell | None = None) -> Selected:
     """Return the records that a word means (a file, an id, a machine, a filter; all, without one), and what it pins."""
-    if text is None:
-        tell_future(Query(since=since), store, tell)
-        return without_rehearsals(Query(since=since), store.select, tell), {}
-    meaning = meant_by(text, store)
+    meaning = {} if text is None else meant_by(text, store)
     if "file" in meaning:
-        records = list(_in_file(text))
+        records = list(_in_file(meaning["file"]))
         named = list(with_names(records, told_apart({*map(identity_of, records)})))
-        query = Query(since=since)
-        return without_rehearsals(query, lambda query: [*filter(query.fits, named)], tell), meaning
-    if "id" in meaning:
-        records = store.select(Query(ids=(meaning["id"],), heads=False, since=since))
-        if not records:
-            raise MldynoError(f"no record's id begins with {text}; `mldyno history` lists ids.")
-        return records, meaning
-    tell_future(Query(meaning, since=since), store, tell)
-    return without_rehearsals(Query(meaning, since=since), store.select, tell), meaning
+        return without_rehearsals(Query(since=since), lambda query: [*filter(query.fits, named)], tell), meaning
+    if "id" not in meaning:
+        return _select_stored(Query(meaning, since=since), store, tell), meaning
+    records = store.select(Query(ids=(meaning["id"],), heads=False, since=since))
+    if not records:
+        raise MldynoError(f"no record's id begins with {text}; `mldyno history` lists ids.")
+    return records, meaning
+
+
+def _select_stored(query: Query, store: Store, tell: Tell | None) -> list[Record]:
+    tell_future(replace(query, until=""), store, tell)
+    return without_rehearsals(query, store.select, tell)
 
 
 def select_each(texts: Sequence[str | None], store: Store, since: str, tell: Tell | None) -> list[Selected]:
@@ -263,8 +263,7 @@ def runs_of(text: str, store: Store, since: str = "", tell: Tell | None = None) 
         return select(text, store, since, tell)[0]
     if "imported_from" not in pinned:
         pinned = {"machine": _own_name(store), **pinned}
-    tell_future(Query(pinned, since=since), store, tell)
-    return without_rehearsals(Query(pinned, heads=False, since=since, until=latest()), store.select, tell)
+    return _select_stored(Query(pinned, heads=False, since=since, until=latest()), store, tell)
 
 
 def stored(text: str, store: Store) -> list[Record]:

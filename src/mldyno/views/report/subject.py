@@ -68,8 +68,8 @@ class Subject:
         return league(self.outcomes, [*self.others, *self.published])
 
     @cached_property
-    def beside(self) -> list[Comparison]:
-        """Each other measured machine against this one, in every case that both have.
+    def between_machines(self) -> list[Comparison]:
+        """Other measured machines compared with this one, in every case that both have.
 
         The user's own commands and loops are left out: equal names need not mean equal work.
         """

@@ -95,8 +95,9 @@ def _answers(subject: Subject) -> list[list[Sentence]]:
     """Return all answers by question, the clearest of each first: of the machine, or else of its cases."""
     verdicts = verdict_kinds(replace(subject.verdicts, references=(), only=""))
     kinds = [[Sentence(line.text, clear=line.clear) for line in lines] for lines in verdicts]  # of many cases
-    means = [mean_sentence(mean).capitalised() for mean in between_machines(subject.beside)]
-    kinds = [means or list(map(sentence, subject.beside)), *kinds, list(map(sentence, compared_commands(subject)))]
+    compared = subject.between_machines
+    means = [mean_sentence(mean).capitalised() for mean in between_machines(compared)]
+    kinds = [means or list(map(sentence, compared)), *kinds, list(map(sentence, compared_commands(subject)))]
     if any(kinds):
         return kinds
     return [
@@ -128,8 +129,8 @@ def league(subject: Subject) -> Chart | None:
     if not divisions:
         return None
     drawn = divisions[: MOST_LEAGUE_ROWS // FEWEST_ROWS]
-    beside = [comparison for division in divisions for comparison in division.beside]
-    ahead = sum(comparison.ratio > 1 for comparison in beside)
+    compared = [comparison for division in divisions for comparison in division.beside]
+    ahead = sum(comparison.ratio > 1 for comparison in compared)
     about = "Speed in the same work, items a second; hollow: published figures, which have no interval"
     wide, narrow = (
         Rows([(shared_title(division.case), league_rows(division, rows)) for division in drawn[:some]],
@@ -138,7 +139,7 @@ def league(subject: Subject) -> Chart | None:
     )  # fmt: skip
     left_out = len(divisions) - len(drawn)
     caption = f"Not shown: {count(left_out, 'more kind')} of work." if left_out else ""
-    return Chart("league", _standing(ahead, len(beside)), about, wide, caption, narrow)
+    return Chart("league", _standing(ahead, len(compared)), about, wide, caption, narrow)
 
 
 def _standing(ahead: int, others: int) -> str:

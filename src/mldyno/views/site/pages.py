@@ -1,7 +1,7 @@
 """The files of a site: nothing in them is fetched from elsewhere, and nothing from a record can become markup or code.
 
 Text is escaped by the templates, and data for scripts is JSON. Every link is relative. A long table has its first rows
-in its page, the others in pages behind it and, to be sorted and searched, all of them in a script beside it.
+in its page, the others in further pages and, to be sorted and searched, all of them in a script.
 """
 
 from __future__ import annotations
