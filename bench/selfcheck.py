@@ -26,12 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from mldyno import api, machine
+from mldyno.analysis import grouped
 from mldyno.analysis.processes import processes_of
 from mldyno.records import Case
 from mldyno.runner.events import Listener
 from mldyno.selftest.measures import Measure, SeriesKind
-from mldyno.selftest.on_processes import coverage, judged, width
+from mldyno.selftest.on_processes import MANY, coverage, judged
 from mldyno.selftest.table import FULL, Effort, run
+from mldyno.stats.intervals import median
 from mldyno.store import Query, Store
 from mldyno.units import show_seconds
 from mldyno.views.measures import amount
@@ -54,6 +56,7 @@ CASES: tuple[tuple[str, dict[str, Any]], ...] = (  # with one thread and two, of
     ("attention", {"mode": "infer", "threads": 1}), ("resnet18", {"mode": "train", "threads": 2}),
     ("bert-base", {"mode": "infer", "batch": 16, "seq": 128, "threads": 2}),
 )  # fmt: skip
+FEW = 3  # processes of 20 s, which take the time of MANY of 2 s
 PROCESS_S = 2.0  # that each process is measured for
 PARENT_SHARE = 0.01  # of a core at most that the parent takes while it measures
 PARENT_WATCHED_S = 2.0  # at least
@@ -105,6 +108,20 @@ def of_processes(minutes: float, at: Path, seed: int = 1) -> list[Measure]:
             records += api.run(workload, store=store, repeats=1, budget=PROCESS_S, **axes).records
     rows = list(judged([process for record in records for process in processes_of(record)]))
     return [coverage(13, rows), width(14, rows)]
+
+
+def width(number: int, rows: Sequence[dict[str, Any]]) -> Measure:
+    """Return the half-width from many short processes over that from a few long ones of the same total time."""
+    ratios = [
+        median([row["half_width"] for row in own if row["processes"] == MANY])
+        / median([row["plain_half_width"] for row in own if row["processes"] == FEW])
+        for own in grouped(rows, lambda row: row["case"]).values()
+    ]
+    value = median(ratios)
+    return Measure(
+        number, f"half-width from {MANY} short processes / by Student's t from {FEW}", value, None, "<= 0.33",
+        value <= 1 / 3, len(ratios), note=f"between {min(ratios):.2f} and {max(ratios):.2f}",
+    )  # fmt: skip
 
 
 def measured(take: Callable[[], Iterable[Measure]]) -> Part:

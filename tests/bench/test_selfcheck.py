@@ -11,8 +11,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.analysis.test_processes_usual import processes
 
 from mldyno.selftest.measures import Measure, SeriesKind
+from mldyno.selftest.on_processes import judged
 
 SCRIPT = Path(__file__).parents[2] / "bench" / "selfcheck.py"
 
@@ -75,3 +77,9 @@ def test_what_was_measured_is_kept_and_only_what_is_named_is_measured_anew(check
     assert "not measured yet" not in text
     assert check("--part", "processes")[2] == [13, 14]
     assert check()[2] == []
+
+
+def test_many_short_processes_know_more_than_three(selfcheck: Any) -> None:
+    measure = selfcheck.width(14, list(judged(processes(3, count=60))))
+    assert measure.value < 0.6
+    assert measure.n == 6

@@ -1,4 +1,4 @@
-"""The measures of the headline: whether its intervals hold, and how wide they are."""
+"""The measure of the headline: whether its intervals hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.analysis.test_processes_usual import processes
 
 from mldyno.analysis.processes import headline
 from mldyno.selftest import on_processes
-from mldyno.selftest.on_processes import MANY, SIZES, coverage, judged, width
+from mldyno.selftest.on_processes import MANY, SIZES, coverage, judged
 from mldyno.stats.intervals import Variation
 
 
@@ -34,10 +34,3 @@ def test_intervals_that_claim_too_much_are_found_out(monkeypatch: pytest.MonkeyP
 def test_the_ten_processes_of_a_self_test_are_too_few_to_judge() -> None:
     measure = coverage(13, list(judged(processes(2, count=10, cases=1), (1,))))
     assert (measure.ok, measure.n) == (None, 10)
-
-
-def test_many_short_processes_know_more_than_three() -> None:
-    rows = list(judged(processes(3, count=60)))
-    measure = width(14, rows)
-    assert measure.value < 0.6
-    assert measure.n == 6

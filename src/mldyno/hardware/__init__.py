@@ -205,7 +205,8 @@ class Unreadable(Exception):
     """A reading failed; the message says how."""
 
 
-class Sensor(ABC):
+@dataclass(eq=False)
+class Sensor:
     """A source of energy or power."""
 
     name: str
@@ -213,19 +214,14 @@ class Sensor(ABC):
     scope: Scope
     """What it covers: cores of a processor, its package, memory, a whole card, or the machine."""
     method: Method
+    read: Callable[[], float]
+    """Return energy in J since some time (counters) or power in W; raise Unreadable."""
     device: str = ""
     """Name of the device that it covers; empty if it is not one device."""
     largest: float | None = None
     """Counters: the energy in J after which it restarts at 0; None if unknown."""
     every_s: float = 0.1
     """Averages and samples: time between two readings in s."""
-
-    @abstractmethod
-    def read(self) -> float:
-        """Return energy in J since some time (counters) or power in W; raise Unreadable."""
-
-    def __repr__(self) -> str:
-        return f"<{self.name}: {self.scope}, {self.method}>"
 
 
 @dataclass(frozen=True)
@@ -275,20 +271,6 @@ def search(kind: str, find: Callable[[Surroundings], Found], around: Surrounding
 
 def _broken(kind: str, reason: str) -> Found:
     return Found(closed=[Closed(kind, None, reason, "see that its driver or library works; all else is measured")])
-
-
-class SimpleSensor(Sensor):
-    """A sensor that a function reads."""
-
-    def __init__(
-        self, name: str, scope: Scope, method: Method, read: Callable[[], float], device: str = "",
-        largest: float | None = None, every_s: float = 0.1,
-    ) -> None:  # fmt: skip
-        self.name, self.scope, self.method, self._read = name, scope, method, read
-        self.device, self.largest, self.every_s = device, largest, every_s
-
-    def read(self) -> float:
-        return self._read()
 
 
 def number_in(path: Path) -> int:

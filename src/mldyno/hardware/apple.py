@@ -19,7 +19,7 @@ from mldyno.hardware import (
     Closed,
     Description,
     Found,
-    SimpleSensor,
+    Sensor,
     Surroundings,
     Unreadable,
     count,
@@ -127,7 +127,7 @@ def find_counted_chip(around: Surroundings) -> Found:
     with suppress(ImportError, Unreadable):
         from zeus_apple_silicon import AppleEnergyMonitor  # type: ignore[import-not-found]
 
-        chip = SimpleSensor("IOReport", "package", "counter", partial(_counted_energy, AppleEnergyMonitor()))
+        chip = Sensor("IOReport", "package", "counter", partial(_counted_energy, AppleEnergyMonitor()))
         chip.read()
         return Found([chip])
     return Found()
@@ -148,7 +148,7 @@ def find_metered_chip(around: Surroundings) -> Found:
         return Found()
     if os.geteuid() != 0:
         return Found(closed=[Closed("powermetrics", "package", "only root may run it", "pip install 'mldyno[apple]'")])
-    return Found([SimpleSensor("powermetrics", "package", "average", _metered_power)])
+    return Found([Sensor("powermetrics", "package", "average", _metered_power)])
 
 
 SENSORS = {"apple": find_counted_chip, "powermetrics": find_metered_chip}

@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from mldyno.hardware import Found, SimpleSensor, Surroundings, Unreadable, number_in, subfolders
+from mldyno.hardware import Found, Sensor, Surroundings, Unreadable, number_in, subfolders
 from mldyno.system_queries import ask, read
 
 MICRO, MILLI = 1e-6, 1e-3
@@ -45,11 +45,11 @@ def find(around: Surroundings) -> Found:
     powers = {folder.name: partial(power_of, folder) for folder in folders if read(folder / "type") == "Battery"}
     if sys.platform == "darwin":
         powers["AppleSmartBattery"] = partial(power_of_mac)
-    batteries = [SimpleSensor(name, "system", "average", power, every_s=1.0) for name, power in powers.items()]
+    batteries = [Sensor(name, "system", "average", power, every_s=1.0) for name, power in powers.items()]
     return Found([battery for battery in batteries if _discharges(battery)])
 
 
-def _discharges(battery: SimpleSensor) -> bool:
+def _discharges(battery: Sensor) -> bool:
     try:
         battery.read()
     except Unreadable:

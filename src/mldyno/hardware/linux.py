@@ -20,7 +20,7 @@ from mldyno.hardware import (
     Found,
     Method,
     Scope,
-    SimpleSensor,
+    Sensor,
     Surroundings,
     known,
     number_in,
@@ -246,7 +246,7 @@ def find_rapl(around: Surroundings) -> Found:
             closed.append(Closed(name, scope, "only root may read it", RAPL_CURE, RAPL_PRICE))
             continue
         largest = quantity(read(zone / "max_energy_range_uj"), over=1e6)
-        sensors.append(SimpleSensor(name, scope, "counter", partial(_micro, counter), "cpu", largest))
+        sensors.append(Sensor(name, scope, "counter", partial(_micro, counter), "cpu", largest))
     return Found(sensors, closed)
 
 
@@ -273,7 +273,7 @@ def find_cards(around: Surroundings) -> Found:
         if path is None or method is None:
             continue
         if os.access(path, os.R_OK):
-            sensors.append(SimpleSensor(driver, "board", method, partial(_micro, path), device))
+            sensors.append(Sensor(driver, "board", method, partial(_micro, path), device))
         else:
             opened = cure("hwmon", path.name, f"{driver}-energy", f'ATTR{{name}}=="{driver}", ')
             closed.append(Closed(driver, "board", "only root may read it", opened, CARD_PRICE))

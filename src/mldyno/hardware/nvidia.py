@@ -25,7 +25,7 @@ from mldyno.hardware import (
     Method,
     Reading,
     ReadingMeter,
-    SimpleSensor,
+    Sensor,
     Surroundings,
     Unreadable,
     agreed,
@@ -233,7 +233,7 @@ def find_cards(around: Surroundings) -> Found:
             read = partial(_energy_or_power, library, card, method)
             with suppress(Unreadable, AttributeError):
                 read()
-                sensors.append(SimpleSensor(name, "board", method, read, device.name))
+                sensors.append(Sensor(name, "board", method, read, device.name))
                 break
     return Found(sensors)
 
@@ -252,7 +252,7 @@ def _rail(folder: Path, number: str) -> float:
 def find_rails(around: Surroundings) -> Found:
     """Find the rail that feeds the board."""
     rails = [
-        SimpleSensor(label, "system", "sample", partial(_rail, folder, number))
+        Sensor(label, "system", "sample", partial(_rail, folder, number))
         for folder in subfolders(around.sysfs / "class" / "hwmon")
         if system_queries.read(folder / "name") == INA
         for number in ("1", "2", "3")

@@ -16,7 +16,7 @@ from functools import partial
 from http.client import HTTPException
 from typing import Any
 
-from mldyno.hardware import Closed, Found, SimpleSensor, Surroundings, Unreadable
+from mldyno.hardware import Closed, Found, Sensor, Surroundings, Unreadable
 
 SETTING = "MLDYNO_PLUG"
 TIMEOUT_S, LONGEST_ANSWER = 3.0, 1 << 16  # B
@@ -80,7 +80,7 @@ def find(around: Surroundings) -> Found:
         return Found(closed=[Closed("plug", "system", f"{SETTING} is no address", "write http:// and the plug's")])
     reason = ""
     for name, (path, keys) in KINDS.items():
-        plug = SimpleSensor(name, "system", "sample", partial(power_of, address, path, keys), every_s=1.0)
+        plug = Sensor(name, "system", "sample", partial(power_of, address, path, keys), every_s=1.0)
         try:
             plug.read()
             return Found([plug])

@@ -15,7 +15,7 @@ from mldyno.selftest.measures import Measure, Row, series_kind, together
 from mldyno.stats.intervals import OTHERS, half_width, mean, median
 
 SIZES = (1, 2, 3, 5)  # processes that an interval is computed from
-FEW, MANY = 3, 10  # processes of 20 s, and processes of 2 s that start and run in the same time
+MANY = 10  # processes of 2 s that start and run in the time of 3 of 20 s
 LEAST, MOST = 0.93, 0.97  # share of the intervals that must hold
 NAME = "intervals of a time that hold the mean of 30 other processes"
 
@@ -66,18 +66,4 @@ def coverage(number: int, rows: Sequence[Row], peers: str = "none claims it; our
     return Measure(
         number, NAME, worst.value, worst.bound, "93-97 %", ok, worst.n, "share", peers, f"worst {worst.name}; {widths}",
         tuple(cells), tuple(rows),
-    )  # fmt: skip
-
-
-def width(number: int, rows: Sequence[Row]) -> Measure:
-    """Return the half-width from many short processes over that from a few long ones of the same total time."""
-    ratios = [
-        median([row["half_width"] for row in own if row["processes"] == MANY])
-        / median([row["plain_half_width"] for row in own if row["processes"] == FEW])
-        for own in grouped(rows, lambda row: row["case"]).values()
-    ]
-    value = median(ratios)
-    return Measure(
-        number, f"half-width from {MANY} short processes / by Student's t from {FEW}", value, None, "<= 0.33",
-        value <= 1 / 3, len(ratios), note=f"between {min(ratios):.2f} and {max(ratios):.2f}",
     )  # fmt: skip
