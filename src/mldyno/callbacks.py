@@ -74,7 +74,7 @@ def _keras() -> type[Any]:
             self.training.pause()
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            """Other callbacks save or log after an epoch."""
+            """Exclude what other callbacks do after an epoch, such as saving or logging."""
             self.training.pause()
 
         def on_train_end(self, logs: Any = None) -> None:
@@ -131,17 +131,17 @@ def _transformers() -> type[Any]:
             self.training.begin(items=args.train_batch_size * args.gradient_accumulation_steps)
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **context: Any) -> None:
-            """All batches of a step are there."""
+            """Begin a step: all of its batches are there."""
             self.training.fetched()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
-            """By now it is decided whether the Trainer evaluates or saves before it goes on."""
+            """End a step; the Trainer has decided whether it evaluates or saves next."""
             self.training.step()
             if control.should_evaluate or control.should_save:
                 self.training.pause()
 
         def on_epoch_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
-            """The next epoch begins with starting the loader."""
+            """Exclude the start of the loader in the next epoch."""
             self.training.pause()
 
         def on_train_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:

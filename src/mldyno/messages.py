@@ -35,7 +35,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a worker says."""
+    """An answer of a worker."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Progress(Answer):
 
 @dataclass(frozen=True)
 class TaskRow(Answer):
-    """A finding of a task; more will follow."""
+    """A row of a task's results; more will follow."""
 
     row: dict[str, Any]
 
@@ -64,7 +64,7 @@ class Failed(Answer):
 
 @dataclass(frozen=True)
 class FrameworkFacts:
-    """A framework as its process sees it; one that can't be started has an error and nothing else."""
+    """A framework in its process; if it can't be started, an error and nothing else."""
 
     error: str = ""
     versions: dict[str, str] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class CaseClosed(Answer):
 
 @dataclass(frozen=True)
 class SourceDescribed(Answer):
-    """A user's workload: where it comes from, and what it is."""
+    """A user's workload, described."""
 
     source: Source
 
@@ -158,7 +158,7 @@ A = TypeVar("A", bound=Answer)
 
 @dataclass(frozen=True)
 class Command(Generic[A]):
-    """What a worker is asked to do, and the answer that ends it; any command can be answered by `Failed`."""
+    """A command to a worker, with the type of its answer; any command can be answered by `Failed`."""
 
 
 @dataclass(frozen=True)

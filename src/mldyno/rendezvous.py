@@ -33,9 +33,9 @@ USUAL = "127.0.0.1:29400"  # the loopback: no other machine can reach it unless 
 _WRITTEN = re.compile(r"(?P<host>[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 _TOKEN = re.compile(r"[0-9a-f]{8,64}")
 LOOPBACK_ADDRESS = "127.0.0.1"
-HELLO_S = 10.0  # that a guest may take to prove itself
+HELLO_S = 10.0  # within which a guest must prove itself
 LOOK_EVERY_S = 0.2
-LONGEST_LINE = 512  # B that are read of what another says
+LONGEST_LINE = 512  # B of a line that are read
 REFUSED = "refused"
 
 
@@ -58,7 +58,7 @@ class Rendezvous:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What hands it on to a process that is started."""
+        """The variables that hand it on to a process."""
         return {ADDRESS: self.address, TOKEN: self.token, HOSTS: "1" if self.first else "0"}
 
 
@@ -82,7 +82,7 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Rendezvous | N
 
 
 def failure_line(rank: str, status: str, reason: str) -> str:
-    """Return the line by which a rank reports its failure."""
+    """Return the line with which a rank reports its failure."""
     return f"\n{FAILED}{json.dumps([rank, status, reason])}\n"
 
 
@@ -200,7 +200,7 @@ def enter(meeting: Rendezvous, ranks: int, nodes: int, wait: float) -> dict[str,
 
 
 def _has_left(connection: socket.socket) -> bool:
-    """Return whether a waiting guest is gone; it has nothing more to say."""
+    """Return whether a waiting guest is gone; it never sends more."""
     connection.setblocking(False)
     try:
         return not connection.recv(1, socket.MSG_PEEK)

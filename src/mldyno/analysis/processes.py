@@ -19,7 +19,7 @@ from typing import TypeVar
 from mldyno.analysis import grouped
 from mldyno.metrics import metric_named
 from mldyno.records import Fact, Record
-from mldyno.stats.intervals import OTHERS, Variation, mean, median, of_values, pooled
+from mldyno.stats.intervals import PREDICTED_PROCESSES, Variation, mean, median, of_values, pooled
 
 T = TypeVar("T")
 THIS_PROCESS = "python"  # the framework of a function that was timed where it was called
@@ -229,7 +229,7 @@ def headline(processes: Sequence[Process], usual: Usual) -> tuple[float, Variati
     count = 1 if waited else len(processes)
     value = mean([math.exp(each.time) for each in processes])
     known = usual.spread.with_(of_values([each.without(usual.slope) for each in processes]))
-    own = Variation(known.variance * (1 / count + 1 / OTHERS), known.freedom)
+    own = Variation(known.variance * (1 / count + 1 / PREDICTED_PROCESSES), known.freedom)
     off = mean([each.reference for each in processes]) - usual.level
     if not usual.slope or abs(off) > FAR_OFF:
         return value, own

@@ -1,4 +1,4 @@
-"""What a run reports to its listener, how the user interrupts it, and how the machine is kept awake meanwhile."""
+"""What a run reports to its listener, how the user interrupts it, and what keeps the machine awake during it."""
 
 from __future__ import annotations
 
@@ -18,45 +18,43 @@ from mldyno.errors import NOT_ALL_OK, MldynoError
 if TYPE_CHECKING:
     from mldyno.plan import Plan
     from mldyno.records import Case, Pairing, Record
-
-if TYPE_CHECKING:
     from mldyno.runner.forecast import Forecast
 
 HANGUP = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()  # the terminal is gone, as where a connection is lost
 
 
 class Listener:
-    """Is notified while a run goes on; every method may be left out. Listening changes nothing."""
+    """Is notified during a run; overriding any method is optional, and changes nothing about the run."""
 
     def say(self, line: str) -> None:
-        """Hear what a user should know before the run begins."""
+        """Show a line to the user before the run begins."""
 
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]], forecasts: Sequence[Forecast]) -> None:
-        """A run begins, with these cases and repeats to do, and what each case is expected to take."""
+        """Note that a run begins, with these cases and repeats to do, and what each case is expected to take."""
 
     def fetching(self, what: str, done: int, total: int | None) -> None:
-        """A data set is being fetched or made: `done` bytes of it are there."""
+        """Note that a data set is being fetched or made: `done` bytes of it are there."""
 
     def case_started(self, case: Case, repeat: int) -> None:
-        """A case is being set up."""
+        """Note that a case is being set up."""
 
     def pairing_started(self, cases: Sequence[Case], repeat: int, pairing: Pairing) -> None:
-        """Cases are being measured head-to-head."""
+        """Note that cases are being measured head-to-head."""
 
     def waiting(self, case: Case, reason: str) -> None:
-        """A case can't be measured now, for that reason, and is tried again later."""
+        """Note that a case can't be measured now, for that reason, and is tried again later."""
 
     def progress(self, case: Case, step: float, half_width: float | None, elapsed: float) -> None:
-        """A step takes `step` s at present, known to a relative half-width, after `elapsed` s of measuring."""
+        """Note that a step takes `step` s now, with a relative half-width, after `elapsed` s of measuring."""
 
     def case_ended(self, record: Record) -> None:
-        """A record is in the store."""
+        """Note that a record is in the store."""
 
     def case_settled(self, case: Case) -> None:
-        """A case needs no more processes."""
+        """Note that a case needs no more processes."""
 
     def end(self) -> None:
-        """The run is over, in whatever way."""
+        """Note that the run is over, however it ended."""
 
 
 class Interrupted(MldynoError):
@@ -80,9 +78,9 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            unheard = (signal.SIG_IGN, None)  # by nohup; by a handler that is not Python's and can't be put back
-            heard = [number for number in self.SIGNALS if signal.getsignal(number) not in unheard]
-            self._before = {number: signal.signal(number, self._note) for number in heard}
+            left_alone = (signal.SIG_IGN, None)  # by nohup; a handler that is not Python's can't be put back
+            caught = [number for number in self.SIGNALS if signal.getsignal(number) not in left_alone]
+            self._before = {number: signal.signal(number, self._note) for number in caught}
         return self
 
     def __exit__(
@@ -115,7 +113,7 @@ class Interrupts:
 # -- a machine that stays awake --------------------------------------------------------------------
 
 
-SYSTEMD = "/run/systemd/system"  # is there where systemd runs the system
+SYSTEMD = "/run/systemd/system"  # exists where systemd runs the system
 END_TIMEOUT_S = 1.0
 
 
@@ -132,7 +130,7 @@ def _command() -> list[str]:
 
 @contextmanager
 def awake() -> Iterator[None]:
-    """Keep the machine awake meanwhile, where the system has a tool for it."""
+    """Keep the machine awake, where the system has a tool for it."""
     command, helper = _command(), None
     if command and shutil.which(command[0]):
         with suppress(OSError):

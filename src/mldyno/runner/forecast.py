@@ -1,7 +1,7 @@
 """Forecast what a plan takes, before it runs: time and memory of each case, as last time or estimated.
 
-The last run here shows what a case took beside measuring, and how long it measured. For other cases a worker estimates
-the memory, from a step that allocates nothing, and the time, from the case's operations and the device's matmul rate.
+The last run here shows how long a case was measured, and what it took besides. For other cases a worker estimates the
+memory, from a step that allocates nothing, and the time, from the case's operations and the device's matmul rate.
 
 A run is a sequence of parts that is known before it begins: in each repeat, for each group of comparable cases, every
 case alone and then their paired comparison. The time left follows from the present part; how long the parts before
@@ -40,9 +40,9 @@ from mldyno.store import Query, Store
 from mldyno.worker.client import Ended, WorkerProcess
 from mldyno.worker.process_tree import reserve
 
-GUESSED_START_S = 2.0  # until a framework is imported, where nothing is known
+GUESSED_START_S = 2.0  # until a framework is imported, where that is unknown
 LOADED = 2.0  # times that, for all that is loaded until the last check: optimisers and counters come later
-EXPECTED_CHECKS_S = 2.0  # for peaks and checks, beside their steps
+EXPECTED_CHECKS_S = 2.0  # for peaks and checks, without their steps
 WORKER_S = 0.15  # to start and to end a worker that imports no framework
 MEASURING_SHARE = 0.9  # of what a case or a paired comparison may take, where nothing is known
 UNMEASURED_STEPS = 2.0  # that a case takes at least: the first and the second
@@ -53,7 +53,7 @@ FEWEST_PAIRED_STEPS = 4.0  # and that it takes in a paired comparison
 RATE_SHARE = 0.8  # of the rate in matmuls, that a model is guessed to reach
 LOADED_BYTES_PER_S = 3e6  # of a data set, that an end-to-end training is guessed to work through
 FORECAST_TIMEOUT_S = 60.0  # for one case
-PRIOR_S = 10.0  # for which the forecast is believed, before what was seen weighs more
+PRIOR_S = 10.0  # of the run, after which the pace so far counts more than the forecast
 Tell = Callable[[int, int], None]
 
 
@@ -254,14 +254,13 @@ def _estimates(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecaste
 
 @dataclass(frozen=True)
 class RunPart:
-    """A case alone in a repeat, or a group's paired comparison (then its first case); and its time in s."""
+    """A case alone in a repeat, or the paired comparison of a group."""
 
-    case: str
     repeat: int
     pairing: bool
     seconds: float
     steps: Mapping[str, float]
-    """How many steps of each case it takes at least."""
+    """The fewest steps that it takes of each case, by its id."""
 
 
 class TimeLeft:
@@ -274,66 +273,61 @@ class TimeLeft:
     def __init__(self, plan: Plan, forecasts: Sequence[Forecast], clock: Callable[[], float] = time.monotonic) -> None:
         self.plan, self._clock = plan, clock
         self._expected = {expected.case.id: expected for expected in forecasts}
-        self._groups = groups(plan.cases, plan.by)
-        self._first = {case.id: group[0].id for group in self._groups for case in group}
         self._parts: list[RunPart] = []
-        self._seen: dict[str, float] = {}
+        self._step_times: dict[str, float] = {}
         self._at = 0
         self._began = self._since = clock()
 
     def begin(self, todo: Sequence[tuple[Case, int]]) -> None:
         """Begin the run, with these cases and repeats to do."""
-        due = {(case.id, repeat) for case, repeat in todo}
+        due, grouped_cases = {(case.id, repeat) for case, repeat in todo}, groups(self.plan.cases, self.plan.by)
         self._parts = [
             part
             for repeat in range(self.plan.most)
-            for group in self._groups
-            for part in self._of_group([case for case in group if (case.id, repeat) in due], repeat)
+            for group in grouped_cases
+            for part in self._of_group(group, [case for case in group if (case.id, repeat) in due], repeat)
         ]
         self._at, self._began = 0, self._clock()
         self._since = self._began
 
-    def _of_group(self, cases: Sequence[Case], repeat: int) -> list[RunPart]:
-        plan, known = self.plan, [self._expected[case.id] for case in cases if case.id in self._expected]
-        if len(plan.commands) > 1 and known and repeat < plan.fewest:
-            seconds = sum(each.seconds for each in known) / plan.fewest
-            steps = {case.id: FEWEST_TURNS + (plan.steps or 0) for case in cases}
-            return [RunPart(self._first[cases[0].id], repeat, True, seconds, steps)]
+    def _of_group(self, group: Sequence[Case], due: Sequence[Case], repeat: int) -> list[RunPart]:
+        plan, expected = self.plan, [self._expected[case.id] for case in due if case.id in self._expected]
+        compared = repeat < plan.fewest
+        if len(plan.commands) > 1 and expected and compared:  # their comparison measures each of them alone, too
+            seconds, fewest = sum(each.seconds for each in expected) / plan.fewest, FEWEST_TURNS + (plan.steps or 0)
+            return [RunPart(repeat, True, seconds, {case.id: fewest if case in due else 0.0 for case in group})]
         alone = [
-            RunPart(each.case.id, repeat, False, (each.seconds - each.pairing) / each.processes,
+            RunPart(repeat, False, (each.seconds - each.pairing) / each.processes,
                     {each.case.id: UNMEASURED_STEPS + (plan.steps or 1) + check_steps(each.case)})
-            for each in known if repeat < each.processes
+            for each in expected if repeat < each.processes
         ]  # fmt: skip
-        paired = sum(each.pairing for each in known) / plan.fewest if repeat < plan.fewest else 0.0
-        if not paired:
+        seconds = sum(each.pairing for each in expected) / plan.fewest if compared else 0.0
+        if not seconds:
             return alone
-        fewest = FEWEST_PAIRED_STEPS * pairs_per_repeat(nearest(cases), plan.fewest)
-        steps = dict.fromkeys((case.id for case in cases), fewest)
-        return [*alone, RunPart(self._first[cases[0].id], repeat, True, paired, steps)]
+        fewest = FEWEST_PAIRED_STEPS * pairs_per_repeat(nearest(due), plan.fewest)
+        return [*alone, RunPart(repeat, True, seconds, {case.id: fewest if case in due else 0.0 for case in group})]
 
     def note_step(self, case: Case, step: float) -> None:
         """Note the present time of a case's step; fake time costs none."""
         if case.framework != "fake":
-            self._seen[case.id] = step
+            self._step_times[case.id] = step
 
     def _seconds(self, parts: Iterable[RunPart]) -> float:
         """Return what parts are expected to take, without the pace."""
         return sum(
-            max(part.seconds, sum(steps * self._seen.get(name, 0.0) for name, steps in part.steps.items()))
+            max(part.seconds, sum(steps * self._step_times.get(name, 0.0) for name, steps in part.steps.items()))
             for part in parts
         )
 
     def settled(self, case: Case) -> None:
         """Drop a case that needs no more processes."""
         after = self._at + 1
-        self._parts[after:] = [part for part in self._parts[after:] if part.pairing or part.case != case.id]
+        self._parts[after:] = [part for part in self._parts[after:] if part.pairing or case.id not in part.steps]
 
     def advance_to(self, case: Case, repeat: int, pairing: bool = False) -> None:
-        """A case, or the paired comparison of its group, begins now; whatever comes before it is over."""
-        name = self._first.get(case.id) if pairing else case.id
-        for place in range(self._at, len(self._parts)):
-            part = self._parts[place]
-            if (part.case, part.repeat, part.pairing) == (name, repeat, pairing):
+        """Note that a case, or the paired comparison of its group, begins now; all parts before it are over."""
+        for place, part in enumerate(self._parts[self._at :], self._at):
+            if (part.repeat, part.pairing) == (repeat, pairing) and case.id in part.steps:
                 if place > self._at:
                     self._at, self._since = place, self._clock()
                 return
@@ -355,15 +349,11 @@ class TimeLeft:
         return (self._since - self._began + PRIOR_S) / (before + PRIOR_S)
 
     @property
-    def of_part(self) -> float:
-        """Expected time of the present part."""
-        return self.pace * self._seconds(self._parts[self._at : self._at + 1])
-
-    @property
     def seconds(self) -> float:
         """Time until the end of the run."""
-        after = self.pace * self._seconds(self._parts[self._at + 1 :])
-        left = max(0.0, self.of_part - (self._clock() - self._since)) + after
+        present, after = self._parts[self._at : self._at + 1], self._parts[self._at + 1 :]
+        left = max(0.0, self.pace * self._seconds(present) - (self._clock() - self._since))
+        left += self.pace * self._seconds(after)
         if self.plan.limit is not None:
             left = min(left, max(0.0, self.plan.limit - self.elapsed))
         return left

@@ -1,8 +1,8 @@
 """In how many processes each case is measured, which cases are compared head-to-head, and how.
 
 Cases that do the same work in different ways are compared: they differ in one axis, and that axis is not what is
-computed (workload, mode, batch, seq), unless the user asks for just that one. Of three ways the nearest possible one is
-taken: interleaved in one process, block by block; live processes that take turns; whole processes in alternation, where
+computed (workload, mode, batch, seq), unless the user asks for it. The closest possible of three pairings is taken:
+interleaved in one process, block by block; live processes that take turns; whole processes in alternation, where
 they do not fit in memory together, or where a loader's workers would work ahead during the turns of other cases. A
 paired comparison gives times for ratios only: first steps and peaks come from a process with one case in it.
 """
@@ -229,7 +229,7 @@ def live_processes(
 
 
 def _let_rest(case: RemoteCase) -> None:
-    """Wait until its threads sleep, before another process works; nothing spins in fake time."""
+    """Wait until its threads sleep, so that another process can work; nothing spins in fake time."""
     if not case.facts.get("fake_time"):
         case.worker.wait_until_idle()
 
@@ -299,12 +299,12 @@ def budget_of_process(plan: Plan, before: Sequence[Record]) -> float:
 
 
 def cannot_work(record: Record) -> bool:
-    """Return whether another process would fail in the same way: this one failed before it took a step."""
+    """Return whether another process would fail in the same way: this process failed before its first step."""
     return record.status == "unsupported" or (record.status == "failed" and not record.series)
 
 
 def wants_another(plan: Plan, before: Sequence[Record]) -> bool:
-    """Return whether a case is measured in one more process, after these: until its time is known to the target."""
+    """Return whether a case is measured in another process after these: until its time is known to the target."""
     count = len(before)
     if before and cannot_work(before[-1]):
         return False

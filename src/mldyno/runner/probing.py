@@ -37,7 +37,7 @@ def probe_frameworks(
 
 
 def with_vendors(probed: FrameworksProbed, vendors: Vendors) -> FrameworksProbed:
-    """Return the same, with what vendors say about the devices."""
+    """Return the facts with what vendors say about the devices."""
     facts = {name: replace(each, devices=vendors.describe(each.devices)) for name, each in probed.frameworks.items()}
     return replace(probed, frameworks=facts)
 
@@ -47,7 +47,7 @@ def with_vendors(probed: FrameworksProbed, vendors: Vendors) -> FrameworksProbed
 
 RATE_TIMEOUT_S = 30.0  # for one device in one precision
 HALVES = ("amp-fp16", "amp-bf16")  # by autocast: what is safe in training too
-GOOD_GAIN = 1.0  # times the rate in fp32: with this much the other half precision is not tried
+GOOD_GAIN = 1.0  # times the rate in fp32: from here on the second half precision is not tried
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Rates:
 
     def gain(self, device: str, precision: str) -> float | None:
         """Return the rate in a precision over that in fp32."""
-        plain, other = self.known.get((device, PLAIN)), self.known.get((device, precision))
-        return other / plain if plain and other else None
+        plain, rate = self.known.get((device, PLAIN)), self.known.get((device, precision))
+        return rate / plain if plain and rate else None
 
 
 def preferred(device: str) -> tuple[str, ...]:
@@ -93,7 +93,13 @@ def probe_rates(framework: str) -> Rates:
             rates = Rates(names, worker.spent, threads=facts.threads)
             for device in names:
                 for precision in (PLAIN, *preferred(device)):
-                    _ask(worker, rates, framework, device, precision)
+                    case = Case("matmul", framework=framework, device=device, mode="infer", precision=precision)  # type: ignore[arg-type]
+                    try:
+                        rate = worker.request(ForecastCase(case), RATE_TIMEOUT_S).rate
+                    except Ended as end:  # where the worker has died, all that follows is refused, too
+                        rates.refused[device, precision], rate = end.reason, None
+                    if rate:
+                        rates.known[device, precision] = rate
                     if precision != PLAIN and (rates.gain(device, precision) or 0.0) >= GOOD_GAIN:
                         break
             return rates
@@ -103,24 +109,12 @@ def probe_rates(framework: str) -> Rates:
         raise MldynoError(f"{framework}: the worker's answer does not name it.") from None
 
 
-def _ask(worker: WorkerProcess, rates: Rates, framework: str, device: str, precision: str) -> None:
-    """Ask for one rate, or why there is none; if the worker dies, the remaining rates are unknown."""
-    case = Case("matmul", framework=framework, device=device, mode="infer", precision=precision)  # type: ignore[arg-type]
-    try:
-        rate = worker.request(ForecastCase(case), RATE_TIMEOUT_S).rate
-    except Ended as end:
-        rates.refused[device, precision] = end.reason
-        return
-    if rate:
-        rates.known[device, precision] = rate
-
-
 # -- the largest batch -----------------------------------------------------------------------------
 
 
-STEPS_TRIED = 2  # the second one finds the optimiser's state in place
-LEAST_SHARE = 0.5  # of the memory that could be spared at first, without which other programs are in the way
-EXACT_BATCH = 64  # up to which the answer is exact; beyond, it is exact to one part in this number
+STEPS_TRIED = 2  # the optimiser's state is there from the second step on
+LEAST_SHARE = 0.5  # of the memory that was free at first; with less, other programs are in the way
+EXACT_BATCH = 64  # up to which the answer is exact; larger answers are exact to 1/64
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,12 @@ def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
     """Choose the cases of a plan that are worth their time here."""
     halves = {device: rates.half(device) for device in rates.devices}
     slow = {device for device, half in halves.items() if half and (rates.gain(device, half) or 0.0) < LEAST_GAIN}
-    smallest = {device: _smallest(whole.cases, device, halves[device]) for device in slow}
+    smallest = {
+        device: min(
+            (case for case in whole.cases if (case.device, case.precision) == (device, halves[device])),
+            key=lambda case: plugins.workload(case.workload).flops(case), default=None,
+        ) for device in slow
+    }  # fmt: skip
     worth = [
         case for case in whole.cases if _is_relevant(case, rates.devices, halves) and (
             case.precision not in HALVES or case.device not in slow or case == smallest[case.device]
@@ -63,7 +68,11 @@ def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
     if not taken and forecasts:  # a number that takes long is better than none
         taken = [min(forecasts, key=lambda expected: expected.least)]
         left_out.remove(taken[0].case)
-    notes = [*_of_halves(rates, halves, slow, smallest), *_of_time(left_out)]
+    notes = _of_halves(rates, halves, slow, smallest)
+    if left_out:
+        named, more = ", ".join(case.id for case in left_out[:MOST_CASES_NAMED]), len(left_out) - MOST_CASES_NAMED
+        rest = f" and {count(more, 'other case')}" if more > 0 else ""
+        notes.append(f"left out, since it would take too long here: {named}{rest}")
     return Chosen(replace(whole, cases=tuple(expected.case for expected in taken)), tuple(taken), tuple(notes))
 
 
@@ -75,11 +84,6 @@ def _is_relevant(case: Case, devices: Sequence[str], halves: dict[str, str | Non
     if case.batch == 1:  # there to be faster on one device than on another
         return has_accelerator
     return not (has_accelerator and case.device == "cpu" and case.placement == "roundtrip")  # nothing is copied there
-
-
-def _smallest(cases: Sequence[Case], device: str, half: str | None) -> Case | None:
-    there = [case for case in cases if (case.device, case.precision) == (device, half)]
-    return min(there, key=lambda case: plugins.workload(case.workload).flops(case), default=None)
 
 
 def _of_halves(
@@ -99,11 +103,3 @@ def _of_halves(
                 f"only {only.workload} is measured in it"
             )
     return notes
-
-
-def _of_time(left_out: Sequence[Case]) -> list[str]:
-    if not left_out:
-        return []
-    named = ", ".join(case.id for case in left_out[:MOST_CASES_NAMED])
-    more = f" and {count(len(left_out) - MOST_CASES_NAMED, 'other case')}" if len(left_out) > MOST_CASES_NAMED else ""
-    return [f"left out, since it would take too long here: {named}{more}"]

@@ -42,18 +42,18 @@ def new_run_id() -> str:
 
 
 def processes_before(store: Store, machine: Machine) -> list[Process]:
-    """Return what was measured on this machine before, oldest first: it shows what is usual there."""
+    """Return what was measured on this machine before, oldest first: from it follows what is usual there."""
     query = Query({"machine": store.name_of(machine)}, heads=False, provenances=("measured",))
     return telling(reversed(store.history(query, NEWEST_RECORDS)))
 
 
 class NoStepTime(Exception):
-    """A series of step times with a value that no step can take."""
+    """A step time is impossible."""
 
 
 @dataclass
 class Observed:
-    """What is known of a case so far: all that its record is made of."""
+    """What was observed of a case so far: all that its record is made of."""
 
     case: Case
     run: Run
@@ -74,7 +74,7 @@ class Observed:
     longest_block: float = 0.0
     """Time in s of the longest measured block."""
     unsteady: str = ""
-    """Why the warm-up did not find it steady; empty where it did, or could not tell."""
+    """Why it was not steady after the warm-up; empty where it was, or that is unknown."""
 
     @property
     def alone(self) -> bool:
@@ -91,13 +91,13 @@ class Observed:
         for series in turn:
             if series.stage == "steady":
                 self.take(replace(series, turn=self.turns, stage="steady" if self.alone else "paired"))
-            else:  # the same blocks as one rank timed them
+            else:  # the same blocks, as a rank timed them
                 self.series.append(replace(series, turn=self.turns))
         self.turns += 1
         self.half_width = relative_half_width(self.values)
 
     def take(self, series: Series) -> None:
-        """Add a series; one of step times counts as measuring time. Raises NoStepTime."""
+        """Add a series; step times count as measuring time. Raise NoStepTime for impossible ones."""
         if series.metric in ("step_time", "reference_time"):
             times = series.values
             if not (times and SHORTEST_STEP_S <= min(times) <= max(times) <= LONGEST_STEP_S and series.block >= 1):
@@ -200,13 +200,13 @@ def _steady_from(observed: Observed) -> int | None:
 
 
 def slow_start(values: list[float]) -> bool:
-    """Return whether the first part was slower, up to one jump: a plateau that outlasted the warm-up's looks."""
+    """Return whether a slow plateau outlasted the warm-up: one jump, early, to faster steps."""
     change = drift(values)
     return change is not None and change.change < 0 and change.change_point is not None and change.change_point < EARLY
 
 
 def in_references(series: Sequence[Series]) -> list[float]:
-    """Return the steady blocks, each over the reference kernel that ran next to it, where there was one."""
+    """Return the times of steady blocks, each divided by that of the reference kernel next to it, if any."""
     kernels = {part.turn: part.values for part in series if (part.metric, part.stage) == ("reference_time", "steady")}
     ratios = []
     for part in series:

@@ -17,10 +17,10 @@ from mldyno.worker.client import Ended, WorkerProcess
 
 PHASES_SHARE = 0.25  # of the budget
 REST_S = 2.0  # before and after energy is measured
-CLOSING_S, CLOSING_SHARE = 3.0, 0.2  # kept free for closing a case, beside its steps; at most that share of the timeout
+CLOSING_S, CLOSING_SHARE = 3.0, 0.2  # reserved for closing a case without its steps; at most that share of the timeout
 SHORTEST_TIMEOUT_S = 900.0  # of a case, where the user names none
 CHECK_STEPS = {"train": 4.0, "infer": 1.5}  # steps that the checks take
-ONE_MORE = 1.2  # times a block's own time, that must be left for one more
+NEXT_BLOCK_FACTOR = 1.2  # times the longest block, that must be left for the next one
 SILENT_BLOCKS, SHORTEST_SILENCE_S = 5.0, 5.0  # of silence, after which a worker hangs: blocks, and s
 OnProgress = Callable[[Case, float, float | None, float], None]
 CaseAnswer = TypeVar("CaseAnswer", CaseOpened, Measured, CaseClosed)
@@ -40,27 +40,27 @@ class RemoteCase(Observed):
     """Time in s that may be spent waiting for the worker, in all."""
     on_progress: OnProgress
     key: int = 0
-    """Under which its worker keeps the case, where it keeps several."""
+    """Identifies the case within its worker."""
     sharing: int = 1
     """How many cases the worker works for."""
     data: DataSource | None = None
     command: tuple[str, ...] = ()
     """The words of the user's command, where it is one."""
     prove: bool = False
-    """Whether it is to show by numbers what it computes."""
+    """Whether numbers are to show what it computes."""
     unchecked: tuple[str, ...] = ()
-    """Checks that the user does without."""
+    """Checks that the user turned off."""
     at_energy: bool = False
     """Whether its time is known, and its energy is being measured."""
 
-    def tell(self, step: float) -> None:
+    def report(self, step: float) -> None:
         """Report the present time of a step in s."""
         self.on_progress(self.case, step, self.half_width, self.elapsed)
 
     def request(self, command: Command[A]) -> A:
         """Return the worker's answer, within what is left of the case's time."""
         try:
-            return self.worker.request(command, self.timeout - self.worker.spent, self.tell)
+            return self.worker.request(command, self.timeout - self.worker.spent, self.report)
         except Ended as end:
             if end.status == "timeout":
                 end.reason = f"no end after {show_seconds(self.timeout)}; give it more with --timeout"
@@ -100,7 +100,7 @@ class RemoteCase(Observed):
         if not any(series.metric == "step_time" and series.values for series in answer.series):
             raise Ended("failed", "the worker's answer can't be used: a turn without a step")
         self.take_turn(answer.series)
-        self.tell(self.elapsed / self.steps)
+        self.report(self.elapsed / self.steps)
 
     @property
     def _block(self) -> int:
@@ -152,7 +152,7 @@ class RemoteCase(Observed):
     @property
     def out_of_time(self) -> bool:
         """Whether one more block, and closing the case after it, would exceed the timeout; never at first."""
-        return bool(self.values) and self._time_for_turns < ONE_MORE * self.longest_block
+        return bool(self.values) and self._time_for_turns < NEXT_BLOCK_FACTOR * self.longest_block
 
     @property
     def _time_for_turns(self) -> float:

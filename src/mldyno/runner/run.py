@@ -15,6 +15,7 @@ from pathlib import Path
 
 from mldyno import datasets, keys, plugins
 from mldyno import machine as machines
+from mldyno.analysis.outcomes import TARGET_NOT_REACHED
 from mldyno.analysis.processes import Process, processes_of
 from mldyno.errors import StoreError
 from mldyno.files import expanded
@@ -53,7 +54,7 @@ from mldyno.worker.process_tree import Patience, end_leftovers
 
 GRACE_S = 10.0  # beyond the limit of a run, for a case that began before it
 # What answers of the right types may cause.
-NONSENSE_ERRORS = (BadRecord, ArithmeticError, LookupError, TypeError, ValueError)
+BAD_ANSWER_ERRORS = (BadRecord, ArithmeticError, LookupError, TypeError, ValueError)
 PLAN = "plan"  # begins the code that authenticates a plan
 TIMEOUT_FACTOR = 5.0  # times the forecast of a case, where that is longer than the shortest timeout
 Outcome = tuple[str, str, list[Warning_]]  # status, reason and warnings
@@ -204,13 +205,13 @@ class Runner:
         return math.inf if self.plan.limit is None else self.plan.limit - (time.monotonic() - self.began)
 
     def _time_for(self, case: Case) -> bool:
-        """Return whether there is time for one more process of a case; the first one is begun in any case."""
+        """Return whether there is time for another process of a case; its first process begins in any case."""
         before = self._records_of(case)
         usual = (before[-1].fact("wall_time") or 0.0) if before and self.plan.repeats is None else 0.0
         return self._time_left > usual
 
     def _timeout(self, cases: Sequence[Case]) -> float:
-        """Time in s that these cases in one process may take in all."""
+        """Return the time in s that these cases may take in one process."""
         usual = sum(self.plan.timeout or self.timeouts.get(case.id, SHORTEST_TIMEOUT_S) for case in cases)
         return min(usual, max(0.0, self._time_left) + GRACE_S)
 
@@ -237,7 +238,7 @@ class Runner:
         what, option = f"its timeout of {show_seconds(timeout)}", "--timeout"
         if self._time_left <= 0:
             what, option = f"the run's limit of {show_seconds(self.plan.limit or 0)}", "--limit"
-        return Warning_("target-not-reached", f"measured until {what} was over{more}", f"give it more with {option}")
+        return Warning_(TARGET_NOT_REACHED, f"measured until {what} was over{more}", f"give it more with {option}")
 
     # -- cases -------------------------------------------------------------------------------------
 
@@ -266,7 +267,7 @@ class Runner:
         return WorkerProcess(self.interrupts.check, python=self.python, case=case)
 
     def _alone(self, case: Case, repeat: int, budget: float) -> None:
-        """Measure one case for that many s, from its first step to its record."""
+        """Measure one case for `budget` s, from its first step to its record."""
         self.interrupts.check()
         self.listener.case_started(case, repeat)
         remote = self._remote(case, repeat, self._worker(case), "alone", budget)
@@ -320,7 +321,7 @@ class Runner:
         return warnings
 
     def _too_large(self, case: Case) -> str:
-        """Return why a case is not even tried: it, or a smaller one of its kind, ran out of memory in this run."""
+        """Return why a case is not tried: it, or a smaller case of its kind, ran out of memory in this run."""
         for record in self.known.values():
             if record.status == "oom" and at_least_as_large(case, record.case):
                 which = "it" if record.case == case else record.case.id
@@ -331,7 +332,7 @@ class Runner:
         """Measure cases head-to-head; those that run out of memory side by side alternate."""
         pairing = pairing_for([self.known[case.id, repeat] for case in cases])
         if all(self.paired[case.id, repeat, "alternating-processes"] for case in cases):
-            pairing = "alternating-processes"  # a resumed run had found that out
+            pairing = "alternating-processes"  # known from the run that is resumed
         try:
             self._pair_by(pairing, repeat, cases)
         except Crowded:
@@ -367,7 +368,7 @@ class Runner:
         self._save([self._record(remote, status, reason, warnings) for remote in members])
 
     def _by_turns(self, repeat: int, cases: Sequence[Case]) -> None:
-        """Run commands in turns from their first run on; make a record of each alone, and of their comparison."""
+        """Interleave commands from their first run on; make a record of each alone, and of their comparison."""
         self.interrupts.check()
         if not cases or (repeat and self._time_left <= 0):
             return
@@ -403,14 +404,14 @@ class Runner:
                 remote.worker.kill()
 
     def _record(self, remote: RemoteCase, status: str, reason: str, warnings: Sequence[Warning_] = ()) -> Record:
-        """Make the record of a case. Nothing is measured now, so vendors may be asked about its devices."""
+        """Make the record of a case. Nothing is being measured, so vendors may be asked about its devices."""
         machine = replace(self.machine, devices=self.vendors.describe(remote.devices))
         try:
             record = record_of(remote, machine, remote.wall_time, status, reason, warnings, self.before)
-        except NONSENSE_ERRORS as error:
-            said = f"the worker's answers make no record: {type(error).__name__}: {error}"
+        except BAD_ANSWER_ERRORS as error:
+            reason = f"the worker's answers make no record: {type(error).__name__}: {error}"
             bare = Observed(remote.case, remote.run, remote.stopping)
-            return record_of(bare, machine, remote.wall_time, "failed", said)
+            return record_of(bare, machine, remote.wall_time, "failed", reason)
         self.before += processes_of(record)
         return record
 

@@ -12,7 +12,7 @@ from mldyno.analysis import grouped
 from mldyno.analysis.processes import Process, headline, undisturbed, usual_for
 from mldyno.runner.recording import NEWEST_RECORDS
 from mldyno.selftest.measures import Measure, Row, series_kind, together
-from mldyno.stats.intervals import OTHERS, half_width, mean, median
+from mldyno.stats.intervals import PREDICTED_PROCESSES, half_width, mean, median
 
 SIZES = (1, 2, 3, 5)  # processes that an interval is computed from
 MANY = 10  # processes of 2 s that start and run in the time of 3 of 20 s
@@ -37,7 +37,7 @@ def judged(processes: Sequence[Process], sizes: Sequence[int] = (*SIZES, MANY), 
                 comparison = [process for process in group if not run[0].when <= process.when <= run[-1].when]
                 if not comparison:
                     continue
-                reference = undisturbed(chance.sample(comparison, min(OTHERS, len(comparison))), waited)
+                reference = undisturbed(chance.sample(comparison, min(PREDICTED_PROCESSES, len(comparison))), waited)
                 own = undisturbed(run, waited)
                 value, error = headline(own, usual_for(own[-1], [*before, *meanwhile, *run[:-1]]))
                 truth = mean([math.exp(other.time) for other in reference])

@@ -48,7 +48,7 @@ def rounded(values: Iterable[float]) -> tuple[float, ...]:
 
 
 def _t_upper_tail(t: float, df: int) -> float:
-    """P(T > t) of Student's t with whole degrees of freedom, by its finite sum (Abramowitz 26.7.3-4)."""
+    """Return P(T > t) of Student's t with whole degrees of freedom, by its finite sum (Abramowitz 26.7.3-4)."""
     theta = math.atan2(t, math.sqrt(df))
     cos2 = math.cos(theta) ** 2
     total, term = 0.0, 1.0
@@ -185,8 +185,8 @@ def trend(values: Sequence[float]) -> tuple[float, float]:
 # -- variance of processes -------------------------------------------------------------------------
 
 
-OTHERS = 30  # fresh processes, whose mean an interval is to hold
-MOST_FREEDOM = 1000  # degrees: with more of them an interval is no narrower
+PREDICTED_PROCESSES = 30  # fresh ones, whose mean an interval is to hold
+MOST_FREEDOM = 1000  # degrees: more make an interval no narrower
 
 
 @dataclass(frozen=True)

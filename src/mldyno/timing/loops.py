@@ -22,15 +22,15 @@ from mldyno.timing.clock import Clock
 
 PROBES = 3  # steps after the first one, which show how many a block should have
 LOOKS = (PROBES, 20, 100)  # blocks after which their size is checked: steps may have become faster
-FASTER = 1.4  # times as many steps: then it does have more
-MOST_BLOCKS = 4096  # beyond which two become one: a loop of weeks fits into a record
+FASTER = 1.4  # times as many steps as now fit into a block: then it gets more
+MOST_BLOCKS = 4096  # beyond that, pairs are merged: a loop of weeks fits into a record
 MIN_SYNCED_BLOCK = 50_000_000  # ns: a queue that was emptied fills again in tens of microseconds
 EMPTY_WAITS = 3  # that show what waiting for nothing costs
-FEWEST_MARKS, MOST_MARKS = 256, 1024  # steps after which what the clock said is worked on
+FEWEST_MARKS, MOST_MARKS = 256, 1024  # steps after which the clock reads are processed
 LONG = 3.0  # times the usual step without its fetch: something else was done in it, such as saving
-MOST_LONG = 0.1  # of all blocks: what is more frequent belongs to the loop, or to its machine
+MOST_LONG = 0.1  # of all blocks: what is more frequent is usual for the loop or its machine
 
-END: Any = object()  # in place of a batch, where there is none any more
+END: Any = object()  # instead of a batch, at the end of an epoch
 Wait = Callable[[], object]
 Advance = Callable[[], Any]
 
@@ -49,7 +49,7 @@ class LoopBlocks:
     waits: list[int] = field(default_factory=list)
 
     def without_long(self) -> tuple[LoopBlocks, LoopBlocks]:
-        """Split off the few blocks that are long by themselves: neither neighbour is."""
+        """Split off the few blocks that are long while neither neighbour is."""
         own = [time - wait for time, wait in zip(self.times, self.waits, strict=True)]
         most = LONG * median(own) if own else 0.0
         over = [False, *(time > most for time in own), False]
@@ -84,7 +84,7 @@ class LoopTimes:
         self.between: list[int] = []
         """From the end of an epoch to the begin of the next one's first fetch."""
         self.apart: list[int] = []
-        """What the user has kept apart."""
+        """What the user has excluded from steps."""
         self.rounds: list[tuple[float, float]] = []
         """A step with a real batch and one with a held one, where batches are held: see `replays`."""
         self.fault = ""
@@ -94,7 +94,7 @@ class LoopTimes:
         self.every_batch = False
         """Whether it has to see all of them."""
         self._marks: list[int] = []
-        """Of each step that is not worked on yet, when its next batch was asked for, and when it was there."""
+        """Of each step that is not processed yet: when its next batch was asked for, and when it came."""
         self._began = self._waited = self._ended = self._fetched = self._worked = 0
         self._left, self._look = 1, 1
         self._paused: int | None = None
@@ -107,7 +107,7 @@ class LoopTimes:
     # -- steps -------------------------------------------------------------------------------------
 
     def begin(self, now: int) -> None:
-        """Begin the first step; or the next one, and what lies between is none."""
+        """Begin the first step, or the next one after a pause."""
         if self._paused is None:
             self._began = now
         else:
@@ -195,7 +195,7 @@ class LoopTimes:
         self._paused = max(self._began, now)
 
     def resume(self) -> int:
-        """Continue with steps, once the device has done what it was given meanwhile; return the length of the pause."""
+        """Continue with steps, once the device has done its work; return the length of the pause."""
         if self._paused is None:
             return 0
         self._settle()
@@ -205,7 +205,7 @@ class LoopTimes:
         return length
 
     def end_apart(self) -> None:
-        """Continue with steps after work that was kept apart."""
+        """Continue with steps after work that was excluded."""
         _note(self.apart, self.resume())
 
     def abandon(self) -> None:

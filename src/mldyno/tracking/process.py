@@ -9,7 +9,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,7 +23,7 @@ RECORDED_PACKAGES = (
     "torch", "tensorflow", "jax", "mlx", "keras", "numpy", "lightning", "pytorch_lightning", "transformers",
     "accelerate",
 )  # fmt: skip
-LONGEST_RANK_WAIT_S = 20.0  # for what other ranks have measured
+LONGEST_RANK_WAIT_S = 20.0  # for the times of other ranks
 
 Wait = Callable[[], object]
 
@@ -41,16 +41,12 @@ def place() -> Place:
     places = []
     for name, look in (("torch", _of_torch), ("mlx.core", _of_mlx), ("jax", _of_jax), ("tensorflow", _of_tensorflow)):
         if name in sys.modules:
-            with suppress(Exception):  # of another version: then it is as if it was not used
+            with suppress(Exception):  # another version: treat it as unused
                 used = look(sys.modules[name])
                 places += [used] if used is not None else []
     device = next((each.device for each in places if each.device != "cpu"), "cpu")
     waits = [each.wait for each in places if each.wait is not None]
-    return Place(device, None if not waits else waits[0] if len(waits) == 1 else _all_of(waits))
-
-
-def _all_of(waits: Sequence[Wait]) -> Wait:
-    return lambda: [wait() for wait in waits]
+    return Place(device, waits[0] if len(waits) == 1 else (lambda: [wait() for wait in waits]) if waits else None)
 
 
 def _named(kind: str, index: int = 0) -> str:
@@ -69,14 +65,14 @@ def _of_torch(torch: Any) -> Place | None:
 
 
 def _of_mlx(mx: Any) -> Place:
-    """Its CPU works asynchronously, too."""
+    """Return the device of MLX, whose CPU works asynchronously, too."""
     if mx.default_device().type != mx.DeviceType.gpu:
         return Place("cpu", mx.synchronize)
     return Place("mps" if mx.metal.is_available() else "cuda:0", mx.synchronize)
 
 
 def _of_jax(jax: Any) -> Place | None:
-    if not sys.modules["jax._src.xla_bridge"]._backends:  # to ask for devices would begin to use them
+    if not sys.modules["jax._src.xla_bridge"]._backends:  # asking for devices would begin to use them
         return None
     kinds = {"gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "METAL": "mps"}
     device = jax.devices()[0]
@@ -85,7 +81,7 @@ def _of_jax(jax: Any) -> Place | None:
 
 
 def _of_tensorflow(tensorflow: Any) -> Place | None:
-    """Its CPU is done when its calls return."""
+    """Return the GPU of TensorFlow, whose CPU is done when a call returns."""
     context = sys.modules["tensorflow.python.eager.context"].context()
     if not context._initialized or not context.list_logical_devices("GPU"):
         return None
@@ -116,12 +112,9 @@ def software() -> Software:
         threads = int(sys.modules["torch"].get_num_threads()) if "torch" in loaded else None
     versions = {name: printable(version) for name, version in loaded.items() if version}
     return Software(
-        python=platform.python_version(),
-        framework=TRACKED,
-        versions=versions,
-        threads=threads,
+        python=platform.python_version(), framework=TRACKED, versions=versions, threads=threads,
         env=recorded_environment(),
-    )
+    )  # fmt: skip
 
 
 def script_name() -> str:

@@ -41,7 +41,7 @@ class Loop:
     ) -> None:  # fmt: skip
         from mldyno.tracking import finishing  # before the first batch, and before the program ends: see there
 
-        self._finishing = finishing
+        self.finishing = finishing
         self.title, self.item, self.store = title, item, store
         self.name = title if number == 1 else f"{title}#{number}"
         self.count = ItemCount(items)
@@ -55,15 +55,12 @@ class Loop:
         self.owner = os.getpid()
         self.contention = Contention()
         self.watched: bool | None = None
-        self.times = self._times(clock or clocks.now, ahead)
+        self.times = LoopTimes(clock or clocks.now, self._find_wait)
+        if ahead is not None:
+            from mldyno.timing.replays import ReplayTimes
+
+            self.times = ReplayTimes(clock or clocks.now, self._find_wait, ahead)
         self.times.look_at, self.times.every_batch = self._look_at, callable(items)
-
-    def _times(self, clock: clocks.Clock, ahead: Ahead | None) -> LoopTimes:
-        if ahead is None:
-            return LoopTimes(clock, self._find_wait)
-        from mldyno.timing.replays import ReplayTimes
-
-        return ReplayTimes(clock, self._find_wait, ahead)
 
     def _find_wait(self) -> Sync | None:
         """Find the device and the ranks of the loop, when its first step has ended."""
@@ -103,18 +100,14 @@ class Loop:
         self.finished = True
         LIVE.pop(self, None)
         if self.finalizer is not None:
-            self.finalizer.detach()  # or it would hold on to this as long as the loader lives
+            self.finalizer.detach()  # else it would keep this alive as long as the loader
         self.watch(False)
         with interrupts:
             try:
-                self.record = self._finishing.finish(self, interrupts)
-            except Exception as error:  # whatever it is, a training has ended well but for this
-                self._finishing.say(f"{self.name}: nothing was recorded: {type(error).__name__}: {error}")
+                self.record = self.finishing.finish(self, interrupts)
+            except Exception as error:  # the training itself has ended well
+                self.finishing.say(f"{self.name}: nothing was recorded: {type(error).__name__}: {error}")
         return interrupts
-
-    def line_so_far(self) -> str:
-        """Return what is known by now, in a line."""
-        return self._finishing.line_so_far(self)
 
     def finish_in_finalizer(self) -> None:
         """Finish it in a finalizer, where an exception would be lost: a signal is raised again once that has returned.
@@ -153,7 +146,7 @@ class Tracker:
     def _ended(self, end: bool) -> None:
         self._loop.ended = "end" if end else "left"
         self._loop.watch(False)
-        if process.interactive():  # such a program does not end for a long time
+        if process.interactive():  # such a program may not end for a long time
             self._loop.finish()
 
     def __next__(self) -> Any:
@@ -223,7 +216,7 @@ class Tracker:
         return self._loop.record
 
     def __str__(self) -> str:
-        return self._loop.line_so_far()
+        return str(self._loop.finishing.line_so_far(self._loop))
 
     __repr__ = __str__
 

@@ -23,7 +23,7 @@ from mldyno.workloads.user_models.version_trees import WrongTree
 MOST_CHECK_STEPS = 12  # extra training steps on the fixed batch, until its loss has fallen
 DRAINS = 3
 LONGEST_DRAIN_NS = 400_000_000  # of the steps of a drain
-EVENTS_OFF = 0.1  # by how much the device may seem to work longer than the host saw
+EVENTS_TOLERANCE = 0.1  # relative, of device time by events over host time
 
 
 class Wrong(Exception):
@@ -62,7 +62,7 @@ def refuse(flaw: str | None) -> None:
 
 def check_waiting(events_share: float | None) -> None:
     """Raise Wrong if the device worked for longer than the host's clock measured: then it was not waited for."""
-    if events_share is not None and events_share > 1 + EVENTS_OFF:
+    if events_share is not None and events_share > 1 + EVENTS_TOLERANCE:
         raise Wrong(f"the device's own events show {events_share:.3g} times the host's time: it was not waited for")
 
 

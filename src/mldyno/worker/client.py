@@ -29,17 +29,17 @@ from mldyno.worker.process_tree import ProcessTree, explained, new_mark, reserve
 SCRIPT = worker_start.__file__
 WATCH_EVERY_S = 0.2
 LONGEST_ANSWER_LINE = 64 << 20  # B
-LONGEST_STDERR_TAIL = 64 << 10  # B of a worker's last words that are looked at
-RANK_ENDS_S = 15.0  # within which a launcher has ended all ranks, and reported which one failed
+LONGEST_STDERR_TAIL = 64 << 10  # B of a worker's standard error that are searched for a reason
+RANK_ENDS_S = 15.0  # within which a launcher ends all ranks, and reports which of them failed
 IDLE_LOOK_S, IDLE_CPU_S = 0.03, 0.01  # a process that used less than a tick of CPU time between two looks sleeps
-LONGEST_SPIN_S = 1.0  # that is waited for: OpenBLAS's threads spin for 0.1 s
-PIPE_CLOSES_S = 1.0  # that a thread may take to read the end of a dead worker's pipe
+LONGEST_SPIN_S = 1.0  # to wait for idle threads: those of OpenBLAS spin for 0.1 s
+PIPE_CLOSES_S = 1.0  # within which a thread reads the end of a dead worker's pipe
 # What Metal says, on standard error only, when it drops work: status and reason for the case.
 DROPPED = {
     b"kIOGPUCommandBufferCallbackErrorOutOfMemory": ("oom", "Metal dropped work for which it had no memory"),
     b"command buffer exited with error status": ("wrong", "Metal dropped work that it could not do"),
 }
-LONGEST_SIGN = max(map(len, DROPPED))
+LONGEST_PATTERN = max(map(len, DROPPED))
 OnProgress = Callable[[Any], None]
 
 
@@ -53,13 +53,13 @@ class Ended(Exception):
         super().__init__(reason)
         self.status, self.reason = status, reason
         self.crashed = crashed
-        """Whether it died of a signal, without a word."""
+        """Whether a signal ended it, without a message."""
         self.fit = fit
         """Whether it is still there, and may be asked for more."""
         self.silence = silence
-        """Time in s since its last word."""
+        """Time in s since its last message."""
         self.held = held
-        """Memory in B that it held, where other programs had taken the machine's."""
+        """Memory in B that it held, where other programs had filled the machine's."""
 
 
 def settings_of(case: Case) -> dict[str, str]:
@@ -76,27 +76,23 @@ class WorkerProcess:
     """A worker in a session by itself, so that all processes it starts can be ended with it."""
 
     def __init__(
-        self,
-        check_interrupt: Callable[[], None] = lambda: None,
-        settings: Mapping[str, str | None] | None = None,
-        python: str | None = None,
-        case: Case | None = None,
-    ) -> None:
+        self, check_interrupt: Callable[[], None] = lambda: None, settings: Mapping[str, str | None] | None = None,
+        python: str | None = None, case: Case | None = None,
+    ) -> None:  # fmt: skip
         """`settings` are the environment variables that differ from ours; None unsets one.
 
         `case` is the one that the worker is for, where its environment or its interpreter depends on that.
         """
-        self._python, self._check_interrupt, self._case = python, check_interrupt, case
-        self._settings = settings or {}
+        self._python, self._check_interrupt, self._case, self._settings = python, check_interrupt, case, settings or {}
         self._limit, self._kills_before = memory_limit(), _kernel_kills()
         self._process: subprocess.Popen[bytes] | None = None
         self._tree: ProcessTree | None = None
         self._lines: queue.Queue[bytes | None] = queue.Queue()  # a SimpleQueue can wait for ever after a signal
-        self._last_words = b""
+        self._stderr_tail = b""
         self._threads: list[threading.Thread] = []
         self._dropped: tuple[str, str] | None = None
         self._number, self._ranked = 0, False
-        self._watched = self._heard = time.monotonic()
+        self._last_watch = self._last_answer = time.monotonic()
         self._held = self._most_held = 0  # memory in B at the last look, and at most: one that ends gives it back first
         self._left_before: int | None = None
         self.spent = 0.0
@@ -134,7 +130,7 @@ class WorkerProcess:
         except OSError as error:
             raise Ended("failed", f"{python} can't be started: {error.strerror or error}") from None
         self._tree = ProcessTree(self._process.pid, mark)
-        for read in (self._read_answers, self._read_words):
+        for read in (self._read_answers, self._read_stderr):
             thread = threading.Thread(target=read, args=(self._process,), daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -163,23 +159,20 @@ class WorkerProcess:
                 self._lines.put(line)
         self._lines.put(None)
 
-    def _read_words(self, process: subprocess.Popen[bytes]) -> None:
+    def _read_stderr(self, process: subprocess.Popen[bytes]) -> None:
         """Drain what the worker prints, and keep the end of it."""
         assert process.stderr is not None
         with contextlib.suppress(OSError, ValueError):
             tail = b""
-            while words := os.read(process.stderr.fileno(), 65536):
-                self._last_words = (self._last_words + words)[-LONGEST_STDERR_TAIL:]
-                said, tail = tail + words, words[-LONGEST_SIGN:]
-                self._dropped = self._dropped or next((end for sign, end in DROPPED.items() if sign in said), None)
+            while part := os.read(process.stderr.fileno(), 65536):
+                self._stderr_tail = (self._stderr_tail + part)[-LONGEST_STDERR_TAIL:]
+                searched, tail = tail + part, part[-LONGEST_PATTERN:]
+                self._dropped = self._dropped or next((end for text, end in DROPPED.items() if text in searched), None)
 
     def request(
-        self,
-        command: Command[A],
-        timeout: float,
-        on_progress: OnProgress = lambda word: None,
+        self, command: Command[A], timeout: float, on_progress: OnProgress = lambda news: None,
         reset_timeout: bool = False,
-    ) -> A:
+    ) -> A:  # fmt: skip
         """Send a command and wait up to `timeout` s for its answer; with `reset_timeout`, anew after each message.
 
         `on_progress` gets a step's time in s now and then, or the rows of a task. Raises Ended where the worker fails
@@ -188,26 +181,26 @@ class WorkerProcess:
         if self._process is None or self._process.stdin is None:
             raise Ended("failed", "the worker is not there any more")
         self._number += 1
-        began = self._heard = time.monotonic()
+        began = self._last_answer = time.monotonic()
         try:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.write(messages.encode(command, self._number))
                 self._process.stdin.flush()
             while True:
-                answer = self._next_answer((lambda: self._heard if reset_timeout else began), timeout)
+                answer = self._next_answer((lambda: self._last_answer if reset_timeout else began), timeout)
                 if isinstance(answer, Progress):
                     on_progress(answer.step)
                 elif isinstance(answer, TaskRow):
                     on_progress(answer.row)
                 elif isinstance(answer, Failed):
-                    other = self._failed_rank() if answer.status == "failed" else self._short(answer.status)
+                    other = self._failed_rank() if answer.status == "failed" else self._refused_memory(answer.status)
                     raise other or Ended(answer.status, answer.reason, fit=answer.fit)
                 elif isinstance(answer, messages.answer_to(command)):
                     if self._dropped is not None:
                         raise Ended(*self._dropped)
                     return answer
                 else:
-                    raise self._nonsense(f"{messages.wire_name(type(answer))} is none to {type(command).__name__}")
+                    raise self._unusable(f"{messages.wire_name(type(answer))} is none to {type(command).__name__}")
         finally:
             self.spent += time.monotonic() - began
 
@@ -215,12 +208,12 @@ class WorkerProcess:
         while True:
             self._check_interrupt()
             now = time.monotonic()
-            if now - self._watched >= WATCH_EVERY_S:  # by the clock: a worker that talks is watched too
-                self._watched = now
+            if now - self._last_watch >= WATCH_EVERY_S:  # by the clock: a worker that talks is watched too
+                self._last_watch = now
                 self._watch_memory()
                 self._watch_launcher()
                 if now - since() > timeout:
-                    silence = now - self._heard
+                    silence = now - self._last_answer
                     self.kill()
                     raise Ended("timeout", f"no end after {show_seconds(timeout)}", silence=silence)
             try:
@@ -229,16 +222,16 @@ class WorkerProcess:
                 continue
             if line is None:
                 raise self._explain_death()
-            self._heard = time.monotonic()
+            self._last_answer = time.monotonic()
             try:
                 answer, number = messages.decode(line)
             except Malformed as error:
-                raise self._nonsense(str(error)) from None
+                raise self._unusable(str(error)) from None
             if number != self._number:
-                raise self._nonsense(f"it belongs to command {number}, not to {self._number}")
+                raise self._unusable(f"it belongs to command {number}, not to {self._number}")
             return answer
 
-    def _nonsense(self, what: str) -> Ended:
+    def _unusable(self, what: str) -> Ended:
         """End a worker whose answer can't be used: nothing that follows could be trusted."""
         self.kill()
         return Ended("failed", f"the worker's answer can't be read: {what}")
@@ -265,8 +258,8 @@ class WorkerProcess:
             return None
         return Ended("failed", explained(self._held, left), held=self._held)
 
-    def _short(self, status: str) -> Ended | None:
-        """Return why a worker was refused memory, where other programs have it."""
+    def _refused_memory(self, status: str) -> Ended | None:
+        """Return the end of a worker that was refused memory which other programs hold; None where they do not."""
         left = machine.available_memory() if status == "oom" else None
         return self._crowded_out(left) if left is not None and left < reserve() else None
 
@@ -286,7 +279,7 @@ class WorkerProcess:
             raise self._explain_death()
 
     def _failed_rank(self) -> Ended | None:
-        """Return which rank failed, and why: the first rank only knows that another one is gone."""
+        """Return which rank failed, and why: the first rank only knows that another rank is gone."""
         until = time.monotonic() + RANK_ENDS_S
         while self._ranked and time.monotonic() < until:
             ended = self._process is None or self._process.poll() is not None
@@ -300,7 +293,7 @@ class WorkerProcess:
 
     def _end_of_rank(self) -> Ended | None:
         """Return the end of the rank that failed; None where none is named."""
-        failure = failure_in(self._said())
+        failure = failure_in(self._stderr_lines())
         if failure is None:
             return None
         if failure.signal is None:
@@ -309,15 +302,15 @@ class WorkerProcess:
             return self._killed_for_memory(f"rank {failure.rank} was ", self._most_held)
         return Ended("failed", f"rank {failure.rank} was ended by {signal.Signals(failure.signal).name}", crashed=True)
 
-    def _said(self) -> list[str]:
+    def _stderr_lines(self) -> list[str]:
         """Return the last lines of its standard error."""
-        return self._last_words.decode(errors="replace").strip().splitlines()
+        return self._stderr_tail.decode(errors="replace").strip().splitlines()
 
     def _explain_death(self) -> Ended:
         assert self._process is not None
         code, peak = _wait(self._process)
         self._threads[1].join(timeout=PIPE_CLOSES_S)
-        lines = self._said()
+        lines = self._stderr_lines()
         if self._ranked and (end := self._end_of_rank()) is not None:
             return end
         last = f": {lines[-1][:300]}" if lines else ""

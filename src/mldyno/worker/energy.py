@@ -1,9 +1,9 @@
 """The energy of a case's steps: the machine idle, then at work in windows of at least half a second, then idle again.
 
 Sensors of one kind and scope, such as two packages, are added up. Sensors of different scopes contain each other, and
-never are. The record's scope is the device's, else the next larger one; each other scope is a stage with its name.
+are not. The record's scope is the device's, else the next larger one; each further scope is a stage with its name.
 
-A sensor that samples power may always look at the same part of a step. So steps pause now and then for a random time,
+A sensor that samples power may always sample the same part of a step. So steps pause now and then for a random time,
 and the differences between windows show how little such a sensor sees.
 """
 
@@ -67,7 +67,7 @@ def groups(available: Mapping[str, Found], case: Case) -> list[Group]:
 
 
 def unreadable(available: Mapping[str, Found], chosen: Sequence[Group]) -> list[str]:
-    """Return why there is no energy: sensors that can't be read. Beside readable ones only the user's plug counts."""
+    """Return why sensors can't be read; where some can be, only for the user's plug."""
     closed = [each for kind, part in available.items() for each in part.closed if not chosen or kind == PLUG]
     by_reason = {each.reason: [other.name for other in closed if other.reason == each.reason] for each in closed}
     return [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
@@ -96,19 +96,20 @@ class EnergyMeter:
         """Measure energy for that many s, or until it is known to the target; and `rest_s` idle before and after."""
         if not self.groups:
             return self._nothing()
-        shortest = self._shortest_window()
+        step = self.blocks.time(self.blocks.size) / self.blocks.size / 1e9
+        shortest = max(WINDOW_S, step, min(STEPS_A_WINDOW * step, LONG_WINDOW_S))  # of a counter
         lengths = [max([shortest, *(READINGS_A_WINDOW * each.every_s for each in group.sensors
                                     if each.method != "counter")]) for group in self.groups]  # fmt: skip
-        before = self._at_rest(rest_s, lengths[0])
+        before = self._idle(rest_s, lengths[0])
         if all(ticks.hung for ticks in self.ticks):
             return self._nothing(before)
         before_work = cpu_of_others(beside_siblings=self.case.in_ranks)
-        began, during, logs = self.clock(), *self._at_work(seconds, target, shortest, lengths[0], tell)
+        began, during, logs = self.clock(), *self._working(seconds, target, shortest, lengths[0], tell)
         after_work, elapsed = cpu_of_others(beside_siblings=self.case.in_ranks), (self.clock() - began) / 1e9
         other_cores = None
         if before_work is not None and after_work is not None:
             other_cores = max(0.0, after_work - before_work) / elapsed
-        after = self._at_rest(rest_s, lengths[0])
+        after = self._idle(rest_s, lengths[0])
         facts = self._nothing([*before, *during, *after]).facts
         series, place = list[Series](), 0
         for group, length in zip(self.groups, lengths, strict=True):
@@ -117,7 +118,7 @@ class EnergyMeter:
             if not rows:
                 continue
             main = not series
-            idle = [*_resting(before[mine], length), *_resting(after[mine], length)]
+            idle = [*_idle_powers(before[mine], length), *_idle_powers(after[mine], length)]
             series += _series(rows, idle, "steady" if main else group.scope)
             if main:
                 off = max(window.relative_error for windows in rows for window, _ in windows)
@@ -130,12 +131,7 @@ class EnergyMeter:
         lost = dict.fromkeys([*self.unreadable, *(why for each in watched for why in each.lost)])
         return Measured((), {"energy_scope": None, "energy_lost": "; ".join(lost) or None})
 
-    def _shortest_window(self) -> float:
-        """Length in s of a counter's window, no shorter than some steps."""
-        step = self.blocks.time(self.blocks.size) / self.blocks.size / 1e9
-        return max(WINDOW_S, step, min(STEPS_A_WINDOW * step, LONG_WINDOW_S))
-
-    def _at_rest(self, rest_s: float, length: float) -> list[Watched]:
+    def _idle(self, rest_s: float, length: float) -> list[Watched]:
         if not rest_s:
             return [Watched(ticks.sensor) for ticks in self.ticks]
         time.sleep(SETTLE_S)
@@ -143,7 +139,7 @@ class EnergyMeter:
             time.sleep(max(rest_s, 2 * length))
         return watch.results
 
-    def _at_work(
+    def _working(
         self, seconds: float, target: float, shortest: float, length: float, tell: Tell
     ) -> tuple[list[Watched], list[StepLog]]:
         """Run steps until enough is known; the first ones let clocks and caches recover, and do not count."""
@@ -164,7 +160,7 @@ class EnergyMeter:
                 rows = _rows(watch.results[: len(main)], logs, length)
                 tell((logs[-1].times[-1] - logs[-1].times[0]) / 1e9 / (done - logs[-1].steps[0]))
                 late = now >= ends + round(LATEST * length * 1e9)
-                if late or (len(rows) >= WITH_INTERVAL and now >= ends) or _known(rows) <= target:
+                if late or (len(rows) >= WITH_INTERVAL and now >= ends) or _relative_error(rows) <= target:
                     return watch.results, logs
                 if pausing:
                     time.sleep(self.chance.uniform(0.0, LONGEST_PAUSE_S))
@@ -178,27 +174,27 @@ Row = list[tuple[Window, float]]
 
 
 def _rows(watched: Sequence[Watched], logs: Sequence[StepLog], length: float) -> list[Row]:
-    """Return, window by window, what every sensor of a group measured."""
+    """Return the windows of a group of sensors: a row has one of each sensor."""
     return [list(row) for row in zip(*(per_step(each, logs, length) for each in watched), strict=False)]
 
 
 def _energies(rows: Sequence[Row]) -> list[float]:
-    """Energy of a step in J, in each window."""
+    """Return the energy of a step in J, in each window."""
     return [sum(window.joules / steps for window, steps in row) for row in rows]
 
 
-def _known(rows: Sequence[Row]) -> float:
-    """Relative half-width of the energy of a step."""
+def _relative_error(rows: Sequence[Row]) -> float:
+    """Return the relative half-width of the energy of a step."""
     values = _energies(rows)
     return half_width(values) / mean(values) if len(values) >= FEWEST_WINDOWS and mean(values) > 0 else float("inf")
 
 
-def _resting(watched: Sequence[Watched], length: float) -> list[float]:
-    """Power in W, in each idle window."""
+def _idle_powers(watched: Sequence[Watched], length: float) -> list[float]:
+    """Return the power in W, in each idle window."""
     windows = []
     for each in watched:
-        times = [when for when, _ in each.readings] or [edge for window in each.counted
-                                                        for edge in (window.began, window.ended)]  # fmt: skip
+        edges = [edge for window in each.counted for edge in (window.began, window.ended)]
+        times = [when for when, _ in each.readings] or edges
         windows.append(each.windows(min(times), max(times), length) if times else [])
     return [sum(window.watts for window in row) for row in zip(*windows, strict=False)]
 

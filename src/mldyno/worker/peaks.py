@@ -19,12 +19,11 @@ SMALLEST_MATMUL = 256  # of matrices
 LARGEST_MATMUL_ON_CPU, LARGEST_MATMUL = 4096, 16384
 LONG_NS = 5_000_000  # work of this length hides launch and wait, and no cache holds what was copied so long
 LAYOUT_NS = 200_000  # a matmul of this length shows which layout is fastest
-MOST_IN_BLOCK, MOST_IN_ALL = 32, 40  # so often it is repeated at most, in a block and in a short look
-MOST_IN_LONG_LOOK = 4000
+MOST_IN_BLOCK, MOST_IN_SHORT_LOOK, MOST_IN_LONG_LOOK = 32, 40, 4000  # runs of a kernel
 PEAK_LOOK_S = 0.2
 SMALLEST_COPY = 4 << 20  # B
 LARGEST_COPY_ON_CPU, LARGEST_COPY = 256 << 20, 1 << 30
-SECOND_LOOK_S, LONG_LOOKS = 2.0, 3  # longer ones, before a case is called impossible: others may have the cores
+SECOND_LOOK_S, LONG_LOOKS = 2.0, 3  # before a case is called impossible: other processes may have the cores
 PEAK_TOLERANCE = 1.05  # times the peak, that a rate may reach: both are measured
 
 
@@ -42,7 +41,7 @@ def matmul_rate(framework: Framework, case: Case, clock: Clock, seconds: float) 
         except Exception as error:
             if framework.explain(error)[0] != "oom":
                 raise
-            break  # beside the case there is no room for larger ones
+            break  # the case leaves no room for larger ones
         last = max(trials, key=lambda trial: trial.rate)
         best = max(best, last.rate, last.next_rate())
         if last.shortest >= LAYOUT_NS:
@@ -59,16 +58,12 @@ class Trial:
     def __init__(self, kernel: Kernel, clock: Clock) -> None:
         self.kernel, self.blocks = kernel, Blocks(kernel, clock)
         self.shortest = max(1, min(self.blocks.time(1) for _ in range(3)))
+        self._steps = min(MOST_IN_BLOCK, math.ceil(LONG_NS / self.shortest))
 
     @property
     def rate(self) -> float:
         """Rate by the shortest single run, launch and wait included."""
         return self.kernel.work / self.shortest * 1e9
-
-    @property
-    def _steps(self) -> int:
-        """Steps of a block of 5 ms."""
-        return min(MOST_IN_BLOCK, math.ceil(LONG_NS / self.shortest))
 
     def next_rate(self) -> float:
         """Time one more block, and return its rate."""
@@ -77,7 +72,7 @@ class Trial:
     def best_rate(self, seconds: float, clock: Clock) -> float:
         """Return the best rate of the blocks that fit into that many s; a short look has few of them."""
         ends, best = clock() + round(seconds * 1e9), self.next_rate()
-        most = MOST_IN_ALL if seconds <= PEAK_LOOK_S else MOST_IN_LONG_LOOK
+        most = MOST_IN_SHORT_LOOK if seconds <= PEAK_LOOK_S else MOST_IN_LONG_LOOK
         for _ in range(most // self._steps - 1):
             if clock() >= ends:
                 break
@@ -141,7 +136,7 @@ def copy_rate(framework: Framework, case: Case, clock: Clock, from_host: bool) -
         except Exception as error:
             if framework.explain(error)[0] != "oom":
                 raise
-            return rate  # beside the case there is no room for more
+            return rate  # the case leaves no room for more
         rate = max(trial.rate, trial.best_rate(PEAK_LOOK_S / 4, clock))
         if trial.shortest >= LONG_NS:
             break

@@ -27,15 +27,15 @@ MOST_LOOKS = 5  # for processes that start others while they are ended
 
 
 def new_mark() -> str:
-    """Return what all processes of one worker have in their environment: who started it, and random digits."""
+    """Return the mark that a worker's processes have in their environment: who started it, and random digits."""
     return f"{own_name()}-{secrets.token_hex(8)}"
 
 
 class ProcessTree:
     """A worker and all processes that it started: loaders' processes, ranks, a command and its children.
 
-    A detached process is found by the mark in its environment. On Linux a worker also becomes its parent, so that one
-    that has cleared its environment is found too.
+    A detached process is found by the mark in its environment. On Linux a worker also becomes its parent, so that a
+    process that has cleared its environment is found too.
     """
 
     def __init__(self, root: int, mark: str) -> None:
@@ -47,7 +47,7 @@ class ProcessTree:
         self._look_again = 0.0
 
     def resident(self) -> int | None:
-        """Resident memory in B of all of them; None where the worker is not alive."""
+        """Return the resident memory in B of all of them; None where the worker is not alive."""
         own = machine.resident_memory(self._root)
         if own is None:
             return None
@@ -59,7 +59,7 @@ class ProcessTree:
         return own + sum(machine.resident_memory(pid) or 0 for pid in self._started)
 
     def cpu_time(self) -> float | None:
-        """CPU time in s of all known processes; None where the worker is not alive."""
+        """Return the CPU time in s of all known processes; None where the worker is not alive."""
         import psutil
 
         try:
@@ -69,7 +69,7 @@ class ProcessTree:
         return math.fsum(each.user + each.system for each in times)
 
     def _look(self) -> None:
-        """Note which processes there are now; one that has lost its parent still counts."""
+        """Note which processes there are now, orphans included."""
         import psutil
 
         living = {pid: process for pid, process in self._started.items() if process.is_running()}
@@ -128,21 +128,19 @@ def marked() -> Iterator[tuple[int, str]]:
 
 RESERVE_SHARE, SMALLEST_RESERVE = 0.05, 512 << 20  # memory that a worker must leave free
 FILLING_SHARE = 0.1  # of all memory: a case that held less is not what filled the machine
-PATIENCE_S, MEMORY_LOOK_EVERY_S = (
-    60.0,
-    0.5,
-)  # for how long a run waits in all until other programs have given memory back
+PATIENCE_S = 60.0  # for which a run waits in all until other programs have given memory back
+MEMORY_LOOK_EVERY_S = 0.5
 
 
 @cache
 def total() -> int:
-    """Memory in B of this machine, or of its container; 0 where it is not known."""
+    """Return the memory in B of this machine, or of its container; 0 where it is not known."""
     return machine.describe().memory or 0
 
 
 @cache
 def reserve() -> int:
-    """Memory in B that a worker must leave to the rest of the machine."""
+    """Return the memory in B that a worker must leave to the rest of the machine."""
     return max(round(RESERVE_SHARE * total()), SMALLEST_RESERVE)
 
 
@@ -156,8 +154,8 @@ def taken_by_others(held: int, grown: int | None = None) -> bool:
 
 def explained(held: int, left: int) -> str:
     """Return what happened to a case that held `held` B when `left` B were left."""
-    others = show_bytes(max(0, total() - left - held))
-    return f"the machine ran out of memory, but this case held only {show_bytes(held)}; other programs hold {others}"
+    taken = show_bytes(max(0, total() - left - held))
+    return f"the machine ran out of memory, but this case held only {show_bytes(held)}; other programs hold {taken}"
 
 
 class Patience:

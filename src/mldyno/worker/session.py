@@ -33,12 +33,12 @@ from mldyno.workloads.user_models.code import activate
 LONG_STEP_S = 5.0  # a step of this length is not run once more just to count its kernels
 REPORT_EVERY_NS = 500_000_000
 KERNEL_SIZE = 256  # of the reference kernel's matrices: large enough for several threads
-KERNEL_BLOCKS = 3  # one after the other; their median counts
-KERNELS_AFTER_STEP = 10  # of a long one: they take a few ms each
+KERNEL_BLOCKS = 3  # in a row; their median counts
+KERNELS_AFTER_STEP = 10  # after a step longer than a turn; each takes a few ms
 LARGEST_KERNEL_SHARE = 0.2  # of the time of the steps
 SETTLE_SHARE, SHORTEST_SETTLE_S = 0.2, 0.1  # of a turn, for steps before it that do not count
-FEWEST_ABLATION_ROUNDS = 4  # of steps and those beside them, however long they take
-STEPS_FIRST_NS = 20_000_000  # that steps run for before anything else is done: other code makes theirs cold
+FEWEST_ABLATION_ROUNDS = 4  # of the step and its ablations, however long they take
+STEPS_FIRST_NS = 20_000_000  # of steps before anything else runs: other code evicts theirs from caches
 Tell = Callable[[float], None]
 
 
@@ -104,7 +104,7 @@ class CaseSession:
         self.values: list[float] = []
         self.kernel: ReferenceKernel | None = None
         self.counters_of_steps: tuple[int, ...] = ()
-        """Before steps beside its own, which may have graphs of their own."""
+        """Before its ablations ran, which may compile further graphs."""
         self.rank_peaks: list[float] = []
         """Peak memory of each rank in B, before anything was done for checks."""
 
@@ -208,7 +208,7 @@ class CaseSession:
         return messages.Measured(tuple(series), {"late_changes": self.late_changes})
 
     def _settle(self, seconds: float) -> None:
-        """Before a turn, drop what was loaded ahead, and let the loader get to work."""
+        """Drop what was loaded ahead before a turn, and let the loader start again."""
         if self.program.loads_ahead:
             self.program.drop_loaded()
             settle(self.blocks, self.program.loads_ahead, max(SHORTEST_SETTLE_S, SETTLE_SHARE * seconds))
@@ -225,7 +225,7 @@ class CaseSession:
         return messages.Measured(tuple(series), {f"{name}_items": items[name] for name in items})
 
     def _ablations(self, seconds: float, report: Reporter) -> list[Series]:
-        """Rounds of the step and of those beside it, after which all is as it was."""
+        """Time rounds of the step and of its ablations, then restore the state of the program."""
         self.rank_peaks, self.counters_of_steps = self.program.rank_peaks(), self.program.steady_counters()
         self.program.hold_state()
         blocks = {"step": self.blocks}
@@ -352,7 +352,7 @@ class ReferenceKernel:
 
 
 def next_run(began: int, ended: int) -> int:
-    """Return when it may run again, after a run from `began` to `ended`; in ns of the clock."""
+    """Return when the kernel may run again, after a run from `began` to `ended`; in ns of the clock."""
     return ended + max(STEPS_FIRST_NS, round((ended - began) / LARGEST_KERNEL_SHARE))
 
 
@@ -380,11 +380,11 @@ class Reporter:
 # -- commands as cases -----------------------------------------------------------------------------
 
 
-COLD = "cold"  # folder, beside the data sets, that an end-to-end run finds empty at its first time
+COLD = "cold"  # folder next to the data sets, which is empty at the first run from end to end
 
 
 def _workload_of(case: Case, command: Sequence[str]) -> Workload:
-    """Return the workload of a case; a command is one by itself, whose step is a run of it."""
+    """Return the workload of a case; of a command, a step is one run."""
     if not command:
         return plugins.workload(case.workload)
     name = case.workload
@@ -394,7 +394,7 @@ def _workload_of(case: Case, command: Sequence[str]) -> Workload:
 def _command_builder(
     workload: Workload, case: Case, data: DataSource | None, command: Sequence[str]
 ) -> Callable[[], list[str]] | None:
-    """Return what gives the words of the command; None where the workload has none."""
+    """Return a function that returns the words of the command; None where the workload has none."""
     if command:
         return lambda: list(command)
     end_to_end = workload.end_to_end
