@@ -16,9 +16,9 @@ from mldyno.errors import UsageError
 
 UNITS = ("s", "B", "J", "W", "1/s", "1/J", "1")
 PERIODS = {"s": ("second", 1.0), "min": ("minute", 60.0), "h": ("hour", 3600.0), "day": ("day", 86_400.0)}
-"""What a rate may be counted over where it is shown: in words, and in s."""
+"""Periods of a rate, where it is shown: in words, and in s."""
 
-LARGEST_LOG = 700.0  # its exponential and the inverse of that are still numbers over 0
+LARGEST_LOG = 700.0  # its exponential and the inverse of that are finite and over 0
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -150,10 +150,10 @@ _ENERGY_STEPS = ((1e-3, 1e-6, "µJ"), (1.0, 1e-3, "mJ"), (1e4, 1.0, "J"))
 _SCALES: Mapping[str, tuple[tuple[tuple[float, float, str], ...], Scale]] = {
     "s": (_TIME_STEPS, (3600.0, "h")), "B": (_BYTE_STEPS, (2.0**30, "GiB")), "J": (_ENERGY_STEPS, (1e3, "kJ")),
 }  # fmt: skip
-NARROW_FACTOR = 0.1  # an interval of a factor that is narrower has its middle and its ends in the same digits
-WIDEST_FACTOR = 100.0  # times a factor, beyond which the end of its interval says nothing
-MOST_DECIMALS = 5  # that distinguish an end of an interval from 1, or from 0
-LARGEST_READABLE = 10_000.0  # under this a number is read without counting its digits
+NARROW_FACTOR = 0.1  # a factor with a narrower interval has as many decimals as its ends
+WIDEST_FACTOR = 100.0  # times a factor: an interval that ends beyond it is not shown
+MOST_DECIMALS = 5  # to distinguish an end of an interval from 1, or from 0
+LARGEST_READABLE = 10_000.0  # below this a number is read without counting its digits
 
 
 def scale_of(value: float, unit: str) -> Scale:

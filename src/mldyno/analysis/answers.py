@@ -1,8 +1,8 @@
-"""What outcomes say about the questions they were measured for: of single cases, and of the machine as a whole.
+"""Answers to the questions that outcomes were measured for: about single cases, and about the machine as a whole.
 
-One question has one number, wherever it is given. About a machine it is a mean of comparisons between cases that
-differ in one thing only. The typical case of each workload counts: its largest size that all devices did, without
-copies where that was measured; what smaller ones say, crossovers say.
+A question has the same number wherever it is shown. About a machine it is a mean of comparisons between cases that
+differ in one axis only. The typical case of each workload counts: its largest size that all devices completed, without
+copies where that was measured. Smaller sizes are the subject of crossovers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mldyno.units import Interval
 
 HOST, PLAIN, LOADER_WORKERS = "cpu", "fp32", "loader_workers"
 COPIES = (("device", "host", "in"), ("device", "roundtrip", "in and back"), ("host", "roundtrip", "back"))
-# All ways to do the same work; first those that can be measured within one process, which are known best.
+# All ways to do the same work; first those that can be measured within one process, and so most precisely.
 HEADLINE_AXES = (*sorted(WAYS, key=lambda name: AXIS[name].own_process), "machine")
 
 
@@ -56,7 +56,7 @@ def precision_gains(outcomes: Sequence[Outcome]) -> list[PrecisionGain]:
 
 @dataclass(frozen=True)
 class CopyCost:
-    """What copying one way takes, as a share of a step that does it, with a 95 % interval where there is one."""
+    """The cost of copying one way: a share of the step that copies, with a 95 % interval where there is one."""
 
     way: str
     """in, back, or in and back."""
@@ -70,7 +70,7 @@ class CopyCost:
 
     @property
     def seconds(self) -> float | None:
-        """The share in s, of the step as it took alone."""
+        """The share in s, of the step time that was measured alone."""
         step = self.comparison.other.step
         return None if step is None else self.share.value * step.value
 
@@ -88,15 +88,15 @@ def copy_costs(outcomes: Sequence[Outcome]) -> list[CopyCost]:
 
 @dataclass(frozen=True)
 class LoaderGain:
-    """One case with several numbers of loader workers: a pair of comparisons for each, from the second on."""
+    """A case with two or more numbers of loader workers: two comparisons for each number but the smallest."""
 
     over_fewest: tuple[Comparison, ...]
     over_best: tuple[Comparison, ...]
-    """Against the smaller number that was fastest for sure."""
+    """Against the smaller number that was clearly fastest."""
 
     @property
     def best(self) -> int:
-        """The number from which on no larger one was surely faster."""
+        """The number from which on no larger one was clearly faster."""
         faster = [each.other for each in self.over_best if each.verdict == "faster"]
         return [self.over_fewest[0].base, *faster][-1].case.loader_workers
 
@@ -124,18 +124,18 @@ class Answers:
     """The answers about single cases; empty where their axes have none."""
 
     crossovers: Sequence[Crossover] = ()
-    """From which size on one way to do the work beats another."""
+    """The size from which on one way to do the work beats another."""
     precisions: Sequence[PrecisionGain] = ()
     """Which precision is worth it."""
     copies: Sequence[CopyCost] = ()
-    """What the copy costs."""
+    """What copies cost."""
     scalings: Sequence[Scaling] = ()
-    """How time grows with the length of sequences."""
+    """How time grows with the sequence length."""
     loaders: Sequence[LoaderGain] = ()
     """How many workers a loader should have."""
 
     def about(self, value: str) -> Answers:
-        """Return those of them that are about the time of a step, or about its energy."""
+        """Return the answers about the time of a step, or about its energy."""
         swept = [each for each in self.crossovers if each.value == value]
         return replace(self, crossovers=swept) if value == "step" else Answers(swept)
 
@@ -149,17 +149,17 @@ class Verdicts:
     precisions: tuple[Mean, ...] = ()
     """Each other precision against fp32, on each device, in training and in inference."""
     batches: tuple[Crossover, ...] = ()
-    """From which batch on an accelerator beats the CPU."""
+    """The batch from which on an accelerator beats the CPU."""
     copies: tuple[CopyCost, ...] = ()
     """What copies cost."""
     references: tuple[tuple[Comparison, ...], ...] = ()
-    """Against published machines in the same work, for each case that has some."""
+    """Comparisons with published machines in the same work, for each case that has some."""
     only: str = ""
     """The device, where there is just one."""
 
 
 def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
-    """Return all answers about cases that these outcomes allow, or those that a comparison along one axis is about."""
+    """Return all answers about cases that these outcomes allow, or those along one axis."""
     measured = [outcome for outcome in outcomes if not outcome.published]
     ways = [way for way in WAYS if axis in (None, way)]
     with_energy = [outcome for outcome in measured if outcome.figure("energy") is not None]
@@ -184,7 +184,7 @@ def unreported_comparisons(outcomes: Sequence[Outcome], said: Answers, by: str |
 
 
 def verdicts(outcomes: Sequence[Outcome], published: Sequence[Outcome] = ()) -> Verdicts:
-    """Return all that these outcomes say of their machine, each mean with the comparisons that it rests on."""
+    """Return all answers about the machine, each mean with the comparisons that it rests on."""
     ours = [outcome for outcome in outcomes if not outcome.published and outcome.status == "ok"]
     devices = list(dict.fromkeys(outcome.case.device for outcome in ours))
 
@@ -207,7 +207,7 @@ def _order(case: Case) -> tuple[str, str, bool]:
 
 
 def headlines(outcomes: Sequence[Outcome], *axes: str) -> list[Mean]:
-    """Return the means of comparisons along axes, by mode, sides, machine, and for precisions by device."""
+    """Return the means of comparisons along axes, by mode, sides and machine; those of precisions by device too."""
     means = []
     for axis in axes or HEADLINE_AXES:
 
@@ -273,9 +273,9 @@ def means_by_work(comparisons: Sequence[Comparison], axis: str) -> list[Mean]:
 
 
 def typical(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return, for each workload, the largest size that all devices did, without copies.
+    """Return, for each workload, the outcomes of the largest size that all devices completed, without copies.
 
-    Where no size succeeded on all devices, that of the most.
+    Where no size succeeded on all devices, the size that succeeded on the most.
     """
     best = {}
     for work, group in grouped(outcomes, _work).items():

@@ -1,14 +1,14 @@
 """Where the time of a step goes: its bottleneck, ranks that train together, and a user's own loop.
 
-Bounds. Each is a share: of the device's peak in matmuls, of its peak in copies, of the step's time that copies to and
-from the device take, or that the device waits for the host. The largest names the bound, where it is large. A model
-that works in caches can move more bytes a second than memory gives; its share is given as it is.
+Bounds. Each is a share: of the device's peak matmul rate, of its peak memory bandwidth, or of the step's time that
+goes into copies or into waiting for the host. The largest names the bound, if it is large. A model that works in caches
+can move more bytes a second than memory allows; its share is not clipped.
 
 Ranks. All figures come from one job. Steps with an exchange of gradients, steps without, the exchange alone, and steps
 of one process were interleaved in rounds, so each ratio is paired.
 
 Loops. Waiting is the time within the loader, as the host saw it: a device that works asynchronously may have been busy
-meanwhile. What the loader costs comes from rounds of real and held batches, and holds everywhere.
+meanwhile. The loader's cost comes from rounds of real and held batches, and is right on every device.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from mldyno.stats.intervals import batches, half_width, mean, median, paired
 from mldyno.stats.shapes import SEGMENTS, drift, jump
 from mldyno.units import Interval, show_percent, show_seconds
 
-WAITING_SHARE = 0.5  # of a step, from which on copies or data are what it consists of
-LOADING_SHARE = 0.9  # of what a loader's workers can load, from which on steps wait for them
-SHORT_KERNEL = 20e-6  # s: on average, below which issuing kernels is most of the work
+WAITING_SHARE = 0.5  # of a step: from here on copies or data loading are the bottleneck
+LOADING_SHARE = 0.9  # of the rate that the loader's workers can sustain: from here on steps wait for them
+SHORT_KERNEL = 20e-6  # s, on average: below it, launching kernels is most of the work
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Shares:
-    """How much of each peak a case uses; None where that is not known."""
+    """How much of each peak a case uses; None where unknown."""
 
     compute: float | None
     memory: float | None
@@ -106,31 +106,31 @@ def _working(record: Record, of_peaks: Shares) -> Bound:
     return Bound("unclear", why)
 
 
-STRAGGLES = 1.1  # times what the others take for the same work: a rank that is slower is named
+STRAGGLES = 1.1  # times the other ranks' time for the same work: a slower rank is reported
 PARTS = 4  # of the rounds of a process
 
 
 @dataclass(frozen=True)
 class RankSplit:
-    """A step of several ranks, taken apart."""
+    """The parts of a step of two or more ranks."""
 
     ranks: int
     waiting: Interval
-    """Share of a step that waits for gradients: what computing does not hide of their exchange."""
+    """Share of a step that waits for gradients: the part of their exchange that does not overlap with compute."""
     hidden: Interval | None
-    """Share of the exchange that computing hides."""
+    """Share of the exchange that overlaps with compute."""
     wrapper: Interval
-    """How many times as long a step takes with the wrapper, without an exchange, as without it."""
+    """How many times as long a step takes with the DDP or FSDP wrapper, without an exchange, as without it."""
     over_same_threads: Interval | None
     """How many times as many items a second as one process with the threads of one rank; None where it has none."""
     over_all_cores: Interval | None
     """The same against one process with all cores; None on an accelerator."""
     straggler: tuple[int, Interval] | None
-    """The rank that takes longest for its own work, and how many times as long as the others; None where none does."""
+    """The rank that takes longest for its own work, and how many times as long as the rest; None where none does."""
 
 
 def split(outcome: Outcome) -> RankSplit | None:
-    """Return a case's step, taken apart; None where it was not measured in ranks."""
+    """Return the parts of a step; None where it was not measured in ranks."""
     records = [record for record in outcome.good if _ablated(record, "compute") and _ablated(record, "step")]
     if not records:
         return None
@@ -203,7 +203,7 @@ def _straggler(records: Sequence[Record]) -> tuple[int, Interval] | None:
 
 @dataclass(frozen=True)
 class Change:
-    """A loop that got slower, or faster: by how much, and from which step on; None where it was bit by bit."""
+    """A loop that got slower or faster: by how much, and from which step on; None where it was gradual."""
 
     change: float
     step: int | None
@@ -220,26 +220,26 @@ class LoaderCost:
 
 @dataclass(frozen=True)
 class LoopParts:
-    """A loop, taken apart."""
+    """The parts of a loop."""
 
     waiting: Interval | None
     """Share of a step that was spent within the loader; None where the loop has none."""
     loader: LoaderCost | None
     change: Change | None
     long_blocks: int
-    """Blocks that took several times as long by themselves: in one of their steps something was saved, say."""
+    """Blocks that took much longer than the rest, such as those with a checkpoint in one of their steps."""
     long_time: float
-    """Time in s that they took, in all."""
+    """Their total time in s."""
     steps_each: int
-    """Steps of such a block."""
+    """Steps in such a block."""
     pauses: int = 0
-    """How often the user, or a trainer, has kept something apart."""
+    """How often the user, or a trainer, excluded other work, such as an evaluation."""
     pause_time: float = 0.0
-    """Time in s that this took, in all."""
+    """The total time of these in s."""
 
 
 def loop_parts(record: Record) -> LoopParts | None:
-    """Return a tracked loop, taken apart, steady or not; None of any other record."""
+    """Return the parts of a tracked loop, steady or not; None for any other record."""
     if not record.case.tracked or record.status not in ("ok", "unsteady"):
         return None
     apart = record.values("apart_time", "apart")
@@ -278,7 +278,7 @@ def loader_cost(real: Sequence[float], held: Sequence[float]) -> LoaderCost | No
 
 
 def _change(record: Record) -> Change | None:
-    """Return by how much it got slower or faster while steady, and from which step on, counted from the first."""
+    """Return by how much a loop got slower or faster while steady, and from which step on."""
     parts = [part for part in record.series if (part.metric, part.stage) == ("step_time", "steady")]
     values = [value for part in parts for value in part.values]
     shape = drift(values)

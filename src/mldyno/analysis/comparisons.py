@@ -1,11 +1,11 @@
-"""How much faster one case is than another, how sure that is, and how it was found out.
+"""How much faster one case is than another, with an interval, a verdict, and how they were compared.
 
 Paired: both were measured head-to-head in one run. The ratio is the exponential of the mean log-ratio of their
-rounds. In one process its interval comes from batches of rounds; between processes, each of which has a speed of its
-own, from several fresh pairs of them.
-Separate runs: they were never paired; the interval comes from each one's own, and what the machine did in between is
-in neither. A published figure has no interval: against one it is the other side's alone, and the verdict is about the
-figure as it was published.
+rounds. Within one process its interval comes from batches of rounds; across processes, whose speeds differ, from two
+or more fresh pairs of them.
+Separate runs: the two were never paired. The interval combines the two intervals, and includes no drift of the machine
+in between. A published figure has no interval: a comparison with one has the other side's alone, and the verdict is
+about the figure as published.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from mldyno.stats.shapes import drift
 from mldyno.units import Interval
 
 DELTA = 0.02  # closer than this counts as equivalent
-CLEAR_LOG = 0.05  # from which on two times seem different, as a logarithm
-MAX_ADVISED_FACTOR = 100  # times as long: too long to wait
+CLEAR_LOG = 0.05  # log-ratio from which on two times seem different
+MAX_ADVISED_FACTOR = 100  # times the present budget: more than anyone would wait
 PAIRED, SEPARATE = "paired", "separate runs"  # how a comparison was made
 MEASURED = {"step": "step_time", "energy": "energy"}  # what is compared: the figure, and the metric of its rounds
-AS_MEASURED = ("workload", "framework", "python", "run")  # axes without an order: what was measured first is the base
+AS_MEASURED = ("workload", "framework", "python", "run")  # axes without an order: the first measured is the base
 LONGER_LOOPS = "a longer loop, or a quieter machine, would settle it"
 ONE_SIDED = f"{SEPARATE}, own interval only"  # one side is a published figure, which has none
 Pairs = list[tuple[Outcome, Outcome]]
@@ -40,7 +40,7 @@ Verdict = Literal["faster", "slower", "equivalent", "inconclusive"]
 
 
 def verdict(low: float | None, high: float | None) -> Verdict:
-    """Return what a 95 % interval of a ratio says."""
+    """Return the verdict of a 95 % interval of a ratio."""
     if low is None or high is None:
         return "inconclusive"
     if low > 1 - DELTA and high < 1 + DELTA:
@@ -55,11 +55,11 @@ class Claim:
     """How many times as fast one side is as another, and the verdict that follows."""
 
     speedup: Interval
-    """How many times as fast the other side is as the base. For energy: how many times as much the base takes."""
+    """How many times as fast the other side is as the base; for energy, how many times as much the base takes."""
     value: str = "step"
     """What is compared: the time of a step, or its energy."""
     per_item: bool = False
-    """Whether it is about items per second: steps of different sizes do different amounts of work."""
+    """Whether it compares items per second, since steps of different sizes do different amounts of work."""
 
     @property
     def ratio(self) -> float:
@@ -121,7 +121,7 @@ class Mean(Claim):
 
     comparisons: tuple[Comparison, ...]
     axis: str = ""
-    """The one axis along which they are; empty where it is not known."""
+    """The axis along which all of them are; empty where they differ."""
 
     @property
     def base(self) -> Outcome:
@@ -221,7 +221,7 @@ def _paired(base: Outcome, other: Outcome, value: str) -> Comparison | None:
     """Compare by the closest kind of pairing that has enough rounds; None where there is none."""
     pairings = _pairings(base, other, MEASURED[value])
     inside = [logs for pairing, logs in pairings if pairing == "interleaved"]
-    if inside and base.case.framework == "command":  # every run is a process: in which worker it was is no matter
+    if inside and base.case.framework == "command":  # every run is a process, whichever worker started it
         inside = [[log for logs in inside for log in logs]]
     if inside:
         return _interleaved(base, other, value, inside)
@@ -260,7 +260,7 @@ def _with_interval(
 
 
 def _advice(log_ratio: float, width: float, more: str, now: int) -> str:
-    """Return how much more it would take, if the ratio is what it looks like: the width shrinks with the root."""
+    """Return how much more is needed if the ratio is as estimated: the width shrinks with the root of the number."""
     if math.isinf(width):
         return f"too few pairs: more {more}"
     wanted = max(abs(log_ratio), DELTA - abs(log_ratio))
@@ -273,7 +273,7 @@ def _advice(log_ratio: float, width: float, more: str, now: int) -> str:
 
 
 def _pairings(base: Outcome, other: Outcome, metric: str) -> list[tuple[Pairing, list[float]]]:
-    """Return how both were paired, and the log-ratios of their rounds, one list for each pairing that succeeded."""
+    """Return how both were paired, and the log-ratios of their rounds, for each pairing that succeeded."""
     theirs = {_place(record): record for record in other.pairings}
     pairings = []
     for record in base.pairings:
@@ -367,7 +367,7 @@ def pairs(
 
 
 def match(left: Sequence[Outcome], right: Sequence[Outcome], allowed: Collection[str], one_free: bool = False) -> Pairs:
-    """Return the pairs that can be compared; refuses where all are unlike."""
+    """Return the pairs that can be compared; raise if there are none."""
     comparable, refused = pairs(left, right, allowed, one_free)
     if not comparable and not refused:
         raise MldynoError("nothing to compare: these are the same records.")
@@ -381,7 +381,7 @@ WITHOUT = (FAKE, COMMAND, TRACKED)  # frameworks that compute nothing that could
 
 
 def proof_of(outcome: Outcome) -> list[float] | None:
-    """Return the outputs that an outcome's records hold; None where they hold none."""
+    """Return the outputs that an outcome's records hold; None where there are none."""
     texts = (record.fact("proof") for record in outcome.records)
     try:
         return [float(word) for word in next(filter(None, texts), "").split()] or None

@@ -1,7 +1,7 @@
-"""States of a machine that every measurement suffers from: each is judged here once, for warnings and for findings.
+"""States of a machine that spoil every measurement, judged in the same way for warnings and for findings.
 
-A condition has its threshold, its message and its next step in one entry of CONDITIONS. A warning carries it with a
-measured record; a finding says it before anything is measured.
+A condition has its threshold, message and next step in one entry of CONDITIONS. A warning attaches it to a record; a
+finding of the doctor reports it before anything is measured.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from mldyno.units import show_bytes, show_percent
 
 WAITING_LIMIT = 0.10  # share of the time that threads may wait for a core
-CLEAR_SHARE = 0.3  # of a peak, from which on it is said to limit a case
+CLEAR_SHARE = 0.3  # of a peak: from here on it is the bottleneck
 STOLEN_LIMIT = 0.05  # share of the machine's time that the host of a virtual machine may take
 SWAPPED_MEANWHILE = 1 << 20  # B
 SWAP_SHARE = 0.1  # swap in use, over the memory
@@ -20,7 +20,7 @@ SWAP_SHARE = 0.1  # swap in use, over the memory
 
 @dataclass(frozen=True)
 class State:
-    """What is known of a machine, by a check-up or around a measurement; None where it is not known."""
+    """The state of a machine at a check-up or during a measurement; None where unknown."""
 
     power: str = "unknown"
     low_power: bool | None = None

@@ -6,7 +6,7 @@ medians, is kept as `within`.
 
 Rounds belong to a paired comparison. Where one thread did all of the work, the time that it was ready but had no core
 is taken out: other processes got in its way then, and they hit either side of a round by chance. A thread that sleeps,
-or waits for a disk, is not ready: that time stays in.
+or waits for a disk, is not ready, and that time counts.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Estimate(Interval):
     samples: int = 1
     steps: int = 1
     within: float | None = None
-    """Half of the 95 % interval of the one process there is, which says nothing of the next."""
+    """Half-width of the 95 % interval within a single process, which does not cover the next process."""
     freedom: int = BATCHES - 1
     """Degrees of freedom of the interval."""
 
     def with_half_width(self, width: float | None, **fields: Any) -> Estimate:
-        """Return it with another interval, and other fields where they are given."""
+        """Return a copy with another interval, and with other fields where they are given."""
         value = fields.pop("value", self.value)
         return replace(self, **vars(Interval.around(value, width)), **fields)
 
@@ -79,7 +79,7 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
         return known
     value, error = headline(processes, stated(timed[-1]))
     width = value * math.expm1(min(error.half_width, WIDEST))
-    if known.within is not None:  # the spread between processes does not hold how badly this one is known
+    if known.within is not None:  # the spread between processes does not include the error of this one
         width = math.hypot(width, known.within)
     return known.with_half_width(width, value=value, processes=len(processes), freedom=error.whole_freedom)
 

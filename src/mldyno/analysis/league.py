@@ -1,4 +1,4 @@
-"""This machine among others: rankings in the same work, and tables with published figures."""
+"""Rankings of machines in the same work, and tables with published figures."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from mldyno.store.figures import STATED_AXES, marks
 
 WORK = tuple(name for name in STATED_AXES if name not in ("framework", "device"))  # that a published figure states
 MOST_COLUMNS = 6  # that fit side by side
-MOST_NAMED = 5  # cases, before the rest is only counted
+MOST_NAMED = 5  # cases, before the rest is just counted
 
 
 def work(outcome: Outcome) -> tuple[Any, ...]:
-    """Return what an outcome did, by the axes that published figures state."""
+    """Return the work of an outcome, by the axes that published figures state."""
     return tuple(getattr(outcome.case, name) for name in WORK)
 
 
@@ -109,7 +109,7 @@ def league(ours: Sequence[Outcome], rivals: Sequence[Outcome]) -> list[Division]
 
 
 def _counts(outcome: Outcome) -> bool:
-    """Return whether it has a time that is not doubted."""
+    """Return whether it has a time that nobody doubts."""
     record = outcome.records[0]
     return _step(outcome) > 0 and not (record.case.own_work or record.fact("fake_time") or marks(record))
 

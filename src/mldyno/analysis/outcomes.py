@@ -22,7 +22,7 @@ VALUES = (*(metric.name for metric in METRICS if metric.of_every_case), "time:10
 DERIVED = tuple(metric.name for metric in METRICS if metric.derived)
 T = TypeVar("T")
 TARGET_NOT_REACHED = "target-not-reached"
-POWERS = ("power", "peak_power", "idle_power")  # of the scope that energy is that of
+POWERS = ("power", "peak_power", "idle_power")  # measured in the same scope as energy
 OF_THE_MACHINE = ("virtualised", "on-battery", "low-power", "rosetta")
 _TIME = re.compile(r"^time:([0-9]{1,12})steps$")
 _RATE = re.compile(r"^throughput:([a-z]+)$")
@@ -33,9 +33,9 @@ class Outcome:
     """All processes of one case in one run on one machine."""
 
     records: tuple[Record, ...]
-    """Those in which the case was alone."""
+    """Those of processes that ran the case alone."""
     pairings: tuple[Record, ...] = ()
-    """Those in which it was measured head-to-head: times for ratios only."""
+    """Those of head-to-head measurements: times for ratios only."""
 
     @property
     def case(self) -> Case:
@@ -46,7 +46,7 @@ class Outcome:
         return self.records[0].shown_machine
 
     def renamed(self, workload: str) -> Outcome:
-        """Return it with another name for its workload; unchanged where the name is empty."""
+        """Return a copy with another name for its workload; unchanged where the name is empty."""
         if not workload:
             return self
 
@@ -103,7 +103,7 @@ class Outcome:
 
     @property
     def item(self) -> str:
-        """What its throughput counts: token, image, B; where the record names none, what the workload's batch has."""
+        """What its throughput counts: token, image, B; where the record names none, the item of the workload."""
         named = next((record.fact("item") for record in self.good), None) or "item"
         if named != "item" or self.case.tracked:
             return str(named)
@@ -115,7 +115,7 @@ class Outcome:
         return named
 
     def figure(self, value: str) -> Estimate | None:
-        """Return the value asked for; None where this outcome does not have it."""
+        """Return a value by name; None where this outcome does not have it."""
         if not self.good:
             return None
         derived: dict[str, Callable[[], Estimate | None]] = {
@@ -157,7 +157,7 @@ class Outcome:
         return Estimate(sorted(times)[len(times) // 2], unit="s", processes=len(times)) if times else None
 
     def _per_step(self, amount: Estimate | None, unit: str) -> Estimate | None:
-        """Return the items of a step over what the step takes."""
+        """Return the items of a step per unit of what the step takes."""
         items = self.good[0].fact("items_per_step") or self.case.batch
         return None if amount is None or not amount.value or items is None else amount.per(items, unit)
 
@@ -190,7 +190,7 @@ class Outcome:
         return energy.with_half_width(energy.value * math.hypot(*parts, within, off))
 
     def _energy_above_idle(self) -> Estimate | None:
-        """Return the same without what the machine takes at rest in that time."""
+        """Return the energy of one step without the machine's idle energy in that time."""
         energy, power, idle = self._energy(), *(of_metric(self.with_energy, name) for name in ("power", "idle_power"))
         if energy is None or power is None or idle is None or not power.value:
             return None

@@ -1,4 +1,4 @@
-"""The processes that a case was measured in, and what is usual on their machine.
+"""The processes that a case was measured in, and the usual variation of their machine.
 
 Speed varies between processes, and a machine has better and worse minutes: how far a few processes predict the next
 ones follows from both. The reference kernel runs between the steps and shows the state of the machine; how far step
@@ -40,14 +40,14 @@ class Process:
     reference: float
     """0 where there is none, as of a command."""
     contended: bool = False
-    """Whether its threads had to wait for a core."""
+    """Whether its threads waited for a core."""
 
     def near(self, other: Process) -> bool:
         """Return whether it ran on the same device with as many threads."""
         return self.kernel[:2] == other.kernel[:2]
 
     def without(self, slope: float) -> float:
-        """Return its time without what the reference kernel explains."""
+        """Return its time without the part that the reference kernel explains."""
         return self.time - slope * self.reference
 
 
@@ -78,12 +78,12 @@ def processes_of(record: Record, metric: str = "step_time") -> list[Process]:
 
 
 def telling(records: Iterable[Record]) -> list[Process]:
-    """Return the processes that show how much a machine varies: all but users' loops, which change in between."""
+    """Return the processes that show how much a machine varies: all but users' loops, whose code changes."""
     return [process for record in records if not record.case.tracked for process in processes_of(record)]
 
 
 def undisturbed(items: Sequence[T], waited: Callable[[T], bool]) -> list[T]:
-    """Return those that did not have to wait for a core, where there are such."""
+    """Return the items that did not wait for a core; all of them where every one did."""
     return [item for item in items if not waited(item)] or list(items)
 
 
@@ -104,7 +104,7 @@ def by_process(record: Record, metric: str) -> list[list[float]]:
     return [values] if values else []
 
 
-NEVER_SEEN = Variation(0.05**2, 2.0)  # of a machine of which nothing is known
+NEVER_SEEN = Variation(0.05**2, 2.0)  # of a machine without history
 NOTHING = Variation(0.0, 1.0)
 LEVEL_NEVER_SEEN = Variation(0.07**2, 2.0)  # of its reference kernel, from one part of an hour to the next
 PERIOD_S = 120.0  # within which the minutes of a machine are alike
@@ -119,7 +119,7 @@ NOISE = 0.05  # of processes that can't be explained, where slopes are fitted
 
 @dataclass(frozen=True)
 class Usual:
-    """What is known of a machine apart from the processes of a case."""
+    """The usual variation of a machine, apart from the processes of the case."""
 
     spread: Variation = NEVER_SEEN
     """Of processes, without what the reference kernel explains."""
@@ -146,7 +146,7 @@ class Usual:
 
 
 def stated(record: Record) -> Usual:
-    """Return what a record says was usual; the prior where it says nothing."""
+    """Return what a record states as usual; the prior where it states nothing."""
     spread, freedom = record.fact("process_spread"), record.fact("process_freedom")
     if not spread or not freedom:
         return Usual()
@@ -191,7 +191,7 @@ def _level(processes: Sequence[Process]) -> tuple[float, Variation]:
     length = max(PERIOD_S, (max(each.when for each in processes) - first) / PERIODS)
     periods = grouped(processes, lambda each: (each.when - first) // length)
     levels = [mean([each.reference for each in period]) for period in periods.values()]
-    few = len(levels) < FEW_PERIODS  # then the processes tell by how much it varies, from one to the next
+    few = len(levels) < FEW_PERIODS  # then use the variation from process to process
     known = LEVEL_NEVER_SEEN.with_(of_values([each.reference for each in processes] if few else levels))
     return mean(levels), Variation(known.variance * (1 / len(levels) + 1 / PERIODS), known.freedom)
 
@@ -225,7 +225,7 @@ class Slopes:
 
 def headline(processes: Sequence[Process], usual: Usual) -> tuple[float, Variation]:
     """Return the mean time of a step in s, and how far off the mean of 30 other processes may be."""
-    waited = any(each.contended for each in processes)  # by as much as each other: more of them tell no more
+    waited = any(each.contended for each in processes)  # all by the same amount: more of them add nothing
     count = 1 if waited else len(processes)
     value = mean([math.exp(each.time) for each in processes])
     known = usual.spread.with_(of_values([each.without(usual.slope) for each in processes]))

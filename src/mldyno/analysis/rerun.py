@@ -1,6 +1,6 @@
-"""The commands that measure some cases once more: for a shell, so made of checked values only, and quoted.
+"""Commands that measure cases again, safe to paste into a shell: made of checked values only, and quoted.
 
-What a record says is a stranger's text. A command line of another machine is shown as theirs, never as one to paste.
+A record may come from a stranger. A command line from another machine is displayed as theirs, never offered to paste.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_VALUES = 8  # of an axis that still fit on a line
 
 
 def measured_here(outcome: Outcome) -> bool:
-    """Return whether the user measured it, so that its command is the user's own."""
+    """Return whether it was measured here, so that its command is the user's own."""
     return outcome.records[0].provenance == "measured" and not outcome.records[0].imported_from
 
 
@@ -42,7 +42,7 @@ def rerun_command(outcomes: Sequence[Outcome]) -> str:
 
 
 def their_commands(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return the command lines that others have timed, to be read; of older ones the names, with colons for slashes."""
+    """Return the command lines from other machines, for display; of older ones the names, with colons for slashes."""
     theirs = [outcome for outcome in outcomes if outcome.case.own_command and not measured_here(outcome)]
     records = {outcome.case.workload: outcome.records[0] for outcome in theirs}
     return [record.fact("command") or name for name, record in records.items() if not record.fact("private")]
@@ -62,7 +62,7 @@ def _own_words(outcome: Outcome) -> tuple[str, ...]:
 
 
 def command_for(cases: Sequence[Case], elsewhere: bool = False) -> str:
-    """Return the command that measures these cases among others; what it would do anyway is not said.
+    """Return the command that measures these cases, perhaps with others; defaults are omitted.
 
     Elsewhere than where they come from, an accelerator has another name, so that all devices are asked for. There is
     none where a case has what this mldyno does not know.

@@ -33,7 +33,7 @@ WINS = {"faster": 1, "slower": -1}
 
 @dataclass(frozen=True)
 class Point:
-    """What is known at one size: the logarithm of how many times as fast the other side is, and half its interval."""
+    """The log-ratio of both sides at one size, positive where the other side is faster, and its half-width."""
 
     size: int
     log_ratio: float
@@ -41,7 +41,7 @@ class Point:
 
     @property
     def winner(self) -> int:
-        """1 where the other side is faster, -1 where the base is, 0 where neither can be said."""
+        """1 where the other side is faster, -1 where the base is, 0 where neither is clear."""
         ends = (self.log_ratio - self.half_width, self.log_ratio + self.half_width)
         low, high = (math.exp(min(end, LARGEST_LOG)) for end in ends)
         return WINS.get(verdict(low, high), 0)
@@ -123,14 +123,14 @@ def _bulges(points: Sequence[Point]) -> list[float]:
 
 @dataclass(frozen=True)
 class Crossover:
-    """Two values of an axis against each other over sizes, and what came of it."""
+    """Two values of an axis compared over sizes."""
 
     axis: str
     over: str
     base: Any
     other: Any
     tried: tuple[Outcome, ...]
-    """All outcomes that it is about, the smallest first."""
+    """All outcomes on both sides, the smallest first."""
     comparisons: tuple[Comparison, ...]
     """One for each size at which both succeeded, the smallest first."""
     value: str = "step"
@@ -141,12 +141,12 @@ class Crossover:
 
     @property
     def missing(self) -> list[Outcome]:
-        """What did not succeed, the smallest first."""
+        """The outcomes that did not succeed, the smallest first."""
         return [outcome for outcome in self.tried if outcome.status != "ok"]
 
     @property
     def points(self) -> list[Point]:
-        """The sizes at which there is an interval, with what is known there."""
+        """The sizes at which the comparison has an interval."""
         return [
             Point(self.size(each), math.log(each.ratio), (math.log(each.high) - math.log(each.low)) / 2)
             for each in self.comparisons
@@ -160,7 +160,7 @@ class Crossover:
 
     @property
     def verdict(self) -> str:
-        """crosses, always, never, equivalent, or open: not clear at each size, and no crossing seen."""
+        """crosses, always, never, equivalent, or open: no crossing, and not clear at each size."""
         verdicts = {comparison.verdict for comparison in self.comparisons}
         if self.crossings:
             return "crosses"

@@ -23,7 +23,7 @@ class Cell:
 
 @dataclass
 class Table:
-    """Rows and columns of cells; axes that vary without having been asked for became rows."""
+    """Rows and columns of cells; axes that vary, but were not asked for, are rows."""
 
     value: str
     rows: tuple[str, ...]
@@ -32,9 +32,9 @@ class Table:
     col_keys: list[Key] = field(default_factory=list)
     cells: dict[tuple[Key, Key], Cell] = field(default_factory=dict)
     base: str = ""
-    """What a speed-up is relative to, in words."""
+    """The base of speed-ups, in words."""
     per: str = "s"
-    """What a rate is counted over where it is shown."""
+    """The period of rates, where they are shown."""
 
 
 def lay_out(
@@ -77,7 +77,7 @@ def _notes(outcome: Outcome, figure: Estimate | None, value: str, warnings_too: 
 
 
 def _relative(table: Table, by: str | None) -> Table:
-    """Times turned into speed-ups: along an axis, or over the first column, or the first row of a single column."""
+    """Turn times into speed-ups along an axis, or over the first column, or the first row of a single column."""
     outcomes = {place: cell.outcome for place, cell in table.cells.items()}
     table.base, base_of = _base(table, by)
     for place, cell in list(table.cells.items()):
