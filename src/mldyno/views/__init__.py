@@ -1,1 +1,1 @@
-"""Analysis made into text: tables, verdicts, stories of a record. Formats only; decides nothing."""
+"""Text, tables and charts from analysis. A view formats; it decides nothing."""

@@ -21,9 +21,9 @@ from mldyno.views.outcomes import energy_source, shown
 from mldyno.views.tables import aligned
 from mldyno.views.titles import case_on_device, case_without, workload_title
 
-WIDE_EXPONENT = 0.1  # half-width of an exponent from which on the sentence says how to narrow it
-FAINT_ERROR = 0.001  # a relative error under this is shown as such
-MAX_MACHINES = 4  # published ones that are named for one case
+WIDE_EXPONENT = 0.1  # half-width of an exponent: from here on the sentence says how to narrow it
+FAINT_ERROR = 0.001  # relative; a smaller error is shown as under this
+MAX_MACHINES = 4  # published machines that are named for one case
 BECAME = {"failed": "failed", "timeout": "timed out", "oom": "ran out of memory"}  # statuses as verbs
 DOES = {"train": "trains", "infer": "runs models"}
 Called = Callable[[str], str]
@@ -73,7 +73,7 @@ REGION = Wording("{other} {better}", "{base} {better}", "equivalent", CANT_TELL)
 
 
 def answer_lines(answers: Answers) -> list[Sentence]:
-    """Return all answers about cases; a crossover of precisions or loader workers replaces their own answers."""
+    """Return all answers about cases; a crossover of precisions or loader workers replaces the answer about them."""
     swept = {(tried.case, tried.machine) for crossover in answers.crossovers if _of_precisions(crossover)
              for tried in crossover.tried}  # fmt: skip
     gains = [gain for gain in answers.precisions if (gain.outcome.case, gain.outcome.machine) not in swept]
@@ -88,7 +88,7 @@ def answer_lines(answers: Answers) -> list[Sentence]:
 
 
 def answer_section(answers: Answers) -> list[str]:
-    """Return all answers as the end of an output; nothing where there are none."""
+    """Return all answers as a section of the output; empty where there are none."""
     lines = answer_lines(answers)
     return ["", "what this says:", *(f"- {line}" for line in lines)] if lines else []
 
@@ -99,7 +99,7 @@ def verdict_lines(verdicts: Verdicts) -> list[Sentence]:
 
 
 def verdict_kinds(verdicts: Verdicts) -> list[list[Sentence]]:
-    """Return them by question: devices, precisions, batches, copies, published machines."""
+    """Return the answers about the machine by question: devices, precisions, batches, copies, published machines."""
     cases = [each.other.case for mean in (*verdicts.devices, *verdicts.precisions) for each in mean.comparisons]
     many = len({case.device for case in cases} - {HOST}) > 1
 
@@ -119,7 +119,7 @@ def verdict_kinds(verdicts: Verdicts) -> list[list[Sentence]]:
 
 
 def _on_mean(wording: Wording, mean: Mean, **words: str) -> Sentence:
-    """Say what a mean shows, with the comparisons behind it, and how these were made."""
+    """Put a mean into words, with the comparisons that it is made of, and how they were made."""
     ordered = sorted(mean.comparisons, key=lambda comparison: comparison.ratio)
     names = [workload_title(each.other.case.workload) for each in ordered]
     if len(ordered) == 1:
@@ -132,7 +132,7 @@ def _on_mean(wording: Wording, mean: Mean, **words: str) -> Sentence:
 
 
 def _own_model(mean: Mean) -> str:
-    """Return the user's model that a mean is about alone: what holds for one model need not hold for a machine."""
+    """Return the user's model, if a mean is about that alone: it need not hold for the whole machine."""
     workloads = {comparison.other.case.workload for comparison in mean.comparisons}
     name = workloads.pop()
     return workload_title(name) if not workloads and family(name) != name else ""
@@ -165,7 +165,7 @@ def _batch_verdict(crossover: Crossover, called: Called) -> Sentence:
 
 
 def _work(case: Case, *axes: str) -> str:
-    """Return what is computed, with its values on some axes: MLP inference (batch 128, bf16)."""
+    """Return the work, with its values on some axes: MLP inference (batch 128, bf16)."""
     values = {axis: getattr(case, axis) for axis in axes if getattr(case, axis) not in (None, PLAIN)}
     sizes = ", ".join(AXIS[axis].say(value) for axis, value in values.items())
     return f"{workload_title(case.workload)} {WORK.get(str(case.mode), str(case.mode))}{f' ({sizes})' if sizes else ''}"
@@ -175,7 +175,7 @@ def _work(case: Case, *axes: str) -> str:
 
 
 def crossover_sentence(crossover: Crossover) -> Sentence:
-    """Say from which size on one side beats the other, at which sizes that is clear, and what is missing."""
+    """Say from which size on one side beats the other, at which sizes that is clear, and which are missing."""
     case = case_on_device(crossover.tried[0].case, crossover.axis, crossover.over)
     parts = [_crossover_claim(crossover), *_gaps(crossover)]
     if _of_precisions(crossover) and crossover.value == "step":
@@ -217,7 +217,7 @@ def _crossover_claim(crossover: Crossover) -> str:
 
 
 def _regions(crossover: Crossover, other: str, base: str, better: str) -> Iterator[str]:
-    """Say what is clear at which sizes."""
+    """Say which side wins at which sizes."""
 
     def said(comparison: Comparison) -> str:
         return REGION.of(comparison, other=other, base=base, better=better)
@@ -228,7 +228,7 @@ def _regions(crossover: Crossover, other: str, base: str, better: str) -> Iterat
 
 
 def _gaps(crossover: Crossover) -> Iterator[str]:
-    """Say what did not succeed on either side, and from which size on."""
+    """Say which sizes did not succeed on either side, and why."""
     for value in (crossover.base, crossover.other):
         name = named(crossover.axis, value)
         missing = [outcome for outcome in crossover.missing if column(outcome, crossover.axis) == value]
@@ -297,7 +297,7 @@ def _precision_verdict(mean: Mean, called: Called) -> Sentence:
 
 
 def _off(outcomes: Sequence[Outcome], whose: str = "its") -> str:
-    """Say how far off a precision is, from the least to the most, in what its check looked at."""
+    """Say how far off a precision is, from the least to the most: its loss in training, its results in inference."""
     what, are = ("loss", "is") if outcomes[0].case.mode == "train" else ("results", "are")
     errors = [error for outcome in outcomes if (error := outcome.error) is not None]
     if not errors:

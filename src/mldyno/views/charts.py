@@ -1,6 +1,6 @@
-"""Every chart, as a function of plain rows: dots and bars in rows, lines over sizes, samples.
+"""Every chart, made of plain data: dots and bars in rows, lines over sizes, samples.
 
-Rule: a chart draws what it is given and works out nothing but places.
+Rule: a chart computes nothing but positions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from mldyno.views.drawing import (
 )
 
 WIDE, MIDDLE, NARROW, SMALL = 860, 720, 360, 360  # pixels of a chart: alone, next to text, on a phone, in a grid
-BOLD = 1.08  # times as wide as a plain letter
-BESIDE = 480  # pixels of a chart, from which on labels are to the left of their marks, not above them
+BOLD = 1.08  # width of a bold letter, relative to a plain one
+BESIDE = 480  # pixels: in a wider chart labels are to the left of their marks, not above them
 LINE, GAP, LABEL, HEADING, TICKS = 18, 6, 17, 30, 22  # pixels: of marks, between rows, of texts
 MARKS = 0.3  # share of the width that labels leave to marks, before they break into lines
 
@@ -39,7 +39,7 @@ MARKS = 0.3  # share of the width that labels leave to marks, before they break 
 
 @dataclass(frozen=True)
 class Mark:
-    """A number in a row, with its interval where it has one; as it is shown, and what it says when pointed at."""
+    """A number in a row: value, text, tooltip, and its interval where it has one."""
 
     value: float
     number: str
@@ -52,29 +52,29 @@ class Mark:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a chart: what it is about, and its marks."""
+    """A row of a chart: its label and its marks."""
 
     label: str
     marks: Sequence[Mark]
     strong: bool = False
-    """Whether it stands out."""
+    """Whether it is highlighted."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows under headings: dots on one line a row, or bars on a line each."""
+    """Rows under headings: dots on one line per row, or bars on a line each."""
 
     groups: Sequence[tuple[str, Sequence[Row]]]
     axis: str
-    """What the numbers are; without it there is no axis."""
+    """The title of the axis; without it there is no axis."""
     legend: Sequence[tuple[str, str]] = ()
-    """Names of colours, where there are several."""
+    """Names of the colours, if there are two or more."""
     bars: bool = False
     base: float | None = None
-    """Where bars begin; else a line."""
+    """Where bars begin; for dots, a dashed line."""
     linear: bool = False
     compact: bool = False
-    """Whether labels are to the left of their marks on a phone too."""
+    """Whether labels stay to the left of their marks on a phone."""
     widths: tuple[int, ...] = (WIDE, NARROW)
 
     @property
@@ -101,7 +101,7 @@ class Rows:
         return canvas
 
     def _numbers(self, row: Row) -> list[list[tuple[str, str]]]:
-        """Return the numbers at the end of a row with their colours, by line: one for each bar, or all in one."""
+        """Return the numbers at the end of a row with their colours: a line for each bar, or one for all dots."""
         coloured = self.legend and not self.bars
         each = [(mark.number, mark.colour if coloured else "ink") for mark in row.marks]
         return [[number] for number in each] if self.bars else [each]
@@ -175,7 +175,7 @@ class Rows:
 
 
 def labels_in_lines(rows: Sequence[Row], room: float) -> Iterator[list[str]]:
-    """Break each row's label into lines that fit; number the later of two that would look the same."""
+    """Break each row's label into lines that fit; number the second of two that would look the same."""
     shown: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         lines = in_lines(row.label, room / (BOLD if row.strong else 1.0))
@@ -189,9 +189,17 @@ def labels_in_lines(rows: Sequence[Row], room: float) -> Iterator[list[str]]:
 # -- lines over sizes ------------------------------------------------------------------------------
 
 
+def _value_axis(canvas: Canvas, title: str, across: Scale, up: Scale, ticks: Sequence[float]) -> None:
+    """Draw the title, the lines and the numbers of a vertical axis."""
+    canvas.text(0, 13, title)
+    for each in ticks:
+        canvas.across(up.at(each), (across.start, across.end), "line")
+        canvas.text(across.start - 8, up.at(each) + 4.5, tick(each), "end")
+
+
 @dataclass(frozen=True)
 class Point:
-    """A value at a size, with its interval where it has one, and what it says when pointed at."""
+    """A value at a size, with its tooltip, and its interval where it has one."""
 
     x: float
     value: float
@@ -210,7 +218,7 @@ class Lines:
     base: float | None = None
     """A dashed line."""
     crossings: Sequence[tuple[float, float, float]] = ()
-    """Where a line crosses the base: the place, and the ends of its interval."""
+    """The sizes at which a line crosses the base, each with the ends of its interval."""
     widths: ClassVar[tuple[int, ...]] = (SMALL,)
     HEIGHT: ClassVar[float] = 236
 
@@ -239,10 +247,7 @@ class Lines:
         return canvas
 
     def _axes(self, canvas: Canvas, across: Scale, up: Scale) -> None:
-        canvas.text(0, 13, self.axis)
-        for each in up.ticks:
-            canvas.across(up.at(each), (across.start, across.end), "line")
-            canvas.text(across.start - 8, up.at(each) + 4.5, tick(each), "end")
+        _value_axis(canvas, self.axis, across, up, up.ticks)
         sizes = sorted({point.x for _, line in self.lines for point in line})
         for x, text in uncrowded([(across.at(size), tick(size)) for size in sizes]):
             canvas.text(x, self.HEIGHT - 22, text, "middle")
@@ -271,12 +276,12 @@ class Lines:
 
 @dataclass(frozen=True)
 class Samples:
-    """The time of a step against the number of steps before it: process, whether it is steady, steps, value."""
+    """Times of a step against the number of steps before: process, whether it is steady, steps, value."""
 
     dots: Sequence[tuple[int, bool, int, float]]
     axis: str
     ends: tuple[float, float]
-    """Of the values that are shown; what is beyond lies at the edge."""
+    """The range of the axis; values beyond it lie at the edge."""
     widths: ClassVar[tuple[int, ...]] = (SMALL,)
     HEIGHT: ClassVar[float] = 150
 
@@ -286,10 +291,7 @@ class Samples:
         steps = [step for _, _, step, _ in self.dots]
         across = Scale(min(steps), max(steps), 52, width - 8, linear=True)
         up = Scale(*self.ends, self.HEIGHT - 26, 24, linear=True)
-        canvas.text(0, 13, self.axis)
-        for each in round_steps(*self.ends, 3):
-            canvas.across(up.at(each), (across.start, across.end), "line")
-            canvas.text(across.start - 8, up.at(each) + 4.5, tick(each), "end")
+        _value_axis(canvas, self.axis, across, up, round_steps(*self.ends, 3))
         for step, anchor in dict.fromkeys([(min(steps), "start"), (max(steps), "end")]):
             text = f"{step:,} steps" if anchor == "end" else f"{step:,}"
             canvas.text(across.at(step), self.HEIGHT - 6, text, anchor)

@@ -1,4 +1,4 @@
-"""Claims in words: one grammar for all statements about two sides, whatever view they appear in.
+"""Claims in words: one grammar for all statements about two sides, in every view.
 
 A `Wording` has one template for each verdict, and `Wording.of` is the only place that chooses between them. A
 `Sentence` keeps what it states apart from its evidence, so that a view can show either without parsing text.
@@ -43,12 +43,12 @@ class Sentence(str):
     text: str
     """The statement alone."""
     notes: tuple[str, ...]
-    """How it was found out, and what would settle it."""
+    """How it was measured, and what would settle it."""
     clear: bool
     """Whether it settles its question."""
 
     def __new__(cls, text: str, *notes: str, clear: bool = True) -> Sentence:
-        """Join the notes that are not empty."""
+        """Append the notes that are not empty."""
         known = tuple(filter(None, notes))
         sentence = super().__new__(cls, f"{text} [{'; '.join(known)}]" if known else text)
         sentence.text, sentence.notes, sentence.clear = text, known, clear
@@ -60,7 +60,7 @@ class Sentence(str):
         return any(SEPARATE in note for note in self.notes) and not any(PAIRED in note for note in self.notes)
 
     def capitalised(self) -> Sentence:
-        """Return it with a capital letter."""
+        """Return the sentence with a capital letter."""
         return Sentence(self.text[:1].upper() + self.text[1:], *self.notes, clear=self.clear)
 
 
@@ -76,7 +76,7 @@ class Wording:
     slower: str
     equivalent: str
     unclear: str
-    """For an interval that decides nothing."""
+    """For an inconclusive interval."""
     no_interval: str = ""
     """Where this differs from `unclear`."""
 
@@ -140,7 +140,7 @@ def span(ratio: Interval) -> str:
 
 
 def arms(comparison: Comparison) -> tuple[str, str]:
-    """Return what the two sides differ in, the other one first: ('roundtrip', 'device'); else their runs."""
+    """Return the values in which the sides differ, the other side first: ('roundtrip', 'device'); else their runs."""
     base, other = comparison.base, comparison.other
     different = differing(base, other)
     if not different:
@@ -177,7 +177,7 @@ def in_words(claim: Claim, other: str, base: str) -> str:
 
 
 def sentence(comparison: Comparison) -> Sentence:
-    """Put a comparison into words. That a published figure has no interval is said once, in `footers`."""
+    """Put a comparison into words; `footers` explains once that published figures have no interval."""
     base, other = comparison.base, comparison.other
     case = case_on_device(other.case, *differing(base, other))
     if base.machine == other.machine and other.published:
@@ -192,7 +192,7 @@ def sentence(comparison: Comparison) -> Sentence:
 
 
 def mean_sentence(mean: Mean) -> Sentence:
-    """Put the mean of several comparisons into words."""
+    """Put the mean of two or more comparisons into words."""
     comparisons = mean.comparisons
     doubtful = sum(bool(doubts(comparison)) for comparison in comparisons)
     among = f", {doubtful} of them doubtful" if doubtful else ""
@@ -263,7 +263,7 @@ def doubts(comparison: Comparison) -> list[tuple[str, Outcome, str]]:
 
 
 def contradictions(comparisons: Sequence[Comparison]) -> list[str]:
-    """Explain where the times in tables and the paired comparisons point in different directions."""
+    """Explain where times in tables contradict the paired comparison."""
     sides = dict.fromkeys(" and ".join(arms(each)) for each in comparisons if each.contradicts_times)
     return [
         f"{both}: their times in tables point the other way, since each was measured alone at a different time; trust "
@@ -273,7 +273,7 @@ def contradictions(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def footers(comparisons: Sequence[Comparison]) -> list[str]:
-    """Say once for all comparisons why figures are doubted or contradicted, and which have no interval."""
+    """Explain once for all comparisons which figures are doubted or contradicted, and which have no interval."""
     marked = [doubt for comparison in comparisons for doubt in doubts(comparison)]
     lines = [f"{code}: {side.machine}, {case_on_device(side.case)}: {reason}" for code, side, reason in marked]
     if any(map(_published, comparisons)):

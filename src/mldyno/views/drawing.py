@@ -1,8 +1,8 @@
-"""What charts and pages are made with: a canvas that becomes SVG, scales with round ticks, text widths, templates.
+"""The parts of charts and pages: a canvas that becomes SVG, scales with round ticks, text widths, templates.
 
 Rules: text of a record is escaped in one place (`escaped`), and nothing else of it becomes markup. Colours have names:
 in the page they are the style sheet's variables, so that a chart follows light, dark and print without being drawn
-again; in a picture they are the colours themselves. What a mark says when pointed at is its `<title>`.
+again; in a picture they are the colours themselves. The tooltip of a mark is its `<title>`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ LIGHT = {
     "s1": "#3b6ea5", "s2": "#15795a", "s3": "#7a56b0", "s4": "#8a6100", "s5": "#b02a64",
     "s6": "#0a7490", "s7": "#a33b3b", "s8": "#5c6b1e",
 }  # fmt: skip
-"""The colours of a picture; `style.css` has the same for the page, and those of the dark."""
+"""The colours of a picture; `style.css` has the same for the page, and those of dark mode."""
 SIDES = ("s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8")
 SIZE = 13  # of letters
 LETTER = 0.58  # of a letter's size: how wide it is on average
 MOST_TICKS = 6
 BETWEEN = " · "  # several numbers
-FARTHEST = 3.0  # times the outermost value, beyond which an interval is cut off
+FARTHEST = 3.0  # times the outermost value: an interval is cut off there
 
 
 @dataclass(frozen=True)
 class Look:
-    """What colours are called, and the letters."""
+    """The names of colours, and the font."""
 
     colours: Mapping[str, str]
     font: str
@@ -57,7 +57,7 @@ def room_of(text: str, size: float = SIZE) -> float:
 
 
 def fitted(text: str, room: float, size: float = SIZE) -> str:
-    """Shorten text to a width in pixels; keep what follows the last comma, which says most."""
+    """Shorten text to a width in pixels; keep the part after the last comma, which identifies it."""
     most = max(4, int(room / (size * LETTER)))
     head, comma, tail = text.rpartition(", ")
     if len(text) <= most or len(tail) + 8 > most:
@@ -82,7 +82,7 @@ def pixels(value: float) -> str:
 
 @dataclass
 class Canvas:
-    """What is drawn, in the order in which it is, in pixels."""
+    """The marks of a drawing, in drawing order, in pixels."""
 
     width: float
     look: Look
@@ -96,7 +96,7 @@ class Canvas:
         self._text(x, y, anchor, bold, f'fill="{self.look.colours[colour]}"', escaped(text))
 
     def texts(self, x: float, y: float, parts: Sequence[tuple[str, str]], bold: bool = False) -> None:
-        """Write texts one after the other, each in its colour, ending at x."""
+        """Write texts in a row, each in its colour, ending at x."""
         spans = [f'<tspan fill="{self.look.colours[colour]}">{escaped(part)}</tspan>' for part, colour in parts]
         self._text(x, y, "end", bold, f'fill="{self.look.colours["soft"]}"', BETWEEN.join(spans))
 
@@ -133,7 +133,7 @@ class Canvas:
 
     @contextmanager
     def about(self, hover: str) -> Iterator[None]:
-        """Give the marks drawn within a tooltip."""
+        """Give a tooltip to the marks drawn within the context."""
         self.marks.append(f"<g><title>{escaped(hover)}</title>")
         yield
         self.marks.append("</g>")
@@ -148,7 +148,7 @@ class Canvas:
 
 @dataclass(frozen=True)
 class Scale:
-    """Values between two ends as places between two others; logarithmic, unless it is said to be linear."""
+    """A map from values to positions; logarithmic, unless it is linear."""
 
     low: float
     high: float
@@ -227,7 +227,7 @@ def uncrowded(texts: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
 
 @cache
 def templates(folder: str) -> Any:
-    """Return the templates of a folder in `data/`, which escape what is put into them and make it printable."""
+    """Return the templates of a folder in `data/`, which escape their values and make them printable."""
     import jinja2
 
     return jinja2.Environment(

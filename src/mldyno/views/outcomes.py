@@ -1,4 +1,4 @@
-"""Outcomes in words: how far to trust them, what they take of energy, and where the time of a step goes."""
+"""Outcomes in words: how far to trust them, their energy, and where the time of a step goes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mldyno.records import Record
 from mldyno.stats.intervals import mean
 from mldyno.units import count, digits, show, show_error, show_half_width, show_interval, show_percent, show_seconds
 
-FEW_OUTCOMES = 4  # each of which gets a trust line
-NOT_STEADY = ("drifting", "two-modes")  # warnings that speak against a steady state
-ID_DIGITS = 10  # of a record, that name it
+FEW_OUTCOMES = 4  # up to this number each has a trust line
+NOT_STEADY = ("drifting", "two-modes")  # warnings about times that were not steady
+ID_DIGITS = 10  # of a record's id
 
 
 def _name(outcome: Outcome) -> str:
-    from mldyno.views.titles import case_name  # with all tables, which a tracked loop does not need
+    from mldyno.views.titles import case_name  # imports all tables, which a tracked loop does not need
 
     return case_name(outcome.case)
 
@@ -54,7 +54,7 @@ def _codes(outcome: Outcome) -> list[str]:
 
 
 def _steadiness(outcome: Outcome) -> str:
-    """Say whether its times were steady: as the warm-up judged it, unless a warning says otherwise."""
+    """Say whether its times were steady: as the warm-up judged, unless there is a warning."""
     moved = [code for code in _codes(outcome) if code in NOT_STEADY]
     if moved:
         return f"not steady ({', '.join(moved)})"
@@ -65,7 +65,7 @@ def _steadiness(outcome: Outcome) -> str:
 
 
 def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return a trust line for each of a few outcomes, or one for all; then what the warnings mean."""
+    """Return a trust line for each of a few outcomes, or one for all; then the warnings explained."""
     lines = [f"trust {_name(outcome)}: {trust(outcome)}" for outcome in outcomes]
     return [*(lines if len(lines) <= FEW_OUTCOMES else [trust_line(outcomes)]), *warning_meanings(outcomes)]
 
@@ -99,14 +99,14 @@ def warning_meanings(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def energy_lines(outcomes: Sequence[Outcome], wanted: bool = False) -> list[str]:
-    """Return the energy of a step for each outcome that has some; if it was asked for, why others have none."""
+    """Return the energy of a step for each outcome that has some; if `wanted`, also why the rest have none."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
     lines = [f"{_name(outcome)}: {text}" for outcome in good if (text := energy_summary(outcome))]
     return [*lines, *(unknown_energy_lines(outcomes) if wanted else ())]
 
 
 def unknown_energy_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Say why there is no energy, for each outcome or once for all."""
+    """Explain why there is no energy, for each outcome or once for all."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
     lost = {
         _name(outcome): next((why for record in outcome.good if (why := record.fact("energy_lost"))), None)
@@ -119,7 +119,7 @@ def unknown_energy_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def energy_summary(outcome: Outcome) -> str:
-    """Say the energy of a step, power, and items per joule, with its sensor; empty without a sensor."""
+    """Return energy per step, power, and items per joule, with the sensor; empty without a sensor."""
     energy = outcome.figure("energy")
     if energy is None:
         return ""
@@ -160,7 +160,7 @@ def shown(estimate: Estimate) -> str:
 
 
 def phase_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return a line for each outcome that has more to say than the time of its step."""
+    """Return a line for each outcome that has more than the time of its step."""
     lines = []
     for outcome in outcomes:
         if outcome.status == "ok":
@@ -171,7 +171,7 @@ def phase_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def rank_lines(outcome: Outcome, parts: RankSplit) -> Iterator[str]:
-    """Say what ranks gain, how long they wait for gradients, and which one is slower than the rest."""
+    """Say how well ranks scale, how long they wait for gradients, and which rank is slow."""
     fact, given = outcome.good[0].fact, f"{parts.ranks} ranks give" if parts.ranks > 1 else "1 rank gives"
     if parts.over_same_threads is not None:
         gain = f"{show_interval(parts.over_same_threads, 'x')} the speed of one process with the threads of a rank"
@@ -188,14 +188,14 @@ def rank_lines(outcome: Outcome, parts: RankSplit) -> Iterator[str]:
 
 
 def phases(outcome: Outcome) -> Iterator[str]:
-    """Say what was timed apart from the step: phases, data, ranks, first run, kernels."""
+    """Say what was timed besides the step: phases, data, ranks, first run, kernels."""
     fact = outcome.good[0].fact
     for name in outcome.phases:
         time, rate = of_metric(outcome.good, f"{name}_time"), outcome.figure(f"throughput:{name}")
         if time is not None:
             each = f", {digits(rate.value)} {fact('item')}s/s" if rate is not None else ""
             items, batch = fact(f"{name}_items"), fact("batch_in_all") or outcome.case.batch
-            if name == "data" and items and batch:  # several batches were fetched in a row
+            if name == "data" and items and batch:  # two or more batches were fetched in a row
                 time, each = time.scaled(batch / items, "s"), f" a batch{each}"
             yield f"{name} {shown(time)}{each}"
     if (loop := loop_parts(outcome.good[0])) is not None:
@@ -243,7 +243,7 @@ def loop_line(record: Record) -> str:
 
 
 def loop_lines(parts: LoopParts) -> Iterator[str]:
-    """Say what a step of a loop waits for, what its loader costs, where it changed, and what was timed apart."""
+    """Say what a step of a loop waits for, what its loader costs, where it changed, and what was excluded."""
     if parts.waiting is not None:
         yield f"{show_interval(parts.waiting, '%')} of a step waiting for data"
     if parts.loader is not None:

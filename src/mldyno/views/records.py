@@ -1,4 +1,4 @@
-"""Records, machines and devices in words: a line for each, or all that a record holds."""
+"""Records, machines and devices in words: one line each, or everything in a record."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def headline(*records: Record) -> str:
 
 
 def record_text(record: Record) -> str:
-    """Return all that a record says, one row each."""
+    """Return everything in a record, one row each."""
     run, came = record.run, f"imported from {record.imported_from}" if record.imported_from else record.provenance
     outcome, measured = Outcome((record,)), record.alone and record.status == "ok"
     energy = energy_summary(outcome) if measured else ""

@@ -1,4 +1,4 @@
-"""The screens that commands end with: the results of a run with what they say, and one page for `quick`."""
+"""The screens that commands end with: the results of a run, and the summary of `quick`."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def statements(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def version_titles(sources: Sequence[Source]) -> dict[str, str]:
-    """Return what the versions of a file are called, by the names of their workloads; the older one first."""
+    """Return the titles of the versions of a file, by the names of their workloads; the older one first."""
     versions = sorted((source for source in sources if source.version), key=lambda source: source.version == NOW)
     return {source.name: source.version_title for source in versions}
 
@@ -120,7 +120,7 @@ def in_version_order(table: Table, titles: Mapping[str, str]) -> Table:
 
 
 def legend(titles: Mapping[str, str]) -> str:
-    """Return by which names the versions are stored."""
+    """Return the names under which the versions are stored."""
     return "; ".join(f"{title} is {name}" for name, title in titles.items())
 
 
@@ -166,7 +166,7 @@ def _machine(outcomes: Sequence[Outcome]) -> str:
 
 
 def score_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return the scores of each device, and what 100 is; or how many cases are missing for one."""
+    """Return the scores of each device, and the machine that has 100; or how many cases are missing for one."""
     devices = grouped(scores(outcomes), lambda score: score.case.device)
     if not devices:
         lacking = sum(len(missing(outcomes, mode)) for mode in get_args(Mode))
@@ -195,7 +195,7 @@ def _bars(division: Division, most: int) -> list[str]:
 
 
 def _sentences(outcomes: Sequence[Outcome], verdicts: Verdicts, notes: Sequence[str]) -> list[str]:
-    """Return what matters most, the most important first, without evidence, which the report has."""
+    """Return the most important statements first, without their evidence, which is in the report."""
     about, copies = (verdict_lines(each) for each in (replace(verdicts, references=(), copies=()),
                                                       Verdicts(copies=verdicts.copies)))  # fmt: skip
     said = [*_failures(outcomes), *about, *notes, *_bottlenecks(outcomes), *copies]

@@ -30,9 +30,9 @@ from mldyno.views.window import NO_WINDOW, WIDEST, console, plain, window_width
 
 FORMATS = ("terminal", "markdown", "csv", "json", "latex")
 NO_MEMORY = "-"
-WIDTH_IN_PIPES = 120  # of a table
-HEAD_WIDTH = 12  # columns that a head has at least before it is broken
-GAP = 2  # spaces between columns that must be narrow
+WIDTH_IN_PIPES = 120  # columns of a table
+HEAD_WIDTH = 12  # columns: a longer head is broken into lines
+GAP = 2  # spaces between narrow columns
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -54,14 +54,14 @@ def _title(table: Table) -> str:
 
 
 def title_of(table: Table) -> str:
-    """Return what the table shows; a throughput with its items, and the time that it is counted over."""
+    """Return the title of a table; a throughput with its items and period."""
     nouns = _nouns(table)
     noun = nouns.pop() if len(nouns) == 1 else "items"
     return _title(table).replace("items per second", f"{noun} per {PERIODS[table.per][0]}")
 
 
 def _nouns(table: Table) -> set[str]:
-    """Return what the cells of a throughput count; nothing for another value."""
+    """Return the items that a table of throughputs counts; empty for another value."""
     if table.value.partition(":")[0] != "throughput":
         return set()
     return {_noun(cell.outcome) for cell in table.cells.values() if cell.figure is not None}
@@ -274,7 +274,7 @@ def _in_parts(table: Table, title: str, width: int) -> str:
 
 
 def _packed(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Return the places of columns in as few parts as they fit into, evenly; none where one of them does not fit."""
+    """Distribute columns evenly over as few parts as possible; none where a column does not fit."""
     if max(widths) > room:
         return []
 
@@ -293,7 +293,7 @@ def _packed(widths: Sequence[int], room: int) -> list[list[int]]:
 
 
 def _without_shared(table: Table) -> tuple[Table, str]:
-    """Return the table without the axes that all its cells share, and what these are, in words."""
+    """Return the table without the axes that all its cells share, and the shared values in words."""
     remaining, shared = [], []
     for side, names in enumerate((table.rows, table.cols)):
         values = [{place[side][index] for place in table.cells} for index in range(len(names))]
@@ -326,15 +326,12 @@ def _as_list(table: Table, title: str, width: int) -> str:
 
 
 def _words(parts: Iterable[tuple[str, Any]]) -> str:
-    """Return values on axes as a sentence has them, without what is unstated."""
+    """Return values on axes as in a sentence, without unstated ones."""
     return printable(", ".join(named(axis, part) for axis, part in parts if part is not None))
 
 
 def aligned(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str = "") -> str:
-    """Return columns for the terminal, the first `left` aligned left; where they do not fit, parts with their names.
-
-    In plain text each part has a line.
-    """
+    """Return columns for the terminal, the first `left` aligned left; where they do not fit, name and value pairs."""
     text = _in_columns(header, body, left, title, window_width())
     if text:
         return text
@@ -356,7 +353,7 @@ def _in_columns(header: Sequence[str], body: Sequence[Sequence[str]], left: int,
 
 
 def _drawn(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str = "", **looks: Any) -> str:
-    """Return columns of which the first `left` lean left; a head may have several lines."""
+    """Draw columns, the first `left` aligned left; a head may have two or more lines."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as RichTable
     from rich.text import Text

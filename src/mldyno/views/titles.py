@@ -1,4 +1,4 @@
-"""Cases as people call them, for sentences and titles: BERT-base, inference, batch 16, 128 tokens. Tables have ids."""
+"""Cases in sentences and titles: BERT-base, inference, batch 16, 128 tokens. Tables have ids."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mldyno.sources import as_typed
 
 _ORDER = ("work", "size", "way")
 _IN_ORDER = sorted((axis for axis in AXES if axis.name != "workload"), key=lambda axis: _ORDER.index(axis.kind))
-ELSEWHERE = ("framework", "device")  # what the sentence or the chart around a title says
+ELSEWHERE = ("framework", "device")  # axes that the sentence or the chart around a title names
 
 
 def workload_title(name: str) -> str:
-    """Return what a workload is called: by the catalogue, or as the user typed it."""
+    """Return the title of a workload in the catalogue, or what the user typed."""
     return _catalogue_title(name) or as_typed(name)
 
 
@@ -37,7 +37,7 @@ def case_without(case: Case, *axes: str) -> str:
 
 
 def work_title(case: Case) -> str:
-    """Return what is computed: BERT-base, training."""
+    """Return workload and mode: BERT-base, training."""
     return case_title(case, [axis.name for axis in _IN_ORDER if axis.kind != "work"])
 
 
@@ -49,12 +49,12 @@ def case_title(case: Case, without: Collection[str] = ELSEWHERE) -> str:
 
 
 def shared_title(case: Case) -> str:
-    """Return the work of all in a ranking, by the axes that published figures state: MLP, inference, batch 128."""
+    """Return the work that a ranking is about, by the axes of published figures: MLP, inference, batch 128."""
     return case_title(case, [name for name in NAMES if name not in WORK])
 
 
 def ways_title(case: Case) -> str:
-    """Return the unusual ways of a case that a ranking leaves open: compiled, 1 CPU thread."""
+    """Return what is unusual about a case on the remaining axes: compiled, 1 CPU thread."""
     ways = [axis for axis in AXES if axis.name not in (*WORK, *ELSEWHERE) and getattr(case, axis.name) != axis.default]
     return ", ".join(axis.say(getattr(case, axis.name)) for axis in ways)
 
@@ -66,14 +66,14 @@ def place_title(case: Case) -> str:
 
 
 def kind_title(case: Case) -> str:
-    """Return the kind of work as a heading: Training; a user's own commands and loops are apart."""
+    """Return the kind of work as a heading: Training, Inference, Your own commands."""
     if case.own_work:
         return "Your own commands" if case.own_command else "Your own loops"
     return AXIS["mode"].say(case.mode).capitalize() if case.mode else "Other work"
 
 
 def case_on_device(case: Case, *without: str) -> str:
-    """Return a case as a sentence about it begins: BERT-base, training, batch 16 on cuda:0; a command by its words."""
+    """Return a case as a sentence begins with it: BERT-base, training, batch 16 on cuda:0; a command by its words."""
     if case.own_command:
         return case_name(case)
     device = "" if "device" in without else f" on {case.device}"

@@ -1,8 +1,8 @@
-"""Text as a window shows it: as wide as that is, broken between words; or plain, for those who hear it.
+"""Text for a terminal window: fitted to its width, broken between words; or plain, for screen readers.
 
-Plain is `mldyno --plain`, or MLDYNO_PLAIN=1: lines of words, of which none is drawn again; no rules, no bars, and one
-fact a line where others see columns.
-Rule: little is imported, since all that is printed passes here; rich only where something is drawn.
+Plain is `mldyno --plain`, or MLDYNO_PLAIN=1: no line is redrawn, there are no rules and no bars, and each fact has a
+line instead of a column.
+Rule: few imports, since everything that is printed passes here; rich only where something is drawn.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 import sys
 from typing import Any
 
-UNTOLD_WIDTH = 80  # columns of a terminal that does not tell
-WIDEST = 10_000  # columns that a terminal is believed to have
-NO_WINDOW = sys.maxsize  # columns, where a line may have as many as it needs
+DEFAULT_WIDTH = 80  # columns of a terminal that does not report any
+WIDEST = 10_000  # columns that a terminal may report
+NO_WINDOW = sys.maxsize  # columns, where a line may have any length
 # What precedes the text of a line: spaces; then a bullet, a number, a note's mark, or a name with a gap behind it.
 _BEFORE_TEXT = r" *(?:- |\d+\. |\[\d+\] |\S.*?  +)?"  # compiled when used: most output needs none of these
-_WORDS = r" *[^ ]+(?: %[^ ]*)?"  # each with the spaces before it; a number keeps its %
+_WORDS = r" *[^ ]+(?: %[^ ]*)?"  # each with the spaces before it; a number and its % stay together
 _PATH_PARTS = r"[^/]*/|[^/]+"
 
 
@@ -34,9 +34,9 @@ def width_of(stream: Any) -> int:
     if columns.isdecimal() and len(columns) < 20 and 0 < int(columns) <= WIDEST:
         return int(columns)
     try:
-        return os.get_terminal_size(stream.fileno()).columns or UNTOLD_WIDTH
+        return os.get_terminal_size(stream.fileno()).columns or DEFAULT_WIDTH
     except (OSError, ValueError):
-        return UNTOLD_WIDTH
+        return DEFAULT_WIDTH
 
 
 def console(stream: Any, **options: Any) -> Any:
