@@ -1,4 +1,4 @@
-"""Functions that examine this machine, mldyno itself, and what lives in this process."""
+"""Functions that examine this machine, mldyno itself, and models and functions of this process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from mldyno.results import Measurement, ModelCheck, Results
 from mldyno.selftest.measures import Measure
 
 
+def _ignored(part: str, left: float) -> None:
+    """Ignore the progress of a long examination: the part that begins, and the time left in s."""
+
+
 def selftest(
-    quick: bool = False,
-    framework: str = "torch",
-    progress: Callable[[str, float], None] | None = None,
-    device: str = "cpu",
-    export: str | None = None,
-) -> Iterator[Measure]:
-    """Measure mldyno's own errors on this machine, one after the other; `progress` hears the time left in s.
+    quick: bool = False, framework: str = "torch", progress: Callable[[str, float], None] = _ignored,
+    device: str = "cpu", export: str | None = None,
+) -> Iterator[Measure]:  # fmt: skip
+    """Measure mldyno's own errors on this machine, one after the other.
 
     On a device other than the CPU, test its contract instead. `export` is a file for the complete result.
     """
@@ -38,7 +39,7 @@ def selftest(
     name = _device_meant(framework, device)
     ids = selftest_table.ON_ANY_MACHINE if name == "cpu" else selftest_table.ON_A_DEVICE
     effort = selftest_table.QUICK if quick else selftest_table.FULL
-    measures = selftest_table.run(effort, framework, ids, progress or (lambda part, left: None), name)
+    measures = selftest_table.run(effort, framework, ids, progress, name)
     return measures if export is None else _exported(measures, export, name, framework, quick)
 
 
@@ -76,13 +77,12 @@ def _exported(measures: Iterator[Measure], path: str, device: str, framework: st
 
 def doctor(
     quick: bool = False, noise: float | None = None, framework: str | None = None, store: str | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Callable[[str, float], None] = _ignored,
 ) -> Checkup:  # fmt: skip
-    """Return all that a check-up sees; `noise` s are for noise (60, none if quick). `findings(it)` explains it."""
+    """Examine this machine; `noise` s are for noise (60, none if quick). `findings(checkup)` explains the result."""
     from mldyno.doctor import checkup
 
-    wanted = checkup.wanted(quick, noise, framework, store)
-    return checkup.check_up(wanted, progress or (lambda part, left: None))
+    return checkup.check_up(checkup.wanted(quick, noise, framework, store), progress)
 
 
 def devices() -> list[dict[str, Any]]:
@@ -104,12 +104,9 @@ def devices() -> list[dict[str, Any]]:
 
 
 def measure(
-    step: Callable[[], Any],
-    sync: Callable[[], Any] | None = None,
-    name: str | None = None,
-    target: float = 0.02,
+    step: Callable[[], Any], sync: Callable[[], Any] | None = None, name: str | None = None, target: float = 0.02,
     budget: float = 10.0,
-) -> Measurement:
+) -> Measurement:  # fmt: skip
     """Time any function, in this process, as a case is timed; `sync` waits for the device it works on.
 
     It stops when the time of a step is known to `target`, or after `budget` s; nothing is stored.
@@ -120,19 +117,13 @@ def measure(
 
 
 def check(
-    model: Any,
-    batch: Any,
-    targets: Any = None,
-    loss: Any = None,
-    optimiser: Any = None,
-    modes: Sequence[str] | None = None,
-    devices: Sequence[str] | None = None,
-    no_check: str | Sequence[str] = (),
+    model: Any, batch: Any, targets: Any = None, loss: Any = None, optimiser: Any = None,
+    modes: Sequence[str] | None = None, devices: Sequence[str] | None = None, no_check: str | Sequence[str] = (),
     limit: float = 60.0,
-) -> ModelCheck:
+) -> ModelCheck:  # fmt: skip
     """Compare devices, precisions and the compiler for a model of this process, and estimate the largest batch.
 
-    It is measured in this process, on copies; nothing is stored. After `limit` s nothing more is started.
+    Copies of it are measured in this process; nothing is stored. After `limit` s nothing more is started.
     """
     from mldyno.runner import in_notebook
 

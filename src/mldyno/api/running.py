@@ -49,7 +49,7 @@ Axes = Mapping[str, Sequence[Any] | Any]
 def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | None = None) -> Plan:
     """Return the plan for targets on axes; `gpu` and `all` become the devices that are here.
 
-    A worker inspects targets of the user's own first. `settings` are those of `RunSettings`.
+    A worker inspects the user's own targets first. `settings` are those of `RunSettings`.
     """
     chosen = parsed(settings)
     words, listed, given = list(targets), _listed(axes), RunSettings(**chosen)
@@ -75,7 +75,7 @@ def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | 
 def _listed(axes: Axes) -> dict[str, list[str]]:
     """Return the axes by their names, each with a list of what a user would type; omit those without a value.
 
-    The user's own interpreters are asked for their names here.
+    Interpreters that are given by their paths are started for their names.
     """
     given = {axis_named(name): values for name, values in axes.items() if values is not None}
     listed = {name: [str(value) for value in (values if isinstance(values, list | tuple) else [values])]
@@ -86,7 +86,7 @@ def _listed(axes: Axes) -> dict[str, list[str]]:
 
 
 def _inspect_target(word: str, source: Source, axes: Mapping[str, Sequence[str]], timeout: float | None) -> Source:
-    """Have a worker describe a target of the user's own, and register it under the user's word."""
+    """Have a worker describe a target of the user's, and register it under the user's word."""
     python = next(iter(axes.get("python", ())), None)
     described = describe(source, python, timeout)
     sources.register(described, word)
@@ -96,7 +96,7 @@ def _inspect_target(word: str, source: Source, axes: Mapping[str, Sequence[str]]
 def _with_version(
     words: Sequence[str], given: RunSettings, inspect: Callable[[str, Source], Source], read: Callable[[str], Source]
 ) -> list[str]:
-    """Return the only target behind the version of it that it is compared with."""
+    """Return an older version of the only target, then the target."""
     if len(words) != 1 or not sources.is_target(words[0]):
         raise UsageError("--against is for one file of yours: mldyno run my_model.py --against HEAD~1.")
     if given.by not in (None, "workload"):
@@ -169,8 +169,8 @@ def planned(
 def unfinished(store: Store, plan: Plan | None, trust: bool = False, tell: Tell = silent) -> tuple[str, Plan]:
     """Return the newest run that did not finish, of this plan if one is given, and that no process is running now.
 
-    Without one, the plan is the store's: `tell` hears what it runs, and one that this machine did not begin needs
-    `trust`.
+    Without a plan it is the stored one: `tell` gets a line for each program that it runs, and a run that this machine
+    did not begin needs `trust`.
     """
     from mldyno.runner.run import PLAN, busy
 
@@ -208,7 +208,7 @@ def unfinished(store: Store, plan: Plan | None, trust: bool = False, tell: Tell 
 
 
 def _programs(plan: Plan) -> Iterator[str]:
-    """Yield a line for each program that a stored plan runs besides the catalogue: commands, code, interpreters."""
+    """Yield a line for each program that a stored plan runs: commands, the user's code, interpreters."""
     yield from (f"  runs the command: {shlex.join(words)}" for words in plan.commands)
     for source in plan.sources:
         function = f", function {source.function}" if source.function else ""
@@ -219,7 +219,7 @@ def _programs(plan: Plan) -> Iterator[str]:
 
 
 def dry_run(plan: Plan, store: Store, tell: Callable[[int, int], None] = lambda done, total: None) -> list[Forecast]:
-    """Return the expected time and memory of each case; look into what is not known from earlier runs."""
+    """Return the expected time and memory of each case; probe what is not known from earlier runs."""
     plans.check_present(plan.cases, cache(device_names))
     return forecast(plan, store, tell)
 
@@ -233,12 +233,12 @@ def run(*targets: str, store: AnyStore = None, listener: Listener | None = None,
     Axes and settings are keywords, as the options of `mldyno run`: device=["cpu", "mps"], budget="3s", target=0.05.
     `command` are the words of a command to time instead, `resume` continues a run that did not finish.
     """
-    opened_store, heard = opened(store), listener or Listener()
-    plan, run_id = planned(*targets, store=opened_store, say=heard.say, **options)
+    opened_store, shown = opened(store), listener or Listener()
+    plan, run_id = planned(*targets, store=opened_store, say=shown.say, **options)
     hosted = listener is not None or options.get("rendezvous") is not None  # else the line to type there is not shown
-    if hosted and (others := host(plan, options.get("rendezvous"))):
-        heard.say(f"on each other machine: {others}")
-    results = run_plan(plan, opened_store, heard, run_id)
+    if hosted and (line := host(plan, options.get("rendezvous"))):
+        shown.say(f"on each other machine: {line}")
+    results = run_plan(plan, opened_store, shown, run_id)
     if any(record.run.suite is not None for record in results.records):
         results.placed = place(results.outcomes, outcomes(opened_store.select(Query(provenances=("published",)))))
     return results
@@ -248,7 +248,7 @@ def run_plan(
     plan: Plan, store: Store, listener: Listener | None = None, resume: str | None = None,
     forecasts: Sequence[Forecast] | None = None,
 ) -> Results:  # fmt: skip
-    """Run a plan, or what is missing of the run to resume; `forecasts` limit how long a case may take."""
+    """Run a plan, or what is missing of the run to resume; `forecasts` limit the time of each case."""
     from mldyno.runner.recording import new_run_id
     from mldyno.runner.run import Runner
 
@@ -273,7 +273,7 @@ def sweep(
     workload: str, over: str = "batch", resume: bool = False, store: AnyStore = None,
     listener: Listener | None = None, **options: Any,
 ) -> Results:  # fmt: skip
-    """Measure what `crossover` compares."""
+    """Measure the cases that `crossover` compares."""
     plan, opened_store = crossover_plan(workload, over, **options), opened(store)
     return run_plan(plan, opened_store, listener, unfinished(opened_store, plan)[0] if resume else None)
 
@@ -287,7 +287,7 @@ def quick(
     """
     from mldyno.analysis.answers import verdicts
 
-    opened_store, heard = opened(store), listener or Listener()
+    opened_store, shown = opened(store), listener or Listener()
     chosen = quick_plan(settings, framework, opened_store)
     notes = list(chosen.notes)
     if chosen.setting is not None:
@@ -296,8 +296,8 @@ def quick(
         notes.insert(0, f"other programs take cores: threads that wait sleep ({chosen.setting.name}), which makes a "
                         f"step {digits(chosen.setting.gain.value, most=2)} times as fast here")  # fmt: skip
     total = min(sum(expected.seconds for expected in chosen.forecasts), chosen.plan.limit or math.inf)
-    heard.say(f"{count(len(chosen.plan.cases), 'case')}, about {show_seconds(total)} in all.")
-    results = run_plan(chosen.plan, opened_store, heard, forecasts=chosen.forecasts)
+    shown.say(f"{count(len(chosen.plan.cases), 'case')}, about {show_seconds(total)} in all.")
+    results = run_plan(chosen.plan, opened_store, shown, forecasts=chosen.forecasts)
     here = {outcome.machine for outcome in results.outcomes}
     elsewhere = [record for record in opened_store.select(Query()) if record.shown_machine not in here]
     published = opened_store.select(Query(provenances=("published",)))
@@ -320,7 +320,7 @@ def _page(results: Results, store: Store, others: Sequence[Record]) -> str:
 def quick_plan(settings: Mapping[str, Any] | None = None, framework: str = "torch", store: AnyStore = None) -> Chosen:
     """Return the plan of `quick`: the cases of its suite that are relevant here and fit into its time.
 
-    Where other programs take cores, a setting of threads is tried first; whoever runs the plan may use it.
+    Where other programs take cores, a setting of threads is tried first, which the caller may use for the run.
     """
     from mldyno.doctor.settings import passive_wait_helps
 
@@ -353,9 +353,9 @@ def max_batch(
 
 
 def host(plan: Plan, address: str | None) -> str:
-    """Let other machines join the plan's cases at this one's address; return the line to type there.
+    """Let other machines join the plan's cases at this machine's address; return the line to type there.
 
-    It is empty where all ranks are on this machine.
+    It is empty if all ranks are on this machine.
     """
     spread = {(case.ranks, case.nodes, case.threads) for case in plan.cases if case.nodes > 1}
     if not spread:
@@ -372,7 +372,7 @@ def host(plan: Plan, address: str | None) -> str:
 
 
 def join(address: str, token: str, ranks: int, nodes: int, threads: int | None, wait: float, tell: Tell) -> int:
-    """Take part in what another machine measures, until no job starts for `wait` s; return how many there were."""
+    """Take part in what another machine measures, until no job starts for `wait` s; return the number of jobs."""
     plans.check_most({"ranks": (ranks,), "nodes": (nodes,), "threads": (threads,)})
     if ranks % nodes:
         raise UsageError(f"{ranks} ranks can't be spread over {nodes} nodes evenly.")
@@ -381,15 +381,15 @@ def join(address: str, token: str, ranks: int, nodes: int, threads: int | None, 
 
 
 def probe(frameworks: Sequence[str]) -> FrameworksProbed:
-    """Return what each framework is and sees here, with what vendors say of its devices; ask in another process."""
+    """Return the versions and devices of each framework, with facts from vendors, found by another process."""
     return with_vendors(probe_frameworks(frameworks), machines.Vendors())
 
 
 def device_names(framework: str, python: str | None = None) -> list[str]:
-    """Return the devices that a framework can use here, in this interpreter or in another one."""
+    """Return the devices that a framework can use here, in this or another interpreter."""
     plugins.check("frameworks", framework)
     if python is None and not plugins.installed(framework):
-        return ["cpu"]  # the case says itself what is missing, and those of other frameworks are measured
+        return ["cpu"]  # its cases will say what is missing, and those of other frameworks are measured
     facts = probe_frameworks([framework], python=python).frameworks[framework]
     if facts.error:
         raise MldynoError(f"{framework}: {facts.error}.")

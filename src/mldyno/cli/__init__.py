@@ -53,18 +53,12 @@ All commands: mldyno --help. One of them: mldyno run --help.
 @cache
 def commands() -> dict[str, dict[str, str]]:
     """Return the commands of each group with their summaries, by the group's title: what a user wants to do."""
-    return {title: summaries for title, summaries, _ in _groups()}
-
-
-@cache
-def _groups() -> list[tuple[str, dict[str, str], str]]:
-    """Return the title, the commands and the file of each group."""
-    groups = []
+    groups = {}
     for file in GROUPS:
         with open(os.path.join(os.path.dirname(__file__), f"{file}.py"), encoding="utf-8") as source:
             text = source.read()
         title = text[: text.index("\n")].removeprefix('"""Commands to ').removesuffix('."""')
-        groups.append((title, dict(re.findall(r'^@command\("([\w-]+)", "(.+?)"', text, re.MULTILINE)), file))
+        groups[title] = dict(re.findall(r'^@command\("([\w-]+)", "(.+?)"', text, re.MULTILINE))
     return groups
 
 
@@ -90,7 +84,7 @@ class LazyGroup(click.Group):
         return [name for summaries in commands().values() for name in summaries]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        for _, summaries, file in _groups():
+        for file, summaries in zip(GROUPS, commands().values(), strict=True):
             if cmd_name in summaries:
                 for value in vars(import_module(f"mldyno.cli.{file}")).values():
                     if isinstance(value, click.Command) and value.name == cmd_name:

@@ -26,14 +26,102 @@ REDRAW_INTERVAL_S = 0.5
 NARROW_WINDOW = 60  # columns
 
 
-def narrow(bar: Any) -> bool:
-    """Return whether the window has room only for what matters most."""
-    return bool(bar.console.width < NARROW_WINDOW)
-
-
-def time_left(seconds: float, about: str = "about ") -> str:
+def time_left(seconds: float) -> str:
     """Return how much time is left: about 12 s left."""
-    return f"{about}{show_seconds(max(1.0, seconds))} left"
+    return f"about {show_seconds(max(1.0, seconds))} left"
+
+
+# -- bars ------------------------------------------------------------------------------------------
+
+
+class Bar:
+    """A bar on a terminal, redrawn at most twice a second so that this process takes little CPU time; else nothing."""
+
+    def __init__(self, what: str, total: float | None = 1.0) -> None:
+        self._bar = new_bar() if on_terminal() else None
+        self._task = self._bar.add_task(what, total=total, detail="") if self._bar else None
+        self._began = self._drawn = time.monotonic()
+
+    def __enter__(self) -> Any:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Show the bar, if it is not shown yet."""
+        if self._bar:
+            self._bar.start()
+
+    def stop(self) -> None:
+        """Remove the bar."""
+        if self._bar:
+            self._bar.stop()
+
+    @property
+    def narrow(self) -> bool:
+        """Return whether the window has room only for what matters most."""
+        return bool(self._bar and self._bar.console.width < NARROW_WINDOW)
+
+    def say(self, line: str) -> None:
+        """Print a line, above the bar if there is one."""
+        if self._bar:
+            self._bar.say(line)
+        else:
+            say(line)
+
+    def draw(self, now: float, force: bool = False, **fields: Any) -> None:
+        """Redraw with new fields, unless it was redrawn just before."""
+        if self._bar and (force or now - self._drawn >= REDRAW_INTERVAL_S):
+            self._drawn = now
+            self._bar.update(self._task, **fields)
+            self._bar.refresh()
+
+
+class CountedBar(Bar):
+    """Shows how many things are done, and the time left."""
+
+    def __call__(self, done: int, total: int) -> None:
+        """Note that `done` of `total` are done."""
+        now = time.monotonic()
+        left = (now - self._began) * (total - done) / max(1, done)
+        about = f", {time_left(left)}" if done < total and not self.narrow else ""
+        self.draw(now, done >= total, completed=done / max(1, total), detail=f"{done:,} of {total:,}{about}")
+
+
+class PartBar(Bar):
+    """Shows the part in progress and the time left; without a terminal, a line for each part."""
+
+    def __init__(self) -> None:
+        super().__init__("starting")
+        self._part, self._whole = "", 0.0
+
+    def __call__(self, part: str, left: float) -> None:
+        """Note the part in progress; `left` s were left when it began."""
+        now, new = time.monotonic(), part != self._part
+        if new:
+            self._part, self._began = part, now
+            self._whole = max(self._whole, left)
+            if not self._bar:
+                say(f"{part}  ({time_left(left)})")
+        left = max(1.0, left - (now - self._began))
+        share = min(0.99, 1 - left / max(self._whole, 1.0))
+        self.draw(now, new, description=part, completed=share, detail=time_left(left))
+
+
+class AttemptBar(Bar):
+    """Prints the outcome of each batch that `max-batch` tries."""
+
+    def __init__(self, workload: str) -> None:
+        super().__init__(workload, total=None)
+        self.workload = workload
+
+    def __call__(self, mode: str, attempt: Attempt) -> None:
+        """Print the outcome of an attempt."""
+        outcome = f"fits, {show_bytes(attempt.peak or 0)}" if attempt.fits else f"does not fit ({attempt.reason})"
+        self.say(f"{self.workload} {mode}: batch {attempt.batch:,} {outcome}")
+        self.draw(time.monotonic(), force=True, detail=f"after batch {attempt.batch:,}, {mode}")
 
 
 # -- runs ------------------------------------------------------------------------------------------
@@ -125,18 +213,12 @@ class PlainLines(Listener):
 
 
 class LiveLine(PlainLines):
-    """One line with a bar for the run, redrawn at most twice a second, so that this process takes little CPU time.
-
-    Cases that are ok show in this line only; all else is printed above it.
-    """
+    """One line with a bar for the run; cases that are ok show in it only, all else is printed above it."""
 
     def __init__(self, verbosity: str | None = None) -> None:
         super().__init__(verbosity)
-        self._drawn = 0.0
-        self._bar = new_bar()
-        self._task = self._bar.add_task("starting", total=1.0, detail="")
-        self._all, self._devices = 0, 1
-        self._repeat = ""
+        self._bar = Bar("starting")
+        self._cases, self._devices, self._repeat = 0, 1, ""
         self._errors: dict[str, str] = {}  # of each case's step time so far
 
     def say(self, line: str) -> None:
@@ -150,18 +232,16 @@ class LiveLine(PlainLines):
 
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]], forecasts: Sequence[Forecast]) -> None:
         super().begin(plan, todo, forecasts)
-        self._all, self._devices = len(self.todo), len({case.device for case in plan.cases})
+        self._cases, self._devices = len(self.todo), len({case.device for case in plan.cases})
         self._bar.start()
 
     def fetching(self, what: str, done: int, total: int | None) -> None:
         if total is None:
             super().fetching(what, done, total)
-        if self._due():
-            self._bar.start()
-            of_all = f" of {show_bytes(total)}" if total else ""
-            share = min(1.0, done / total) if total else 0.0
-            self._bar.update(self._task, description=what, completed=share, detail=f"{show_bytes(done)}{of_all}")
-            self._bar.refresh()
+        self._bar.start()
+        of_all = f" of {show_bytes(total)}" if total else ""
+        share = min(1.0, done / total) if total else 0.0
+        self._bar.draw(time.monotonic(), description=what, completed=share, detail=f"{show_bytes(done)}{of_all}")
 
     def case_ended(self, record: Record) -> None:
         super().case_ended(record)
@@ -185,106 +265,14 @@ class LiveLine(PlainLines):
         super().progress(case, step, half_width, elapsed)
         self._draw(self._name(case), f"{show_seconds(step)}{self._errors.get(case.id, '')}")
 
-    def _due(self, force: bool = False) -> bool:
-        now = time.monotonic()
-        if now - self._drawn < REDRAW_INTERVAL_S and not force:
-            return False
-        self._drawn = now
-        return True
-
     def _draw(self, name: str, detail: str, force: bool = False) -> None:
-        if not self._due(force):
-            return
-        done = self._all - len(self.todo)
-        if narrow(self._bar):
-            place, shown = f"{done} of {self._all}: {name}", time_left(self.left.seconds, about="")
+        place, left = f"{self._cases - len(self.todo)} of {self._cases}", time_left(self.left.seconds)
+        if self._bar.narrow:
+            detail = left.removeprefix("about ")
         else:
-            place = f"{done} of {self._all}{self._repeat}: {name}"
-            shown = f"{detail}, {time_left(self.left.seconds)}"
-        self._bar.update(self._task, description=place, completed=self.left.share, detail=shown)
-        self._bar.refresh()
+            place, detail = f"{place}{self._repeat}", f"{detail}, {left}"
+        fields = {"description": f"{place}: {name}", "completed": self.left.share, "detail": detail}
+        self._bar.draw(time.monotonic(), force, **fields)
 
     def end(self) -> None:
         self._bar.stop()
-
-
-# -- other long work -------------------------------------------------------------------------------
-
-
-class Bar:
-    """A bar on a terminal, nothing elsewhere; shown within its `with` block."""
-
-    def __init__(self, what: str, total: float | None = 1.0) -> None:
-        self._bar = new_bar() if on_terminal() else None
-        self._task = self._bar.add_task(what, total=total, detail="") if self._bar else None
-        self._began = self._drawn = time.monotonic()
-
-    def __enter__(self) -> Any:
-        if self._bar:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar:
-            self._bar.stop()
-
-    def say(self, line: str) -> None:
-        """Print a line, above the bar if there is one."""
-        if self._bar:
-            self._bar.say(line)
-        else:
-            say(line)
-
-    def _draw(self, **fields: Any) -> None:
-        if self._bar:
-            self._bar.update(self._task, **fields)
-            self._bar.refresh()
-
-
-class CountedBar(Bar):
-    """Shows how many things are done, and the time left."""
-
-    def __call__(self, done: int, total: int) -> None:
-        """Note that `done` of `total` are done."""
-        now = time.monotonic()
-        if self._bar and (now - self._drawn >= REDRAW_INTERVAL_S or done >= total):
-            self._drawn = now
-            left = (now - self._began) * (total - done) / max(1, done)
-            about = f", {time_left(left)}" if done < total and not narrow(self._bar) else ""
-            self._draw(completed=done / max(1, total), detail=f"{done:,} of {total:,}{about}")
-
-
-class PartBar(Bar):
-    """Shows the part in progress and the time left; without a terminal, a line for each part."""
-
-    def __init__(self) -> None:
-        super().__init__("starting")
-        self._part, self._whole = "", 0.0
-
-    def __call__(self, part: str, left: float) -> None:
-        """Note the part in progress; `left` s were left when it began."""
-        now = time.monotonic()
-        if part != self._part:
-            self._part, self._began, self._drawn = part, now, 0.0
-            self._whole = max(self._whole, left)
-            if not self._bar:
-                say(f"{part}  ({time_left(left)})")
-        if self._bar and now - self._drawn >= REDRAW_INTERVAL_S:
-            self._drawn = now
-            left = max(1.0, left - (now - self._began))
-            share = min(0.99, 1 - left / max(self._whole, 1.0))
-            self._draw(description=part, completed=share, detail=time_left(left))
-
-
-class AttemptBar(Bar):
-    """Prints the outcome of each batch that `max-batch` tries."""
-
-    def __init__(self, workload: str) -> None:
-        super().__init__(workload, total=None)
-        self.workload = workload
-
-    def __call__(self, mode: str, attempt: Attempt) -> None:
-        """Print the outcome of an attempt."""
-        outcome = f"fits, {show_bytes(attempt.peak or 0)}" if attempt.fits else f"does not fit ({attempt.reason})"
-        self.say(f"{self.workload} {mode}: batch {attempt.batch:,} {outcome}")
-        self._draw(detail=f"after batch {attempt.batch:,}, {mode}")
