@@ -113,7 +113,7 @@ def available_memory() -> int | None:
     free = attempt(_free, None)
     limit = linux.cgroup_number("memory.max")
     if limit is not None and (used := linux.cgroup_number("memory.current")) is not None:
-        left = limit - used + (linux.cgroup_row("memory.stat", "inactive_file") or 0)
+        left = limit - used + (linux.cgroup_number("memory.stat", "inactive_file") or 0)
         return left if free is None else min(free, left)
     return free
 

@@ -39,8 +39,8 @@ def test_the_tightest_quota_on_the_way_to_the_root_holds(groups: Path) -> None:
 
 
 def test_memory_is_read_from_the_group_itself(groups: Path) -> None:
-    assert (linux.cgroup_number("memory.max"), linux.cgroup_row("memory.stat", "inactive_file")) == (None, None)
+    assert (linux.cgroup_number("memory.max"), linux.cgroup_number("memory.stat", "inactive_file")) == (None, None)
     (groups / "outer/inner/memory.max").write_text("1073741824\n")
     (groups / "outer/inner/memory.stat").write_text("anon 7\ninactive_file 4096\nbroken\n")
-    assert (linux.cgroup_number("memory.max"), linux.cgroup_row("memory.stat", "inactive_file")) == (1 << 30, 4096)
-    assert linux.cgroup_row("memory.stat", "broken") is None
+    assert (linux.cgroup_number("memory.max"), linux.cgroup_number("memory.stat", "inactive_file")) == (1 << 30, 4096)
+    assert linux.cgroup_number("memory.stat", "broken") is None

@@ -174,18 +174,13 @@ def _cgroup_folders(root: Path, own: Path) -> list[Path]:
     return [place, *(above for above in place.parents if above.is_relative_to(root))]
 
 
-def cgroup_number(name: str) -> int | None:
-    """Return a number from a file of this group, such as memory.max in B."""
+def cgroup_number(name: str, key: str = "") -> int | None:
+    """Return a number from a file of this group, such as memory.max in B, or from its row with this key."""
+    text = read(_cgroup_folders(CGROUP_ROOT, OWN_CGROUP)[0] / name)
+    if key:
+        text = next((line.removeprefix(f"{key} ") for line in text.splitlines() if line.startswith(f"{key} ")), "")
     with suppress(ValueError):
-        return int(read(_cgroup_folders(CGROUP_ROOT, OWN_CGROUP)[0] / name))
-    return None
-
-
-def cgroup_row(name: str, key: str) -> int | None:
-    """Return a number from a row in a file of this group, such as inactive_file of memory.stat in B."""
-    with suppress(ValueError, StopIteration):
-        rows = (line.split() for line in read(_cgroup_folders(CGROUP_ROOT, OWN_CGROUP)[0] / name).splitlines())
-        return int(next(words[1] for words in rows if words[:1] == [key] and len(words) > 1))
+        return int(text)
     return None
 
 

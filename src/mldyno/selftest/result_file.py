@@ -6,8 +6,6 @@ in the reference.
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -15,6 +13,8 @@ from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from mldyno import __version__
 from mldyno.errors import MldynoError
@@ -89,18 +89,9 @@ def findings(measures: Sequence[Measure]) -> list[dict[str, Any]]:
 
 
 def write(path: str, content: Mapping[str, Any]) -> None:
-    """Write the result; the file appears only when it is complete."""
-    text = json.dumps(_finite(content), indent=1, allow_nan=False)
+    """Write the result, with null for infinite numbers; the file appears only when it is complete."""
+    text = msgspec.json.format(msgspec.json.encode(content), indent=1).decode()
     for home in {str(Path.home()), os.path.realpath(Path.home())}:
         if len(home) > 1:  # messages of a framework may name files
-            text = text.replace(json.dumps(home)[1:-1], "~")
+            text = text.replace(msgspec.json.encode(home).decode()[1:-1], "~")
     transfer.write([text], path, "jsonl")
-
-
-def _finite(value: Any) -> Any:
-    """Replace numbers that JSON does not have by null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {name: _finite(part) for name, part in value.items()}
-    return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
