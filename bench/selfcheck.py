@@ -36,7 +36,7 @@ from mldyno.selftest.table import FULL, Effort, run
 from mldyno.stats.intervals import median
 from mldyno.store import Query, Store
 from mldyno.units import show_seconds
-from mldyno.views.measures import amount
+from mldyno.views.records import amount
 
 TARGET = Path(__file__).parent / "SELFCHECK.md"
 KEPT = Path(__file__).parent / "selfcheck.json"

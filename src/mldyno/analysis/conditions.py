@@ -1,12 +1,11 @@
 """States of a machine that spoil every measurement, judged in the same way for warnings and for findings.
 
-A condition has its threshold, message and next step in one entry of CONDITIONS. A warning attaches it to a record; a
+A condition has its threshold, message and next step in one place, `conditions`. A warning attaches it to a record; a
 finding of the doctor reports it before anything is measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from mldyno.units import show_bytes, show_percent
@@ -39,51 +38,32 @@ class State:
 Judged = tuple[str, str] | None  # message and next step
 
 
-def _on_battery(state: State) -> Judged:
-    if state.power != "battery":
-        return None
-    return "it runs on battery", "plug it in: a battery's power plan is another machine"
-
-
-def _low_power(state: State) -> Judged:
-    return ("it is in low-power mode", "switch low-power mode off") if state.low_power else None
-
-
-def _throttled(state: State) -> Judged:
+def conditions(state: State) -> dict[str, tuple[str, str]]:
+    """Return the conditions that hold, by code, each with its message and the next step."""
+    held = {}
+    if state.translated:
+        held["rosetta"] = (
+            "this Python is Intel code that Rosetta translates; it can't use the GPU, and is slow",
+            "install Python for arm64 (python.org, Homebrew in /opt/homebrew, Miniforge), and the framework in it",
+        )
+    if state.power == "battery":
+        held["on-battery"] = "it runs on battery", "plug it in: a battery's power plan is another machine"
+    if state.low_power:
+        held["low-power"] = "it is in low-power mode", "switch low-power mode off"
+    moved, used, memory = state.swapped_meanwhile or 0.0, state.swap_used, state.memory
+    if moved >= SWAPPED_MEANWHILE:
+        message = f"the machine swapped {show_bytes(moved)} meanwhile"
+        held["swapping"] = message, "end other programs, or take a smaller batch"
+    if used and memory and used > SWAP_SHARE * memory:
+        held["swapped"] = (
+            f"{show_bytes(used)} have gone from memory to the disk",
+            "end other programs, and restart those that stay: what they have swapped comes back only when they need it",
+        )
     limited = state.speed_limit is not None and state.speed_limit < 1
-    if not state.slowed_down and not limited:
-        return None
-    limit = f", to {show_percent(state.speed_limit)} of its speed" if limited and state.speed_limit else ""
-    return f"it is slowed down for heat or power{limit}", "let it cool down, give it air and mains power"
-
-
-def _swapping(state: State) -> Judged:
-    moved = state.swapped_meanwhile or 0.0
-    if moved < SWAPPED_MEANWHILE:
-        return None
-    return f"the machine swapped {show_bytes(moved)} meanwhile", "end other programs, or take a smaller batch"
-
-
-def _swapped(state: State) -> Judged:
-    used, memory = state.swap_used, state.memory
-    if not used or not memory or used <= SWAP_SHARE * memory:
-        return None
-    return (
-        f"{show_bytes(used)} have gone from memory to the disk",
-        "end other programs, and restart those that stay: what they have swapped comes back only when they need it",
-    )
-
-
-def _rosetta(state: State) -> Judged:
-    if not state.translated:
-        return None
-    return (
-        "this Python is Intel code that Rosetta translates; it can't use the GPU, and is slow",
-        "install Python for arm64 (python.org, Homebrew in /opt/homebrew, Miniforge), and the framework in it",
-    )
-
-
-CONDITIONS: dict[str, Callable[[State], Judged]] = {
-    "on-battery": _on_battery, "low-power": _low_power, "throttled": _throttled, "swapping": _swapping,
-    "swapped": _swapped, "rosetta": _rosetta,
-}  # fmt: skip
+    if state.slowed_down or limited:
+        limit = f", to {show_percent(state.speed_limit)} of its speed" if limited and state.speed_limit else ""
+        held["throttled"] = (
+            f"it is slowed down for heat or power{limit}",
+            "let it cool down, give it air and mains power",
+        )
+    return held

@@ -128,7 +128,7 @@ def selftest(device: str, export: str | None, as_json: bool, **options: Any) -> 
     from mldyno import api
     from mldyno.cli.progress import PartBar
     from mldyno.units import show_seconds
-    from mldyno.views.measures import TITLE, measure_json, measures_table, verdict_counts
+    from mldyno.views.records import MEASURES_TITLE, measure_json, measures_table, verdict_counts
 
     began = time.monotonic()
     with PartBar() as bar:
@@ -136,7 +136,7 @@ def selftest(device: str, export: str | None, as_json: bool, **options: Any) -> 
     if as_json:
         print_json({"measures": [measure_json(measure) for measure in measures]})
     else:
-        click.echo(measures_table(measures, TITLE if device == "cpu" else f"what holds on {device}"))
+        click.echo(measures_table(measures, MEASURES_TITLE if device == "cpu" else f"what holds on {device}"))
         click.echo(f"{verdict_counts(measures)}, in {show_seconds(time.monotonic() - began)}.")
     if export is not None:
         say(f"written to {export}; to pass it on, open an issue of the project and attach it")

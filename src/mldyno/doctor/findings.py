@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mldyno.analysis import grouped
-from mldyno.analysis.conditions import CONDITIONS, State
+from mldyno.analysis.conditions import State, conditions
 from mldyno.doctor.noise import causes
 from mldyno.doctor.symptoms import Checkup, Facts, Gpu, Installed, Setting, Trial, Tried
 from mldyno.units import digits, show_bytes, show_interval, show_percent
@@ -348,10 +348,7 @@ def _conditions(checkup: Checkup) -> Findings:
         power=facts.power, low_power=facts.low_power, translated=facts.translated, memory=facts.memory,
         slowed_down=bool(facts.throttles), speed_limit=facts.speed_limit, swap_used=facts.swap_used,
     )  # fmt: skip
-    for code in ("rosetta", "on-battery", "low-power", "swapped", "throttled"):
-        judged = CONDITIONS[code](state)
-        if judged:
-            yield Finding(code, *judged)
+    yield from (Finding(code, *judged) for code, judged in conditions(state).items())
 
 
 def _memory(checkup: Checkup) -> Findings:

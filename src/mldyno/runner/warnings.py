@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mldyno.analysis.conditions import CLEAR_SHARE, CONDITIONS, STOLEN_LIMIT, WAITING_LIMIT, Judged, State
+from mldyno.analysis.conditions import CLEAR_SHARE, STOLEN_LIMIT, WAITING_LIMIT, Judged, State, conditions
 from mldyno.analysis.outcomes import TARGET_NOT_REACHED
 from mldyno.records import Case, Machine, Series, Warning_
 from mldyno.stats import shapes
@@ -229,7 +229,7 @@ class Rule:
     def judge(self, evidence: Evidence) -> Judged:
         """Return the message and the hint, where it applies."""
         if not self.message:
-            return CONDITIONS[self.code](evidence.state)
+            return conditions(evidence.state).get(self.code)
         cause = self.cause(evidence)
         return (self.message.format(cause), self.hint) if cause else None
 

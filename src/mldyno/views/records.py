@@ -1,9 +1,10 @@
-"""Records, machines and devices in words: one line each, or everything in a record."""
+"""Records, machines, devices and the self-test's measures in words: one line each, or everything in a record."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from mldyno.analysis.breakdown import bound, shares
 from mldyno.analysis.estimates import step_time, uncontended
@@ -18,6 +19,9 @@ from mldyno.views.outcomes import energy_summary, phases, trust
 from mldyno.views.titles import case_name
 from mldyno.views.window import window_width
 
+if TYPE_CHECKING:  # only one command needs it
+    from mldyno.selftest.measures import Measure
+
 PAIRING = {
     "interleaved": "in one process",
     "live-processes": "live processes taking turns",
@@ -29,6 +33,8 @@ BOUNDS = {
 }  # fmt: skip
 FAKE_FRAMEWORK = "This was the fake framework: nothing was computed, and no time is real"
 Rows = Iterator[tuple[str, str]]
+MEASURES_TITLE = "how often mldyno is wrong here, at 95 % confidence"
+MEASURE_FIELDS = ("id", "name", "value", "bound", "target", "ok", "n", "unit", "peers", "note")  # in JSON
 _COMPILED = (("graphs", "graph"), ("graph_breaks", "break"))
 
 
@@ -216,3 +222,43 @@ def history_lines(records: Sequence[Record]) -> Iterator[str]:
             line = f"  {record.id[:10]}  {case_name(record.case).ljust(longest)}  {headline(record)}"
             apart = f"  {record.id[:10]}  {case_name(record.case)}\n{' ' * 14}{headline(record)}"
             yield line if len(line) <= window_width() else apart
+
+
+# -- the self-test's measures -----------------------------------------------------------------------
+
+
+def measure_json(measure: Measure) -> dict[str, Any]:
+    """Return a measure as data; shares are fractions of 1."""
+    return {name: getattr(measure, name) for name in MEASURE_FIELDS}
+
+
+def amount(value: float | None, unit: str) -> str:
+    """Show a value or a bound."""
+    if value is None:
+        return "-"
+    if unit == "share":
+        return show_percent(value)
+    return show_seconds(value) if unit == "s" else digits(value, most=4)
+
+
+def verdict_counts(measures: Sequence[Measure]) -> str:
+    """Count the targets that are met, missed, or can't be judged."""
+    met, missed, open_ = (sum(measure.ok is ok for measure in measures) for ok in (True, False, None))
+    parts = [f"{met} of {len(measures)} targets met", f"{missed} missed" if missed else "",
+             f"{open_} with too few trials to judge" if open_ else ""]  # fmt: skip
+    return ", ".join(filter(None, parts))
+
+
+def measures_table(measures: Sequence[Measure], title: str = MEASURES_TITLE) -> str:
+    """Return all measures with the figures of peers; a measure without trials has no value."""
+    from mldyno.views.tables import aligned
+
+    header = ["", "measure", "here", "at worst", "target", "", "n", "peers"]
+    body = []
+    for measure in measures:
+        here = amount(measure.value if measure.n else None, measure.unit)
+        met = {True: "met", False: "MISSED", None: f"too few trials to judge ({measure.n:,})"}[measure.ok]
+        figures = [here, amount(measure.bound, measure.unit), measure.target, met, f"{measure.n:,}"]
+        body.append([str(measure.id), measure.name, *figures, measure.peers])
+    notes = [f"{measure.id}: {measure.note}" for measure in measures if measure.note]
+    return "\n".join([aligned(header, body, 2, title), *notes])
