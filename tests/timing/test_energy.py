@@ -71,7 +71,7 @@ def test_one_that_runs_backward_and_has_no_end_is_told() -> None:
 
 def test_one_that_gains_what_no_machine_takes_was_set_anew() -> None:
     ticks = Ticks(Counter(Time()), lambda: 0, lambda seconds: None)
-    with pytest.raises(Lost, match="set anew"):
+    with pytest.raises(Lost, match="it was reset"):
         ticks.between(Tick(0, 100.0, 0), Tick(10**9, 1e6, 0))
 
 

@@ -11,23 +11,23 @@ from typing import Protocol
 from mldyno.stats.intervals import median, spread
 from mldyno.timing.clock import Clock, run_delay
 
-MAX_OVERHEAD = 0.004  # share of a block that clock, sync and latency may cost: under the 0.5 % that is promised
-LONG_STEP = 1_000_000_000  # ns: beside a step of a second no latency matters
+MAX_OVERHEAD = 0.004  # share of a block that clock, sync and latency may cost: below the promised 0.5 %
+LONG_STEP = 1_000_000_000  # ns: in a step of a second no latency matters
 LATENCY_PROBES = 7  # blocks of one step, and of two, that show the latency
 LONGER_PROBES = 3  # and of each longer kind
 LONGEST_PROBE = 20_000_000  # ns: some devices start only after many operations were issued
-LONGEST_BLOCK = 500_000_000  # ns that hiding a latency is worth
+LONGEST_BLOCK = 500_000_000  # ns, to hide a latency
 WAITED_FACTOR = 3.0  # times what a wait for nothing takes: then something was waited for
 DRAIN_STEPS = 16  # of short steps, that are issued at once to see whether the host waits for the device
-MIN_PHASE_ROUNDS = 3  # where they fit into the time
-MIN_BLOCK = 950_000  # ns: a short block stays under 1 ms, and hides that clock and loop are cold after a step
+MIN_PHASE_ROUNDS = 3  # where they fit into twice the time
+MIN_BLOCK = 950_000  # ns: under 1 ms, and long enough to hide that clock and loop are cold after a step
 
 Between = Callable[[list[float], int], int]
-"""What is done between blocks: sees the step times in s so far and the clock, gives when it wants to be called next."""
+"""Called between blocks with the step times in s so far and the clock; returns when to call it next."""
 
 
 class Steps(Protocol):
-    """Steps that can be issued, and a way to wait for them."""
+    """Steps that can be issued and waited for."""
 
     def run(self, steps: int) -> None:
         """Issue steps."""
@@ -122,13 +122,13 @@ def _excess(single: Sequence[int], double: Sequence[int]) -> tuple[float, float]
 
 
 class BlocksOfOneThread(Blocks):
-    """Blocks that one thread computes, and how long in each block it was ready but had no core."""
+    """Blocks that one thread computes, with the time that it was ready but had no core in each."""
 
     def __init__(self, program: Steps, clock: Clock, size: int = 1) -> None:
         super().__init__(program, clock)
         self.size = size
         self.delays: list[float] = []
-        """Time in s of a step, one for each block; none where that is not counted."""
+        """In s for each step, a value for each block; empty where the system does not count it."""
 
     def time(self, steps: int) -> int:
         before = run_delay()

@@ -1,4 +1,4 @@
-"""The one clock, in ns; how long a thread had no core; and how much of the machine's cores a process can have."""
+"""The clock, in ns; how long a thread had no core; how many of the machine's cores a process can have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Clock = Callable[[], int]
 
 now: Clock = time.perf_counter_ns
 SPIN_S = 0.5  # for which `free_cores` tries all cores
-HASHED_BYTES = 8 << 20  # some 10 ms of work, beside which taking the interpreter's lock costs nothing
+HASHED_BYTES = 8 << 20  # some 10 ms of work, so that taking the interpreter's lock costs nothing
 
 
 def run_delay() -> int | None:

@@ -2,11 +2,11 @@
 
 A counter is renewed now and then: every ms by RAPL, every 20 to 100 ms by a graphics card. Read at any time, a window
 is off by up to a whole period at each end; the difference of two such errors has a standard deviation of 0.41 periods.
-So a window begins and ends where the counter has just changed, and is off by the time between two looks and by the
+So a window begins and ends where the counter has just changed, and is off by the time between two reads and by the
 jitter of the ticks.
 
-A counter that does not change, runs backward, or begins anew too early ends its window, which is reported and left out.
-So does a look that fails. A look that never returns ends its sensor.
+A counter that does not change, runs backward, or starts over too early ends its window, which is reported and left out.
+So does a read that fails. A read that never returns ends its sensor.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from mldyno.hardware import Sensor, Unreadable
 from mldyno.stats.intervals import median, spread
 from mldyno.timing.clock import Clock
 
-TICKS = 9  # by which a counter's period is known
+TICKS = 9  # from which a counter's period follows
 LOOKS_A_PERIOD = 50  # while a tick is waited for
 SHORTEST_TICK_LOOK_S, LONGEST_TICK_LOOK_S = 20e-6, 2e-3
-FROZEN_S = 3.0  # without a tick: no counter is slower
-LARGEST_POWER = 20_000.0  # W that no machine with one plug takes: a counter that gained more was set anew
-WRAPPED_FACTOR = 3.0  # times the power before, at which a counter that is smaller than before was set back, not full
-NAP_S = 0.1  # while nothing is due, and after a window that was lost
-HUNG_SENSOR_S = 2 * FROZEN_S  # after which a look that has not come back never does
+FROZEN_S = 3.0  # without a tick; no counter is slower
+LARGEST_POWER = 20_000.0  # W, more than any machine with one plug takes: a counter that gained more was reset
+WRAPPED_FACTOR = 3.0  # times the power before: a smaller counter that gained more was set back, and did not wrap
+NAP_S = 0.1  # while nothing is due, and after a lost window
+HUNG_SENSOR_S = 2 * FROZEN_S  # after which a read that has not returned never will
 
 Sleep = Callable[[float], None]
 
 
 class Lost(Exception):
-    """A window whose energy is not known: the message says what the sensor did."""
+    """The energy of a window is unknown: the message says what the sensor did."""
 
 
 # -- counters --------------------------------------------------------------------------------------
@@ -59,13 +59,13 @@ class Ticks:
     sleep: Sleep
     look_s: float = SHORTEST_TICK_LOOK_S
     power: float | None = None
-    """In W, as it was last seen: what a wrap is judged by."""
+    """In W, of the last window: by it a wrap is judged."""
     period: float | None = None
-    """How often it is renewed, in s; None before that was found out."""
+    """Between two updates, in s; None while unknown."""
     jitter: int = 0
     """By how many ns a tick comes early or late."""
     hung: bool = False
-    """Whether a look at it never came back; it is not looked at again."""
+    """Whether a read never returned; it is not read again."""
 
     def next(self, longest_s: float = FROZEN_S) -> Tick:
         """Return the next tick; raise Lost where none comes."""
@@ -87,7 +87,7 @@ class Ticks:
             raise Lost(str(error)) from None
 
     def period_s(self, go_on: Callable[[], bool] = lambda: True) -> float:
-        """Return the counter's period in s, found by looking; from then on it is read as often as that needs."""
+        """Return the counter's period in s, measured once; from then on it is read as often as that needs."""
         if self.period is None:
             ticks = list[Tick]()
             while len(ticks) < TICKS:
@@ -106,12 +106,12 @@ class Ticks:
         if gained < 0:
             gained = self._around(gained, seconds)
         if gained > LARGEST_POWER * seconds:
-            raise Lost(f"{self.sensor.name} gained {gained:,.0f} J in {seconds:.3g} s: it was set anew")
+            raise Lost(f"{self.sensor.name} gained {gained:,.0f} J in {seconds:.3g} s: it was reset")
         self.power = gained / seconds
         return gained
 
     def _around(self, gained: float, seconds: float) -> float:
-        """Return what a smaller counter gained: it was full and began anew; raise Lost if it was set back."""
+        """Return what a smaller counter gained: it has wrapped; raise Lost if it was set back."""
         if self.sensor.largest is None:
             raise Lost(f"{self.sensor.name} ran backward")
         around = gained + self.sensor.largest
@@ -249,7 +249,7 @@ class Watch:
         for ticks, watched, thread in self.threads:
             thread.join(timeout=patience_s)
             if thread.is_alive():
-                ticks.hung, patience_s = True, 0.0  # the others had the same time
+                ticks.hung, patience_s = True, 0.0  # all sensors have had the same time
                 watched.lost.append(f"{ticks.sensor.name} does not answer")
 
 

@@ -1,4 +1,4 @@
-"""A loop some of whose steps get a batch again: next to real ones, these show what the loader costs.
+"""Repeat the batch in some steps of a loop: next to steps with real batches, these show what the loader costs.
 
 A round is a block of steps with one batch that is held, and a block with real ones, in random order and with a random
 number of steps between two rounds: what comes at regular intervals, such as a clock's tick, affects both alike. It
@@ -21,9 +21,9 @@ from mldyno.timing.loops import END, MOST_MARKS, Advance, LoopTimes, Wait
 WARM_BLOCKS = 20  # before batches are held
 FEWEST_REPLAY_ROUNDS, MOST_REPLAY_ROUNDS = 24, 120  # of real and held batches
 MOST_STEPS_BETWEEN = 3  # two rounds
-FETCHES = 2  # of each worker of the loader in half a round: what they have ready together comes in bursts
-WAITED_SHARE = 0.05  # of a step: then a batch was not there
-LONGEST_LEAD = 16  # steps for each batch that is fetched ahead: a loader 7 % slower than the loop is found out
+FETCHES = 2  # of each worker of the loader in half a round: workers deliver in bursts
+WAITED_SHARE = 0.05  # of a step: a longer wait means that no batch was ready
+LONGEST_LEAD = 16  # steps for each batch that is fetched ahead: enough for a loader 7 % slower than the loop
 TARGET = 0.02  # to which the ratio of real and held batches is to be known
 
 Half = Generator[Any, None, tuple[float, Any]]

@@ -204,7 +204,7 @@ def warm_up(
     began += _heat(blocks, load, tick)
     limit = began + round(budget * 1e9)
     values, counters, check, first_look = result.values, [steady_counters()], MIN_BLOCKS, 0
-    if blocks.clock() >= limit and blocks.size == 1:  # a step so long that each one counts
+    if blocks.clock() >= limit and blocks.size == 1:  # steps so long that each of them counts
         values.append(fastest)
         return result
     while True:
@@ -223,7 +223,7 @@ def warm_up(
             result.reason = "" if still else "graphs or reserved memory kept growing"
             if start is None:
                 result.reason = NOT_SETTLED
-            # A slow start that outlasts the first look seems steady then; the second one sees its end.
+            # A slow start that outlasts the first look seems steady then; the second look shows its end.
             if result.steady and first_look and start is not None and start < first_look:
                 return result
             first_look = len(values) if result.steady else 0
