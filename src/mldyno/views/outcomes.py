@@ -121,8 +121,11 @@ def unknown_energy_lines(outcomes: Sequence[Outcome]) -> list[str]:
 def energy_summary(outcome: Outcome) -> str:
     """Return energy per step, power, and items per joule, with the sensor; empty without a sensor."""
     energy = outcome.figure("energy")
-    if energy is None:
-        return ""
+    return "" if energy is None else "{} [{}]".format(*energy_in_words(outcome, energy))
+
+
+def energy_in_words(outcome: Outcome, energy: Estimate) -> tuple[str, str]:
+    """Say the energy of a step, power, and items per joule; and how they were measured."""
     fact = outcome.with_energy[0].fact
     above, rate = outcome.figure("energy_above_idle"), outcome.figure("efficiency")
     parts = [f"{shown(energy)} a step"]
@@ -140,7 +143,7 @@ def energy_summary(outcome: Outcome) -> str:
         *(["too few windows for an interval"] if energy.half_width is None else []),
         *([f"lost meanwhile: {', '.join(lost)}"] if lost else []),
     ]
-    return f"{'; '.join(parts)} [{'; '.join(notes)}]"
+    return "; ".join(parts), "; ".join(notes)
 
 
 def energy_source(outcome: Outcome) -> str:

@@ -13,7 +13,8 @@ from mldyno.analysis.outcomes import outcomes, sample_count, trace
 from mldyno.records import Case, Record
 from mldyno.store import figures
 from mldyno.views.charts import Rows, Samples
-from mldyno.views.report.page import sections_of
+from mldyno.views.claims import Sentence
+from mldyno.views.report.page import page_template, sections_of
 from mldyno.views.report.parts import Chart, Grid, Paragraphs, Section
 from mldyno.views.report.subject import Subject, subject_of
 
@@ -139,3 +140,10 @@ def test_a_trace_is_thinned_evenly_and_keeps_its_ends() -> None:
     everything = trace(outcome, 10_000)
     assert (thin[0], thin[-1]) == (everything[0], everything[-1])
     assert [sample.step for sample in everything][:3] == [1, 5, 9]
+
+
+def test_the_evidence_of_a_sentence_is_small_and_brackets_in_a_name_are_not() -> None:
+    items = str(
+        page_template("parts.html").module.items([Sentence("a [1f] is faster", "paired", "20 rounds"), "b [2e]"])
+    )
+    assert items.splitlines() == ["<li>a [1f] is faster <small>[paired; 20 rounds]</small></li>", "<li>b [2e]</li>"]

@@ -18,8 +18,8 @@ from mldyno.stats.intervals import quantile
 from mldyno.units import count, digits, interval_parts, scale_of, show, show_percent, show_seconds
 from mldyno.views.answers import answer_lines
 from mldyno.views.charts import Lines, Mark, Row, Samples
-from mldyno.views.claims import named, sentence
-from mldyno.views.outcomes import energy_summary, shown, trust, trust_line, warning_meanings
+from mldyno.views.claims import Sentence, named, sentence
+from mldyno.views.outcomes import energy_in_words, shown, trust, trust_line, warning_meanings
 from mldyno.views.records import BOUNDS, device_line, machine_lines
 from mldyno.views.report.parts import (
     Chart,
@@ -130,11 +130,16 @@ def _copy_mark(cost: CopyCost) -> Mark:
 
 def energy(subject: Subject) -> Content:
     """Show the energy and power of steps, and time against energy for work done in several ways."""
-    known = [outcome for outcome in subject.outcomes if outcome.status == "ok" and outcome.figure("energy") is not None]
-    if not known:
+    sensed = [(outcome, joules) for outcome in subject.outcomes
+              if outcome.status == "ok" and (joules := outcome.figure("energy")) is not None]  # fmt: skip
+    if not sensed:
         return "", []
+    known = [outcome for outcome, _ in sensed]
     lines = [*answer_lines(subject.answers.about("energy")), *map(sentence, compared_in_energy(known))]
-    summaries = [f"{subject.title(outcome)}: {energy_summary(outcome)}" for outcome in known]
+    summaries = []
+    for outcome, joules in sensed:
+        text, evidence = energy_in_words(outcome, joules)
+        summaries.append(Sentence(f"{subject.title(outcome)}: {text}", evidence))
     return ENERGY_LEAD, [
         SideBySide(_energy_charts(subject, known)[:MOST_ENERGY_CHARTS]),
         Paragraphs("energy-lines", lines),
