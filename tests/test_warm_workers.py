@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 
+import psutil
 import pytest
 from tests.warm_workers import Forked, WarmWorkers
 
@@ -62,6 +63,17 @@ def test_settings_that_matter_while_modules_are_imported_get_another_process_tha
             assert (server is usual) == same
             assert server is warm_workers.server(os.environ)
             assert same or server.environment[name] == "1"
+
+
+def test_ranks_are_forked_too(warm_workers: WarmWorkers) -> None:
+    case = Case("mnist-mlp", framework="torch", mode="train", batch=2, ranks=2)
+    with WorkerProcess(case=case) as worker:
+        assert isinstance(worker._process, Forked)
+        launcher = psutil.Process(worker._process.pid)
+        assert [*worker.request(ProbeFrameworks(("torch",)), 120).frameworks] == ["torch"]
+        ranks = launcher.children()
+        assert len(ranks) == 2
+        assert all("warm_workers.py" in " ".join(rank.cmdline()) for rank in ranks)
 
 
 def test_another_interpreter_and_another_script_need_a_start(monkeypatch: pytest.MonkeyPatch) -> None:

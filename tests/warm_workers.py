@@ -1,8 +1,8 @@
 """Workers forked from a process that has imported their modules already, which is most of what starting one costs.
 
 They are processes like any other: a session, pipes, an exit code, and signals that end them. Only the interpreter's
-start and the imports are shared, by workers with the same settings of what is imported. Ranks and other interpreters
-are started as usual, and so are all workers on systems other than Linux.
+start and the imports are shared, by workers with the same settings of what is imported. Ranks are forked from what
+starts them. Other interpreters are started as usual, and so are all workers on systems other than Linux.
 
 Run as a script, this file is the process that forks; it uses the standard library only.
 """
@@ -19,19 +19,21 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 MODULES = {  # that each kind of process imports before it forks
     "plain": ("mldyno.worker.listen", "mldyno.frameworks.fake"),
-    "torch": ("torch", "mldyno.worker.listen", "mldyno.frameworks.torch.ranks"),
+    "torch": ("torch", "mldyno.worker.listen", "mldyno.worker.launch", "mldyno.frameworks.torch.ranks"),
 }
 KINDS = {"torch": "torch", "onnxruntime": "torch", "openvino": "torch", None: "torch"}  # by a case's framework
 READ_WHEN_USED = (
-    "MLDYNO_", "PYTEST_", "FAKE_", "HF_", "XDG_", "GIT_", "TORCHINDUCTOR_", "TMPDIR", "HOME", "PATH",
+    "MLDYNO_", "PYTEST_", "FAKE_", "HF_", "XDG_", "GIT_", "GLOO_", "TORCHINDUCTOR_", "TMPDIR", "HOME", "PATH",
     "COLUMNS", "LINES", "NO_COLOR", "TERM",
 )  # fmt: skip
 SIMULATED = "MLDYNO_SIM"  # the simulated device: that there is one matters at the start, which one when it forks
@@ -89,9 +91,29 @@ def _become_worker(script: str, code: Any, request: dict[str, Any]) -> None:
     os.environ.update(request["environment"])
     if "simulated_device" in sys.modules:
         sys.modules["simulated_device"].begin()
+    if request["arguments"]:  # ranks are to be started
+        import_module("mldyno.worker.launch").__dict__["subprocess"] = SimpleNamespace(Popen=partial(_fork_rank, code))
+    _run(code, [script, *request["arguments"]])
+
+
+def _run(code: Any, words: Sequence[str]) -> None:
     main = sys.modules["__main__"] = ModuleType("__main__")
-    main.__dict__["__file__"] = script
+    main.__dict__["__file__"], sys.argv[:] = words[0], words
     exec(code, main.__dict__)
+
+
+def _fork_rank(code: Any, words: Sequence[str], *, env: Mapping[str, str], pass_fds: Sequence[int]) -> Any:
+    """Fork a rank from what starts it; it inherits all sockets, not only those of `pass_fds`."""
+    if child := os.fork():
+        return SimpleNamespace(pid=child)
+    os.environ.clear()
+    os.environ.update(env)
+    try:
+        _run(code, words[1:])
+    except Exception:
+        traceback.print_exc()
+        raise SystemExit(1) from None
+    raise SystemExit
 
 
 def _send(connection: socket.socket, message: dict[str, Any], pipes: Sequence[int] = ()) -> None:
@@ -172,11 +194,11 @@ class Server:
         """The number of the process."""
         return self._process.pid
 
-    def fork(self, environment: Mapping[str, str]) -> Forked:
-        """Start a worker with these settings in its environment."""
+    def fork(self, environment: Mapping[str, str], arguments: Sequence[str] = ()) -> Forked:
+        """Start a worker with these settings in its environment, and these arguments of its script."""
         (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = os.pipe(), os.pipe(), os.pipe()
         with self.lock:
-            request = {"environment": dict(environment), "folder": os.getcwd()}
+            request = {"environment": dict(environment), "arguments": list(arguments), "folder": os.getcwd()}
             _send(self._connection, request, (stdin, stdout, stderr))
             pid = _receive(self._connection)["pid"]
             self.forked += 1
@@ -217,8 +239,8 @@ class WarmWorkers:
 
     def popen(self, words: Sequence[str], **options: Any) -> Any:
         """Fork a worker, or start whatever else is asked for."""
-        if self.on and sys.platform == "linux" and list(words) == [sys.executable, self._script]:
-            return self.server(options["env"]).fork(options["env"])
+        if self.on and sys.platform == "linux" and list(words[:2]) == [sys.executable, self._script]:
+            return self.server(options["env"]).fork(options["env"], words[2:])
         return subprocess.Popen(words, **options)
 
     def server(self, environment: Mapping[str, str]) -> Server:

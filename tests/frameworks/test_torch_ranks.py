@@ -33,7 +33,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
         patch.setenv("MLDYNO_MACHINE", "test bench")
         patch.setattr(pairing, "FRESH_PAIRS", 1)  # each takes two jobs
         yield api.run("mnist-mlp", mode="train", placement="device", ranks=2, batch=16, scaling=["weak", "strong"],
-                      repeats=1, budget=3.0, store=Store(folder / "records.sqlite"))  # fmt: skip
+                      repeats=1, budget=1.5, store=Store(folder / "records.sqlite"))  # fmt: skip
 
 
 def record(results: Results, scaling: str) -> Record:
