@@ -98,7 +98,7 @@ def test_when_what_started_the_ranks_is_killed_they_go_with_it(dyno: Dyno) -> No
 def test_more_ranks_than_cores_are_allowed_and_warned_of(dyno: Dyno) -> None:
     ranks = (os.cpu_count() or 1) + 1
     dyno("run", "mnist-linear", "--mode", "train", "--placement", "device", "--ranks", str(ranks), "--batch", "8",
-         "--repeats", "1", "--budget", "2s")  # fmt: skip
+         "--repeats", "1", "--budget", "1s")  # fmt: skip
     (record,) = dyno.records()
     assert record.status == "ok", record.reason
     assert "oversubscribed" in [warning.code for warning in record.warnings]

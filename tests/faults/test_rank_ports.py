@@ -101,7 +101,7 @@ def attack(addresses: Iterable[Address], file: Path) -> None:
 
 
 def test_on_one_machine_ranks_listen_on_the_loopback_only_and_unpickle_nothing(dyno: Dyno, tmp_path: Path) -> None:
-    process = dyno.start(*RUN, "--budget", "20s")
+    process = dyno.start(*RUN, "--budget", "10s")
     addresses = at_work(dyno, connections=4)
     assert {host for host, _ in addresses} == {"127.0.0.1"}
     assert not {host for host, _ in sockets(dyno.living())[0]} - {"127.0.0.1"}
@@ -122,7 +122,7 @@ def test_ranks_pass_no_objects_to_each_other(dyno: Dyno, tmp_path: Path, paralle
 
 def test_between_nodes_only_the_named_address_listens_and_a_stranger_runs_nothing(dyno: Dyno, tmp_path: Path) -> None:
     with two_nodes() as nodes:
-        process, words = first(dyno, nodes[0], "--budget", "20s")
+        process, words = first(dyno, nodes[0], "--budget", "10s")
         wait_for(lambda: bool(sockets(dyno.living())[0]), LONGEST_S, "a first node that listens")
         assert sockets(dyno.living())[0] == {(nodes[0].address, int(words[1].rpartition(":")[2]))}
         other = joined(dyno, nodes[1], words)
