@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 from types import ModuleType
 from typing import Any
@@ -16,7 +15,7 @@ from mldyno.frameworks import Framework, Unsupported
 from mldyno.frameworks.fake import CLOCK
 from mldyno.records import Case
 from mldyno.timing.blocks import Blocks
-from mldyno.workloads import Optimiser, Portable, Recipe, random_integers, random_values
+from mldyno.workloads import Optimiser, Portable, Recipe
 
 NAMES = plugins.names("frameworks")
 KNOWN = 0.02  # s that the known-long step takes
@@ -62,8 +61,8 @@ def known_long(sleep: Any) -> Portable:
         layer = nn.linear("0", 2, 2)
         return lambda x: sleep(nn, layer(x))
 
-    def examples(case: Case, chance: random.Random) -> Any:
-        return random_values(chance, (2, 2)), random_integers(chance, (2,), 0, 2)
+    def examples(case: Case, draws: Any) -> Any:
+        return draws.numbers((2, 2)), draws.labels((2,), 2)
 
     return Portable(network, examples, Optimiser("sgd", 0.1))
 

@@ -19,7 +19,7 @@ from mldyno.store import Query, Store
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "how-to" / "add-a-framework.md"
-IMPORTS = "import itertools\nimport math\nimport random\nfrom operator import mul\nfrom typing import Any\n"
+IMPORTS = "import itertools\nimport math\nimport random\nfrom operator import mul\n"
 
 
 def blocks() -> list[str]:
@@ -35,9 +35,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "src" / "mldyno", tree / "mldyno", ignore=shutil.ignore_patterns("__pycache__"))
     (tree / "mldyno" / "frameworks" / "plain.py").write_text(framework)
     mlp = tree / "mldyno" / "workloads" / "mlp.py"
-    text = mlp.read_text().replace("from types import ModuleType\n", f"{IMPORTS}from types import ModuleType\n")
+    text = mlp.read_text().replace("from typing import Any\n", f"{IMPORTS}from typing import Any\n")
+    text = text.replace("import Batch, ", "import Batch, Recipe, ")
     text = text.replace("WORKLOAD = Workload(", f"{build}\n\nWORKLOAD = Workload(")
-    mlp.write_text(text.replace('build={"torch": torch}', 'build={"torch": torch, "plain": plain}'))
+    mlp.write_text(
+        text.replace('build={"torch": PORTABLE.in_torch', 'build={"plain": plain, "torch": PORTABLE.in_torch')
+    )
     return tree
 
 

@@ -10,6 +10,7 @@ import torch
 from mldyno import plugins
 from mldyno.records import Case
 from mldyno.workloads import encoder
+from mldyno.workloads.torch_layers import network_in_torch
 
 CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5}
 
@@ -72,8 +73,7 @@ def test_the_encoder_agrees_with_that_of_torch(name: str) -> None:
 
 def test_padding_changes_nothing() -> None:
     torch.manual_seed(1)
-    _, padded = encoder.networks(torch)
-    network = padded(12).eval()
+    network = network_in_torch(torch, lambda nn: encoder.network(nn, 12, ragged=True)).eval()
     ids = torch.randint(1, 10_000, (2, 9))
     with torch.inference_mode():
         torch.testing.assert_close(network(ids), network(torch.nn.functional.pad(ids, (0, 3))), **CLOSE)
@@ -98,13 +98,13 @@ def test_words_of_a_sequence_tell_its_label() -> None:
 
 
 def test_positions_are_not_saved_with_the_weights() -> None:
-    network = encoder.networks(torch)[0](5)
+    network = network_in_torch(torch, lambda nn: encoder.network(nn, 5))
     assert network.positions.shape == (5, 512)
     assert "positions" not in network.state_dict()
 
 
 def test_dropout_can_be_switched_off_for_attention_too() -> None:
-    network = encoder.networks(torch)[0](6).train()
+    network = network_in_torch(torch, lambda nn: encoder.network(nn, 6)).train()
     ids = torch.randint(1, 10_000, (2, 6))
     assert not torch.equal(network(ids), network(ids))
     for module in network.modules():

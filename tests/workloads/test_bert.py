@@ -8,6 +8,7 @@ import torch
 from mldyno import plugins
 from mldyno.records import Case
 from mldyno.workloads import bert
+from mldyno.workloads.torch_layers import network_in_torch
 
 TINY = bert.Shape(layers=1, width=8, heads=2, inner=16, vocabulary=40)
 LINEAR = ("weight", "bias")
@@ -23,7 +24,7 @@ def test_it_has_the_state_dict_of_transformers() -> None:
         "classifier",
     ]  # fmt: skip
     keys |= {f"{part}.{kind}" for part in parts for kind in LINEAR}
-    assert set(bert.network(torch, TINY).state_dict()) == keys
+    assert set(network_in_torch(torch, lambda nn: bert.network(nn, TINY)).state_dict()) == keys
 
 
 def test_words_of_a_sequence_tell_its_label_and_none_is_padding() -> None:
@@ -36,7 +37,7 @@ def test_words_of_a_sequence_tell_its_label_and_none_is_padding() -> None:
 
 
 def test_dropout_can_be_switched_off_for_attention_too() -> None:
-    network = bert.network(torch, TINY).train()
+    network = network_in_torch(torch, lambda nn: bert.network(nn, TINY)).train()
     for module in network.modules():
         if isinstance(module, torch.nn.Dropout):
             module.eval()

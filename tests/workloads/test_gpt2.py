@@ -10,6 +10,7 @@ import torch
 from mldyno import plugins
 from mldyno.records import Case
 from mldyno.workloads import gpt2
+from mldyno.workloads.torch_layers import TorchCache, network_in_torch
 
 TINY = gpt2.Shape(layers=2, width=32, heads=4, vocabulary=50, positions=40)
 
@@ -18,7 +19,7 @@ TINY = gpt2.Shape(layers=2, width=32, heads=4, vocabulary=50, positions=40)
 def network() -> Any:
     """A tiny one whose logits depend on all that came before, ready for inference."""
     torch.manual_seed(1)
-    network = gpt2.torch_network(torch, TINY).eval()
+    network = network_in_torch(torch, lambda nn: gpt2.network(nn, TINY)).eval()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
@@ -27,7 +28,7 @@ def network() -> Any:
 
 def test_decoding_with_the_cache_gives_the_logits_of_a_whole_pass(network: Any) -> None:
     ids = torch.randint(50, (3, 17))
-    caches = [gpt2.Cache(17) for _ in range(TINY.layers)]
+    caches = [TorchCache(17) for _ in range(TINY.layers)]
     with torch.inference_mode():
         whole = network(ids)
         given = [network(ids[:, :6], caches)]
@@ -47,7 +48,7 @@ def test_a_token_sees_nothing_that_comes_after_it(network: Any) -> None:
 
 
 def test_the_cache_is_allocated_once_for_all_tokens() -> None:
-    cache = gpt2.Cache(7)
+    cache = TorchCache(7)
     first, _ = cache.extend(torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4))
     later, values = cache.extend(2 * torch.ones(1, 2, 1, 4), 3 * torch.ones(1, 2, 1, 4))
     assert first.data_ptr() == later.data_ptr()
@@ -58,7 +59,7 @@ def test_the_cache_is_allocated_once_for_all_tokens() -> None:
 
 def test_its_phases_generate_what_whole_passes_generate(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpt2, "SHAPE", TINY)
-    recipe = gpt2.torch(torch, Case("gpt2", mode="infer", batch=2, seq=5))
+    recipe = gpt2.PORTABLE.in_torch(torch, Case("gpt2", mode="infer", batch=2, seq=5))
     prompt = torch.randint(50, (2, 5))
     with torch.inference_mode():
         given = None
@@ -74,7 +75,7 @@ def test_its_phases_generate_what_whole_passes_generate(network: Any, monkeypatc
 def test_generating_reads_nothing_back_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpt2, "SHAPE", TINY)
     with torch.device("meta"):  # a meta tensor has no values: reading one would fail
-        recipe = gpt2.torch(torch, Case("gpt2", mode="infer", batch=2, seq=4))
+        recipe = gpt2.PORTABLE.in_torch(torch, Case("gpt2", mode="infer", batch=2, seq=4))
         prompt, _ = recipe.draw()
         given: Any = None
         for phase in recipe.phases.values():
@@ -95,13 +96,13 @@ def test_it_has_the_state_dict_of_transformers_but_for_the_tied_head() -> None:
         for name in ("ln_1", "ln_2"):
             shapes |= {f"transformer.h.{layer}.{name}.{kind}": (768,) for kind in ("weight", "bias")}
     with torch.device("meta"):
-        state = gpt2.torch_network(torch, gpt2.SHAPE).state_dict()
+        state = network_in_torch(torch, lambda nn: gpt2.network(nn, gpt2.SHAPE)).state_dict()
     assert {key: tuple(value.shape) for key, value in state.items()} == shapes
 
 
 def test_texts_are_a_cycle_and_the_target_is_the_next_token() -> None:
     with torch.device("meta"):
-        recipe = gpt2.torch(torch, Case("gpt2", batch=3, seq=200))
+        recipe = gpt2.PORTABLE.in_torch(torch, Case("gpt2", batch=3, seq=200))
     ids, targets = recipe.draw()
     assert torch.equal(ids[:, 1:], targets[:, :-1])
     assert int(ids.max()) < 50_257
@@ -110,7 +111,7 @@ def test_texts_are_a_cycle_and_the_target_is_the_next_token() -> None:
 
 
 def test_dropout_can_be_switched_off_for_attention_too() -> None:
-    network = gpt2.torch_network(torch, TINY).train()
+    network = network_in_torch(torch, lambda nn: gpt2.network(nn, TINY)).train()
     ids = torch.randint(50, (2, 6))
     assert not torch.equal(network(ids), network(ids))
     for module in network.modules():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
 from mldyno import plugins
 from mldyno.records import Case
 from mldyno.workloads import resnet
+from mldyno.workloads.torch_layers import network_in_torch
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -62,8 +65,10 @@ def test_only_the_large_stem_shrinks_an_image() -> None:
     sides = {}
     for shrinks in (True, False):
         shape = resnet.Shape(block=resnet.BASIC, counts=(1, 1, 1, 1), classes=10, shrinks=shrinks)
-        network = resnet.network(torch, shape).eval()
-        network.layer1.register_forward_pre_hook(lambda _, given, key=shrinks: sides.update({key: given[0].shape[2]}))
+        network = network_in_torch(torch, partial(resnet.network, shape=shape)).eval()
+        network.get_submodule("layer1.0.conv1").register_forward_pre_hook(
+            lambda _, given, key=shrinks: sides.update({key: given[0].shape[2]})
+        )
         with torch.inference_mode():
             assert network(torch.randn(1, 3, 64, 64)).shape == (1, 10)
     assert sides == {True: 16, False: 64}
@@ -73,6 +78,10 @@ def test_a_block_strides_where_torchvision_does() -> None:
     with torch.device("meta"):
         bottlenecks = plugins.workload("resnet50").build["torch"](torch, Case("resnet50", batch=1)).network
         basics = plugins.workload("resnet18").build["torch"](torch, Case("resnet18", batch=1)).network
-    first, plain = bottlenecks.layer2[0], basics.layer2[0]
+    first, plain = bottlenecks.get_submodule("layer2.0"), basics.get_submodule("layer2.0")
     assert [first.conv1.stride, first.conv2.stride, first.conv3.stride] == [(1, 1), (2, 2), (1, 1)]
-    assert [plain.conv1.stride, plain.conv2.stride, plain.downsample[0].stride] == [(2, 2), (1, 1), (2, 2)]
+    assert [plain.conv1.stride, plain.conv2.stride, plain.get_submodule("downsample.0").stride] == [
+        (2, 2),
+        (1, 1),
+        (2, 2),
+    ]

@@ -10,6 +10,7 @@ import torch
 from mldyno import plugins
 from mldyno.records import Case
 from mldyno.workloads import bert, gpt2
+from mldyno.workloads.torch_layers import network_in_torch
 
 CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5}  # logits and losses are of the order of 1
 CLOSER: dict[str, Any] = {"rtol": 1e-5, "atol": 2e-6}  # gradients reach 0.005 to 0.5
@@ -73,7 +74,7 @@ def assert_same_gradients(ours: Any, theirs: Any) -> None:
 
 def test_bert_agrees_in_inference_and_in_training() -> None:
     torch.manual_seed(1)
-    ours, theirs = bert.network(torch, BERT), their_bert(BERT)
+    ours, theirs = network_in_torch(torch, lambda nn: bert.network(nn, BERT)), their_bert(BERT)
     load(ours, theirs)
     ids, labels = torch.randint(1, BERT.vocabulary, (3, 12)), torch.tensor([0, 1, 1])
     with torch.inference_mode():
@@ -90,13 +91,13 @@ def test_bert_agrees_in_inference_and_in_training() -> None:
 
 def test_gpt2_agrees_in_inference_and_in_training() -> None:
     torch.manual_seed(1)
-    ours, theirs = gpt2.torch_network(torch, GPT2), their_gpt2(GPT2)
+    ours, theirs = network_in_torch(torch, lambda nn: gpt2.network(nn, GPT2)), their_gpt2(GPT2)
     load(ours, theirs)
     ids = torch.randint(GPT2.vocabulary, (2, 9))
     with torch.inference_mode():
         torch.testing.assert_close(ours.eval()(ids), theirs.eval()(ids).logits, **CLOSE)
     with torch.device("meta"):
-        recipe = gpt2.torch(torch, Case("gpt2"))
+        recipe = gpt2.PORTABLE.in_torch(torch, Case("gpt2"))
     loss = recipe.loss(without_dropout(ours)(ids)[:, :-1], ids[:, 1:])
     expected = theirs.train()(ids, labels=ids).loss
     loss.backward()
@@ -109,7 +110,7 @@ def test_gpt2_generates_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None
     torch.manual_seed(1)
     shape = gpt2.Shape(layers=2, width=64, heads=4, vocabulary=200, positions=64)
     monkeypatch.setattr(gpt2, "SHAPE", shape)
-    recipe = gpt2.torch(torch, Case("gpt2", mode="infer", batch=3, seq=6))
+    recipe = gpt2.PORTABLE.in_torch(torch, Case("gpt2", mode="infer", batch=3, seq=6))
     theirs = shaken(their_gpt2(shape), spread=0.3).eval()
     load(recipe.network, theirs)
     prompt = torch.randint(shape.vocabulary, (3, 6))

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks.layers import NORM_EPSILON, Caches, Layers, in_numpy, with_channels_last
+from mldyno.frameworks.layers import NORM_EPSILON, Layers, in_numpy, with_channels_last
 from mldyno.frameworks.program import (
     MATMUL_SIDE,
     ArrayFramework,
@@ -352,7 +353,7 @@ class JaxLayers(Layers):
         return self.optax.adamw(wanted.rate, weight_decay=wanted.decay)
 
     def prefill(self, forward: Any, decoded: int, network: Any, ids: Any, _: Any) -> Any:
-        caches = Caches(lambda: Cache(self.jax, ids.shape[1] + decoded))
+        caches: dict[int, Cache] = defaultdict(lambda: Cache(self.jax, ids.shape[1] + decoded))
         token = self._applied(forward, *network, ids, caches).argmax(-1)[:, None]
         return token, [cache.stored for cache in caches.values()], self.np.int32(ids.shape[1])
 

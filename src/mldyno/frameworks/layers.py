@@ -5,7 +5,8 @@ A framework with arrays overrides what it has; a workload that needs more than t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,18 +96,20 @@ class Layers:
 
     def linear(
         self,
-        name: str | None,
+        name: str,
         inputs: int,
         outputs: int,
         image: tuple[int, int, int] | None = None,
-        weight: str = "",
-        bias: str = "",
         inputs_first: bool = False,
     ) -> Callable[[Any], Any]:
         """Multiply by a matrix and add a bias; behind flattened images of that shape, where one is given."""
-        kernel = self.add_linear(weight or f"{name}.weight", inputs, outputs, image, inputs_first)
-        offset = self.add(bias or f"{name}.bias", outputs)
-        return self._linear_layer(kernel, offset, inputs, outputs)
+        kernel = self.add_linear(f"{name}.weight", inputs, outputs, image, inputs_first)
+        return self._linear_layer(kernel, self.add(f"{name}.bias", outputs), inputs, outputs)
+
+    def projection(self, name: str, inputs: int, outputs: int) -> Callable[[Any], Any]:
+        """Multiply by a matrix and add a bias, which are `NAME_weight` and `NAME_bias`."""
+        kernel = self.add_linear(f"{name}_weight", inputs, outputs, None, False)
+        return self._linear_layer(kernel, self.add(f"{name}_bias", outputs), inputs, outputs)
 
     def _linear_layer(self, kernel: str, offset: str, inputs: int, outputs: int) -> Callable[[Any], Any]:
         return lambda x: self._linear(x, self.values[kernel], self.values[offset])
@@ -142,8 +145,8 @@ class Layers:
         scale, offset = self.add(f"{name}.weight", width), self.add(f"{name}.bias", width)
         return lambda x: self._layer_norm(x, self.values[scale], self.values[offset], epsilon)
 
-    def embedding(self, name: str, count: int, width: int) -> Embedding:
-        """Look up a row for each word of a vocabulary."""
+    def embedding(self, name: str, count: int, width: int, padding: int | None = None) -> Embedding:
+        """Look up a row for each word of a vocabulary; PyTorch does not train the row of the padding."""
         return Embedding(self, self.add(f"{name}.weight", count, width))
 
     def dropout(self, rate: float) -> Callable[[Any], Any]:
@@ -160,25 +163,46 @@ class Layers:
         ]
         return lambda x: self._lstm(x, *(self.values[weight] for weight in weights))
 
+    def stack(self, name: str, count: int, make: Callable[[str], Callable[..., Any]]) -> list[Callable[..., Any]]:
+        """Make blocks that follow each other, from the start of their parameters' names."""
+        return [make(f"{name}.{number}.") for number in range(count)]
+
     def attention(
-        self,
-        query: Any,
-        key: Any,
-        value: Any,
-        heads: int,
-        dropout: float = 0.0,
-        causal: bool = False,
-        cache: Any = None,
+        self, parts: Iterable[Any], heads: int, dropout: float = 0.0, causal: bool = False, cache: Any = None
     ) -> Any:
-        """Attend within (batch, sequence, width); `causal`: a token sees none after it."""
-        batch, seq, width = query.shape
-        query, key, value = (self.reshape(x, (batch, seq, heads, width // heads)) for x in (query, key, value))
+        """Attend within (batch, sequence, width), from query, key and value; `causal`: a token sees none after it."""
+        parts = list(parts)
+        batch, seq, width = parts[0].shape
+        query, key, value = (self.reshape(x, (batch, seq, heads, width // heads)) for x in parts)
         before = 0
         if cache is not None:
             before = cache.length
             key, value = cache.extend(key, value)
         attended = self._attention(query, key, value, dropout if self.dropping else 0.0, causal, before)
         return self.reshape(attended, (batch, seq, width))
+
+    def sinusoids(self, name: str, seq: int, width: int) -> Callable[[Any], Any]:
+        """Return sines and cosines of each place, which are alternating, for ids (batch, seq)."""
+        rates = [math.exp(-math.log(10_000.0) / width * pair) for pair in range(0, width, 2)]
+        table = self.constant(
+            [[wave(place * rate) for rate in rates for wave in (math.sin, math.cos)] for place in range(seq)]
+        )
+        return lambda ids: table()
+
+    def places(self, ids: Any, start: Any = 0) -> tuple[Any, int]:
+        """Return the places of ids (batch, sequence) in their texts, from `start` on: the first, and how many."""
+        return start, ids.shape[1]
+
+    def mean_pool(self, x: Any) -> Any:
+        """Return the mean of each channel of images."""
+        return self.mean(x, (1, 2))
+
+    def relu_in_place(self, x: Any) -> Any:
+        """Set what is under 0 to 0; PyTorch does it in the same memory."""
+        return self.relu(x)
+
+    def initialise(self, kind: str, ending: str = "weight", dimensions: int = 2, **how: Any) -> None:
+        """Do nothing: first weights of other kinds are PyTorch's."""
 
     # -- the framework's; what it leaves out is unsupported ------------------------------------------
 
@@ -243,18 +267,6 @@ class Layers:
         return self.reshape(x, (x.shape[0], -1))
 
 
-class Caches(dict[int, Any]):
-    """The keys and values of each layer, by its number; each is made when it is first asked for."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        super().__init__()
-        self.make = make
-
-    def __missing__(self, number: int) -> Any:
-        self[number] = self.make()
-        return self[number]
-
-
 class Embedding:
     """A table of rows, one for each word."""
 
@@ -265,9 +277,13 @@ class Embedding:
         """Return the rows of these words."""
         return self.layers.take(self.layers.values[self.weight], ids)
 
-    def rows(self, start: Any, count: int) -> Any:
-        """Return that many rows, from one on."""
-        return self.layers.rows(self.layers.values[self.weight], start, count)
+    def rows(self, places: tuple[Any, int]) -> Any:
+        """Return the rows of places in a text."""
+        return self.layers.rows(self.layers.values[self.weight], *places)
+
+    def first(self, ids: Any) -> Any:
+        """Return the first row, which serves all of these words."""
+        return self.rows((0, 1))
 
     def scores(self, x: Any) -> Any:
         """Return how well each word fits."""

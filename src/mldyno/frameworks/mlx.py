@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno import trees
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks.layers import NORM_EPSILON, Caches, Layers, per_channel, with_channels_last
+from mldyno.frameworks.layers import NORM_EPSILON, Layers, per_channel, with_channels_last
 from mldyno.frameworks.program import (
     MATMUL_SIDE,
     ArrayFramework,
@@ -377,7 +378,7 @@ class MlxLayers(Layers):
         return self.optimizers.AdamW(wanted.rate, weight_decay=wanted.decay, bias_correction=True)
 
     def prefill(self, forward: Any, decoded: int, network: Any, ids: Any, _: Any) -> Any:
-        caches = Caches(lambda: Cache(self.mx, ids.shape[1] + decoded))
+        caches: dict[int, Cache] = defaultdict(lambda: Cache(self.mx, ids.shape[1] + decoded))
         token = network(ids, caches).argmax(-1, keepdims=True)
         self.mx.async_eval(token)
         return token, caches

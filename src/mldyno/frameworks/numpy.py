@@ -148,7 +148,7 @@ class NumpyLayers(Layers):
 
         return update
 
-    def linear(self, name: str | None, inputs: int, outputs: int, *_: Any, **__: Any) -> Callable[[Any], Any]:
+    def linear(self, name: str, inputs: int, outputs: int, *_: Any, **__: Any) -> Callable[[Any], Any]:
         weight = self.add_linear(f"{name}.weight", inputs, outputs, None, False)
         bias = self.add(f"{name}.bias", outputs)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import inspect
 import math
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mldyno import trees
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks.layers import NORM_EPSILON, NORM_MOMENTUM, Caches, Layers, in_numpy, with_channels_last
+from mldyno.frameworks.layers import NORM_EPSILON, NORM_MOMENTUM, Layers, in_numpy, with_channels_last
 from mldyno.frameworks.program import MATMUL_SIDE, ArrayFramework, Backend, Repeated, multiplied_type, stored_type
 from mldyno.records import Device
 from mldyno.trees import each_array, is_array
@@ -369,7 +370,7 @@ class KerasLayers(Layers):
         """Return the next token, and all keys and values up to here."""
         self.traces += 1
         pairs = None if stored is None else dict(enumerate(Cache(self.tf, *pair) for pair in stored))
-        caches = Caches(lambda: Cache(self.tf)) if pairs is None else pairs
+        caches = defaultdict(lambda: Cache(self.tf)) if pairs is None else pairs
         token = self.tf.argmax(self.applied(forward, False, ids, caches), -1, self.tf.int32)[:, None]
         return token, [(cache.keys, cache.values) for cache in caches.values()]
 
@@ -422,7 +423,7 @@ class KerasLayers(Layers):
         self.values |= {self.add(f"{name}.weight", width): norm.gamma, self.add(f"{name}.bias", width): norm.beta}
         return norm  # type: ignore[no-any-return]
 
-    def embedding(self, name: str, count: int, width: int) -> Any:
+    def embedding(self, name: str, count: int, width: int, padding: int | None = None) -> Any:
         layer = self._built(self.keras.layers.Embedding(count, width, dtype=self.policy), (None,))
         embedding = super().embedding(name, count, width)
         self.values[embedding.weight] = layer.embeddings

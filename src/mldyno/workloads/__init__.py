@@ -8,11 +8,12 @@ nor forget a sync. What a network, a batch, an output or an optimiser is, is agr
 functions: in PyTorch a Module, tensors and an Optimizer; elsewhere it may be a Keras model, or parameters and the
 function that applies them.
 
-A `Portable` workload is one that any framework can build: a network of layers that the framework gives, its batches,
-and its first weights. Parameters have the names and shapes of the workload's version in PyTorch, whatever a framework
-makes of them. Their first values and the batches are drawn as random bytes from a seed, and every framework makes the
-same arrays of them. So two frameworks start from the same weights, and what they compute can be compared: that is the
-proof that both do the same work.
+A `Portable` workload is described once for every framework: its network from layers that the framework provides, its
+batches, and its first weights. PyTorch makes modules of the layers (`torch_layers`), and draws weights and batches from
+its own random numbers. Parameters have the names and shapes of PyTorch, whatever a framework makes of them. For the
+other frameworks, first values and batches are drawn as random bytes from a seed, and each makes the same arrays of
+them. So two frameworks can start from the same weights, and their results can be compared: that proves that both do
+the same work.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ Build = Callable[[Any, Case], Recipe]
 
 
 def random_values(chance: random.Random, shape: tuple[int, ...], deviation: float = 1.0, centre: float = 0.0) -> Values:
-    """Draw numbers, evenly spread, of that standard deviation around the centre."""
+    """Draw uniform numbers of that standard deviation around the centre."""
     whole = array.array("i")
     whole.frombytes(chance.randbytes(whole.itemsize * math.prod(shape)))
     if sys.byteorder == "big":
@@ -95,17 +96,36 @@ def random_values(chance: random.Random, shape: tuple[int, ...], deviation: floa
     return Values(shape, whole, math.sqrt(3) * deviation / 2**31, centre)
 
 
-def random_integers(chance: random.Random, shape: tuple[int, ...], low: int, high: int) -> Values:
-    """Draw whole numbers from `low` to below `high`."""
-    return Values(shape, array.array("i", [chance.randrange(low, high) for _ in range(math.prod(shape))]))
+class Draws:
+    """Random batches of which every framework makes the same arrays."""
 
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
 
-def marked_words(chance: random.Random, batch: int, seq: int, vocabulary: int, labels: int) -> tuple[Values, Values]:
-    """Draw sequences of words from that part of the vocabulary which is their label; none is word 0."""
-    part = vocabulary // labels
-    marks = random_integers(chance, (batch,), 0, labels)
-    words = [chance.randrange(1, part) + part * label for label in marks.whole for _ in range(seq)]
-    return Values((batch, seq), array.array("i", words)), marks
+    def numbers(self, shape: tuple[int, ...], centre: float = 0.0) -> Values:
+        """Draw numbers of standard deviation 1 around the centre."""
+        return random_values(self.chance, shape, centre=centre)
+
+    def labels(self, shape: tuple[int, ...], classes: int) -> Values:
+        """Draw integers from 0 to below `classes`."""
+        drawn = [self.chance.randrange(0, classes) for _ in range(math.prod(shape))]
+        return Values(shape, array.array("i", drawn))
+
+    def marked_words(self, batch: int, seq: int, vocabulary: int, labels: int) -> tuple[Values, Values]:
+        """Draw sequences of words from that part of the vocabulary which is their label; none is word 0."""
+        part, marks = vocabulary // labels, self.labels((batch,), labels)
+        words = [self.chance.randrange(1, part) + part * label for label in marks.whole for _ in range(seq)]
+        return Values((batch, seq), array.array("i", words)), marks
+
+    def cyclic_words(self, batch: int, seq: int, cycle: int, stride: int) -> tuple[Values, Values]:
+        """Draw texts that go round one cycle of words, each from a random place; the targets are one word ahead."""
+        starts = self.labels((batch,), cycle).whole
+
+        def texts(ahead: int) -> Values:
+            words = [(start + place + ahead) % cycle * stride for start in starts for place in range(seq)]
+            return Values((batch, seq), array.array("i", words))
+
+        return texts(0), texts(1)
 
 
 def first_values(name: str, shape: tuple[int, ...]) -> Values:
@@ -140,10 +160,10 @@ class Optimiser:
 class Portable:
     """A workload as any framework can build it."""
 
-    network: Callable[[Any, Case], Callable[..., Any]]
+    network: Callable[[Any, Case], Callable[..., Any] | None]
     """From layers that the framework gives, the function from inputs to outputs."""
-    examples: Callable[[Case, random.Random], tuple[Values, Values]]
-    """Draws one learnable batch: inputs and targets, images with their channels first."""
+    examples: Callable[[Case, Any], Batch]
+    """Draws one learnable batch from `Draws`: inputs and targets, images with their channels first."""
     optimiser: Optimiser
     loss: Literal["cross-entropy", "squared-error"] = "cross-entropy"
     """Of the last axis: its cross-entropy, or the sum of its squared errors; the mean over all others."""
@@ -153,22 +173,35 @@ class Portable:
     """Tokens that inference decodes after its prompt, one by one: its phases are then prefill and decode."""
     first_values: Callable[[str, tuple[int, ...]], Values] = first_values
     """The first values of a parameter, from its name and its shape in PyTorch."""
+    torch_network: Callable[[ModuleType], Any] | None = None
+    """The network in PyTorch, where that has other kernels than its layers would have."""
 
-    def batch(self, case: Case, seed: int) -> tuple[Values, Values]:
-        """Draw the batch of a seed."""
-        return self.examples(case, random.Random(SEED + seed))
+    def batch(self, case: Case, seed: int) -> Batch:
+        """Draw the batch of a seed, as `Values`."""
+        return self.examples(case, Draws(random.Random(SEED + seed)))
+
+    def in_torch(self, torch: ModuleType, case: Case) -> Recipe:
+        """Build the recipe for PyTorch."""
+        from mldyno.workloads.torch_layers import TorchDraws, TorchLayers
+
+        layers, draws = TorchLayers(torch), TorchDraws(torch)
+        if self.torch_network is None:
+            network = layers.network(self.network(layers, case))
+        else:
+            network = self.torch_network(torch)
+        return Recipe(
+            network=network,
+            draw=partial(self.examples, case, draws),
+            loss=self._loss(layers),
+            optimiser=partial(self.optimiser.in_torch, torch),
+            updates=self.updates,
+            phases=self._phases(layers, network, case),
+        )
 
     def recipe(self, layers: Any, case: Case, to_array: Callable[[Values], Any], rate: float = 1.0) -> Recipe:
         """Build the recipe from a framework's layers, at `rate` times the usual learning rate."""
         forward, seeds = self.network(layers, case), itertools.count()
         optimiser = replace(self.optimiser, rate=rate * self.optimiser.rate)
-        phases = {}
-        if self.decoded and case.mode == "infer":
-            batch, seq = self.batch(case, 0)[0].shape
-            phases = {
-                "prefill": Phase(partial(layers.prefill, forward, self.decoded), batch * seq),
-                "decode": Phase(partial(layers.decode, forward, self.decoded), batch * self.decoded),
-            }
 
         def draw() -> Batch:
             inputs, targets = self.batch(case, next(seeds))
@@ -177,11 +210,23 @@ class Portable:
         return Recipe(
             network=layers.network(forward, self.first_values),
             draw=draw,
-            loss=layers.squared_error if self.loss == "squared-error" else layers.cross_entropy,
+            loss=self._loss(layers),
             optimiser=lambda parameters: layers.optimiser(optimiser),
             updates=self.updates,
-            phases=phases,
+            phases=self._phases(layers, forward, case),
         )
+
+    def _loss(self, layers: Any) -> Callable[[Any, Any], Any]:
+        return layers.squared_error if self.loss == "squared-error" else layers.cross_entropy  # type: ignore[no-any-return]
+
+    def _phases(self, layers: Any, forward: Any, case: Case) -> dict[str, Phase]:
+        if not self.decoded or case.mode != "infer":
+            return {}
+        batch, seq = self.batch(case, 0)[0].shape
+        return {
+            "prefill": Phase(partial(layers.prefill, forward, self.decoded), batch * seq),
+            "decode": Phase(partial(layers.decode, forward, self.decoded), batch * self.decoded),
+        }
 
 
 # -- the catalogue's entries -------------------------------------------------------------------------

@@ -12,78 +12,40 @@ m4-gpu comparison, over sequences of 32 to 1024.
 
 from __future__ import annotations
 
-import random
-from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
-from mldyno.values import Values
-from mldyno.workloads import Optimiser, Portable, Recipe, Workload, random_values
+from mldyno.workloads import Batch, Optimiser, Portable, Workload
 
 WIDTH, BATCH, SEQ = 512, 32, 512
 TARGET_MEAN = 1.0  # targets are random but for that
 OPTIMISER = Optimiser("sgd", 1e-3)
 
 
-def self_attention(torch: ModuleType) -> Any:
-    """The class of such a layer in PyTorch."""
-    nn = torch.nn
-
-    class SelfAttention(nn.Module):  # type: ignore[name-defined,misc]
-        """Every token looks at all tokens of its sequence, or at those that a mask lets through."""
-
-        def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
-            super().__init__()
-            self.heads = heads
-            self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
-            self.in_proj_bias = nn.Parameter(torch.zeros(3 * width))
-            self.out_proj = nn.Linear(width, width)
-            self.dropout = nn.Dropout(dropout)
-            nn.init.xavier_uniform_(self.in_proj_weight)
-            nn.init.zeros_(self.out_proj.bias)
-
-        def forward(self, x: Any, mask: Any = None) -> Any:
-            parts = nn.functional.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=2)
-            query, key, value = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in parts)
-            dropped = self.dropout.p if self.dropout.training else 0.0
-            attended = nn.functional.scaled_dot_product_attention(query, key, value, mask, dropped)
-            return self.out_proj(attended.transpose(1, 2).flatten(2))
-
-    return SelfAttention
-
-
 def layer(nn: Any, name: str, width: int, heads: int, dropout: float = 0.0) -> Any:
-    """Such a layer in any framework, with the same names."""
-    projection = nn.linear(None, width, 3 * width, weight=f"{name}in_proj_weight", bias=f"{name}in_proj_bias")
+    """Make such a layer: every token looks at all tokens of its sequence, or at those that a mask lets through."""
+    projection = nn.projection(f"{name}in_proj", width, 3 * width)
     joined = nn.linear(f"{name}out_proj", width, width)
+    nn.initialise("xavier_uniform_", f"{name}in_proj_weight")
+    nn.initialise("zeros_", f"{name}out_proj.bias", 1)
 
-    def forward(x: Any) -> Any:
-        return joined(nn.attention(*nn.split(projection(x), 3), heads, dropout))
+    def forward(x: Any, **mask: Any) -> Any:
+        return joined(nn.attention(nn.split(projection(x), 3), heads, dropout, **mask))
 
     return forward
 
 
 def forward_flops(width: int, batch: int, seq: int) -> tuple[int, int]:
-    """Operations of a forward pass: of the matmul that makes queries, keys and values, and of all the others."""
+    """Return the operations of a forward pass: of the matmul that makes queries, keys and values, and of the rest."""
     return 6 * batch * seq * width**2, 2 * batch * seq * (width**2 + 2 * seq * width)
 
 
 def workload(name: str, title: str, heads: int, *, version: int) -> Workload:
-    """The workload of self-attention with that many heads."""
+    """Return the workload of self-attention with that many heads."""
 
-    def build(torch: ModuleType, case: Case) -> Recipe:
+    def examples(case: Case, draws: Any) -> Batch:
         size = (case.batch or BATCH, case.seq or SEQ, WIDTH)
-        return Recipe(
-            network=self_attention(torch)(WIDTH, heads),
-            draw=lambda: (torch.randn(size), torch.randn(size) + TARGET_MEAN),
-            loss=lambda output, target: (output - target).square().sum(2).mean(),
-            optimiser=lambda parameters: OPTIMISER.in_torch(torch, parameters),
-            updates=False,
-        )
-
-    def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
-        size = (case.batch or BATCH, case.seq or SEQ, WIDTH)
-        return random_values(chance, size), random_values(chance, size, centre=TARGET_MEAN)
+        return draws.numbers(size), draws.numbers(size, TARGET_MEAN)
 
     def network(nn: Any, _: Case) -> Any:
         return layer(nn, "", WIDTH, heads)
@@ -91,7 +53,7 @@ def workload(name: str, title: str, heads: int, *, version: int) -> Workload:
     portable = Portable(network, examples, OPTIMISER, "squared-error", updates=False)
     return Workload(
         name=name, title=title, version=version, item="token", batch=BATCH, seq=SEQ, params=1_050_624, flops=_flops,
-        build={"torch": build}, portable=portable,
+        build={"torch": portable.in_torch}, portable=portable,
     )  # fmt: skip
 
 

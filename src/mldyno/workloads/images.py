@@ -21,14 +21,12 @@ nothing fails.
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
 from mldyno.records import Case
-from mldyno.values import Values
-from mldyno.workloads import EndToEnd, Optimiser, Portable, Recipe, Workload, random_integers, random_values
+from mldyno.workloads import Batch, EndToEnd, Optimiser, Portable, Workload
 
 PIXELS, DIGITS = 784, 10  # of MNIST: points of an image, and classes
 CHANNELS = (3, 64, 128, 256, 256, 512)  # of compute-loop
@@ -48,33 +46,28 @@ def workload(
     classes: int,
     params: int,
     operations: Mapping[str, int],
-    network: Callable[[ModuleType], Any],
     optimiser: Optimiser,
+    network: Callable[[Any], Any] | None = None,
+    torch_network: Callable[[ModuleType], Any] | None = None,
+    torch_only: bool = False,
     data: str | None = None,
-    layers: Callable[[Any], Any] | None = None,
 ) -> Workload:
     """Return the workload of a network for images of that shape; `operations` are those of one image, by mode.
 
-    `network` is the one in PyTorch, `layers` the one in any other framework.
+    `network` makes it of layers, `torch_network` of modules of PyTorch.
     """
 
-    def build(torch: ModuleType, case: Case) -> Recipe:
+    def examples(case: Case, draws: Any) -> Batch:
         count = case.batch or batch
-        return Recipe(
-            network=network(torch),
-            draw=lambda: (torch.randn(count, *image), torch.randint(classes, (count,))),
-            loss=torch.nn.functional.cross_entropy,
-            optimiser=lambda parameters: optimiser.in_torch(torch, parameters),
-        )
+        return draws.numbers((count, *image)), draws.labels((count,), classes)
 
-    def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
-        count = case.batch or batch
-        return random_values(chance, (count, *image)), random_integers(chance, (count,), 0, classes)
-
+    portable = Portable(
+        lambda nn, case: network(nn) if network else None, examples, optimiser, torch_network=torch_network
+    )
     return Workload(
         name=name, title=title, version=version, item="image", batch=batch, params=params, data=data,
         flops=lambda case: float((case.batch or batch) * operations[case.mode or "train"]),
-        build={"torch": build}, portable=layers and Portable(lambda nn, case: layers(nn), examples, optimiser),
+        build={"torch": portable.in_torch}, portable=None if torch_only else portable,
     )  # fmt: skip
 
 
@@ -84,12 +77,13 @@ def workload(
 def sequence(name: str, title: str, *network: Layer, **sizes: Any) -> Workload:
     """Return the workload of a network whose layers follow each other, from one description for all frameworks."""
     return workload(
-        name, title, network=lambda torch: in_torch(torch, network), layers=lambda nn: in_layers(nn, network), **sizes
-    )
+        name, title, network=lambda nn: in_layers(nn, network), torch_network=lambda torch: in_torch(torch, network),
+        **sizes,
+    )  # fmt: skip
 
 
 def in_torch(torch: ModuleType, network: tuple[Layer, ...]) -> Any:
-    """Build the network in PyTorch."""
+    """Build the network in PyTorch: a Sequential, as people write it, which calls a module for each ReLU too."""
     nn = torch.nn
     kinds = {"convolution": nn.Conv2d, "linear": lambda inputs, outputs, *_: nn.Linear(inputs, outputs),
              "max_pool": nn.MaxPool2d, "relu": nn.ReLU, "flatten": nn.Flatten}  # fmt: skip
@@ -169,7 +163,8 @@ def compute_loop(torch: ModuleType) -> Any:
 
 COMPUTE_LOOP = workload(
     "compute-loop", "Convolutions", version=1, batch=64, image=(3, 64, 64), classes=DIGITS, params=2_147_402,
-    operations={"infer": 429_402_112, "train": 1_274_050_560}, network=compute_loop, optimiser=Optimiser("sgd", 0.01),
+    operations={"infer": 429_402_112, "train": 1_274_050_560}, torch_network=compute_loop, torch_only=True,
+    optimiser=Optimiser("sgd", 0.01),
 )  # fmt: skip
 
 
@@ -177,10 +172,9 @@ def two_layers(name: str, title: str, *, version: int, hidden: int, params: int,
     """Return the workload of an MLP with one hidden layer and ReLU on MNIST's digits, which are flattened first."""
     first, second = 2 * PIXELS * hidden, 2 * hidden * DIGITS  # operations of the layers
     layers = ("flatten",), ("linear", PIXELS, hidden), ("relu",), ("linear", hidden, DIGITS)
-    return workload(
-        name, title, version=version, batch=64, image=(PIXELS,), classes=DIGITS, params=params, data="mnist",
-        operations={"infer": first + second, "train": 2 * first + 3 * second},
-        network=lambda torch: in_torch(torch, layers), optimiser=optimiser,
+    return sequence(
+        name, title, *layers, version=version, batch=64, image=(PIXELS,), classes=DIGITS, params=params, data="mnist",
+        operations={"infer": first + second, "train": 2 * first + 3 * second}, optimiser=optimiser, torch_only=True,
     )  # fmt: skip
 
 

@@ -5,16 +5,13 @@ Train: SGD, cross-entropy. As in the published m1-chips comparison.
 
 from __future__ import annotations
 
-import random
-from types import ModuleType
+from typing import Any
 
 from mldyno.records import Case
-from mldyno.values import Values
-from mldyno.workloads import Optimiser, Portable, Recipe, Workload, random_integers, random_values
+from mldyno.workloads import Batch, Optimiser, Portable, Workload
 from mldyno.workloads.images import in_layers, in_torch
 
 FEATURES, HIDDEN, CLASSES = 1024, 512, 2
-OPTIMISER = Optimiser("sgd", 0.01)
 LAYERS = (
     ("linear", FEATURES, HIDDEN), ("relu",),
     ("linear", HIDDEN, HIDDEN), ("relu",),
@@ -23,20 +20,10 @@ LAYERS = (
 )  # fmt: skip
 
 
-def torch(torch: ModuleType, case: Case) -> Recipe:
-    """Return the recipe for PyTorch."""
-    return Recipe(
-        network=in_torch(torch, LAYERS),
-        draw=lambda: (torch.randn(case.batch, FEATURES), torch.randint(CLASSES, (case.batch,))),
-        loss=torch.nn.functional.cross_entropy,
-        optimiser=lambda parameters: OPTIMISER.in_torch(torch, parameters),
-    )
-
-
-def examples(case: Case, chance: random.Random) -> tuple[Values, Values]:
+def examples(case: Case, draws: Any) -> Batch:
     """Draw random features and labels."""
     batch = case.batch or WORKLOAD.batch
-    return random_values(chance, (batch, FEATURES)), random_integers(chance, (batch,), 0, CLASSES)
+    return draws.numbers((batch, FEATURES)), draws.labels((batch,), CLASSES)
 
 
 def flops(case: Case) -> float:
@@ -47,7 +34,11 @@ def flops(case: Case) -> float:
     return float(forward if case.mode == "infer" else 3 * forward - first)
 
 
+PORTABLE = Portable(
+    lambda nn, case: in_layers(nn, LAYERS), examples, Optimiser("sgd", 0.01),
+    torch_network=lambda torch: in_torch(torch, LAYERS),
+)  # fmt: skip
 WORKLOAD = Workload(
-    name="mlp", title="MLP", version=1, item="sample", batch=128, params=1_051_138, flops=flops, build={"torch": torch},
-    portable=Portable(lambda nn, case: in_layers(nn, LAYERS), examples, OPTIMISER),
+    name="mlp", title="MLP", version=1, item="sample", batch=128, params=1_051_138, flops=flops,
+    build={"torch": PORTABLE.in_torch}, portable=PORTABLE,
 )  # fmt: skip

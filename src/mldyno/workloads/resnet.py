@@ -13,7 +13,6 @@ comparison, resnet50 in m1-chips.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from mldyno.workloads import Optimiser, images
@@ -46,83 +45,18 @@ class Shape:
     """Whether the stem quarters the sides: 7x7 with stride 2, then max-pooling; else it is 3x3 and keeps them."""
 
 
-def network(torch: ModuleType, shape: Shape) -> Any:
-    """The network in PyTorch: from images (batch, 3, side, side) to logits (batch, classes)."""
-    nn = torch.nn
-    last = len(shape.block)
-
-    class Block(nn.Module):  # type: ignore[name-defined,misc]
-        """Convolutions with a shortcut."""
-
-        def __init__(self, inputs: int, channels: int, stride: int) -> None:
-            super().__init__()
-            outputs = inputs
-            for number, (kernel, expansion, strided) in enumerate(shape.block, start=1):
-                convolution = nn.Conv2d(
-                    outputs, channels * expansion, kernel, stride if strided else 1, padding=kernel // 2, bias=False
-                )
-                outputs = channels * expansion
-                self.add_module(f"conv{number}", convolution)
-                self.add_module(f"bn{number}", nn.BatchNorm2d(outputs))
-            self.relu = nn.ReLU(inplace=True)
-            self.downsample = None
-            if stride != 1 or inputs != outputs:
-                self.downsample = nn.Sequential(
-                    nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
-                )
-
-        def forward(self, x: Any) -> Any:
-            shortcut = x if self.downsample is None else self.downsample(x)
-            for number in range(1, last):
-                x = self.relu(self._convolved(number, x))
-            return self.relu(self._convolved(last, x) + shortcut)
-
-        def _convolved(self, number: int, x: Any) -> Any:
-            return getattr(self, f"bn{number}")(getattr(self, f"conv{number}")(x))
-
-    class ResNet(nn.Module):  # type: ignore[name-defined,misc]
-        """Stem, four layers of blocks, mean pooling, one linear layer."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            kernel, stride = (7, 2) if shape.shrinks else (3, 1)
-            self.conv1 = nn.Conv2d(3, CHANNELS[0], kernel, stride, padding=kernel // 2, bias=False)
-            self.bn1 = nn.BatchNorm2d(CHANNELS[0])
-            self.relu = nn.ReLU(inplace=True)
-            self.maxpool = nn.MaxPool2d(3, 2, padding=1) if shape.shrinks else nn.Identity()
-            inputs = CHANNELS[0]
-            for number, (channels, count) in enumerate(zip(CHANNELS, shape.counts, strict=True), start=1):
-                blocks = []
-                for place in range(count):
-                    blocks.append(Block(inputs, channels, 2 if place == 0 and number > 1 else 1))
-                    inputs = channels * shape.block[-1].expansion
-                self.add_module(f"layer{number}", nn.Sequential(*blocks))
-            self.avgpool = nn.AdaptiveAvgPool2d(1)
-            self.fc = nn.Linear(inputs, shape.classes)
-            for module in self.modules():
-                if isinstance(module, nn.Conv2d):
-                    nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-
-        def forward(self, x: Any) -> Any:
-            x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
-            x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-            return self.fc(torch.flatten(self.avgpool(x), 1))
-
-    return ResNet()
-
-
-def layers(nn: Any, shape: Shape) -> Any:
-    """The network in any framework, with the same names."""
+def network(nn: Any, shape: Shape) -> Any:
+    """Make the network: from images of any size to logits (batch, classes)."""
 
     def normed(name: str, number: int | str, inputs: int, outputs: int, kernel: int, stride: int) -> Any:
-        """A convolution and its batch norm, as a function."""
+        """Make a convolution and its batch norm."""
         names = ("0", "1") if number == "downsample" else (f"conv{number}", f"bn{number}")
         place = f"{name}{number}." if number == "downsample" else name
         convolution = nn.convolution(place + names[0], inputs, outputs, kernel, stride, kernel // 2, bias=False)
         norm = nn.batch_norm(place + names[1], outputs)
         return lambda x: norm(convolution(x))
 
-    def block(name: str, inputs: int, channels: int, stride: int) -> Any:
+    def make_block(name: str, inputs: int, channels: int, stride: int) -> Any:
         parts, outputs = [], inputs
         for number, (kernel, expansion, strided) in enumerate(shape.block, start=1):
             parts.append(normed(name, number, outputs, channels * expansion, kernel, stride if strided else 1))
@@ -133,8 +67,8 @@ def layers(nn: Any, shape: Shape) -> Any:
         def forward(x: Any) -> Any:
             shortcut = x if downsample is None else downsample(x)
             for part in parts[:-1]:
-                x = nn.relu(part(x))
-            return nn.relu(parts[-1](x) + shortcut)
+                x = nn.relu_in_place(part(x))
+            return nn.relu_in_place(parts[-1](x) + shortcut)
 
         return forward
 
@@ -145,16 +79,17 @@ def layers(nn: Any, shape: Shape) -> Any:
     for number, (channels, count) in enumerate(zip(CHANNELS, shape.counts, strict=True), start=1):
         for place in range(count):
             name = f"layer{number}.{place}."
-            blocks.append(block(name, inputs, channels, 2 if place == 0 and number > 1 else 1))
+            blocks.append(make_block(name, inputs, channels, 2 if place == 0 and number > 1 else 1))
             inputs = channels * shape.block[-1].expansion
     head = nn.linear("fc", inputs, shape.classes)
+    nn.initialise("kaiming_normal_", dimensions=4, mode="fan_out", nonlinearity="relu")
 
     def forward(x: Any) -> Any:
-        x = nn.relu(stem(x))
+        x = nn.relu_in_place(stem(x))
         x = x if pool is None else pool(x)
-        for each in blocks:
-            x = each(x)
-        return head(nn.mean(x, (1, 2)))
+        for block in blocks:
+            x = block(x)
+        return head(nn.mean_pool(x))
 
     return forward
 
@@ -166,19 +101,17 @@ WORKLOADS = {each.name: each for each in (
     images.workload(
         "resnet18", "ResNet-18", version=1, batch=32, image=(3, 224, 224), classes=RESNET18.classes, params=11_689_512,
         operations={"infer": 3_628_146_688, "train": 10_648_412_160},
-        network=lambda torch: network(torch, RESNET18), optimiser=Optimiser("sgd", 0.01, momentum=0.9),
+        network=lambda nn: network(nn, RESNET18), optimiser=Optimiser("sgd", 0.01, momentum=0.9), torch_only=True,
     ),
     images.workload(
         "resnet18-cifar", "ResNet-18 for 64 pixels", version=1, batch=32, image=(3, 64, 64),
         classes=RESNET18_CIFAR.classes, params=11_173_962,
         operations={"infer": 4_443_351_040, "train": 13_315_897_344},
-        network=lambda torch: network(torch, RESNET18_CIFAR), optimiser=Optimiser("adam", 1e-3),
-        layers=lambda nn: layers(nn, RESNET18_CIFAR),
+        network=lambda nn: network(nn, RESNET18_CIFAR), optimiser=Optimiser("adam", 1e-3),
     ),
     images.workload(
         "resnet50", "ResNet-50", version=1, batch=32, image=(3, 224, 224), classes=RESNET50.classes, params=25_557_032,
         operations={"infer": 8_178_368_512, "train": 24_299_077_632},
-        network=lambda torch: network(torch, RESNET50), optimiser=Optimiser("sgd", 0.01, momentum=0.9),
-        layers=lambda nn: layers(nn, RESNET50),
+        network=lambda nn: network(nn, RESNET50), optimiser=Optimiser("sgd", 0.01, momentum=0.9),
     ),
 )}  # fmt: skip
