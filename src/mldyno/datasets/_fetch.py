@@ -1,8 +1,8 @@
-"""Fetch archives from mirrors, hash them on the way, and put them in their place only if they are right.
+"""Fetch archives from mirrors, and put them in their place only if they are right.
 
 Rules: what has arrived stays in a `.part` file next to the place, so that the next mirror, or the next run after a
-kill, resumes there. A slow mirror is left for the next one, and asked again if no other is faster.
-Only a file of the stated size and SHA-256 is taken. Certificates are verified.
+kill, resumes there. A slow mirror is left for the next one, and asked again if no other is faster. Only a file of the
+stated size and SHA-256 is taken. Certificates are verified.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from mldyno.datasets import Progress, Tally, sync
 from mldyno.errors import MldynoError, UsageError
@@ -51,47 +51,6 @@ class MirrorFailed(Exception):
         self.again = again
 
 
-class Part:
-    """What has arrived of an archive, in a file next to its place."""
-
-    def __init__(self, place: Path, archive: Archive) -> None:
-        self.archive, self.path = archive, place.with_name(f"{place.name}.part")
-        self.received = 0
-        """B that came through the network, including those that were discarded."""
-
-    def __enter__(self) -> Part:
-        self._file = open(self.path, "a+b", opener=regular)
-        self._file.seek(0)
-        self._digest, self.size = _digest(self._file)
-        if self.size > self.archive.size:
-            self.restart()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
-
-    def is_right(self) -> bool:
-        """Return whether it is the archive, to the last bit."""
-        return self.size == self.archive.size and self._digest.hexdigest() == self.archive.sha256
-
-    def add(self, chunk: bytes) -> None:
-        """Append a chunk."""
-        self._file.write(chunk)
-        self._digest.update(chunk)
-        self.size += len(chunk)
-        self.received += len(chunk)
-
-    def restart(self) -> None:
-        """Discard what has arrived."""
-        self._file.truncate(0)
-        self._digest, self.size = hashlib.sha256(), 0
-
-    def on_disk(self) -> None:
-        """Wait until the disk has it."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-
 def mirrors(data_set: DataSet) -> list[str]:
     """Return the addresses that hold the archives of a data set: the user's own first."""
     own = os.environ.get("MLDYNO_MIRROR")
@@ -109,93 +68,103 @@ def mirrors(data_set: DataSet) -> list[str]:
 
 def is_right(archive: Archive, path: Path) -> bool:
     """Return whether a file is there and is the archive, to the last bit."""
+    digest = hashlib.sha256()
     try:
         with open(path, "rb", opener=regular) as file:
-            digest, size = _digest(file)
+            if os.fstat(file.fileno()).st_size != archive.size:
+                return False
+            while chunk := file.read(CHUNK_B):
+                digest.update(chunk)
     except FileNotFoundError:
         return False
-    return size == archive.size and digest.hexdigest() == archive.sha256
+    return digest.hexdigest() == archive.sha256
 
 
 def left(archive: Archive, place: Path) -> int:
     """Return the B of an archive that are still missing."""
-    part = Part(place, archive).path
-    return max(0, archive.size - (part.stat().st_size if part.exists() else 0))
+    return max(0, archive.size - _size(_part_of(place)))
 
 
 def fetch(archive: Archive, place: Path, mirrors: Sequence[str], progress: Progress) -> None:
     """Fetch an archive to its place, from the mirrors that have it."""
-    part = Part(place, archive)
+    part, tally = _part_of(place), Tally(progress, f"fetching {archive.name}", archive.size)
     try:
-        with part:
-            reasons = _collect(part, mirrors, Tally(progress, f"fetching {archive.name}", archive.size))
-            part.on_disk()
+        reasons = [] if is_right(archive, part) else _collect(archive, part, mirrors, tally)
+        if not reasons and part.exists():
+            sync(part)
     except OSError:
-        with suppress(OSError):
-            part.path.unlink()  # a full disk is not kept full by half an archive
+        part.unlink(missing_ok=True)  # a full disk is not kept full by half an archive
         raise
-    if not part.is_right():
-        if not part.size:
-            part.path.unlink()
+    if reasons or not part.exists():
         wrong = "is wrong where it lies, and " if place.exists() else ""
         raise MldynoError(
             f"{archive.name} {wrong}can't be fetched ({'; '.join(reasons) or 'no mirror holds it'}). "
             f"Go on with --data synthetic, or put it at {place}."
         )
-    os.replace(part.path, place)
+    os.replace(part, place)
     sync(place.parent)
 
 
-def _digest(file: BinaryIO) -> tuple[hashlib._Hash, int]:
-    """Return the SHA-256 of the rest of a file, which can be continued, and its length in B."""
-    digest, size = hashlib.sha256(), 0
-    while chunk := file.read(CHUNK_B):
-        digest.update(chunk)
-        size += len(chunk)
-    return digest, size
+def _part_of(place: Path) -> Path:
+    return place.with_name(f"{place.name}.part")
 
 
-def _collect(part: Part, mirrors: Sequence[str], tally: Tally) -> list[str]:
-    """Try to complete a part, again as long as more arrives; return why mirrors failed."""
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _collect(archive: Archive, part: Path, mirrors: Sequence[str], tally: Tally) -> list[str]:
+    """Complete a part, asking the mirrors again as long as more arrives; else return why each mirror failed."""
     failures: dict[str, MirrorFailed] = {}
-    for number in range(MOST_ATTEMPTS):
-        before = part.received
+    for attempt in range(MOST_ATTEMPTS):
+        before = _size(part)
         for mirror in mirrors:
             if mirror in failures and not failures[mirror].again:
                 continue
             try:
-                _take(mirror + part.archive.name, part, LATER_PACE if number else FIRST_PACE, tally)
+                _complete(archive, part, mirror, LATER_PACE if attempt else FIRST_PACE, tally)
             except MirrorFailed as failure:
                 failures[mirror] = failure
             else:
                 return []
-        if part.received == before:
+        if _size(part) == before:
             break
     return [f"{urllib.parse.urlsplit(mirror).hostname}: {failure}" for mirror, failure in failures.items()]
 
 
-def _take(address: str, part: Part, pace: int, tally: Tally) -> None:
+def _complete(archive: Archive, part: Path, mirror: str, pace: int, tally: Tally) -> None:
     """Complete a part from one mirror."""
-    had, whole = part.size, part.archive.size
-    if part.size < whole:
-        with _answer(address, part.size) as answer:
-            promised, had = _begin(answer, part), part.size
-            for chunk in _chunks(answer, pace):
-                part.add(chunk)
-                tally.reach(part.size)
-                if part.size > whole:
-                    break
-        if promised and part.size < whole:
-            raise MirrorFailed(f"broke off after {part.size:,} of {whole:,} B", again=True)
-    if part.is_right():
+    if _size(part) >= archive.size:  # and wrong, or it would be in its place
+        part.unlink()
+    begin = _receive(archive, part, mirror, pace, tally)
+    if is_right(archive, part):
         return
-    fault = f"another SHA-256 than {part.archive.sha256[:8]}…"
-    if part.size != whole:
-        fault = f"{'fewer' if part.size < whole else 'more'} than {whole:,} B"
-    part.restart()
-    if not had:
+    size, fault = _size(part), f"another SHA-256 than {archive.sha256[:8]}…"
+    if size != archive.size:
+        fault = f"{'fewer' if size < archive.size else 'more'} than {archive.size:,} B"
+    part.unlink()
+    if not begin:
         raise MirrorFailed(f"gave a file with {fault}")
-    _take(address, part, pace, tally)  # what was there before may have been wrong
+    _complete(archive, part, mirror, pace, tally)  # what was there before may have been wrong
+
+
+def _receive(archive: Archive, part: Path, mirror: str, pace: int, tally: Tally) -> int:
+    """Append what a mirror sends to a part; return the byte from which on it sent."""
+    with _answer(mirror + archive.name, _size(part)) as answer:
+        begin = _begin(answer, archive, _size(part))
+        with open(part, "ab", opener=regular) as file:
+            file.truncate(begin)
+            size = begin
+            for chunk in _chunks(answer, pace):
+                file.write(chunk)
+                size += len(chunk)
+                tally.reach(size)
+                if size > archive.size:
+                    break
+        stated = answer.headers.get("Content-Length") is not None or begin
+    if stated and size < archive.size:
+        raise MirrorFailed(f"broke off after {size:,} of {archive.size:,} B", again=True)
+    return begin
 
 
 def verifying() -> ssl.SSLContext:
@@ -239,18 +208,17 @@ def _answer(address: str, begin: int) -> Iterator[http.client.HTTPResponse]:
         yield answer
 
 
-def _begin(answer: http.client.HTTPResponse, part: Part) -> bool:
-    """Check what a mirror is about to send; return whether it stated the length."""
-    whole, promised = part.archive.size, answer.headers.get("Content-Length")
+def _begin(answer: http.client.HTTPResponse, archive: Archive, wanted: int) -> int:
+    """Return the byte from which on a mirror is about to send: the wanted one, or the first; raise if neither."""
+    whole, stated = archive.size, answer.headers.get("Content-Length")
     if answer.status == http.HTTPStatus.PARTIAL_CONTENT:
-        stretch = answer.headers.get("Content-Range")
-        if stretch != f"bytes {part.size}-{whole - 1}/{whole}":
-            raise MirrorFailed(_short(f"gave {stretch}, not the rest from byte {part.size:,} on"))
-        return True
-    if promised is not None and promised != str(whole):
-        raise MirrorFailed(_short(f"has a file of {promised} B, not {whole} B"))
-    part.restart()
-    return promised is not None
+        range_sent = answer.headers.get("Content-Range")
+        if range_sent != f"bytes {wanted}-{whole - 1}/{whole}":
+            raise MirrorFailed(_short(f"gave {range_sent}, not the rest from byte {wanted:,} on"))
+        return wanted
+    if stated is not None and stated != str(whole):
+        raise MirrorFailed(_short(f"has a file of {stated} B, not {whole} B"))
+    return 0
 
 
 def _chunks(answer: http.client.HTTPResponse, pace: int) -> Iterator[bytes]:
