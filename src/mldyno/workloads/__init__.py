@@ -278,16 +278,16 @@ class Workload:
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        """The frameworks that have a version of it."""
+        """Return the frameworks that have a version of it."""
         return (*self.build, *(("command",) if self.end_to_end else ()))
 
     @property
     def loads(self) -> bool:
-        """Whether it has a data set from which a loader can read."""
+        """Return whether it has a data set from which a loader can read."""
         return self.data is not None or self.own_data
 
     def items(self, case: Case) -> int:
-        """How many items one step of the case works through."""
+        """Return the items that one step of the case works through."""
         if self.count is not None:
             return self.count(case)
         return (case.batch or self.batch or 1) * ((case.seq or self.seq or 1) if self.item == "token" else 1)

@@ -58,7 +58,7 @@ def workload(name: str, title: str, heads: int, *, version: int) -> Workload:
 
 
 def _flops(case: Case) -> float:
-    """Backward takes twice as many as forward, but for the gradient of the inputs."""
+    """Count twice as many backward as forward, but for the gradient of the inputs."""
     first, rest = forward_flops(WIDTH, case.batch or BATCH, case.seq or SEQ)
     return float(first + rest if case.mode == "infer" else 2 * first + 3 * rest)
 

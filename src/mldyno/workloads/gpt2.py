@@ -105,12 +105,12 @@ def examples(case: Case, draws: Any) -> Batch:
 
 
 def count(case: Case) -> int:
-    """Tokens of a step: of the texts, and in inference those decoded too."""
+    """Return the tokens of a step: of the texts, and in inference those decoded too."""
     return (case.batch or BATCH) * ((case.seq or SEQ) + (DECODED if case.mode == "infer" else 0))
 
 
 def flops(case: Case) -> float:
-    """Two per weight and token, and two matmuls of attention, the masked half included; backward twice that."""
+    """Count two per weight and token, and two matmuls of attention, the masked half included; backward twice that."""
     batch, seq = case.batch or BATCH, case.seq or SEQ
     if case.mode != "infer":
         return 3.0 * batch * (_layers(seq, seq) + seq * HEAD)
@@ -123,7 +123,7 @@ HEAD = 2 * SHAPE.width * SHAPE.vocabulary  # operations for one token's logits
 
 
 def _layers(tokens: int, context: int) -> int:
-    """Operations of all layers for that many tokens of one sequence, each of which looks at `context`."""
+    """Return the operations of all layers for some tokens of one sequence, each of which looks at `context`."""
     return SHAPE.layers * 2 * tokens * (12 * SHAPE.width**2 + 2 * context * SHAPE.width)
 
 

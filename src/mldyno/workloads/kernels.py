@@ -45,7 +45,7 @@ def matmul(torch: ModuleType, case: Case) -> Recipe:
 
 
 def flops(case: Case) -> float:
-    """A multiplication and an addition for each of n times n times n."""
+    """Count a multiplication and an addition for each of n times n times n."""
     return 2.0 * (case.batch or SIZE) ** 3
 
 
@@ -85,7 +85,7 @@ def copy(torch: ModuleType, case: Case) -> Recipe:
             return x
 
     def draw() -> tuple[Any, Any]:
-        """Whole numbers, which no precision makes smaller; a right copy is equal to them."""
+        """Draw integers, which no precision makes smaller; a right copy is equal to them."""
         data = torch.randint(-(2**62), 2**62, size)
         return data, data
 

@@ -15,7 +15,7 @@ numbers of 16 bits that count 1/4096.
 | `policy` | observation | mean of the action | 4 x 256 |
 | `critic` | observation | return | 4 x 256 |
 
-The generator is imitator and transition together. What gives a mean draws around it with a learned spread for
+The generator is imitator and transition together. A net that gives a mean draws around it, with a learned spread for
 each number, the same everywhere. Means of actions are within ±1, as actions in the data are.
 
 A step is a tenth of the run of 50 + 20 epochs, in two phases:
@@ -88,12 +88,12 @@ class Transitions:
     """Of the next observation."""
 
     def each(self, change: Callable[[Any], Any]) -> Transitions:
-        """The same done to all parts that are there."""
+        """Return the same with all parts changed that are there."""
         return Transitions(*(None if part is None else change(part) for part in vars(self).values()))
 
 
 def read(torch: ModuleType) -> tuple[Transitions, Transitions]:
-    """Transitions for training and those held out, in rows, on the CPU."""
+    """Return the transitions for training and those held out, in rows, on the CPU."""
     observations, actions = (STEPS + 1) * OBSERVED, STEPS * ACTED
     numbers = struct.unpack(f"<{TRAJECTORIES * (observations + actions)}h", FILE.read_bytes())
     values = torch.tensor(numbers, dtype=torch.float32, device="cpu").div(FRACTION).view(TRAJECTORIES, -1)
@@ -106,17 +106,17 @@ def read(torch: ModuleType) -> tuple[Transitions, Transitions]:
 
 
 def forward_flops(*nets: str) -> int:
-    """Floating-point operations of one row's forward pass through the nets."""
+    """Return the floating-point operations of one row's forward pass through the nets."""
     return sum(2 * WIDTH * (SHAPES[net][0] + (LAYERS - 1) * WIDTH + SHAPES[net][1]) for net in nets)
 
 
 def training_flops(*nets: str) -> int:
-    """Those of one row's forward and backward pass: no gradient of the inputs is asked for."""
+    """Return those of one row's forward and backward pass, without a gradient of the inputs."""
     return 3 * forward_flops(*nets) - sum(2 * WIDTH * SHAPES[net][0] for net in nets)
 
 
 def network(torch: ModuleType) -> Any:
-    """All nets in PyTorch; called, they give the mean of the next observation from observation and action."""
+    """Make all nets; called, they return the mean of the next observation from observation and action."""
     nn = torch.nn
 
     class Layers(nn.Module):  # type: ignore[name-defined,misc]
@@ -151,11 +151,11 @@ def network(torch: ModuleType) -> Any:
             self.log_spread = nn.Parameter(torch.full((SHAPES[net][1],), math.log(spread)))
 
         def draw(self, x: Any, noise: Any) -> tuple[Any, Any]:
-            """A value for each row, from standard normal numbers, and the logarithm of its density."""
+            """Return a value for each row, from standard normal numbers, and the logarithm of its density."""
             return self(x) + self.log_spread.exp() * noise, self._log_density(noise)
 
         def log_density(self, x: Any, value: Any) -> Any:
-            """The logarithm of the density at a value, for each row."""
+            """Return the logarithm of the density at a value, for each row."""
             return self._log_density((value - self(x)) / self.log_spread.exp())
 
         def _log_density(self, apart: Any) -> Any:
@@ -207,19 +207,19 @@ POLICY_UPDATES = 32  # in an epoch, each of as many rows as there are environmen
 
 
 def cost(rows: Transitions) -> Any:
-    """What the policy is to lower: mean square of the observation that an action led to, and that of the action."""
+    """Return what the policy must lower: mean squares of the action and of the observation that it led to."""
     return rows.following.square().mean(-1) + rows.action.square().mean(-1)
 
 
 def situation(torch: ModuleType, rows: Transitions) -> Any:
-    """What a transition starts from: observation and action side by side."""
+    """Return what a transition starts from: observation and action side by side."""
     return torch.cat((rows.observation, rows.action), -1)
 
 
 def imagine(
     torch: ModuleType, policy: Any, transition: Any, observation: Any, noises: Iterable[Sequence[Any]]
 ) -> Iterator[Transitions]:
-    """Rollouts of a policy in the virtual environment: a step for each pair of noises, of action and observation."""
+    """Yield rollouts of a policy in the virtual environment: a step for each pair of noises, of action and observation."""
     for of_action, of_observation in noises:
         action, acting = policy.draw(observation, of_action)
         following, moving = transition.draw(torch.cat((observation, action), -1), of_observation)
@@ -228,7 +228,7 @@ def imagine(
 
 
 def discriminator_loss(torch: ModuleType, discriminator: Any, rows: Transitions, real: bool) -> Any:
-    """Cross-entropy in nat of each row that is real, or that is not."""
+    """Return the cross-entropy in nat of each row that is real, or that is not."""
     logit = discriminator(torch.cat((rows.observation, rows.action, rows.following), -1)).squeeze(-1)
     return torch.nn.functional.softplus(-logit if real else logit)
 
@@ -242,7 +242,7 @@ class Learner:
         self.place = {"device": like.device, "dtype": like.dtype}
         self.real = real.each(lambda part: part.to(**self.place))
         self.log: dict[str, float] = {}
-        """What the last epoch of each kind came to."""
+        """The results of the last epoch of each kind."""
         self.generator = self._optimiser(self._rates(network.imitator) + self._rates(network.transition))
         self.discriminator = self._optimiser([{"params": network.discriminator.parameters(), "rate": CRITIC_RATE}])
         self.policy = self._optimiser(self._rates(network.policy))
@@ -250,7 +250,7 @@ class Learner:
 
     @staticmethod
     def _rates(net: Any) -> list[dict[str, Any]]:
-        """Spreads at the higher rate: a single number would stand still at a rate meant for weights, which add up."""
+        """Return the groups of a net; its spread learns at the higher rate, since a single number moves less than weights."""
         return [
             {"params": net.layers.parameters(), "rate": ACTOR_RATE},
             {"params": [net.log_spread], "rate": CRITIC_RATE},
@@ -260,7 +260,7 @@ class Learner:
         return self.torch.optim.Adam([group | {"lr": group["rate"]} for group in groups])
 
     def learn_environment(self) -> Any:
-        """An epoch of phase 1, the discriminator against the generator; gives where the rollouts ended."""
+        """Train an epoch of phase 1, the discriminator against the generator; return where the rollouts ended."""
         drawn = self._rollouts(self.network.imitator, self.batch, ROLLOUT)
         rows = drawn.each(lambda part: part.flatten(0, 1))
         for _ in range(DISCRIMINATOR_UPDATES):
@@ -272,7 +272,7 @@ class Learner:
         return drawn.following[-1]
 
     def learn_policy(self) -> Any:
-        """An epoch of phase 2, PPO in the virtual environment; gives each rollout's mean cost a step."""
+        """Train an epoch of phase 2, PPO in the virtual environment; return each rollout's mean cost a step."""
         drawn = self._rollouts(self.network.policy, ENVIRONMENTS, HORIZON)
         costs = cost(drawn)
         advantages, returns = self._advantages(drawn, costs)
@@ -283,7 +283,7 @@ class Learner:
         return costs.mean(0)
 
     def _rollouts(self, policy: Any, rollouts: int, steps: int) -> Transitions:
-        """Rollouts from observations in the data, as (step, rollout, ...)."""
+        """Return rollouts from observations in the data, as (step, rollout, ...)."""
         torch = self.torch
         sizes = ((rollouts, ACTED), (rollouts, OBSERVED))
         with torch.no_grad():
@@ -293,16 +293,15 @@ class Learner:
             return Transitions(**{name: torch.stack([step[name] for step in rollout]) for name in rollout[0]})
 
     def _random_rows(self, rows: Any, count: int) -> Any:
-        """Numbers of as many rows, by chance."""
         return self.torch.randint(len(rows), (count,), device=self.place["device"])
 
     def _half_batch(self, rows: Transitions) -> Transitions:
-        """Rows for half of a batch, by chance."""
+        """Draw rows for half of a batch."""
         which = self._random_rows(rows.observation, self.batch // 2)
         return rows.each(lambda part: part[which])
 
     def _update_discriminator(self, drawn: Transitions) -> Any:
-        """One update of the discriminator on a batch, half real and half drawn; gives the cross-entropy."""
+        """Update the discriminator on a batch, half real and half drawn; return the cross-entropy."""
         torch, net = self.torch, self.network.discriminator
         entropy = discriminator_loss(torch, net, self._half_batch(self.real), True) + discriminator_loss(
             torch, net, self._half_batch(drawn), False
@@ -310,7 +309,7 @@ class Learner:
         return self._update(entropy.mean() / 2, self.discriminator)
 
     def _generator_advantages(self, drawn: Transitions) -> Any:
-        """How much more than others at the same step a rollout deceives the discriminator from there on."""
+        """Return how much more than the average at the same step a rollout deceives the discriminator from there on."""
         torch = self.torch
         with torch.no_grad():
             sums: list[Any] = []
@@ -322,19 +321,19 @@ class Learner:
             return (returns - returns.mean(1, keepdim=True)) / (returns.std(1, keepdim=True) + 1e-6)
 
     def _update_generator(self, drawn: Transitions, advantages: Any) -> Any:
-        """One update of the generator on a batch, PPO on the drawn half, likelihood on the real; gives the loss."""
+        """Update the generator on a batch, by PPO on the drawn half, by likelihood on the real; return the loss."""
         which = self._random_rows(advantages, self.batch // 2)
         rows = drawn.each(lambda part: part[which])
         loss, kl = self._surrogate(self._log_density(rows) - rows.acting - rows.moving, advantages[which])
         return self._update(loss - self._log_density(self._half_batch(self.real)).mean(), self.generator, kl)
 
     def _log_density(self, rows: Transitions) -> Any:
-        """Logarithm of the generator's density of action and next observation together."""
+        """Return the logarithm of the generator's density of action and next observation together."""
         acting = self.network.imitator.log_density(rows.observation, rows.action)
         return acting + self.network.transition.log_density(situation(self.torch, rows), rows.following)
 
     def _advantages(self, drawn: Transitions, costs: Any) -> tuple[Any, Any]:
-        """Generalised advantages of each row, normalised, and the returns that the critic is to learn."""
+        """Return the generalised advantages of each row, normalised, and the returns that the critic must learn."""
         torch = self.torch
         with torch.no_grad():
             observations = (*drawn.observation, drawn.following[-1].clamp(-OBSERVATION_LIMIT, OBSERVATION_LIMIT))
@@ -348,7 +347,7 @@ class Learner:
             return (flat - flat.mean()) / (flat.std() + 1e-6), flat + torch.stack(values[:-1]).flatten()
 
     def _update_policy(self, drawn: Transitions, advantages: Any, returns: Any) -> tuple[Any, Any]:
-        """One update of policy and critic; gives the loss of each."""
+        """Update policy and critic; return the loss of each."""
         which = self._random_rows(advantages, ENVIRONMENTS)
         observation = drawn.observation[which]
         change = self.network.policy.log_density(observation, drawn.action[which]) - drawn.acting[which]
@@ -357,14 +356,14 @@ class Learner:
         return self._update(loss, self.policy, kl), self._update(critic_loss, self.critic)
 
     def _surrogate(self, change: Any, advantages: Any) -> tuple[Any, Any]:
-        """PPO's clipped loss from changes of log-densities, and the KL that these amount to."""
+        """Return PPO's clipped loss from changes of log-densities, and their KL."""
         ratio = change.exp()
         loss = -self.torch.minimum(ratio * advantages, ratio.clamp(1 - CLIP, 1 + CLIP) * advantages).mean()
         return loss, (ratio - 1 - change).mean()
 
     @staticmethod
     def _update(loss: Any, optimiser: Any, kl: Any = None) -> Any:
-        """Backward and the optimiser's step, which changes nothing where the KL is too high; gives the loss."""
+        """Run backward and the optimiser's step, which changes nothing where the KL is too high; return the loss."""
         skipped = kl is not None and float(kl.detach()) > MAX_KL
         for group in optimiser.param_groups:
             group["lr"] = 0.0 if skipped else group["rate"]
@@ -381,7 +380,7 @@ CHECK_SEED, CHECK_ROLLOUTS = 7, 128  # with which a policy's cost is found
 
 
 def torch(torch: ModuleType, case: Case) -> Recipe:
-    """The recipe for PyTorch."""
+    """Build the recipe for PyTorch."""
     batch = case.batch or WORKLOAD.batch
     if batch < 2:
         raise NotImplementedError("venv-ppo compares rollouts with each other; a batch of 1 is too small")
@@ -391,7 +390,7 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
 
     @cache
     def learner_of(network: Any) -> Learner:
-        """What trains that network, made when it is first asked for: by then it is on its device."""
+        """Return what trains that network, made at its first use: by then it is on its device."""
         return Learner(torch, network, training, batch)
 
     def draw() -> tuple[Any, Any]:
@@ -416,8 +415,10 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
 
 
 def checks(torch: ModuleType, network: Any, fresh: Any, held: Transitions) -> dict[str, float]:
-    """What must fall: error of prediction on held-out rows; cost of the policy over as many steps as were recorded,
-    with that of a fresh policy as 1: over more, an environment that has learnt little yet would have the say.
+    """Return what must fall: the error of prediction on held-out rows, and the cost of the policy.
+
+    The cost is relative to that of a fresh policy, over as many steps as were recorded: over more, an environment that
+    has learnt little would dominate.
     """
     like = next(network.parameters())
     generator = torch.Generator().manual_seed(CHECK_SEED)  # on the CPU: the same numbers on every device
@@ -437,7 +438,7 @@ def checks(torch: ModuleType, network: Any, fresh: Any, held: Transitions) -> di
 
 
 def environment_items(batch: int) -> int:
-    """Transitions that are drawn in the first phase."""
+    """Return the transitions that are drawn in the first phase."""
     return ENVIRONMENT_EPOCHS * batch * ROLLOUT
 
 
@@ -446,12 +447,12 @@ POLICY_ITEMS = POLICY_EPOCHS * ENVIRONMENTS * HORIZON
 
 
 def items(case: Case) -> int:
-    """Transitions that are drawn in a step."""
+    """Return the transitions that are drawn in a step."""
     return environment_items(case.batch or WORKLOAD.batch) + POLICY_ITEMS
 
 
 def flops(case: Case) -> float:
-    """Each net's, forward for rows that are drawn or judged, and back as well for those that it is trained on."""
+    """Count each net forward for rows that are drawn or judged, and back as well for those that it is trained on."""
     batch = case.batch or WORKLOAD.batch
     updated = batch // 2 * 2
     first = batch * ROLLOUT * forward_flops("imitator", "transition", "discriminator") + updated * (

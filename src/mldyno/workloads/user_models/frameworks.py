@@ -233,7 +233,7 @@ class TensorflowNetwork:
 
     @property
     def losses(self) -> list[Any]:
-        """What layers add to the loss, such as regularisation."""
+        """Return what layers add to the loss, such as regularisation."""
         return list(getattr(self.model, "losses", []))
 
 

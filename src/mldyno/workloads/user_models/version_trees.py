@@ -82,7 +82,7 @@ def file_of(module: Any) -> str:
 
 @cache
 def existing(path: str) -> str:
-    """A file, or the archive that it lies in; empty where there is neither."""
+    """Return a file, or the archive that it lies in; empty where there is neither."""
     path = os.path.normpath(path)
     while not os.path.exists(path):
         path = os.path.dirname(path)
@@ -235,7 +235,7 @@ def use(tree: str, other: str) -> None:
 
 
 def use_as_parent() -> None:
-    """In a process that a worker has started: import code from the tree that the worker uses."""
+    """Import code from the tree that the worker uses, in a process that it has started."""
     if trees := os.environ.get(ENVIRONMENT):
         use(*trees.split(os.pathsep))
 
