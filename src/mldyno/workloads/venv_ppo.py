@@ -219,7 +219,7 @@ def situation(torch: ModuleType, rows: Transitions) -> Any:
 def imagine(
     torch: ModuleType, policy: Any, transition: Any, observation: Any, noises: Iterable[Sequence[Any]]
 ) -> Iterator[Transitions]:
-    """Yield rollouts of a policy in the virtual environment: a step for each pair of noises, of action and observation."""
+    """Yield rollouts of a policy in the virtual environment, a step for each pair of noises."""
     for of_action, of_observation in noises:
         action, acting = policy.draw(observation, of_action)
         following, moving = transition.draw(torch.cat((observation, action), -1), of_observation)
@@ -250,7 +250,7 @@ class Learner:
 
     @staticmethod
     def _rates(net: Any) -> list[dict[str, Any]]:
-        """Return the groups of a net; its spread learns at the higher rate, since a single number moves less than weights."""
+        """Return the groups of a net; its spread, a single number, needs the higher rate."""
         return [
             {"params": net.layers.parameters(), "rate": ACTOR_RATE},
             {"params": [net.log_spread], "rate": CRITIC_RATE},

@@ -14,7 +14,7 @@ import os
 import sys
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from types import ModuleType
@@ -28,6 +28,7 @@ from mldyno.workloads.user_models.version_trees import Watch
 
 SIZES = {"batch": ("batch_size", "batch"), "seq": ("seq_len", "sequence_length", "seq")}
 """Sizes of a case, and the parameters of a function that set each."""
+CHUNK_B = 1 << 20  # of a file, read at a time
 DEFAULT_SIZES = {"batch": 32, "seq": 128}  # for a parameter without a default
 
 
@@ -226,6 +227,16 @@ def digest_of(source: Source, imported: dict[str, str] | None = None) -> str:
         with open(path, "rb") as code:
             content = code.read()
         sha.update(f"{name} {len(content)}\n".encode() + content)
+    return sha.hexdigest()
+
+
+def hash_files(paths: Iterable[str]) -> str:
+    """Return the SHA-256 of some files, one after the other."""
+    sha = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            while part := file.read(CHUNK_B):
+                sha.update(part)
     return sha.hexdigest()
 
 

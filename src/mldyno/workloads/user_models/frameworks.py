@@ -25,9 +25,9 @@ from mldyno.workloads.user_models.recipes import (
     Setting,
     batch_as_taken,
     call_with_tree,
-    has_parameter,
     is_function_with_parameters,
     losses_in,
+    parameters_of,
 )
 
 
@@ -223,7 +223,7 @@ class TensorflowNetwork:
 
     def __init__(self, tf: ModuleType, model: Any, inputs: Any) -> None:
         self.model, self.function = model, call_with_tree(model, inputs)
-        self.takes_training = has_parameter(model, "training")
+        self.takes_training = "training" in (parameters_of(model) or ())
         with tf.GradientTape() as tape:
             self.first_output = self(inputs, training=False)  # this also creates the variables of many models
         self.trainable_variables = list(getattr(model, "trainable_variables", tape.watched_variables()))

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import inspect
 import json
 import os
 import re
@@ -31,9 +30,9 @@ from mldyno import trees
 from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.workloads import Phase, Recipe
-from mldyno.workloads.user_models.code import check_unchanged
+from mldyno.workloads.user_models.code import check_unchanged, hash_files
 from mldyno.workloads.user_models.frameworks import adapter_for
-from mldyno.workloads.user_models.recipes import NotUnderstood, Parts, is_loss
+from mldyno.workloads.user_models.recipes import NotUnderstood, Parts, is_loss, parameters_of
 
 STARTS = "torch"
 FRAMEWORKS = ("torch",)
@@ -134,13 +133,7 @@ def digest_of(source: Source, folder: str) -> str:
 def _content_hash(path: str) -> str:
     """Return the SHA-256 of a file; in the cache, where files are links, it is the name of the target."""
     name = os.path.basename(os.path.realpath(path))
-    if CONTENT_HASH.fullmatch(name):
-        return name
-    with open(path, "rb") as file:
-        sha = hashlib.sha256()
-        while part := file.read(1 << 20):
-            sha.update(part)
-    return sha.hexdigest()
+    return name if CONTENT_HASH.fullmatch(name) else hash_files([path])
 
 
 def _weights_in(source: Source, folder: str) -> list[str]:
@@ -234,6 +227,11 @@ class Architecture:
             )
 
     @property
+    def takes(self) -> Collection[str]:
+        """Return the names of the parameters of its forward pass."""
+        return (parameters_of(self.kind) or {}).keys()
+
+    @property
     def generates(self) -> bool:
         """Return whether it generates text from text."""
         text_in = self.kind.main_input_name == "input_ids"
@@ -306,15 +304,17 @@ def build(source: Source, torch: ModuleType, case: Case) -> Recipe:
     recipe = adapter_for("torch", torch).recipe(Parts(architecture.model(torch), inputs), source, case, [])
     notes = {"architecture": architecture.kind.__name__, "transformers": architecture.transformers.__version__,
              "weights": "trained" if source.weights else "random"}  # fmt: skip
-    return replace(recipe, phases=_generation(torch, batch, seq, decoded) if decoded else {}, notes=notes)
+    phases = _generation(torch, architecture.takes, batch, seq, decoded) if decoded else {}
+    return replace(recipe, phases=phases, notes=notes)
 
 
-def _generation(torch: ModuleType, batch: int, seq: int, decoded: int) -> dict[str, Phase]:
+def _generation(torch: ModuleType, takes: Collection[str], batch: int, seq: int, decoded: int) -> dict[str, Phase]:
     """Return the phases of generation, with the model's own cache."""
+    last_only = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}  # as `generate` does
 
     def prefill(network: Any, inputs: Any, _: Any) -> tuple[Any, Any]:
         """Return the token after the prompt, (batch, 1), and the prompt's keys and values."""
-        output = network.model(**inputs, use_cache=True, **_last_only(network.model))
+        output = network.model(**inputs, use_cache=True, **last_only)
         return output.logits[:, -1:].argmax(-1), output.past_key_values
 
     def decode(network: Any, _: Any, given: tuple[Any, Any]) -> Any:
@@ -330,27 +330,16 @@ def _generation(torch: ModuleType, batch: int, seq: int, decoded: int) -> dict[s
     return {"prefill": Phase(prefill, batch * seq), "decode": Phase(decode, batch * decoded)}
 
 
-def _last_only(model: Any) -> dict[str, int]:
-    """Return the argument that limits logits to the last token, as `generate` does, where the model has one."""
-    return {"logits_to_keep": 1} if "logits_to_keep" in parameters_of(model) else {}
-
-
 # -- inputs ----------------------------------------------------------------------------------------
-
-
-@cache
-def parameters_of(model: Any) -> Collection[str]:
-    """Return the parameters of the forward pass of a model, or of a model class."""
-    return inspect.signature(model.forward).parameters.keys()
 
 
 def draw_inputs(torch: ModuleType, architecture: Architecture, batch: int, seq: int, labelled: bool) -> dict[str, Any]:
     """Return the inputs of one batch by name; with labels for the model's head, if asked for and it takes some."""
     kind, config = architecture.kind, architecture.config
-    takes, main = parameters_of(kind), kind.main_input_name
+    takes, main = architecture.takes, kind.main_input_name
     tensors: dict[str, Any] = {}
     if main == "input_ids":
-        tensors |= _texts(torch, architecture, batch, seq, takes)
+        tensors |= _texts(torch, architecture, batch, seq)
     elif main == "input_values":
         tensors[main] = torch.randn(batch, AUDIO_SAMPLES)
     elif main == "input_features":
@@ -367,9 +356,10 @@ def draw_inputs(torch: ModuleType, architecture: Architecture, batch: int, seq: 
 # -- texts -----------------------------------------------------------------------------------------
 
 
-def _texts(torch: ModuleType, architecture: Architecture, batch: int, seq: int, takes: Collection[str]) -> Any:
+def _texts(torch: ModuleType, architecture: Architecture, batch: int, seq: int) -> Any:
     """Return token ids, and what else the tokenizer returns with them."""
     config, tokenizer = architecture.config.get_text_config(), _tokenizer(architecture.folder)
+    takes = architecture.takes
     ids = _words(torch, architecture, batch, seq)
     before, after = _added(tokenizer, architecture)
     if len(before) + len(after) < seq:

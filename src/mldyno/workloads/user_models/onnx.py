@@ -10,7 +10,6 @@ weights, and the package `onnx` need not be installed beside them.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import mmap
 import os
@@ -22,7 +21,7 @@ from mldyno.records import Case
 from mldyno.sources import Source
 from mldyno.values import IMAGE_DIMENSIONS
 from mldyno.workloads import Recipe
-from mldyno.workloads.user_models.code import check_unchanged
+from mldyno.workloads.user_models.code import check_unchanged, hash_files
 from mldyno.workloads.user_models.recipes import NotUnderstood, items_of
 
 STARTS = ""  # a file is described without a runtime
@@ -113,12 +112,8 @@ def _graph_of(source: Source) -> Graph:
 
 def digest_of(source: Source, graph: Graph) -> str:
     """Return the SHA-256 of the file, and of the files beside it that hold its weights."""
-    sha = hashlib.sha256()
-    for path in (source.place, *(os.path.join(os.path.dirname(source.place), name) for name in sorted(graph.files))):
-        with open(path, "rb") as file:
-            while part := file.read(1 << 20):
-                sha.update(part)
-    return sha.hexdigest()
+    folder = os.path.dirname(source.place)
+    return hash_files([source.place, *(os.path.join(folder, name) for name in sorted(graph.files))])
 
 
 # -- feeds -----------------------------------------------------------------------------------------

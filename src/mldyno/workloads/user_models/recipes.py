@@ -147,32 +147,25 @@ def takes(model: Any, *inputs: Any, **named: Any) -> bool:
         return takes(model[0], model[1], *inputs, **named)
     if isinstance(layers := getattr(model, "inputs", None), list):  # a Keras model that was built from its inputs
         return len(layers) == len(inputs) + len(named)
-    try:
-        signature = inspect.signature(_forward_of(model))
-    except (TypeError, ValueError):  # a function written in C may have no signature
+    parameters = parameters_of(model)
+    if parameters is None:
         return True
-    parameters = [*signature.parameters.values()]
+    given = [*parameters.values()]
     if hasattr(model, "call"):
-        parameters = [
-            each for each in parameters if each.name not in SET_BY_KERAS and each.kind is not each.VAR_KEYWORD
-        ]
+        given = [each for each in given if each.name not in SET_BY_KERAS and each.kind is not each.VAR_KEYWORD]
     try:
-        signature.replace(parameters=parameters).bind(*inputs, **named)
+        inspect.Signature(given).bind(*inputs, **named)
     except TypeError:
         return False
     return True
 
 
-def _forward_of(model: Any) -> Any:
-    return getattr(model, "forward", None) or getattr(model, "call", None) or model
-
-
-def has_parameter(model: Any, name: str) -> bool:
-    """Return whether the signature of a model's forward pass has a parameter of that name."""
+def parameters_of(model: Any) -> Mapping[str, inspect.Parameter] | None:
+    """Return the parameters of a model's forward pass; None without a signature, as some functions written in C."""
     try:
-        return name in inspect.signature(_forward_of(model)).parameters
+        return inspect.signature(getattr(model, "forward", None) or getattr(model, "call", None) or model).parameters
     except (TypeError, ValueError):
-        return False
+        return None
 
 
 def call_with_tree(model: Callable[..., Any], inputs: Any, *before: Any) -> Callable[..., Any]:
@@ -192,8 +185,12 @@ def joined(model: Any, inputs: Any, targets: Any) -> Any:
     """Return the inputs with the targets after them, where the model takes them so."""
     if targets is None or isinstance(inputs, Mapping):
         return inputs
-    both = (*inputs, targets) if isinstance(inputs, list | tuple) else (inputs, targets)
+    both = _appended(inputs, targets)
     return both if takes(model, *both) else inputs
+
+
+def _appended(inputs: Any, targets: Any) -> tuple[Any, ...]:
+    return (*inputs, targets) if isinstance(inputs, list | tuple) else (inputs, targets)
 
 
 def without(inputs: Any, left_out: Path) -> Any:
@@ -208,9 +205,7 @@ def without(inputs: Any, left_out: Path) -> Any:
 def input_names(model: Any, places: Path) -> str:
     """Return the model's own names of some inputs."""
     pair = is_function_with_parameters(model)
-    names: list[str] = []
-    with suppress(TypeError, ValueError):
-        names = list(inspect.signature(model[0] if pair else _forward_of(model)).parameters)[pair:]
+    names = [*(parameters_of(model[0] if pair else model) or ())][pair:]
     return ", ".join(names[at] if isinstance(at, int) and at < len(names) else str(at) for at in places)
 
 
@@ -226,7 +221,7 @@ def batch_as_taken(parts: Parts, source: Source, mode: str | None) -> Callable[[
 def _as_taken(joins: bool, left_out: Path, batch: Batch) -> Batch:
     inputs, targets = batch
     if joins:
-        inputs, targets = ((*inputs, targets) if isinstance(inputs, list | tuple) else (inputs, targets)), None
+        inputs, targets = _appended(inputs, targets), None
     return without(inputs, left_out), targets
 
 
