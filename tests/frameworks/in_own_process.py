@@ -6,7 +6,6 @@ Several frameworks in one process fight for threads, and some crash; in the prod
 from __future__ import annotations
 
 import json
-import random
 import sys
 from dataclasses import replace
 from typing import Any
@@ -15,8 +14,7 @@ from mldyno import plugins
 from mldyno.datasets import Opened
 from mldyno.frameworks import Unsupported
 from mldyno.records import Case
-from mldyno.values import Values
-from mldyno.workloads import Workload, gpt2, random_integers, random_values
+from mldyno.workloads import Batch, Workload, gpt2
 
 QUICK = ("mlp", "mnist-cnn", "cifar10-cnn", "resnet18-cifar", "attention", "bert-tiny", "lstm")
 LEARNING = ("mlp", "mnist-cnn", "bert-tiny")
@@ -24,9 +22,9 @@ EXPORTED = ("onnxruntime", "openvino")
 SIDE = 24  # pixels of the images for ResNet-18 here, instead of 64: a seventh of the time, all layers the same
 
 
-def small_images(case: Case, chance: random.Random) -> tuple[Values, Values]:
+def small_images(case: Case, draws: Any) -> Batch:
     count = case.batch or 1
-    return random_values(chance, (count, 3, SIDE, SIDE)), random_integers(chance, (count,), 0, 10)
+    return draws.numbers((count, 3, SIDE, SIDE)), draws.labels((count,), 10)
 
 
 def definition_of(workload: str) -> Workload:
