@@ -30,17 +30,17 @@ T = TypeVar("T")
 class Answer:
     """Output of a tool, stripped, and its exit code; None if it did not finish."""
 
-    said: str = ""
+    output: str = ""
     code: int | None = None
 
 
 def ask(*command: str, timeout_s: float | None = None) -> str:
     """Return the output of a tool that exits with code 0 within `timeout_s`; else an empty text."""
-    answer = hear(*command, timeout_s=timeout_s)
-    return answer.said if answer.code == 0 else ""
+    answer = run(*command, timeout_s=timeout_s)
+    return answer.output if answer.code == 0 else ""
 
 
-def hear(*command: str, timeout_s: float | None = None) -> Answer:
+def run(*command: str, timeout_s: float | None = None) -> Answer:
     """Return the standard output and exit code of a tool."""
     if shutil.which(command[0]) is None:
         return Answer()
@@ -48,27 +48,27 @@ def hear(*command: str, timeout_s: float | None = None) -> Answer:
     with suppress(OSError, ValueError, subprocess.SubprocessError):
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         try:
-            said = _heard(process, ends)
-            if said is not None:
+            output = _output(process, ends)
+            if output is not None:
                 code = process.wait(max(0.0, ends - time.monotonic()))
-                return Answer(said.decode(errors="replace").strip(), code)
+                return Answer(output.decode(errors="replace").strip(), code)
         finally:
             _end(process)
     return Answer()
 
 
-def _heard(process: subprocess.Popen[bytes], ends: float) -> bytes | None:
+def _output(process: subprocess.Popen[bytes], ends: float) -> bytes | None:
     """Return all output of a process that ends in time; else None."""
     assert process.stdout is not None
-    said = bytearray()
+    output = bytearray()
     with selectors.DefaultSelector() as pipe:
         pipe.register(process.stdout, selectors.EVENT_READ)
         while pipe.select(max(0.0, ends - time.monotonic())):
             chunk = os.read(process.stdout.fileno(), 1 << 16)
             if not chunk:
-                return bytes(said)
-            said += chunk
-            if len(said) > LONGEST_ANSWER_B:
+                return bytes(output)
+            output += chunk
+            if len(output) > LONGEST_ANSWER_B:
                 return None
     return None
 

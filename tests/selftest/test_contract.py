@@ -67,40 +67,40 @@ def quiet() -> None:
 
 def test_all_tasks_share_a_process_and_what_libraries_print_is_passed_over(begin: Begin) -> None:
     going = begin("one", "two")
-    assert going.of("two", quiet).rows == going.of("one", quiet).rows
-    assert going.of("one", quiet).trouble == ""
+    assert going.result("two", quiet).rows == going.result("one", quiet).rows
+    assert going.result("one", quiet).failure == ""
 
 
 def test_every_line_on_the_way_to_a_result_is_heard_of(begin: Begin) -> None:
     ticks: list[int] = []
-    begin("one", "two").of("one", lambda: ticks.append(1))
+    begin("one", "two").result("one", lambda: ticks.append(1))
     assert 3 <= len(ticks) <= 4
 
 
 def test_a_task_that_ends_the_process_has_that_as_its_result_and_the_others_go_on(begin: Begin) -> None:
     going = begin("one", "crash", "two")
-    assert going.of("crash", quiet).trouble == "failed: the worker was ended by SIGABRT: the driver is gone"
-    assert going.of("two", quiet).rows != going.of("one", quiet).rows
-    assert going.of("two", quiet).trouble == ""
+    assert going.result("crash", quiet).failure == "failed: the worker was ended by SIGABRT: the driver is gone"
+    assert going.result("two", quiet).rows != going.result("one", quiet).rows
+    assert going.result("two", quiet).failure == ""
 
 
 def test_a_task_that_fails_says_why_and_ends_nothing(begin: Begin) -> None:
     going = begin("fail", "two")
-    assert going.of("fail", quiet).trouble == "failed: ValueError: no such thing"
-    assert going.of("two", quiet).rows
+    assert going.result("fail", quiet).failure == "failed: ValueError: no such thing"
+    assert going.result("two", quiet).rows
 
 
 def test_a_process_that_ends_between_two_tasks_is_followed_by_another(begin: Begin) -> None:
     going = begin("one", "spoil", "two")
-    assert [going.of(task, quiet).trouble for task in ("one", "spoil", "two")] == [""] * 3
-    assert going.of("two", quiet).rows != going.of("one", quiet).rows
+    assert [going.result(task, quiet).failure for task in ("one", "spoil", "two")] == [""] * 3
+    assert going.result("two", quiet).rows != going.result("one", quiet).rows
 
 
 def test_a_device_that_hangs_is_given_up(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract, "SILENCE_TIMEOUT_S", 1.5)
     going = begin("hang", "two")
-    assert going.of("hang", quiet).trouble == "no answer for 2 s"
-    assert going.of("two", quiet).rows
+    assert going.result("hang", quiet).failure == "no answer for 2 s"
+    assert going.result("two", quiet).rows
 
 
 def test_a_process_that_can_not_start_is_the_result_of_every_task(
@@ -109,19 +109,19 @@ def test_a_process_that_can_not_start_is_the_result_of_every_task(
     (tmp_path / "never.py").write_text("import sys; sys.exit('no such module')")
     monkeypatch.setattr("mldyno.worker.client.SCRIPT", str(tmp_path / "never.py"))
     going = begin("one", "two")
-    assert [going.of(task, quiet).trouble for task in ("one", "two")] == [
+    assert [going.result(task, quiet).failure for task in ("one", "two")] == [
         "failed: the worker ended early with exit code 1: no such module"
     ] * 2
 
 
 def test_a_process_that_leaves_in_the_middle_is_no_success(begin: Begin) -> None:
     going = begin("leave", "two")
-    assert going.of("leave", quiet).trouble.startswith("failed: the worker ended early with exit code 0")
-    assert going.of("two", quiet).rows
+    assert going.result("leave", quiet).failure.startswith("failed: the worker ended early with exit code 0")
+    assert going.result("two", quiet).rows
 
 
 def test_when_the_last_task_is_done_no_process_is_left(
     begin: Begin, left_behind: Callable[[], set[psutil.Process]]
 ) -> None:
-    begin("one", "two").of("two", quiet)
+    begin("one", "two").result("two", quiet)
     assert left_behind() == set()

@@ -9,14 +9,14 @@ import pytest
 from mldyno.selftest import device
 from mldyno.selftest.device import measure
 from mldyno.selftest.measures import Measure
-from mldyno.selftest.setup import Heard
+from mldyno.selftest.setup import TaskResult
 
 
-def rows(*found: dict[str, Any]) -> Heard:
-    return Heard([*found])
+def rows(*found: dict[str, Any]) -> TaskResult:
+    return TaskResult([*found])
 
 
-def judged(task: str, heard: Heard) -> list[Measure]:
+def judged(task: str, heard: TaskResult) -> list[Measure]:
     return [measure(task, heard, "mps")]
 
 
@@ -29,7 +29,7 @@ def case(precision: str, mode: str = "infer", status: str = "ok", reason: str = 
 def cases(*found: dict[str, Any], **troubles: str) -> list[Measure]:
     """The three measures that come from cases."""
     heard = {"case fp32": rows(*found)}
-    heard |= {f"case {precision}": Heard(trouble=trouble) for precision, trouble in troubles.items()}
+    heard |= {f"case {precision}": TaskResult(failure=trouble) for precision, trouble in troubles.items()}
     return device.measure_cases(heard, "mps")
 
 
@@ -90,14 +90,14 @@ def test_what_does_not_hold_is_missed(measures: list[Measure], value: float, not
 
 @pytest.mark.parametrize("name", ["overflow", "memory", "work", "wait", "identical", "placements"])
 def test_a_task_that_found_nothing_is_missed_with_its_reason(name: str) -> None:
-    (measure,) = judged(name, Heard(trouble="its process was ended by SIGABRT"))
+    (measure,) = judged(name, TaskResult(failure="its process was ended by SIGABRT"))
     assert not measure.ok
     assert measure.n == 0
     assert measure.note == "its process was ended by SIGABRT"
 
 
 def test_a_task_that_broke_off_is_missed_however_good_it_was() -> None:
-    (measure,) = judged("work", Heard([{"one": 1.0, "two": 2.0, "four": 4.0}] * 24, "failed: the device was lost"))
+    (measure,) = judged("work", TaskResult([{"one": 1.0, "two": 2.0, "four": 4.0}] * 24, "failed: the device was lost"))
     assert not measure.ok
     assert measure.note == "failed: the device was lost"
 

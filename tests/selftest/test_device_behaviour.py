@@ -8,22 +8,22 @@ import pytest
 
 from mldyno.selftest.device import measure
 from mldyno.selftest.measures import Measure
-from mldyno.selftest.setup import Heard
+from mldyno.selftest.setup import TaskResult
 
 
-def rows(*found: dict[str, Any]) -> Heard:
-    return Heard([*found])
+def rows(*found: dict[str, Any]) -> TaskResult:
+    return TaskResult([*found])
 
 
-def judged(task: str, heard: Heard, device: str = "cuda:0") -> list[Measure]:
+def judged(task: str, heard: TaskResult, device: str = "cuda:0") -> list[Measure]:
     return [measure(task, heard, device)]
 
 
-def issued(depth: int | None) -> Heard:
+def issued(depth: int | None) -> TaskResult:
     return rows({"issue": 5e-6, "kernel": 1e-4, "issued": 4096, "depth": depth})
 
 
-def loaded(*rates: float) -> Heard:
+def loaded(*rates: float) -> TaskResult:
     seen = {"thermal_limit_time": [2.5]}
     return rows(*({"at": 1.0, "rate": rate} for rate in rates), {"meters": ["nvidia"], "seen": seen})
 
@@ -69,6 +69,6 @@ def test_what_was_found_is_told_and_what_was_not_expected_is_said_to_be_so(
 
 @pytest.mark.parametrize("task", ["latency", "peak", "sustained", "edge", "layouts"])
 def test_a_trial_that_failed_is_missed_with_its_reason(task: str) -> None:
-    (measure,) = judged(task, Heard(trouble="failed: the device was lost"))
+    (measure,) = judged(task, TaskResult(failure="failed: the device was lost"))
     assert not measure.ok
     assert measure.note == "failed: the device was lost"

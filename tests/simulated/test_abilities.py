@@ -16,7 +16,7 @@ from mldyno.frameworks import TOLERANCE
 from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series
 from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.selftest.device import measure
-from mldyno.selftest.setup import Heard
+from mldyno.selftest.setup import TaskResult
 
 KERNEL = 1e-3
 ROOM, RATE = 64 << 20, 2e10
@@ -313,7 +313,7 @@ def test_a_feature_that_is_wrong_or_done_elsewhere_or_lost_is_told_as_that(tried
 
 
 def test_the_contract_sees_whether_the_wait_waits(tried: dict[str, Any]) -> None:
-    heard, unheard = (measure("wait", Heard(tried["waiting"][name]), "sim") for name in ("heard", "unheard"))
+    heard, unheard = (measure("wait", TaskResult(tried["waiting"][name]), "sim") for name in ("heard", "unheard"))
     assert heard.ok
     assert heard.value == pytest.approx(1.0, abs=0.01)
     assert not unheard.ok

@@ -332,7 +332,7 @@ def _settings(checkup: Checkup) -> Findings:
         best = best_setting(trial)
         if trial is None or best is None:
             continue
-        cause = "memory is given back and touched anew in every step"
+        cause = "memory is returned and touched again in every step"
         if code == "threads-hurt":
             cause = f"{trial.threads or 'the'} threads of {trial.framework} hold each other up"
         gain = f"with {best.name} a training step of {trial.workload} was {show_interval(best.gain, 'x')} as fast"

@@ -4,7 +4,7 @@ A file may hold functions that describe devices, `METERS` (classes) and `SENSORS
 Rules: standard library only, but for what an extra adds on a Mac. Nothing is estimated: what can't be read is omitted,
 or named with what would open it.
 
-A meter observes something besides time. It is started when a case is open and warm, and says then whether it applies.
+A meter observes something besides time. It is started when a case is open and warm, and returns whether it applies.
 It sees windows: spans of measuring of some 20 ms. It reads between blocks, never within one, and windows are long
 enough that all readings take under 1 % of the time.
 

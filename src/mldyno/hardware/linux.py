@@ -214,12 +214,12 @@ def cure(subsystem: str, file: str, rules: str, condition: str = "") -> str:
     return (
         "as root: groupadd -f power; usermod -aG power YOU; "
         f"echo '{rule}' > /etc/udev/rules.d/70-{rules}.rules; "
-        f"udevadm trigger --action=add --subsystem-match={subsystem}; log in anew"
+        f"udevadm trigger --action=add --subsystem-match={subsystem}; log in again"
     )
 
 
 # RAPL, the counters of Intel's and AMD's processors (powercap). Domains nest: a package contains its cores and its
-# graphics, psys contains the packages; memory is beside them. They are never added up across levels. What
+# graphics, psys contains the packages; memory is separate. They are never added up across levels. What
 # `intel-rapl-mmio` shows is a package of `intel-rapl` again, and is skipped.
 RAPL = "intel-rapl"  # of AMD's too
 RAPL_SCOPES: dict[str, Scope] = {"package": "package", "core": "cores", "dram": "memory", "psys": "system"}

@@ -65,9 +65,9 @@ def driver() -> Driver:
     """Return the driver as `nvidia-smi` reports it; if that is missing or fails, as the kernel does."""
     if shutil.which(SMI) is None:
         return from_heading(system_queries.read(KERNELS_OWN))
-    heading = system_queries.hear(SMI)
+    heading = system_queries.run(SMI)
     if heading.code == 0:
-        return from_heading(heading.said)
+        return from_heading(heading.output)
     return replace(from_heading(system_queries.read(KERNELS_OWN)), fault=_fault(heading))
 
 
@@ -75,7 +75,7 @@ def _fault(heading: system_queries.Answer) -> str:
     """Return why the tool failed, in its own words if it has any."""
     if heading.code is None:
         return f"{SMI} gave no answer within {system_queries.TOOL_TIMEOUT_S:.0f} s"
-    return words(heading.said.partition("\n")[0]) or f"{SMI} ended with exit code {heading.code}"
+    return words(heading.output.partition("\n")[0]) or f"{SMI} ended with exit code {heading.code}"
 
 
 def from_heading(text: str) -> Driver:

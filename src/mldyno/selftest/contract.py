@@ -14,7 +14,7 @@ from mldyno.errors import MldynoError
 from mldyno.messages import RunTask
 from mldyno.selftest.device import EXERCISES
 from mldyno.selftest.measures import Row
-from mldyno.selftest.setup import Heard
+from mldyno.selftest.setup import TaskResult
 from mldyno.worker.client import Ended, WorkerProcess
 
 Tick = Callable[[], None]
@@ -26,11 +26,11 @@ SILENCE_TIMEOUT_S = 180.0  # without a row, after which a device counts as hung
 def carry_out(worker: WorkerProcess, command: RunTask, rows: list[Row], tick: Tick) -> bool:
     """Append the rows of a task as they come, and call `tick` after each; return whether the worker is still fit."""
 
-    def hear(row: Row) -> None:
+    def append(row: Row) -> None:
         rows.append(row)
         tick()
 
-    return worker.request(command, SILENCE_TIMEOUT_S, hear, reset_timeout=True).fit
+    return worker.request(command, SILENCE_TIMEOUT_S, append, reset_timeout=True).fit
 
 
 def rows_of(module: str, task: str, framework: str, tick: Tick, **arguments: Any) -> list[Row]:
@@ -50,20 +50,20 @@ class Contract:
     def __init__(self, framework: str, device: str, comparisons: int, tasks: Sequence[str] = TASKS) -> None:
         self._framework, self._device, self._comparisons = framework, device, comparisons
         self._left = list(tasks)
-        self._heard: dict[str, Heard] = {}
+        self._results: dict[str, TaskResult] = {}
         self._worker: WorkerProcess | None = None
 
-    def of(self, task: str, tick: Tick) -> Heard:
+    def result(self, task: str, tick: Tick) -> TaskResult:
         """Return the rows of a task, after carrying out those before it; call `tick` after each row on the way."""
-        while task not in self._heard:
+        while task not in self._results:
             following = self._left.pop(0)
-            self._heard[following] = self._carry_out(following, tick)
+            self._results[following] = self._carry_out(following, tick)
             if not self._left:
                 self.end()
-        return self._heard[task]
+        return self._results[task]
 
-    def _carry_out(self, task: str, tick: Tick) -> Heard:
-        heard = Heard()
+    def _carry_out(self, task: str, tick: Tick) -> TaskResult:
+        result = TaskResult()
         name, _, detail = task.partition(" ")
         arguments = {"device": self._device, "comparisons": self._comparisons, "detail": detail}
         tick()
@@ -71,15 +71,15 @@ class Contract:
             if self._worker is None:
                 self._worker = WorkerProcess()
                 self._worker.start()
-            fit = carry_out(self._worker, RunTask(MODULE, name, self._framework, arguments), heard.rows, tick)
+            fit = carry_out(self._worker, RunTask(MODULE, name, self._framework, arguments), result.rows, tick)
         except Ended as end:
-            fit, heard.trouble = end.fit, f"{end.status}: {end.reason}"
+            fit, result.failure = end.fit, f"{end.status}: {end.reason}"
             if end.status == "timeout":
-                heard.trouble = f"no answer for {SILENCE_TIMEOUT_S:.0f} s"
+                result.failure = f"no answer for {SILENCE_TIMEOUT_S:.0f} s"
         if not fit:
             self.end()
         tick()
-        return heard
+        return result
 
     def end(self) -> None:
         """End the process, if there is one."""

@@ -17,7 +17,7 @@ from mldyno.axes import PRECISIONS
 from mldyno.selftest import device_behaviour  # noqa: F401 (it registers its trials)
 from mldyno.selftest import device_promises as promises
 from mldyno.selftest.measures import Measure, Row
-from mldyno.selftest.setup import NOTHING, TRIALS, Heard, Setup, Task, Trial, tidy
+from mldyno.selftest.setup import NOTHING, TRIALS, Setup, Task, TaskResult, Trial, tidy
 
 # One case yields three measures; see `measure_cases`.
 EVENTS = Trial(promises.case, 26, "time by the device's own events / by the host's clock", "0.9 to 1.1",
@@ -51,22 +51,22 @@ def ids(tasks: Sequence[str]) -> tuple[int, ...]:
     return tuple(trial.id for trial in trials)
 
 
-def measure(task: str, heard: Heard, device: str) -> Measure:
+def measure(task: str, result: TaskResult, device: str) -> Measure:
     """Return the measure of a trial from the rows of its task."""
     trial = TRIALS[task]
-    return trial.measure(heard, trial.judge(heard.rows, device) if heard.rows else NOTHING)
+    return trial.measure(result, trial.judge(result.rows, device) if result.rows else NOTHING)
 
 
-def measure_cases(heard: Mapping[str, Heard], device: str) -> list[Measure]:
+def measure_cases(results: Mapping[str, TaskResult], device: str) -> list[Measure]:
     """Return measures 26 to 28 over all precisions: the device's events, where tensors lie, agreement with the CPU."""
-    rows = [row for of_task in heard.values() for row in of_task.rows]
-    ended = {task.partition(" ")[2]: of_task.trouble for task, of_task in heard.items() if of_task.trouble}
+    rows = [row for of_task in results.values() for row in of_task.rows]
+    ended = {task.partition(" ")[2]: of_task.failure for task, of_task in results.items() if of_task.failure}
     ran = [row for row in rows if row["device_seen"] is not None]
     timed = [row for row in ran if row["events_share"] is not None]
     return [
-        EVENTS.measure(Heard(timed), promises.judge_events(timed, device)),
-        PLACES.measure(Heard(ran), promises.judge_places(ran, device) if ran else NOTHING),
-        AGREEMENT.measure(Heard(rows), promises.judge_agreement(rows, device, ended)),
+        EVENTS.measure(TaskResult(timed), promises.judge_events(timed, device)),
+        PLACES.measure(TaskResult(ran), promises.judge_places(ran, device) if ran else NOTHING),
+        AGREEMENT.measure(TaskResult(rows), promises.judge_agreement(rows, device, ended)),
     ]
 
 

@@ -1,4 +1,4 @@
-"""How a device behaves, beside what is expected of its kind: each task, and how its rows are judged.
+"""How a device behaves, compared with the expectation for its kind: each task, and how its rows are judged.
 
 What is expected was read in sources and documents, and not observed.
 """
@@ -186,10 +186,13 @@ def _judge_sustained(rows: Sequence[Row], device: str) -> Judged:
     if not rates:
         return NOTHING
     value = rates[-1] / rates[0]
-    said: Row = next((row for row in rows if "meters" in row), {"meters": [], "seen": {}})
-    limits = {name: said["seen"][name][-1] for name in ("thermal_limit_time", "power_limit_time", "thermal_pressure")
-              if said["seen"].get(name)}  # fmt: skip
-    words = [f"meters: {', '.join(said['meters']) or 'none'}", *(f"{name} {value:g}" for name, value in limits.items())]
+    report: Row = next((row for row in rows if "meters" in row), {"meters": [], "seen": {}})
+    limits = {name: report["seen"][name][-1] for name in ("thermal_limit_time", "power_limit_time", "thermal_pressure")
+              if report["seen"].get(name)}  # fmt: skip
+    words = [
+        f"meters: {', '.join(report['meters']) or 'none'}",
+        *(f"{name} {value:g}" for name, value in limits.items()),
+    ]
     return Judged(value, value >= 1 - MOST_SLOWDOWN, "; ".join(words))
 
 

@@ -195,7 +195,7 @@ def _alike(troubles: Mapping[str, str], between: str = " ") -> list[str]:
 
 
 def identical(setup: Setup) -> Iterator[Row]:
-    """Compare identical code, built anew each time: log-ratio and half-width."""
+    """Compare identical code, rebuilt each time: log-ratio and half-width."""
     size, each = busy_product(setup)
     chance, count = random.Random(2), math.ceil(CHAIN_NS / each)
     for _ in range(setup.comparisons):

@@ -29,7 +29,7 @@ from mldyno.worker.session import STEPS_FIRST_NS, CaseSession, ReferenceKernel, 
 CASE = Case("mlp", mode="infer", threads=1)
 MATMUL_SIZE = 16  # of the matrices of a short matmul, some 2 us
 SHORT_STEP_MATMULS = 13  # short matmuls in a step of some 30 us
-STEP_MATMULS, SLOWER_MATMULS = 500, 515  # short matmuls in a step, and in one that is 3 % longer
+MATMULS = (500, 515)  # short ones in a step, and in one that is 3 % longer
 ROUNDS = 384  # of one comparison
 SIMULATED_KERNELS_S = (0.2e-3, 1e-3, 20e-3, 1.0)
 
@@ -89,11 +89,11 @@ def overhead(framework: Framework, pairs: int) -> Iterator[Row]:
 
 
 def comparisons(framework: Framework, second: int, count: int) -> Iterator[Row]:
-    """Compare steps of 500 matmuls with steps of `second`, built anew each time: log-ratio and half-width."""
-    chance = random.Random(STEP_MATMULS * 1000 + second)
+    """Compare steps of 500 matmuls with steps of `second`, rebuilt each time: log-ratio and half-width."""
+    chance = random.Random(MATMULS[0] * 1000 + second)
     for _ in range(count):
         began = time.perf_counter()
-        steps = [_matmuls(framework, matmuls) for matmuls in (STEP_MATMULS, second)]
+        steps = [_matmuls(framework, matmuls) for matmuls in (MATMULS[0], second)]
         for step in steps:
             step.run(3)
         arms = [BlocksOfOneThread(step, clock.now) for step in steps]

@@ -111,11 +111,11 @@ def fitted(steps: Repeated) -> Blocks:
 
 
 @dataclass
-class Heard:
-    """What a task yielded, and why it broke off, if it did."""
+class TaskResult:
+    """The rows of a task, and why it failed, if it did."""
 
     rows: list[Row] = field(default_factory=list)
-    trouble: str = ""
+    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -153,14 +153,14 @@ class Trial:
     """Whether mldyno promises it; else it is only expected of the device."""
     peers: str = ""
 
-    def measure(self, heard: Heard, judged: Judged) -> Measure:
-        """Return the measure; a task that broke off is missed."""
+    def measure(self, result: TaskResult, judged: Judged) -> Measure:
+        """Return the measure; a task that failed is missed."""
         note = judged.note if judged.ok is not False or self.promised else f"not as expected: {judged.note}"
-        n = len(heard.rows) if judged.n is None else judged.n
+        n = len(result.rows) if judged.n is None else judged.n
         return Measure(
             self.id, self.name, judged.value, judged.bound, judged.target or self.target,
-            False if heard.trouble else judged.ok, n, self.unit, self.peers, heard.trouble or note,
-            raw=tuple(heard.rows),
+            False if result.failure else judged.ok, n, self.unit, self.peers, result.failure or note,
+            raw=tuple(result.rows),
         )  # fmt: skip
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+from mldyno.axes import FAKE
 from mldyno.selftest import device, on_machine, on_series
 from mldyno.selftest.contract import Contract, rows_of
 from mldyno.selftest.measures import Measure, Row
@@ -14,11 +16,10 @@ SEED = 20240229
 ON_ANY_MACHINE = (1, 2, 3, 5, 6, 8, 9, 10, 12, 13)  # ids that `mldyno selftest` prints; the rest is for development
 ON_A_DEVICE = tuple(range(21, 38))  # ids on a device other than the CPU
 MODULE = "mldyno.selftest.on_machine"
-COMPARISONS_PER_PROCESS = 20  # at most: where its memory lies, a process may favour one side in all of them
+MOST_PER_PROCESS = 20  # comparisons: where its memory lies, a process may favour one side in all of them
 COMPARISON_S, START_S = 0.9, 3.0  # time of a comparison, and of starting a process with its framework
 LATE_CHANGE_CASES = 40
 Tick = Callable[[], None]
-Rows = Callable[[Tick], list[Row]]
 Judge = Callable[[Sequence[Row]], Iterable[Measure]]
 
 
@@ -51,52 +52,39 @@ class Exercise:
 
 def on_any_machine(effort: Effort, framework: str) -> list[Exercise]:
     """Return the exercises of the self-test."""
+    batches = [min(MOST_PER_PROCESS, effort.comparisons - n) for n in range(0, effort.comparisons, MOST_PER_PROCESS)]
+    start, compare = START_S, START_S + COMPARISON_S * effort.comparisons
+    same, slower = ([{"second": matmuls, "count": count} for count in batches] for matmuls in on_machine.MATMULS)
 
     def real(
-        name: str, ids: tuple[int, ...], seconds: float, judge: Judge, rows: Callable[[Tick], list[Row]]
-    ) -> Exercise:
-        return Exercise(name, ids, seconds, lambda tick: [*judge(rows(tick))])
+        name: str, ids: tuple[int, ...], seconds: float, judge: Judge, task: str, calls: Sequence[dict[str, Any]],
+        framework: str = framework,
+    ) -> Exercise:  # fmt: skip
+        def run(tick: Tick) -> list[Measure]:
+            rows = [row for arguments in calls for row in rows_of(MODULE, task, framework, tick, **arguments)]
+            return [*judge(rows)]
 
-    def simulated(
-        name: str, number: int, seconds: float, measure: Callable[..., Measure], divisor: int = 1
-    ) -> Exercise:
+        return Exercise(name, ids, seconds, run)
+
+    def simulated(name: str, id: int, seconds: float, measure: Callable[..., Measure], divisor: int = 1) -> Exercise:
         series = effort.series // divisor
-        return Exercise(name, (number,), seconds * effort.series, lambda tick: [measure(series, SEED, tick)])
-
-    def compared(second: int) -> Rows:
-        return lambda tick: _comparisons(framework, second, effort.comparisons, tick)
-
-    def estimates(tick: Tick) -> list[Row]:
-        return [
-            rows_of(MODULE, "estimate", framework, tick, seconds=effort.seconds)[0] for _ in range(effort.processes)
-        ]
+        return Exercise(name, (id,), seconds * effort.series, lambda tick: [measure(series, SEED, tick)])
 
     return [
-        real("harness", (1,), START_S + 0.05 * effort.pairs, on_machine.harness_overhead,
-             lambda tick: rows_of(MODULE, "overhead", framework, tick, pairs=effort.pairs)),
-        real("identical code", (2,), START_S + COMPARISON_S * effort.comparisons, on_machine.false_verdicts,
-             compared(on_machine.STEP_MATMULS)),
-        real("a true 3 %", (3, 4), START_S + COMPARISON_S * effort.comparisons, on_machine.power,
-             compared(on_machine.SLOWER_MATMULS)),
+        real("harness", (1,), start + 0.05 * effort.pairs, on_machine.harness_overhead,
+             "overhead", [{"pairs": effort.pairs}]),
+        real("identical code", (2,), compare, on_machine.false_verdicts, "comparisons", same),
+        real("a true 3 %", (3, 4), compare, on_machine.power, "comparisons", slower),
         simulated("coverage", 5, 0.02, on_series.coverage),
-        real("fresh processes", (6, 7, 13), (START_S + effort.seconds) * effort.processes, on_machine.reproducibility,
-             estimates),
-        real("simulated device", (8,), 2.0, on_machine.simulated_device,
-             lambda tick: rows_of(MODULE, "simulated", "fake", tick)),
+        real("fresh processes", (6, 7, 13), (start + effort.seconds) * effort.processes, on_machine.reproducibility,
+             "estimate", effort.processes * [{"seconds": effort.seconds}]),
+        real("simulated device", (8,), 2.0, on_machine.simulated_device, "simulated", [{}], FAKE),
         simulated("drift", 9, 0.03, on_series.drift_found),
         simulated("warm-up", 10, 0.04, on_series.warm_up_bias),
         real("late changes", (11,), 2.0, on_machine.late_changes_flagged,
-             lambda tick: rows_of(MODULE, "late_changes", "fake", tick, cases=LATE_CHANGE_CASES)),
+             "late_changes", [{"cases": LATE_CHANGE_CASES}], FAKE),
         simulated("stopping", 12, 0.1, on_series.false_reached, CLAIMS_DIVISOR),
     ]  # fmt: skip
-
-
-def _comparisons(framework: str, second: int, count: int, tick: Tick) -> list[Row]:
-    rows: list[Row] = []
-    while len(rows) < count:
-        batch = min(COMPARISONS_PER_PROCESS, count - len(rows))
-        rows += rows_of(MODULE, "comparisons", framework, tick, second=second, count=batch)
-    return rows
 
 
 def on_a_device(contract: Contract, comparisons: int, name: str) -> list[Exercise]:
@@ -104,10 +92,10 @@ def on_a_device(contract: Contract, comparisons: int, name: str) -> list[Exercis
 
     def exercise(title: str, seconds: float, tasks: tuple[str, ...]) -> Exercise:
         def run(tick: Tick) -> list[Measure]:
-            heard = {task: contract.of(task, tick) for task in tasks}
+            results = {task: contract.result(task, tick) for task in tasks}
             if tasks == device.CASES:
-                return device.measure_cases(heard, name)
-            return sorted((device.measure(task, heard[task], name) for task in tasks), key=lambda measure: measure.id)
+                return device.measure_cases(results, name)
+            return sorted((device.measure(task, results[task], name) for task in tasks), key=lambda measure: measure.id)
 
         return Exercise(title, device.ids(tasks), seconds * (comparisons if tasks == ("identical",) else 1), run)
 
@@ -117,7 +105,7 @@ def on_a_device(contract: Contract, comparisons: int, name: str) -> list[Exercis
 def run(
     effort: Effort, framework: str, ids: tuple[int, ...], progress: Callable[[str, float], None], name: str = "cpu"
 ) -> Iterator[Measure]:
-    """Yield the measures with these ids, on a device; `progress` hears the exercise and the s that are left."""
+    """Yield the measures with these ids, on a device; call `progress` with the exercise and the time left in s."""
     comparisons = max(1, effort.comparisons // CONTRACT_DIVISOR)
     contract = Contract(framework, name, comparisons)
     every = on_any_machine(effort, framework) if name == "cpu" else on_a_device(contract, comparisons, name)
