@@ -31,7 +31,7 @@ def test_the_fastest_of_our_devices_stands_for_the_machine() -> None:
     (division,) = league([bert(1.0), bert(0.02, device="cuda:0")], PUBLISHED)
     assert division.best.case.device == "cuda:0"
     assert len(division.ours) == 2
-    v100 = next(each for each in division.beside if each.base.machine.startswith("NVIDIA V100"))
+    v100 = next(each for each in division.rivals if each.base.machine.startswith("NVIDIA V100"))
     assert v100.base.step is not None
     assert v100.ratio == pytest.approx(v100.base.step.value / 0.02, rel=0.01)
 

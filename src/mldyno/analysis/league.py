@@ -86,7 +86,7 @@ class Division:
         return self.outcomes[min(self.ours)]
 
     @property
-    def beside(self) -> list[Comparison]:
+    def rivals(self) -> list[Comparison]:
         """The fastest of ours against each other machine, the fastest of these first; ours is `other`."""
         theirs = [outcome for place, outcome in enumerate(self.outcomes) if place not in self.ours]
         return [comparison for each in theirs if (comparison := compare(each, self.best)) is not None]

@@ -47,7 +47,7 @@ def lay_out(
 ) -> Table:
     """Return the table of a value; the newest outcome wins where two fall into one cell.
 
-    Warnings become notes of a cell, unless they are said beside the table. Speed-ups are taken along `by`.
+    With `warnings_too`, warnings become notes of a cell. Speed-ups are taken along `by`.
     """
     shown = "step" if value == "speedup" else value
     of_steps = shown in VALUES or shown.startswith("time:")  # so that a case without it has failed

@@ -8,7 +8,7 @@ import msgspec
 
 from mldyno.analysis.answers import Answers, CopyCost, LoaderGain, PrecisionGain
 from mldyno.analysis.comparisons import Comparison, Mean
-from mldyno.analysis.outcomes import column
+from mldyno.analysis.outcomes import Outcome, column
 from mldyno.analysis.sweeps import Crossover, Exponent, Scaling
 from mldyno.units import Interval
 from mldyno.views.claims import arms, doubts, named
@@ -22,6 +22,10 @@ def _interval(number: Interval, name: str) -> Json:
     """Return all fields of an interval; its value is called by its meaning."""
     fields = msgspec.to_builtins(number)
     return {name: fields.pop("value"), **fields}
+
+
+def _about(outcome: Outcome, *without: str) -> Json:
+    return {"case": case_without(outcome.case, *without), **machine_json(outcome)}
 
 
 def comparison_json(comparison: Comparison) -> Json:
@@ -62,7 +66,7 @@ def _crossover(crossover: Crossover) -> Json:
     sides = {1: named(axis, crossover.other), -1: named(axis, crossover.base)}
     crossings = [_interval(crossing, "size") for crossing in crossover.crossings]
     return {
-        "case": case_without(tried.case, axis, over), **machine_json(tried),
+        **_about(tried, axis, over),
         "axis": axis, "base": sides[-1], "other": sides[1], "over": over, "verdict": crossover.verdict,
         "crossings": [{**crossing, "faster_above": sides[crossing.pop("winner")]} for crossing in crossings],
         "comparisons": [{over: crossover.size(each), **comparison_json(each)} for each in crossover.comparisons],
@@ -74,7 +78,7 @@ def _crossover(crossover: Crossover) -> Json:
 def _precision(gain: PrecisionGain) -> Json:
     outcome = gain.outcome
     return {
-        "case": case_without(outcome.case, "precision"), **machine_json(outcome),
+        **_about(outcome, "precision"),
         "precision": outcome.case.precision, "status": outcome.status, "reason": outcome.reason, "error": outcome.error,
         "comparison": comparison_json(gain.comparison) if gain.comparison else None,
     }  # fmt: skip
@@ -83,7 +87,7 @@ def _precision(gain: PrecisionGain) -> Json:
 def _copy(cost: CopyCost) -> Json:
     copying = cost.comparison.other
     return {
-        "case": case_without(copying.case, "placement"), **machine_json(copying), "way": cost.way,
+        **_about(copying, "placement"), "way": cost.way,
         **_interval(cost.share, "share"), "seconds": cost.seconds, "comparison": comparison_json(cost.comparison),
     }  # fmt: skip
 
@@ -95,7 +99,7 @@ def _scaling(scaling: Scaling) -> Json:
 
     first, times = scaling.outcomes[0], [(outcome.case.seq, outcome.step) for outcome in scaling.outcomes]
     return {
-        "case": case_without(first.case, "seq"), **machine_json(first),
+        **_about(first, "seq"),
         "fit": exponent(scaling.fit), "first": exponent(scaling.first), "last": exponent(scaling.last),
         "bends": scaling.bends,
         "steps": [{"seq": seq, "value": t and t.value, "low": t and t.low, "high": t and t.high} for seq, t in times],
@@ -111,6 +115,6 @@ def _loader(gain: LoaderGain) -> Json:
         sides = {"workers": over_best.other.case.loader_workers, "over_best": over_best.base.case.loader_workers}
         workers.append({**sides, **figures})
     return {
-        "case": fewest.case.id, **machine_json(fewest), "fewest": fewest.case.loader_workers, "best": gain.best,
+        **_about(fewest), "fewest": fewest.case.loader_workers, "best": gain.best,
         "workers": workers,
     }  # fmt: skip

@@ -128,7 +128,7 @@ def legend(titles: Mapping[str, str]) -> str:
 
 WIDTH, MOST_LINES = 80, 24
 MOST_DIVISIONS, MOST_SENTENCES = 2, 4
-MOST_BESIDE, FEWEST_BESIDE = 3, 1  # other machines in a division
+MOST_RIVALS, FEWEST_RIVALS = 3, 1  # other machines in a division
 NAME_WIDTH, BAR_WIDTH = 34, 24
 BAR, THIN_BAR = "█", "▏"
 
@@ -140,7 +140,7 @@ def screen(
 
     It names fewer machines where it would be too long.
     """
-    for most in range(MOST_BESIDE, FEWEST_BESIDE - 1, -1):
+    for most in range(MOST_RIVALS, FEWEST_RIVALS - 1, -1):
         blocks = [
             [_machine(outcomes), *score_lines(outcomes)] if outcomes else [],
             [line for division in divisions[:MOST_DIVISIONS] for line in _bars(division, most)],
@@ -181,7 +181,7 @@ def _bars(division: Division, most: int) -> list[str]:
     """Draw this machine's fastest device and some others in the same work, the fastest first."""
     step = division.best.step
     rows = [(1.0, "this machine", division.best, f"{shown(step)} a step" if step else "")]
-    for comparison in thinned(division.beside, most):
+    for comparison in thinned(division.rivals, most):
         speed, theirs = comparison.speedup.inverse, comparison.base
         rows.append((speed.value, theirs.machine, theirs, show_interval(speed, "x")))
     fastest, lines = max(share for share, *_ in rows), [shared_title(division.case)]

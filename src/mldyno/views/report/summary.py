@@ -129,7 +129,7 @@ def league(subject: Subject) -> Chart | None:
     if not divisions:
         return None
     drawn = divisions[: MOST_LEAGUE_ROWS // FEWEST_ROWS]
-    compared = [comparison for division in divisions for comparison in division.beside]
+    compared = [comparison for division in divisions for comparison in division.rivals]
     ahead = sum(comparison.ratio > 1 for comparison in compared)
     about = "Speed in the same work, items a second; hollow: published figures, which have no interval"
     wide, narrow = (
