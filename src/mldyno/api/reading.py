@@ -51,7 +51,7 @@ def compare(
         allowed |= set() if here & there else {"device"}
     if anyway:
         allowed |= {name for x in outcomes(left) for y in outcomes(right) for name in comparing.differences(x, y)}
-    one_free = "id" in names  # two records named one by one may differ in whatever one thing they do
+    one_free = "id" in names  # two records that are named by their ids may differ in any one axis
     if _one_published(left) != _one_published(right):
         text, theirs = (b, left) if _one_published(left) else (a, right)
         if not comparing.compared(comparing.pairs(outcomes(left), outcomes(right), allowed, one_free)[0]):
@@ -63,7 +63,7 @@ def compare(
 
 
 def _moment(since: str | None) -> str:
-    """Return the time that a user means by a word, as records write it; empty without one."""
+    """Return the time that a user typed, as records write it; empty without one."""
     return "" if since is None else parse_since(since, time.time())
 
 
@@ -89,7 +89,7 @@ def _compare_along(text: str, by: str | None, store: Store, since: str | None, t
 
 
 def _compared(pairs: comparing.Pairs, tell: Tell, value: str) -> Comparisons:
-    """Compare pairs; report those that can't be compared, and raise if there are no others."""
+    """Compare pairs; report those that can't be compared, and raise if none can."""
     if value not in comparing.MEASURED:
         raise unknown("value", value, list(comparing.MEASURED))
     comparisons, doubts = Comparisons(comparing.compared(pairs, value)), comparing.doubts(pairs)
@@ -103,13 +103,13 @@ def _compared(pairs: comparing.Pairs, tell: Tell, value: str) -> Comparisons:
 
 
 def in_several_runs(text: str, store: AnyStore = None, since: str | None = None) -> bool:
-    """Return whether there is something to compare along `run`."""
+    """Return whether there are runs to compare, along `run`."""
     known = outcomes(runs_of(text, opened(store), _moment(since)))
     return bool(comparing.along([outcome for outcome in known if outcome.status == "ok"], "run"))
 
 
 def _one_published(records: list[Record]) -> bool:
-    """Return whether these are the figures of one published machine."""
+    """Return whether all records are figures of the same published machine."""
     names = {record.machine.name for record in records}
     return len(names) == 1 and all(record.provenance == "published" for record in records)
 
@@ -138,8 +138,8 @@ def table(
 ) -> ResultTable:
     """Lay out the newest outcomes of targets, such as exported files, on axes.
 
-    The time of a step, if nothing else is asked for; with `by`, the speed-up along that axis; with `per` (s, min, h,
-    day), the throughput over that time. Scores have rows and columns of their own.
+    The default value is the time of a step; with `by`, the speed-up along that axis; with `per` (s, min, h, day), the
+    throughput over that time. Scores have their own rows and columns.
     """
     from mldyno.views.claims import nothing_along
 
@@ -167,7 +167,7 @@ def table(
 
 
 def _check_period(per: str, value: str) -> None:
-    """Raise unless a value is a throughput, and the time is known."""
+    """Raise unless a value is a throughput, and the unit of time is known."""
     if per not in PERIODS:
         raise unknown("time", per, PERIODS)
     if value.partition(":")[0] != "throughput":
@@ -175,7 +175,7 @@ def _check_period(per: str, value: str) -> None:
 
 
 def show(text: str, store: AnyStore = None, tell: Tell = silent) -> list[Record]:
-    """Return the newest records of a case, or the one with an id; paired comparisons are found by their ids only."""
+    """Return the newest records of a case, or the record with an id; only ids select those of paired comparisons."""
     records, pinned = select(text, opened(store), tell=tell)
     if "id" not in pinned:
         records = [record for record in records if record.alone]

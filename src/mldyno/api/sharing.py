@@ -37,7 +37,7 @@ from mldyno.units import count
 def export(
     path: str, form: str, text: str | None = None, store: AnyStore = None, private: bool = False, tell: Tell = silent
 ) -> int:
-    """Write stored records to a file, without command lines and paths if `private`; return how many."""
+    """Write stored records to a file, without command lines and paths if `private`; return their number."""
     opened_store = opened(store)
     query = Query(pinned_by(text, opened_store) if text is not None else {}, heads=False, until=latest())
     tell_future(replace(query, until=""), opened_store, tell)
@@ -51,7 +51,7 @@ def export(
 
 
 def _tell_sharing(tell: Tell, counts: Mapping[tuple[Case, str], int], private: bool) -> None:
-    """Report what is about to be shared, if anything."""
+    """Report what is going to be shared, if anything."""
     from mldyno.views.records import sharing
 
     if counts:
@@ -68,7 +68,7 @@ def submit(
 ) -> tuple[str, int]:
     """Write the newest records of this machine for a shared collection, as private copies; return file and count.
 
-    This machine's key signs them. Those of the cases that make the score come first. Fake ones are left out.
+    This machine's key signs them. Cases of the score come first. Simulated records are left out.
     """
     from mldyno import submission
 
@@ -99,7 +99,7 @@ def submit(
 
 
 def check_submissions(paths: Sequence[str]) -> tuple[int, list[str]]:
-    """Check files for a shared collection; return how many records they hold, and a line for each fault."""
+    """Check files for a shared collection; return their number of records, and a line for each fault."""
     from mldyno import submission
 
     examined = [transfer.examined(path) for path in paths]
@@ -110,10 +110,10 @@ def check_submissions(paths: Sequence[str]) -> tuple[int, list[str]]:
 
 
 def import_(paths: Sequence[str], store: AnyStore = None, tell: Tell = silent) -> tuple[int, int]:
-    """Add the records of files to the store, all or none; return how many were new and how many there were.
+    """Add the records of files to the store, all or none; return how many were new, and how many there were.
 
-    They count as imported, whatever machine they name; but what this machine rescued from a store that it could not
-    write, which only its secret proves, comes back as measured.
+    They count as imported, whatever machine they name. Only records that this machine rescued from a store that it
+    could not write, as its secret proves, count as measured again.
     """
     opened_store = opened(store)
     here = machines.describe()
@@ -141,22 +141,22 @@ def import_(paths: Sequence[str], store: AnyStore = None, tell: Tell = silent) -
 
 @dataclass(frozen=True)
 class Removal:
-    """What would be removed from the store."""
+    """The records to remove from the store."""
 
     records: list[Record]
     resumable: list[str]
-    """Unfinished runs that keep some records: what is removed of them is measured again when they are resumed."""
+    """Unfinished runs that keep some records; removed ones are measured again when these runs are resumed."""
     dropped: list[str]
-    """Unfinished runs that keep none, and can't be resumed any more."""
+    """Unfinished runs that keep no records, and can't be resumed any more."""
 
 
 def remove(
     *words: str, store: AnyStore = None, confirm: Callable[[Removal], bool] = lambda removal: True, tell: Tell = silent
 ) -> int:
-    """Remove the stored records that words mean: ids, runs, machines, files, filters; return how many.
+    """Remove the stored records that words mean: ids, runs, machines, files, filters; return their number.
 
-    `confirm` sees first what would go; if it says no, nothing does. Published figures can't be removed. The file
-    shrinks; where it can't, `tell` hears why.
+    `confirm` gets the records first; if it returns False, nothing is removed. Published figures can't be removed. The
+    file shrinks; if it can't, `tell` gets the reason.
     """
     from mldyno.runner.run import busy
 
@@ -185,9 +185,9 @@ def report(
     path: str | None = None, what: str | None = None, form: str = "html", store: AnyStore = None,
     private: bool = False, tell: Tell = silent,
 ) -> list[str]:  # fmt: skip
-    """Write the report of what a word means (everything, without one): a page, or a folder of pictures.
+    """Write the report of what a word means, or of everything: a page, or a folder of pictures; return their paths.
 
-    Without command lines and paths if `private`. Return the paths of what was written.
+    With `private`, command lines and paths are omitted.
     """
     from mldyno.views.report import write_page, write_pictures
 

@@ -126,7 +126,7 @@ def cli(ctx: click.Context, plain: bool) -> None:
     if plain:
         os.environ["MLDYNO_PLAIN"] = "1"  # read by all that prints
     if ctx.invoked_subcommand is None:
-        rows = "".join(f"  {title:<20}  {', '.join(summaries)}\n" for title, summaries in commands().items())
+        rows = "".join(f"  {title:<25}  {', '.join(summaries)}\n" for title, summaries in commands().items())
         click.echo(WELCOME.format(groups=rows), nl=False)
 
 

@@ -1,4 +1,4 @@
-"""Commands to see what it says."""
+"""Commands to read results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mldyno.views.as_json import answers_json, comparison_json, mean_json
 from mldyno.views.claims import nothing_along
 from mldyno.views.tables import FORMATS
 
-MOST_PATHS = 3  # of pictures that are listed
+MOST_PATHS_LISTED = 3  # of pictures
 
 
 @command("compare", "How much faster is one than the other, and how sure is that?")
@@ -166,10 +166,10 @@ def report(
     if as_json:
         print_json({"written": written})
         return
-    for path in written[:MOST_PATHS]:
+    for path in written[:MOST_PATHS_LISTED]:
         click.echo(path if path == first_page else f"{path} ({os.path.getsize(path) / 1e6:.1f} MB)")
-    if len(written) > MOST_PATHS:
-        click.echo(f"and {count(len(written) - MOST_PATHS, 'more picture')}")
+    if len(written) > MOST_PATHS_LISTED:
+        click.echo(f"and {count(len(written) - MOST_PATHS_LISTED, 'more picture')}")
 
 
 @command("show", "All that is known about a case or a record.")

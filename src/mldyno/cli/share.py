@@ -1,4 +1,4 @@
-"""Commands to pass it on."""
+"""Commands to share and remove records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mldyno.units import count
 if TYPE_CHECKING:
     from mldyno.api.sharing import Removal
 
-MOST_LINES = 5  # of records, and of runs, that the preview of a removal lists
+MOST_LISTED = 5  # records, and runs, in the preview of a removal
 
 
 @command("export", "Write records to a file: JSON lines or CSV.")
@@ -147,7 +147,7 @@ def remove(what: tuple[str, ...], yes: bool, store: str | None) -> None:
 
 
 def _preview(removal: Removal) -> list[str]:
-    """Return how many records of which runs and machines go, the newest by id, and what becomes of their runs."""
+    """Return the number of records by run and machine, the newest records, and what becomes of unfinished runs."""
     from mldyno.views.records import headline
     from mldyno.views.titles import case_name
 
@@ -156,11 +156,11 @@ def _preview(removal: Removal) -> list[str]:
     runs, machines = ({key[place] for key in by_run} for place in (0, 1))
     of_which = f"{count(len(runs), 'run')} on {count(len(machines), 'machine')}"
     lines = [f"{count(len(records), 'record')} of {of_which}:"]
-    lines += [f"  run {run} on {machine}: {number:,}" for (run, machine), number in by_run.most_common(MOST_LINES)]
-    lines += [f"  and {len(by_run) - MOST_LINES:,} more runs"] if len(by_run) > MOST_LINES else []
-    lines += ["the newest of them:" if len(records) > MOST_LINES else "which are:"]
-    lines += [f"  {record.id[:10]}  {case_name(record.case)}: {headline(record)}" for record in records[:MOST_LINES]]
-    lines += [f"  and {len(records) - MOST_LINES:,} more"] if len(records) > MOST_LINES else []
+    lines += [f"  run {run} on {machine}: {number:,}" for (run, machine), number in by_run.most_common(MOST_LISTED)]
+    lines += [f"  and {len(by_run) - MOST_LISTED:,} more runs"] if len(by_run) > MOST_LISTED else []
+    lines += ["the newest of them:" if len(records) > MOST_LISTED else "which are:"]
+    lines += [f"  {record.id[:10]}  {case_name(record.case)}: {headline(record)}" for record in records[:MOST_LISTED]]
+    lines += [f"  and {len(records) - MOST_LISTED:,} more"] if len(records) > MOST_LISTED else []
     lines += [f"run {run} is not finished: `mldyno run --resume` measures again what is removed."
               for run in removal.resumable]  # fmt: skip
     return lines + [f"run {run} is not finished, and can't be resumed any more." for run in removal.dropped]
