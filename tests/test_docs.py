@@ -177,6 +177,15 @@ def test_the_readme_begins_with_the_two_commands() -> None:
     assert "make test" in first_screen
 
 
+def test_the_layers_in_the_architecture_are_those_of_the_contract() -> None:
+    contract = (ROOT / "pyproject.toml").read_text().partition("\nlayers = [\n")[2].partition("]")[0]
+    layers = re.findall(r'"(.+)"', contract)
+    page = (ROOT / "docs" / "architecture.md").read_text().partition("\n## The layers\n")[2]
+    rows = re.findall(r"^\| \d+ \| (.+?) \| [^|`]+ \|$", page, re.MULTILINE)
+    assert len(layers) > 5
+    assert [row.replace("`", "").replace("\\|", "|") for row in rows] == layers
+
+
 def test_there_are_examples_to_run() -> None:
     assert len(examples()) >= 5
 

@@ -14,7 +14,7 @@ from mldyno.analysis import tables as laying
 from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome, known_value, outcomes
-from mldyno.axes import NAMES, axis_named
+from mldyno.axes import AXIS, NAMES, axis_named
 from mldyno.errors import MldynoError, UsageError
 from mldyno.records import Case, Record
 
@@ -37,6 +37,11 @@ class Shown:
         if len(lines) <= MOST_LINES:
             return text
         return "\n".join([*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES} more lines: print it to see them"])
+
+    def _repr_html_(self) -> str:
+        from mldyno.views.notebook import lines_html
+
+        return lines_html(str(self).splitlines())
 
 
 class ResultComparison(Comparison):
@@ -201,11 +206,11 @@ class Results(Shown):
         wanted = known_value(wanted, {series.metric for record in self.records for series in record.series})
         return ResultTable.laid(self.outcomes, rows, cols, wanted, by, warnings_too=False)
 
-    def report(self, path: str = "report.html", beside: Sequence[Record] = ()) -> str:
+    def report(self, path: str = "report.html", context: Sequence[Record] = ()) -> str:
         """Write the report of this run as a page that works offline, with other machines; return its path."""
         from mldyno.views.report import write_page
 
-        return write_page(self.everything, path, beside)
+        return write_page(self.everything, path, context)
 
     @property
     def charts(self) -> list[Picture]:
@@ -260,18 +265,16 @@ class QuickResults(Results):
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:
-    row: dict[str, Any] = {"machine": outcome.machine, **{name: getattr(outcome.case, name) for name in NAMES}}
-    row |= {"status": outcome.status, "reason": outcome.reason}
-    for name in FIGURES:
-        figure = outcome.figure(name)
-        row[name] = figure and figure.value
-        if name == "step":
-            row |= {"step_low": figure and figure.low, "step_high": figure and figure.high}
-    return row
+    case = {name: getattr(outcome.case, name) for name in NAMES}
+    figures = {name: outcome.figure(name) for name in FIGURES}
+    values = {name: figure and figure.value for name, figure in figures.items()}
+    step = figures["step"]
+    return {"machine": outcome.machine, **case, "status": outcome.status, "reason": outcome.reason, "step": None,
+            "step_low": step and step.low, "step_high": step and step.high, **values}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Measurement:
+@dataclass(frozen=True, repr=False)
+class Measurement(Shown):
     """The time of a function: its record, and the estimate from it."""
 
     record: Record
@@ -300,13 +303,6 @@ class Measurement:
 
         return f"{self.record.case.workload}: {headline(self.record)} ({trust(self.outcome)})"
 
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from mldyno.views.notebook import lines_html
-
-        return lines_html([str(self)])
-
 
 @dataclass(frozen=True, repr=False)
 class ModelCheck(Shown):
@@ -329,8 +325,7 @@ class ModelCheck(Shown):
 
         said = statements(self.results.outcomes)
         for each in self.largest:
-            least = "at least " if each.more else ""
-            mode = {"train": "training", "infer": "inference"}.get(str(each.case.mode), "")
+            least, mode = "at least " if each.more else "", AXIS["mode"].say(each.case.mode)
             said.append(f"largest batch in {mode} on {each.case.device}: {least}{each.batch:,} [estimated, fp32]")
         if self.results.left_out:
             names = ", ".join(map(case_name, self.results.left_out))
