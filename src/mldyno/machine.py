@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mldyno.hardware import Description, Facts, agreed, apple, linux, nvidia
+from mldyno.hardware import Description, Facts, agreed, linux
 from mldyno.hardware.linux import cards as cards_on_bus
 from mldyno.hardware.linux import cores_allowed
 from mldyno.keys import own_key
@@ -22,6 +23,9 @@ from mldyno.printable import name_from, printable
 from mldyno.records import Device, Machine
 from mldyno.system_queries import ask, attempt, footprint, kernel_number, read
 from mldyno.units import count
+
+if TYPE_CHECKING:
+    from mldyno.hardware.nvidia import Driver
 
 __all__ = ["Vendors", "available_memory", "cards_on_bus", "cores_allowed", "describe", "resident_memory",
            "total_memory"]  # fmt: skip
@@ -182,6 +186,8 @@ class Vendors:
         if kind == "mps":
             return self.metal
         if kind == "cuda":
+            from mldyno.hardware import nvidia
+
             return nvidia.found_among(self.nvidia_cards, device.title, device.facts)
         if kind == "xpu":
             return Description(facts=self._of_product(device.facts))
@@ -194,26 +200,36 @@ class Vendors:
 
     @cached_property
     def _cpu(self) -> Description:
+        from mldyno.hardware import apple
+
         description = apple.cpu(self._settings) if sys.platform == "darwin" else linux.cpu()
         return replace(description, memory=total_memory())
 
     @cached_property
     def _settings(self) -> dict[str, str]:
+        from mldyno.hardware import apple
+
         return apple.settings()
 
     @cached_property
     def metal(self) -> Description:
         """The GPU of this Mac."""
+        from mldyno.hardware import apple
+
         return apple.gpu(self._settings)
 
     @cached_property
-    def nvidia_driver(self) -> nvidia.Driver:
+    def nvidia_driver(self) -> Driver:
         """NVIDIA's driver, and its fault, if it has one."""
+        from mldyno.hardware import nvidia
+
         return nvidia.driver()
 
     @cached_property
     def nvidia_cards(self) -> list[Description]:
         """NVIDIA's cards, as their driver reports them."""
+        from mldyno.hardware import nvidia
+
         return nvidia.cards()
 
     @cached_property

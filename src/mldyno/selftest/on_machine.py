@@ -20,7 +20,6 @@ from mldyno.analysis.processes import Process, headline, usual_for
 from mldyno.frameworks import Framework, Kernel
 from mldyno.records import Case
 from mldyno.selftest.measures import Measure, Row, lower_bound, meets, upper_bound
-from mldyno.selftest.on_processes import coverage, judged
 from mldyno.stats.intervals import batches, mean, median, paired, spread
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, BlocksOfOneThread, rounds, time_blocks
@@ -206,6 +205,8 @@ def power(rows: Sequence[Row]) -> Iterator[Measure]:
 
 def reproducibility(rows: Sequence[Row]) -> Iterator[Measure]:
     """Measures 6, 7 and 13: differences between fresh processes, what the reference kernel explains, coverage."""
+    from mldyno.selftest.on_processes import coverage, judged  # which needs the runner; a worker does not
+
     plain, scaled = ([row[name] for row in rows] for name in ("median", "per_reference"))
     fresh = [
         Process("", str(number), (), None, row["when"], math.log(row["median"]), math.log(row["reference"]))
