@@ -124,5 +124,5 @@ def test_a_name_of_any_characters_makes_a_file_name_that_is_safe() -> None:
 def test_a_machine_is_shown_as_it_was_when_last_seen() -> None:
     old = a_record("M2")
     new = replace(old, created="2027-01-01T00:00:00Z", machine=replace(old.machine, power="battery"))
-    assert of(new, old).entries[0].machine == new.machine
-    assert isinstance(of(new).entries[0].machine, Machine)
+    assert of(new, old).entries[0].newest.machine == new.machine
+    assert isinstance(of(new).entries[0].newest.machine, Machine)

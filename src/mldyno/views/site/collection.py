@@ -18,7 +18,7 @@ from mldyno.analysis.scores import Score, scores
 from mldyno.axes import DEVICE_KINDS, NAMES
 from mldyno.axes import WORK as AXES_OF_WORK
 from mldyno.files import file_stem
-from mldyno.records import IMPORTED, Case, Device, Machine, Record
+from mldyno.records import IMPORTED, Case, Record
 from mldyno.store.figures import marks
 from mldyno.store.query import stored_key, written_name
 from mldyno.views.claims import WORK as WORDS
@@ -44,11 +44,6 @@ class Entry:
         """Whether its figures were published by others."""
         return self.outcomes[0].published
 
-    @property
-    def machine(self) -> Machine:
-        """The machine as last recorded."""
-        return self.newest.machine
-
     @cached_property
     def newest(self) -> Record:
         """Its newest record."""
@@ -68,10 +63,6 @@ class Entry:
         """Return the highest score of a device in training or inference, in any framework."""
         fitting = [score for score in self.scores if (score.case.device, score.case.mode) == (device, mode)]
         return max(fitting, key=lambda score: score.value, default=None)
-
-    def device(self, name: str) -> Device | None:
-        """Return what the machine says about a device."""
-        return next((device for device in self.machine.devices if device.name == name), None)
 
 
 @dataclass(frozen=True)
@@ -111,13 +102,12 @@ class Collection:
         return sorted(((entry, device) for entry in self.entries for device in entry.devices), key=order)
 
     @cached_property
-    def ranking_of(self) -> dict[tuple[object, ...], Ranking]:
-        """The ranking of each work."""
+    def _ranking_of(self) -> dict[tuple[object, ...], Ranking]:
         return {_work(ranking.ranked[0][1]): ranking for ranking in self.rankings}
 
     def ranking(self, outcome: Outcome) -> Ranking | None:
         """Return the ranking of an outcome."""
-        return None if ranked_time(outcome) is None else self.ranking_of[_work(outcome)]
+        return None if ranked_time(outcome) is None else self._ranking_of[_work(outcome)]
 
 
 def whose(record: Record) -> Whose:

@@ -48,7 +48,8 @@ Page = tuple[str, str]  # the path of a file within the site, and its text
 def pages(collection: Collection, version: str, done: Callable[[], None] = lambda: None) -> Iterator[Page]:
     """Yield all files of a site; call `done` for each machine and each work."""
     yield from ((f"files/{name}", (FILES / name).read_text(encoding="utf-8")) for name in ASSETS)
-    shared = {"version": version, "policy": POLICY, "reference": reference(), "newest": _newest(collection)}
+    newest = max((entry.newest.created for entry in collection.entries if not entry.published), default="")[:10]
+    shared = {"version": version, "policy": POLICY, "reference": reference(), "newest": newest}
     yield from _index(collection, shared)
     yield from _workloads(collection, shared)
     names = [[entry.stem, _full_name(entry)] for entry in collection.entries]
@@ -126,11 +127,6 @@ def _listed(
 # -- machines --------------------------------------------------------------------------------------
 
 
-def _newest(collection: Collection) -> str:
-    measured = [entry.newest.created for entry in collection.entries if not entry.published]
-    return max(measured, default="")[:10]
-
-
 def _full_name(entry: Entry) -> str:
     return f"{entry.name} (published)" if entry.published else entry.name
 
@@ -144,8 +140,7 @@ def _index(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
     for entry, name in collection.in_order:
         known = [entry.best(name, mode) for mode in WORK]
         figures = [score and _figure(score, scales[score.case.mode]) for score in known]
-        device = entry.device(name)
-        title = device.title if device is not None else ""
+        title = next((device.title for device in entry.newest.machine.devices if device.name == name), "")
         rows.append(str(macros.machine(entry, name, title, kind_of(name), figures, len(entry.on(name)))))
     machines = sum(not entry.published for entry in collection.entries)
     yield from _listed(
@@ -157,9 +152,8 @@ def _index(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
 
 def _figure(score: Score, scale: Scale) -> dict[str, Any]:
     """Return a score for a table."""
-    framework = place_title(score.case).partition(", ")[2]
-    text = f"{show_interval(score, decimals=0)}, {framework}" if framework else show_interval(score, decimals=0)
-    return {"text": text, "sort": score.value, "bar": bar(scale, score)}
+    framework = place_title(score.case).removeprefix(score.case.device)
+    return {"text": show_interval(score, decimals=0) + framework, "sort": score.value, "bar": bar(scale, score)}
 
 
 def _about_score(score: Score) -> dict[str, Any]:
@@ -175,8 +169,8 @@ def _about_score(score: Score) -> dict[str, Any]:
 
 def _machine(entry: Entry, collection: Collection, shared: dict[str, Any]) -> str:
     """Return the page of one machine."""
-    machine, outcomes = entry.machine, entry.outcomes
-    facts = machine_facts(machine)[2 if entry.published else 0 :]
+    outcomes = entry.outcomes
+    facts = machine_facts(entry.newest.machine)[2 if entry.published else 0 :]
     facts += [("software", text) for text in _software(outcomes)]
     sources = dict.fromkeys(str(outcome.records[0].run.suite) for outcome in outcomes)
     facts += [("published in", ", ".join(sources))] if entry.published else []
