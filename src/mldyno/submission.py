@@ -383,7 +383,7 @@ def _squeezed(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text in plain letters, with a space for whatever else stands between words: M1_Max, RTX-4090."""
+    """Return a text in plain letters, with spaces for all that separates words: M1_Max, RTX-4090."""
     return re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text))
 
 

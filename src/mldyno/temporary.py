@@ -49,7 +49,7 @@ def started(pid: int) -> int:
 
 
 def _host() -> str:
-    """Return what stands for all processes that share their numbers: a container may have its machine's name."""
+    """Return an identifier of all processes that share their numbers: a container may have its machine's name."""
     numbers = ""
     with suppress(OSError):
         numbers = os.readlink("/proc/self/ns/pid")

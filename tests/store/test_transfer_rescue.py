@@ -132,7 +132,7 @@ def test_of_a_file_that_was_cut_all_that_is_whole_comes_back_and_it_is_said(
     path.write_text(whole[:-100])
     assert api.import_([str(path)], store, lines.append) == (1, 1)
     assert imported(store) == ["", ""]
-    assert lines == [f"{path}: line 3 is cut off, as on a full disk; what stands before it was taken"]
+    assert lines == [f"{path}: line 3 is cut off, as on a full disk; the records before it were taken"]
     path.write_text(f"{text}\n{other.text}"[:-100])
     with pytest.raises(ImportFileError, match="line 2: not JSON"):  # which says of itself that it is one
         api.import_([str(path)], store, lines.append)

@@ -126,7 +126,7 @@ _TRIGGER = _LAYOUT_3[_LAYOUT_3.index("CREATE TRIGGER") :].strip().removesuffix("
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _from_1,
     2: lambda connection: _execute_all(connection, _LAYOUT_3),  # only figures of a CSV were known to be imported
-    3: lambda connection: _execute_all(connection, _LAYOUT_4),  # nothing told who had made a plan
+    3: lambda connection: _execute_all(connection, _LAYOUT_4),  # no proof of who had made a plan
 }
 
 

@@ -92,7 +92,7 @@ def told_apart(machines: Collection[Identity]) -> dict[Identity, str]:
     """Return the name of each machine, with the first digits of its key where several have the same name.
 
     What was measured without a key, as by older versions, belongs to the machine of that name; what was imported
-    without one is a machine of its own. The key that this machine had before it had a secret counts as its key.
+    without one is a separate machine. The key that this machine had before it had a secret counts as its key.
     """
     rivals: dict[tuple[str, bool], set[str]] = {}
     for name, key, imported in machines:

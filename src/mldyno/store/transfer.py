@@ -176,7 +176,7 @@ def _json_lines(source: BinaryIO, path: str, tell: Tell | None) -> Iterator[Reco
             record = decode(line)
         except BadRecord as error:
             if tell is not None and proven.of_rescue and not line.endswith(b"\n"):
-                tell(f"{path}: line {number} is cut off, as on a full disk; what stands before it was taken")
+                tell(f"{path}: line {number} is cut off, as on a full disk; the records before it were taken")
                 return
             yield BadRecord(f"line {number}: {error}")
         else:
@@ -393,7 +393,7 @@ def rescue(records: Sequence[Record], store: Path | None) -> str:
             continue
         return f"What was measured last is in {target}; {bring_back} {shlex.quote(str(target))}"
     sys.stderr.write(text)
-    return f"What was measured last stands above; save it to a file and {bring_back} FILE"
+    return f"What was measured last is above; save it to a file and {bring_back} FILE"
 
 
 def _append(target: Path, text: str) -> None:

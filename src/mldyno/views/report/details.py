@@ -53,22 +53,23 @@ LIMITS_LEAD = (
     "A model that works in caches can be over the peak of memory."
 )
 ENERGY_LEAD = (
-    "Measured after the times, in windows that open and close on the ticks of a sensor, beside the machine at rest. "
-    "What a sensor sees is its scope: energies of two scopes can't be compared. Nothing is estimated from a data sheet."
+    "Measured after the times, in windows that open and close on the ticks of a sensor, with the idle machine as the "
+    "baseline. What a sensor sees is its scope: energies of two scopes can't be compared. Nothing is estimated from a "
+    "data sheet."
 )
 TRACES_LEAD = (
-    "In the charts each dot is the time of a step, averaged over one block of steps, in the order in which "
-    "they were measured; each process has a colour of its own, the warm-up is pale, what is off the scale lies "
-    "at its edge. A slope is a drift, two bands are two speeds."
+    "In the charts each dot is the time of a step, averaged over one block of steps, in the order of measurement. "
+    "Each process has its own colour, the warm-up is pale, and values off the scale lie at its edge. A slope is a "
+    "drift, two bands are two speeds."
 )
 HOW_LINES = (
-    "Every case ran in a process of its own. A block of steps is timed from its first step until the device has done "
-    "the last one. The first step and the warm-up are kept apart.",
-    "Measuring went on until the time was known well enough, or the budget was used up; then the trust line says so.",
-    "The number is the median of a process, or the mean of the medians of several processes. Its 95 % interval holds "
-    "for autocorrelated samples too.",
-    "Cases that do the same work in different ways were then measured head-to-head, in turns: that is what paired "
-    "means. Separate runs means that they were not, and what the machine did in between is in neither.",
+    "Each case ran in its own process. A block of steps is timed from its first step until the device has finished the "
+    "last one. The first step and the warm-up are recorded separately.",
+    "Measuring stopped when the time was known well enough, or when the budget was spent, which the trust line states.",
+    "The number is the median of a process, or the mean of the medians of several processes. Its 95 % interval "
+    "accounts for autocorrelated samples.",
+    "Cases that do the same work in different ways were then compared head-to-head, interleaved: they are paired. "
+    "Cases of separate runs were not: the state of the machine may have changed between them.",
 )
 
 

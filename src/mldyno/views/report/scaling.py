@@ -41,8 +41,8 @@ MOST_ROWS = 12  # of a table, before the rest of it is unfolded, and of the char
 WARMEST = 9
 
 RANKS_LEAD = (
-    "All of it was measured in one job, in rounds: steps with an exchange of gradients, without one, and of one "
-    "process alone took turns. Dashed would be one process; a rank more is a process more, ideally a whole one."
+    "Measured in one job, interleaved in rounds: steps with an exchange of gradients, steps without it, and steps of "
+    "one process alone. The dashed line is one process; ideally each added rank adds as much as the first."
 )
 Split = tuple[Outcome, RankSplit]
 
@@ -191,7 +191,7 @@ def _by_work(known: Sequence[Split]) -> list[list[Split]]:
 def _gain(subject: Subject, number: int, group: Sequence[Split]) -> Chart:
     """Draw the speed-up against ranks, and the line on which each rank adds as much as the first."""
     counts = [1, *(parts.ranks for _, parts in group if parts.ranks > 1)]
-    ideal = [Point(count, count, "each rank brings as much as the first") for count in counts]
+    ideal = [Point(count, count, "each rank adds as much as the first") for count in counts]
     lines = [("ideal", ideal), ("same threads", _points(group, "over_same_threads"))]
     if any(parts.over_all_cores is not None for _, parts in group):
         lines.append(("all cores", _points(group, "over_all_cores")))
