@@ -172,13 +172,13 @@ def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
     )
 
 
-def unreported_comparisons(outcomes: Sequence[Outcome], said: Answers, by: str | None = None) -> list[Comparison]:
+def unreported_comparisons(outcomes: Sequence[Outcome], answers: Answers, by: str | None = None) -> list[Comparison]:
     """Return the comparisons along one axis, or along all ways to do the work, that no answer reports."""
-    reported = {"precision": [gain.comparison for gain in said.precisions if gain.comparison],
-                "placement": [cost.comparison for cost in said.copies],
-                LOADER_WORKERS: [each for gain in said.loaders for each in gain.over_fewest]}  # fmt: skip
-    answered = {(axis, each.other.case, column(each.base, axis)) for axis in reported for each in reported[axis]}
-    swept = {each.axis for each in said.crossovers}
+    by_axis = {"precision": [gain.comparison for gain in answers.precisions if gain.comparison],
+               "placement": [cost.comparison for cost in answers.copies],
+               LOADER_WORKERS: [each for gain in answers.loaders for each in gain.over_fewest]}  # fmt: skip
+    answered = {(axis, each.other.case, column(each.base, axis)) for axis in by_axis for each in by_axis[axis]}
+    swept = {each.axis for each in answers.crossovers}
     return [each for axis in ([by] if by else WAYS) if axis not in swept for each in compared_along(outcomes, axis)
             if (axis, each.other.case, column(each.base, axis)) not in answered]  # fmt: skip
 

@@ -37,9 +37,9 @@ def place(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> Table | None:
 
     Machines are the rows where few cases are shared, and the columns where there are many.
     """
-    known = [outcome for outcome in theirs if outcome.status != "ok" or outcome.figure("step") is not None]
-    shared = {work(outcome) for outcome in ours} & {work(outcome) for outcome in known}
-    placed = [outcome for outcome in (*known, *ours) if work(outcome) in shared]
+    rivals = [outcome for outcome in theirs if outcome.status != "ok" or outcome.figure("step") is not None]
+    shared = {work(outcome) for outcome in ours} & {work(outcome) for outcome in rivals}
+    placed = [outcome for outcome in (*rivals, *ours) if work(outcome) in shared]
     if not placed:
         return None
     cases = ["workload", "mode", *(name for name in (*SIZES, "placement") if name in varying(placed))]

@@ -125,8 +125,8 @@ def _on_mean(wording: Wording, mean: Mean, **words: str) -> Sentence:
     if len(ordered) == 1:
         notes = [f"{names[0]}, {ordered[0].how}"]
     else:
-        each = ", ".join(f"{name} {digits(one.ratio, most=2)}x" for name, one in zip(names, ordered, strict=True))
-        kinds = [kind for kind in (PAIRED, SEPARATE) if any(one.how.startswith(kind) for one in ordered)]
+        each = ", ".join(f"{name} {digits(single.ratio, most=2)}x" for name, single in zip(names, ordered, strict=True))
+        kinds = [kind for kind in (PAIRED, SEPARATE) if any(single.how.startswith(kind) for single in ordered)]
         notes = [f"geometric mean of {len(ordered)} cases: {each}", " and ".join(kinds)]
     return Sentence(wording.of(mean, **words), *notes, clear=mean.conclusive)
 
@@ -196,8 +196,8 @@ def _crossover_claim(crossover: Crossover) -> str:
     first, last = crossover.comparisons[0], crossover.comparisons[-1]
     smallest, largest = crossover.size(first), crossover.size(last)
     if first is last:
-        said = in_words(first, other, base)
-        return f"{said} at {crossover.over} {smallest:,}, the only one that both were measured at"
+        text = in_words(first, other, base)
+        return f"{text} at {crossover.over} {smallest:,}, the only one that both were measured at"
     energy = crossover.value == "energy"
     beats, worse = ("takes less energy than", "takes more") if energy else ("beats", "is slower")
     everywhere = f"{crossover.over} from {smallest:,} to {largest:,}"

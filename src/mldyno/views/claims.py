@@ -199,8 +199,8 @@ def mean_sentence(mean: Mean) -> Sentence:
     why = "" if mean.low is not None or any(map(_published, comparisons)) else ", since not each case has one"
     if mean.low is not None and any(comparison.how == ONE_SIDED for comparison in comparisons):
         why = ", own interval only"
-    said = in_words(mean, *arms(comparisons[0]))
-    return Sentence(f"geometric mean of {len(comparisons)} cases{among}: {said}{why}", clear=mean.settled)
+    text = in_words(mean, *arms(comparisons[0]))
+    return Sentence(f"geometric mean of {len(comparisons)} cases{among}: {text}{why}", clear=mean.settled)
 
 
 def change_sentence(comparison: Comparison) -> Sentence:

@@ -114,8 +114,8 @@ def unknown_energy_lines(outcomes: Sequence[Outcome]) -> list[str]:
     }  # fmt: skip
     if len(lost) < len(good):
         return [f"{case}: energy unknown: {why or 'its sensor reported nothing'}" for case, why in lost.items()]
-    said = next(filter(None, lost.values()), "no sensor can be read here")
-    return [f"energy: unknown: {said}; `mldyno doctor` lists the sensors"] if good else []
+    reason = next(filter(None, lost.values()), "no sensor can be read here")
+    return [f"energy: unknown: {reason}; `mldyno doctor` lists the sensors"] if good else []
 
 
 def energy_summary(outcome: Outcome) -> str:

@@ -64,8 +64,8 @@ def run_screen(
     outcomes = [outcome.renamed(titles.get(outcome.case.workload, "")) for outcome in measured]
     rows = ["workload"] if commands else ["workload", "mode", "batch"]
     table = lay_out(outcomes, rows, ["device"], "throughput" if by in SIZES else "step", warnings_too=False)
-    said = answers(outcomes)
-    lines = comparison_lines(outcomes, said, by, tuple(titles.values()))
+    reported = answers(outcomes)
+    lines = comparison_lines(outcomes, reported, by, tuple(titles.values()))
     return [
         render(in_version_order(table, titles), "terminal"),
         f"\n{legend(titles)}" if titles else "",
@@ -73,19 +73,19 @@ def run_screen(
         *trust_lines(outcomes),
         *energy_lines(outcomes, wanted=energy),
         *(["", *lines] if lines else []),
-        *answer_section(said),
+        *answer_section(reported),
         *(["", "against published machines:", render(placed, "terminal")] if placed is not None else []),
     ]
 
 
 def comparison_lines(
-    outcomes: Sequence[Outcome], said: Answers, by: str | None = None, versions: Sequence[str] = ()
+    outcomes: Sequence[Outcome], reported: Answers, by: str | None = None, versions: Sequence[str] = ()
 ) -> list[str]:
     """Return the comparisons along an axis, or along all ways, that no answer reports."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
     every = [each for way in ([by] if by else WAYS) for each in compared_along(outcomes, way)]
     lines: list[str] = []
-    for comparison in unreported_comparisons(outcomes, said, by):
+    for comparison in unreported_comparisons(outcomes, reported, by):
         of_versions = {comparison.base.case.workload, comparison.other.case.workload} <= {*versions}
         lines.append(change_sentence(comparison) if of_versions else sentence(comparison))
     return [
@@ -101,8 +101,8 @@ def comparison_lines(
 
 def statements(outcomes: Sequence[Outcome]) -> list[str]:
     """Return all comparisons and answers, a line each."""
-    said = answers(outcomes)
-    return [*map(sentence, unreported_comparisons(outcomes, said)), *answer_lines(said)]
+    reported = answers(outcomes)
+    return [*map(sentence, unreported_comparisons(outcomes, reported)), *answer_lines(reported)]
 
 
 def version_titles(sources: Sequence[Source]) -> dict[str, str]:
@@ -198,10 +198,10 @@ def _sentences(outcomes: Sequence[Outcome], verdicts: Verdicts, notes: Sequence[
     """Return the most important statements first, without their evidence, which is in the report."""
     about, copies = (verdict_lines(each) for each in (replace(verdicts, references=(), copies=()),
                                                       Verdicts(copies=verdicts.copies)))  # fmt: skip
-    said = [*_failures(outcomes), *about, *notes, *_bottlenecks(outcomes), *copies]
+    lines = [*_failures(outcomes), *about, *notes, *_bottlenecks(outcomes), *copies]
     if all(outcome.case.framework == "fake" for outcome in outcomes):
-        said.insert(0, FAKE_FRAMEWORK)
-    return [line.text if isinstance(line, Sentence) else line for line in said[:MOST_SENTENCES]]
+        lines.insert(0, FAKE_FRAMEWORK)
+    return [line.text if isinstance(line, Sentence) else line for line in lines[:MOST_SENTENCES]]
 
 
 def _failures(outcomes: Sequence[Outcome]) -> Iterator[str]:
