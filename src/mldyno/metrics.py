@@ -178,20 +178,20 @@ FACTS: Mapping[str, Entry] = {
     "load_time": _TIME, "issued_share": _NUMBER, "drained_share": _NUMBER, "events_share": _NUMBER,
     "fallbacks_per_step": _COUNT, "emulated": _FLAG, "convolutions": _FLAG, "late_changes": _COUNT, "fake_time": _FLAG,
     "translated": _FLAG, "step_per_reference": _NUMBER, "reference_size": _SOME,
-    # what was usual on its machine
+    # what is usual on its machine
     "process_spread": _SHARE, "process_freedom": _FREEDOM, "reference_slope": Entry("number", "1", most=3),
     "reference_slope_error": _SHARE,
     "reference_usual": _TIME, "reference_error": _SHARE, "reference_freedom": _FREEDOM,
     "compile_time": _TIME, "graphs": _COUNT, "graph_breaks": _COUNT, "compile_cached": _FLAG, "recompiles": _COUNT,
-    # what proves it
+    # checks and proofs
     "proof": _TEXT, "blas": _TEXT,
     "device_seen": _TEXT, "products_in": _TEXT, "not_checked": _TEXT, "device_peak_by": _TEXT,
     "accuracy": Entry("number", "1", most=1), "loss_first": _NUMBER, "loss_last": _NUMBER,
     "gradient_error": _NUMBER,
-    # what PyTorch's wrapper for ranks says of itself
+    # DistributedDataParallel's own log
     "ddp_buckets": _TEXT, "ddp_forward_compute_time": _TIME, "ddp_backward_compute_time": _TIME,
     "ddp_backward_comm_time": _TIME, "ddp_backward_compute_comm_overlap_time": _TIME,
-    # what told its energy
+    # the source of its energy figures
     "energy_scope": _TEXT, "energy_by": _TEXT, "energy_method": _TEXT, "energy_error": _SHARE, "energy_lost": _TEXT,
     "energy_others": _NUMBER,
     # peaks
@@ -200,7 +200,7 @@ FACTS: Mapping[str, Entry] = {
     "note": _TEXT,
     # commands, and copies without them
     "command": _TEXT, "private": _FLAG,
-    # models of the user's own
+    # the user's own models
     "restored_settings": _TEXT, "same_batch": _TEXT, "inference_without": _TEXT, "loss_in_inference": _FLAG,
     "draws_random": _FLAG,
 }  # fmt: skip

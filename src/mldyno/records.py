@@ -97,7 +97,7 @@ class Machine:
     virtualised: bool | None = None
     low_power: bool | None = None
     key: str | None = None
-    """The fingerprint of its public key: two machines of one name have two. None where no key could be kept."""
+    """The fingerprint of its public key: machines of the same name differ in it. None if no key could be stored."""
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ class RunSettings(Settings):
         None, "Compare your file with an older version of it.", word, metavar="REV|FILE", in_suites=False
     )
     trust: bool = _setting(
-        False, "Let a suite, or a run of others to resume, run code that it names.", flag, in_suites=False
+        False, "Let a suite, or a run begun elsewhere, run code that it names.", flag, in_suites=False
     )
     weights: bool = _setting(False, "For hf: models, use the trained weights, not random ones.", flag, in_suites=False)
     download: bool = _setting(False, "For hf: models, fetch what is not here yet.", flag, in_suites=False)

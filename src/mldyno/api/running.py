@@ -283,7 +283,7 @@ def quick(
 ) -> QuickResults:
     """Measure this machine in at most three minutes: how fast it trains and runs models, on every device.
 
-    `budget` and `limit` are as in `run`. The report is written to a folder beside the store.
+    `budget` and `limit` are as in `run`. The report is written to the folder of the store.
     """
     from mldyno.analysis.answers import verdicts
 
@@ -308,11 +308,11 @@ def quick(
     )  # fmt: skip
 
 
-def _page(results: Results, store: Store, others: Sequence[Record]) -> str:
-    """Write the report of a run beside the store, which can be written to; return a line that says where it is."""
+def _page(results: Results, store: Store, context: Sequence[Record]) -> str:
+    """Write the report of a run to the folder of the store, which is writable; return a line that says where it is."""
     try:
         folder = make_folder(str(store.path.parent / "reports"))
-        return f"report: {results.report(os.path.join(folder, f'{results.run}.html'), others)}"
+        return f"report: {results.report(os.path.join(folder, f'{results.run}.html'), context)}"
     except MldynoError as error:
         return f"There is no report: {error}"
 
