@@ -52,7 +52,10 @@ def main(revision: str, *words: str) -> None:
                     if new.facts(name, mode)[what] != value
                 ]  # fmt: skip
                 ratio = f"  {timed(old, new, name, mode)}" if "--time" in words else ""
-                print(f"{name}/{mode}: {'differs in ' + ', '.join(differing) if differing else 'the same'}{ratio}")
+                print(
+                    f"{name}/{mode}: {'differs in ' + ', '.join(differing) if differing else 'the same'}{ratio}",
+                    flush=True,
+                )
 
 
 class Child:

@@ -78,7 +78,7 @@ def test_a_suite_that_is_included_twice_is_no_circle(tmp_path: Path) -> None:
         ("exclude = 3\n" + CASES, "suite own.toml: exclude must be tables; begin each with a line [[exclude]]."),
         (CASES + "mode = 'trian'\n", "suite own.toml: unknown mode 'trian'. Did you mean 'train'?"),
         (CASES + "device = 'al'\n", "suite own.toml: unknown device 'al'. Did you mean 'all'?"),
-        (CASES + "batch = 1\nbatch-size = 2\n", "suite own.toml: batch-size stands for batch, which a [[cases]]"),
+        (CASES + "batch = 1\nbatch-size = 2\n", "suite own.toml: batch-size means batch, which a [[cases]]"),
         (CASES + "[[exclude]]\nmoed = 1\n", "suite own.toml: unknown key in [[exclude]] 'moed'. Did you mean 'mode'"),
         (CASES + "[[exclude]]\nbatch = 1.5\n", "suite own.toml: batch must be a value or a list of values."),
         (CASES + "[[exclude]]\n", "suite own.toml: an [[exclude]] table needs at least one axis."),

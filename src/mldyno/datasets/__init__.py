@@ -174,7 +174,7 @@ def _read(data_set: DataSet, source: Source, place: Path) -> tuple[Split, Split]
         with open(place / ORIGIN, "rb", opener=regular) as file:
             origin = file.read(len(expected) + 1)
         if origin != expected:
-            raise BadFile(place / ORIGIN, "the files beside it were made from something else")
+            raise BadFile(place / ORIGIN, "the files next to it were made from something else")
         return data_set.read(place)
     except OSError as error:
         raise BadFile(Path(error.filename or place), error.strerror or str(error)) from None

@@ -93,7 +93,7 @@ def fetch(archive: Archive, place: Path, mirrors: Sequence[str], progress: Progr
         if not reasons and part.exists():
             sync(part)
     except OSError:
-        part.unlink(missing_ok=True)  # a full disk is not kept full by half an archive
+        part.unlink(missing_ok=True)  # half an archive must not keep the disk full
         raise
     if reasons or not part.exists():
         wrong = "is wrong where it lies, and " if place.exists() else ""

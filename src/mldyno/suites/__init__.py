@@ -163,7 +163,7 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _files(words: Any, path: Path) -> list[Path]:
-    """Return the files to include: shipped suites by name, others by their path relative to this file."""
+    """Return the files to include: shipped suites by name, a user's by the path relative to this file."""
     if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
         raise UsageError('include must be a list of suites, such as ["quick", "other.toml"].')
     return [_file(word, path.parent, "suite to include") for word in words]
@@ -184,7 +184,7 @@ def _axes(table: Mapping[str, Any], kind: str, interpreter: Callable[[str], str]
             raise unknown(f"key in {kind}", key, NAMES)
         axis = AXIS[key].name
         if axis in axes:
-            raise UsageError(f"{key} stands for {axis}, which a {kind} table has already.")
+            raise UsageError(f"{key} means {axis}, which a {kind} table has already.")
         values = value if isinstance(value, list) else [value]
         if not values or not all(isinstance(entry, str | int) for entry in values):
             raise UsageError(f"{key} must be a value or a list of values.")

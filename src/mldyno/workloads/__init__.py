@@ -41,7 +41,7 @@ Batch = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Phase:
-    """One of the phases that a step is made of, which is also timed apart from the others."""
+    """One of the phases of a step, which is also timed by itself."""
 
     run: Callable[[Any, Any, Any], Any]
     """Does the phase: gets the network, a batch's inputs and what the phase before it gave (None at first);

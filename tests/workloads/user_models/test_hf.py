@@ -288,7 +288,7 @@ def change(folder: Path, **fields: Any) -> None:
         ({"model_type": "zzz"}, r"transformers [\d.]+ knows no model type 'zzz'; a newer one may"),
         ({"architectures": ["ZzzModel"]}, r"transformers [\d.]+ knows no architecture 'ZzzModel'; a newer one may"),
         ({"architectures": ["torch"]}, r"knows no architecture 'torch'"),
-        ({"model_type": "zzz", "auto_map": {"AutoModel": "code.Zzz"}}, "needs code that lies beside it"),
+        ({"model_type": "zzz", "auto_map": {"AutoModel": "code.Zzz"}}, "needs code from its own folder"),
         ({"hidden_size": 33}, "hf:tiny: BertForMaskedLM can't be built: ValueError: The hidden size"),
     ],
 )

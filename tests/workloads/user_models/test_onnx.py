@@ -141,7 +141,7 @@ def test_a_file_with_its_weights_beside_it_is_known_by_both(linear: Path, tmp_pa
     data.write_bytes(content)
     assert described(path).name != before.name
     data.unlink()
-    with pytest.raises(NotUnderstood, match=r"large\.onnx has weights in large\.data, which does not lie beside it"):
+    with pytest.raises(NotUnderstood, match=r"large\.onnx has weights in large\.data, which is not next to it"):
         described(path)
 
 

@@ -209,7 +209,7 @@ class Architecture:
     def _strange(self, what: str, own_code: Any) -> NotUnderstood:
         title = self.source.title
         if own_code:
-            return NotUnderstood(f"{title} needs code that lies beside it (trust_remote_code), which mldyno never runs")
+            return NotUnderstood(f"{title} needs code from its own folder (trust_remote_code), which mldyno never runs")
         version = self.transformers.__version__
         return NotUnderstood(
             f"{title}: transformers {version} knows no {what}; a newer one may: pip install -U transformers"

@@ -5,7 +5,7 @@ they index, where the graph shows one, else they are 0 or 1; masks are all ones.
 the first one is the batch. Others are a sequence, or the sides of an image; past keys and values are empty.
 
 The file is read here, without its weights and with the standard library only: the runtimes show neither tables nor
-weights, and the package `onnx` need not be installed beside them.
+weights, and the package `onnx` need not be installed with them.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ def _graph_of(source: Source) -> Graph:
         if os.path.isabs(name) or os.pardir in name.split("/"):
             raise NotUnderstood(f"{source.title} has weights in {name}, outside its folder; save it with all of them")
         if not os.path.isfile(os.path.join(os.path.dirname(source.place), name)):
-            raise NotUnderstood(f"{source.title} has weights in {name}, which does not lie beside it; copy it there")
+            raise NotUnderstood(f"{source.title} has weights in {name}, which is not next to it; copy it there")
     return graph
 
 
 def digest_of(source: Source, graph: Graph) -> str:
-    """Return the SHA-256 of the file, and of the files beside it that hold its weights."""
+    """Return the SHA-256 of the file, and of the files next to it that hold its weights."""
     folder = os.path.dirname(source.place)
     return hash_files([source.place, *(os.path.join(folder, name) for name in sorted(graph.files))])
 
@@ -196,7 +196,7 @@ class Graph:
     nodes: list[tuple[str, list[str], list[str]]] = field(default_factory=list)
     """Operator, inputs and outputs of each."""
     files: set[str] = field(default_factory=set)
-    """Files beside this one that hold weights."""
+    """Files next to this one that hold weights."""
 
     @property
     def params(self) -> int:
