@@ -13,8 +13,9 @@ bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
 
 # Three processes on two cores: some of the tests only wait.
-test: dev test-tools check  ## linters, types, the layer contract, all tests
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
+PROCESSES ?= 3
+test: dev test-tools check  ## linters, types, the layer contract, all tests; PROCESSES=4 for more at once
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=20
 
 fuzz: dev  ## strange records for ten minutes: what `import` takes, every command shows; SEED=1 for the same ones again
 	$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))
