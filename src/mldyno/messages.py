@@ -129,7 +129,7 @@ class Measured(Answer):
 
 @dataclass(frozen=True)
 class CaseClosed(Answer):
-    """The work was done: what checks and meters found."""
+    """The work was done: the results of checks and meters."""
 
     series: tuple[Series, ...]
     checks: Checks

@@ -28,7 +28,7 @@ STORE_SOCKET = "MLDYNO_RANK_STORE_SOCKET"  # the descriptor of its listening soc
 # On standard error: a rank that fails says why, the launcher says how one has ended.
 FAILED, ENDED, RANK_DONE = "mldyno-rank-failed ", "mldyno-rank-ended ", "mldyno-rank-done"
 ADDRESS, TOKEN, HOSTS = "MLDYNO_RENDEZVOUS", "MLDYNO_RENDEZVOUS_TOKEN", "MLDYNO_RENDEZVOUS_HOSTS"
-INTERFACE = "GLOO_SOCKET_IFNAME"  # gloo's own
+INTERFACE = "GLOO_SOCKET_IFNAME"  # of gloo
 USUAL = "127.0.0.1:29400"  # the loopback: no other machine can reach it unless an address is named
 _WRITTEN = re.compile(r"(?P<host>[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 _TOKEN = re.compile(r"[0-9a-f]{8,64}")
@@ -52,9 +52,9 @@ class Rendezvous:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def proof(self, who: str, said: str) -> str:
-        """Return what shows that `who` has the token, and said this."""
-        return hmac.new(self.token.encode(), f"mldyno {who} {said}".encode(), "sha256").hexdigest()
+    def proof(self, role: str, exchanged: str) -> str:
+        """Return the proof that a host or a guest has the token, over the words that they exchanged."""
+        return hmac.new(self.token.encode(), f"mldyno {role} {exchanged}".encode(), "sha256").hexdigest()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -146,16 +146,16 @@ def receive(meeting: Rendezvous, ranks: int, nodes: int, store_port: int) -> Non
     def welcome(connection: socket.socket) -> None:
         with suppress(OSError):
             connection.settimeout(HELLO_S)
-            own = secrets.token_hex(16)
-            connection.sendall(f"{own}\n".encode())
-            theirs, shape, proof = _words(connection, 3)
-            said = f"{own} {theirs} {shape}"
-            if not hmac.compare_digest(proof.encode(), meeting.proof("guest", said).encode()):
+            own_nonce = secrets.token_hex(16)
+            connection.sendall(f"{own_nonce}\n".encode())
+            nonce, shape, proof = _words(connection, 3)
+            exchanged = f"{own_nonce} {nonce} {shape}"
+            if not hmac.compare_digest(proof.encode(), meeting.proof("guest", exchanged).encode()):
                 connection.sendall(f"{REFUSED} token\n".encode())
             elif shape != f"{ranks}/{nodes}":
                 connection.sendall(f"{REFUSED} {ranks}/{nodes}\n".encode())
             else:
-                guests.put((connection, said))
+                guests.put((connection, exchanged))
                 return
         connection.close()
 
@@ -168,10 +168,10 @@ def receive(meeting: Rendezvous, ranks: int, nodes: int, store_port: int) -> Non
             present = [guest for guest in present if not _has_left(guest[0])]
             while not guests.empty():
                 present.append(guests.get())
-    for number, (connection, said) in enumerate(present[: nodes - 1], 1):
+    for number, (connection, exchanged) in enumerate(present[: nodes - 1], 1):
         place = f"{number} {store_port}"
         with connection:
-            connection.sendall(f"{place} {meeting.proof('host', f'{said} {place}')}\n".encode())
+            connection.sendall(f"{place} {meeting.proof('host', f'{exchanged} {place}')}\n".encode())
 
 
 def enter(meeting: Rendezvous, ranks: int, nodes: int, wait: float) -> dict[str, str] | None:
@@ -181,10 +181,10 @@ def enter(meeting: Rendezvous, ranks: int, nodes: int, wait: float) -> dict[str,
     """
     try:
         with socket.create_connection((meeting.host, meeting.port), timeout=min(HELLO_S, wait)) as connection:
-            (theirs,) = _words(connection, 1)
-            own, shape = secrets.token_hex(16), f"{ranks}/{nodes}"
-            said = f"{theirs} {own} {shape}"
-            connection.sendall(f"{own} {shape} {meeting.proof('guest', said)}\n".encode())
+            (nonce,) = _words(connection, 1)
+            own_nonce, shape = secrets.token_hex(16), f"{ranks}/{nodes}"
+            exchanged = f"{nonce} {own_nonce} {shape}"
+            connection.sendall(f"{own_nonce} {shape} {meeting.proof('guest', exchanged)}\n".encode())
             connection.settimeout(wait)
             answer = _words(connection, None)
     except OSError:
@@ -193,7 +193,7 @@ def enter(meeting: Rendezvous, ranks: int, nodes: int, wait: float) -> dict[str,
         raise Refused(f"{meeting.address} refuses this token; take the one that `mldyno run --nodes` shows there.")
     if answer[:1] == [REFUSED]:
         raise Refused(f"{meeting.address} runs other --ranks/--nodes than {shape}; take the line that it shows.")
-    proof = meeting.proof("host", f"{said} {' '.join(answer[:2])}")
+    proof = meeting.proof("host", f"{exchanged} {' '.join(answer[:2])}")
     if len(answer) != 3 or not hmac.compare_digest(answer[2].encode(), proof.encode()):
         raise Refused(f"what answers at {meeting.address} does not have this token; name the first node's address.")
     return {NODE: answer[0], STORE: f"{meeting.host}:{answer[1]}"}

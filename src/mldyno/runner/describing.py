@@ -140,6 +140,6 @@ def _git(folder: str, *words: str) -> str:
     """Return the output of git; raise its own message where it fails."""
     answer = _run_git(folder, *words)
     if answer.returncode:
-        said = (answer.stderr.strip().splitlines() or ["it failed"])[-1]
-        raise MldynoError(f"git {words[0]}: {said}; {NAME_A_FILE}")
+        message = (answer.stderr.strip().splitlines() or ["it failed"])[-1]
+        raise MldynoError(f"git {words[0]}: {message}; {NAME_A_FILE}")
     return answer.stdout.strip()

@@ -87,7 +87,7 @@ class Interrupts:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
-            if signal.getsignal(number) is not signal.SIG_IGN:  # a SIGHUP that has come has others behind it
+            if signal.getsignal(number) is not signal.SIG_IGN:  # further ones follow a SIGHUP
                 signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:

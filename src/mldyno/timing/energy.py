@@ -219,7 +219,7 @@ def _read(ticks: Ticks, watched: Watched, length_s: float, go_on: Callable[[], b
 
 
 class Watch:
-    """Watch sensors while something else is done, each in a thread; `results` grow meanwhile.
+    """Watch sensors while something else is done, each in a thread; `results` grow as they go.
 
     The thread of a sensor that hangs is left behind: it sleeps in the system, and ends with the process.
     """

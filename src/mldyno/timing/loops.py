@@ -90,7 +90,7 @@ class LoopTimes:
         self.fault = ""
         """What went wrong in here; the loop goes on, untimed."""
         self.look_at: Callable[[Any], None] = ignore_batch
-        """Sees some of the batches, until it has seen enough."""
+        """Gets some of the batches, until it has enough."""
         self.every_batch = False
         """Whether it has to see all of them."""
         self._marks: list[int] = []

@@ -82,7 +82,7 @@ class ReplayTimes(LoopTimes):
         if not self.fault:
             self.rounds.append((real, held))
             if len(self.rounds) == FEWEST_REPLAY_ROUNDS:
-                width = paired([math.log(mine / yours) for mine, yours in self.rounds])[1]
+                width = paired([math.log(real / held) for real, held in self.rounds])[1]
                 self._wanted = round(min(MOST_REPLAY_ROUNDS, FEWEST_REPLAY_ROUNDS * max(1.0, width / TARGET) ** 2))
         self._begin_anew()
         return batch

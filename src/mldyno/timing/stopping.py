@@ -131,7 +131,7 @@ def _variance(segments: Sequence[Sequence[float]], medians: Sequence[float], lev
     spread = 1.4826 * median([abs(value) for value in noise])
     alike = min(1.0, len(segments) / autocorrelation(noise).independent)
     among = sloped.left / max(1, len(medians) - 2)
-    within = min(1.571 * spread * spread * alike, 4 * among)  # a correlation seen by chance must not excuse a slope
+    within = min(1.571 * spread * spread * alike, 4 * among)  # a correlation by chance must not excuse a slope
     return max((SEGMENT_TOLERANCE / SEGMENT_TOLERANCE_DEVIATIONS * level) ** 2, within, among, 1e-300)
 
 

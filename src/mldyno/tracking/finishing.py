@@ -124,8 +124,8 @@ def line_so_far(loop: Loop) -> str:
     return f"{loop.name}: {count(loop.times.steps, 'step')} so far: too few for a number"
 
 
-def observed_of(loop: Loop, others: dict[int, str]) -> EndedLoop | None:
-    """Return what was observed of a loop; None where that is too little. `others` are texts of other ranks."""
+def observed_of(loop: Loop, of_ranks: dict[int, str]) -> EndedLoop | None:
+    """Return what was observed of a loop; None where that is too little. `of_ranks` are texts of the other ranks."""
     times, ranks = loop.times, loop.ranks
     times.catch_up()
     smaller = list(times.smaller)
@@ -150,10 +150,10 @@ def observed_of(loop: Loop, others: dict[int, str]) -> EndedLoop | None:
         observed.take(series)
     for part in (*times.long, long):
         observed.series += _series_of(part, "long")
-    observed.series += [*_besides(times), *_of_ranks(loop, steady, others)]
+    observed.series += [*_apart_series(times), *_rank_series(loop, steady, of_ranks)]
     for series in loop.contention.stop() if loop.watched is not None else ():  # what got in the way, over all epochs
         observed.series.append(replace(series, values=(math.fsum(series.values),)))
-    observed.facts |= _facts(loop, size, unsteady, others, len(usual.times))
+    observed.facts |= _facts(loop, size, unsteady, of_ranks, len(usual.times))
     observed.software = process.software()
     devices = process.devices(case.device)
     machine = machines.describe(machines.Vendors().describe(devices) if devices else ())
@@ -172,7 +172,7 @@ def _series_of(part: LoopBlocks, stage: str) -> Iterator[Series]:
         yield Series("data_wait", "s", _seconds(part.waits, part.size), stage, part.size)
 
 
-def _besides(times: LoopTimes) -> Iterator[Series]:
+def _apart_series(times: LoopTimes) -> Iterator[Series]:
     """Yield what lies between steps, and the rounds of real and held batches."""
     for stage, values in (("between", times.between), ("apart", times.apart)):
         if values:
@@ -183,7 +183,7 @@ def _besides(times: LoopTimes) -> Iterator[Series]:
         yield Series("held_time", "s", _seconds(held), "beside", times.blocks.size)
 
 
-def _facts(loop: Loop, size: int, unsteady: str, others: dict[int, str], blocks: int) -> dict[str, Fact]:
+def _facts(loop: Loop, size: int, unsteady: str, of_ranks: dict[int, str], blocks: int) -> dict[str, Fact]:
     times, items = loop.times, loop.count.per_step
     world = 1 if loop.ranks is None else loop.ranks.world
     steady = None if blocks < 20 else not unsteady
@@ -194,8 +194,8 @@ def _facts(loop: Loop, size: int, unsteady: str, others: dict[int, str], blocks:
         "epochs": times.epochs or None,
     }  # fmt: skip
     if items is not None:
-        theirs = [json.loads(text).get("items") or items for text in others.values()]
-        facts["items_per_step"] = items + sum(theirs) if others else items * world
+        items_of_ranks = [json.loads(text).get("items") or items for text in of_ranks.values()]
+        facts["items_per_step"] = items + sum(items_of_ranks) if of_ranks else items * world
         if world > 1:
             facts |= {"batch_per_rank": items, "batch_in_all": facts["items_per_step"]}
     return facts
@@ -208,11 +208,11 @@ def _for_first_rank(loop: Loop) -> dict[str, Any]:
     return {"size": usual.size, "times": usual.times, "waits": usual.waits, "items": loop.count.per_step}
 
 
-def _of_ranks(loop: Loop, steady: LoopBlocks, others: dict[int, str]) -> Iterator[Series]:
+def _rank_series(loop: Loop, steady: LoopBlocks, of_ranks: dict[int, str]) -> Iterator[Series]:
     """Yield the same steps, as each rank timed them."""
     if loop.ranks is None:
         return
     yield from _series_of(steady, "rank-0")
-    for rank, text in others.items():
+    for rank, text in of_ranks.items():
         content = json.loads(text)
         yield from _series_of(LoopBlocks(content["size"], content["times"], content["waits"]), f"rank-{rank}")

@@ -93,7 +93,7 @@ class Loop:
         self._finish().raise_again()
 
     def _finish(self) -> Interrupts:
-        """Finish it; return the signals that came meanwhile: none of them interrupts a write."""
+        """Finish it; return the signals that came during that: none of them interrupts a write."""
         interrupts = Interrupts()
         if self.finished or os.getpid() != self.owner:
             return interrupts

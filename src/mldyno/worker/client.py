@@ -149,7 +149,7 @@ class WorkerProcess:
             return self._python or sys.executable
         path = interpreters.path_of(self._case.python)
         if path is None:
-            raise Ended("unsupported", f"where Python {self._case.python} is was not said; name its path with --python")
+            raise Ended("unsupported", f"Python {self._case.python} was not named here; name its path with --python")
         return path
 
     def _read_answers(self, process: subprocess.Popen[bytes]) -> None:
@@ -173,7 +173,7 @@ class WorkerProcess:
         self, command: Command[A], timeout: float, on_progress: OnProgress = lambda news: None,
         reset_timeout: bool = False,
     ) -> A:  # fmt: skip
-        """Send a command and wait up to `timeout` s for its answer; with `reset_timeout`, anew after each message.
+        """Send a command and wait up to `timeout` s for its answer; with `reset_timeout`, since its last message.
 
         `on_progress` gets a step's time in s now and then, or the rows of a task. Raises Ended where the worker fails
         at the command, dies, takes too long or too much memory, or answers something else.
@@ -379,7 +379,7 @@ def _kernel_kills() -> int:
 # -- allocators of memory --------------------------------------------------------------------------
 
 
-# glibc gives large blocks back to the system when they are freed, and the next step touches their pages anew.
+# glibc gives large blocks back to the system when they are freed, and the next step has to touch their pages again.
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
 ALLOCATOR_LIBRARIES = {"jemalloc": "jemalloc", "tcmalloc": "tcmalloc_minimal"}
 ALLOCATOR_PACKAGES = {"jemalloc": "libjemalloc2", "tcmalloc": "libtcmalloc-minimal4"}

@@ -81,7 +81,7 @@ def _sees(sensor: Sensor, case: Case, device: str) -> bool:
 
 
 class EnergyMeter:
-    """All sensors that see one case; the period of each counter is found once."""
+    """All sensors that see a case; the period of each counter is measured once."""
 
     def __init__(self, framework: Framework, case: Case, devices: Sequence[Device], blocks: Blocks) -> None:
         self.blocks, self.clock, self.case = blocks, blocks.clock, case
@@ -113,12 +113,12 @@ class EnergyMeter:
         facts = self._nothing([*before, *during, *after]).facts
         series, place = list[Series](), 0
         for group, length in zip(self.groups, lengths, strict=True):
-            mine = slice(place, place := place + len(group.sensors))
-            rows = _rows(during[mine], logs, length)
+            own = slice(place, place := place + len(group.sensors))
+            rows = _rows(during[own], logs, length)
             if not rows:
                 continue
             main = not series
-            idle = [*_idle_powers(before[mine], length), *_idle_powers(after[mine], length)]
+            idle = [*_idle_powers(before[own], length), *_idle_powers(after[own], length)]
             series += _series(rows, idle, "steady" if main else group.scope)
             if main:
                 off = max(window.relative_error for windows in rows for window, _ in windows)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import psutil
 
 TREE_SHARE = 0.001  # of a core, that looking for the worker's own processes may take
-MOST_LOOKS = 5  # for processes that start others while they are ended
+MOST_LOOKS = 5  # for processes that start more processes while they are ended
 
 
 def new_mark() -> str:
@@ -165,7 +165,7 @@ class Patience:
         self.left = PATIENCE_S if seconds is None else seconds
 
     def wait(self, needed: int, check: Callable[[], None] = lambda: None) -> bool:
-        """Wait until that much memory in B is available, beside twice the reserve; return whether it is."""
+        """Wait until that much memory in B is available on top of twice the reserve; return whether it is."""
         while True:
             check()
             available = machine.available_memory()

@@ -18,7 +18,7 @@ END_TO_END, LAUNCH = "end-to-end", "launch"
 
 
 def _own_package() -> None:
-    """Make `mldyno` importable from where this file lies, and nothing else that lies beside it."""
+    """Make `mldyno` importable from where this file lies, and none of its neighbours."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != os.path.join(folder, "worker")]
     spec = importlib.util.spec_from_file_location(
