@@ -169,7 +169,7 @@ def by_hand(program: Any) -> Loop:
 
 
 def _training(program: Any) -> Loop:
-    network, optimiser, batches = program.network, program.optimiser, program.batches
+    network, optimiser, batches = program.network, program.backend.optimiser, program.batches
     loss, updates = program.recipe.loss, program.recipe.updates
 
     def loop(steps: int) -> None:

@@ -19,8 +19,10 @@ SETTINGS = (type(None), bool, int, float, complex, str, bytes)
 
 
 def is_sparse(leaf: Any) -> bool:
-    """Return whether a leaf is an array whose items can't be taken out: a sparse type, or a nested tensor."""
-    return type(leaf).__name__ in SPARSE or getattr(leaf, "is_nested", False)
+    """Return whether a leaf is an array whose items can't be taken out: a sparse type or layout, or a nested tensor."""
+    if type(leaf).__name__ in SPARSE or getattr(leaf, "is_nested", False):
+        return True
+    return str(getattr(leaf, "layout", "")).startswith("torch.sparse")
 
 
 def is_array(leaf: Any) -> bool:

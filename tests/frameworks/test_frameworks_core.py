@@ -79,7 +79,7 @@ def test_the_framework_of_the_page_measures_a_training_that_learned_and_agrees(t
         ({"precision": "fp16"}, "plain has no precision fp16; it has fp32, fp64"),
         ({"placement": "host"}, "plain has no placement host; it has device"),
         ({"compile": True}, "plain has no compiler"),
-        ({"threads": 2}, "plain can't be told how many threads to use"),
+        ({"threads": 2}, "plain has no setting for the number of threads"),
         ({"ranks": 2}, "plain can't train in ranks here; torch can"),
     ],
 )

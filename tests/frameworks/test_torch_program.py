@@ -43,13 +43,13 @@ def test_batches_from_disk_are_decoded_normalised_and_shuffled() -> None:
 def test_an_epoch_takes_every_item_once_and_ends_with_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = program(Case("mnist-cnn", mode="train", batch=16, placement="loader"), data=DATA)
     sizes: list[int] = []
-    train = opened._train
+    train = opened.backend.train
 
     def noted_train(inputs: Any, targets: Any, update: bool) -> Any:
         sizes.append(len(inputs))
         return train(inputs, targets, update)
 
-    monkeypatch.setattr(opened, "_train", noted_train)
+    monkeypatch.setattr(opened.backend, "train", noted_train)
     assert opened.phases == {"data": 20 * 16, "epoch": 170}
     opened.run_phase("epoch")
     assert sizes == [16] * 8 + [2]
@@ -66,7 +66,7 @@ def test_inference_reads_the_held_out_items() -> None:
         shapes.append(tuple(inputs.shape))
         return inputs
 
-    opened.infer = forward
+    opened.backend.apply = forward
     opened.run(5)  # more batches than there are: it begins anew
     assert shapes == [(16, 1, 28, 28)] * 5
 
@@ -91,14 +91,22 @@ def in_two_phases(module: Any, case: Case) -> Recipe:
 
 
 @pytest.mark.parametrize("placement", ["device", "roundtrip"])
-def test_a_step_in_phases_hands_on_what_each_gave(placement: Any) -> None:
+def test_a_step_in_phases_hands_on_what_each_gave(placement: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = program(Case("mlp", mode="infer", batch=1, placement=placement), in_two_phases)
     assert opened.phases == {"double": 3, "add": 4}
     for name in opened.phases:
         opened.run_phase(name)
-    assert torch.equal(opened.output, 2 * opened.fixed[0] + 1)
+    assert torch.equal(opened.carry, 2 * opened.fixed[0] + 1)
+    run_phase, carried = opened.backend.run_phase, []
+
+    def noted_phase(*given: Any) -> Any:
+        carried.append(run_phase(*given))
+        return carried[-1]
+
+    monkeypatch.setattr(opened.backend, "run_phase", noted_phase)
     opened.run(2)
-    assert opened.output.shape == (1, 2)
+    assert [each.shape for each in carried] == [(1, 2)] * 4
+    assert all(torch.equal(carried[place + 1], carried[place] + 1) for place in (0, 2))
 
 
 def test_forward_and_backward_alone_change_no_weight_but_a_check_step_does() -> None:

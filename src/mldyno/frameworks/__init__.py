@@ -1,13 +1,12 @@
-"""Frameworks: how a case is computed, one file each, each holding one `FRAMEWORK`.
+"""Frameworks: how a case is computed. One file each, which holds one `FRAMEWORK`.
 
-The docstring of a file begins with what it is, and names the package it needs on a separate line
-("Requires: torch"), so that a list can be shown without importing it.
-Rules: only a framework's own file imports it, and only inside `start`. A framework issues steps and
-waits for the device when asked; it never takes time and never decides when to wait.
+The first line of a file's docstring is the framework's title. A line "Requires: torch" names the package that it
+needs, so that `mldyno list` imports nothing.
+Rules: only a framework's own file imports it, and only inside `start`. A framework issues steps, and waits for the
+device when asked. It never takes time, and never decides when to wait.
 
-The core is what is abstract here, eight members: `start`, `versions`, `devices`, `build_program` of a framework, and
-`run`, `synchronize`, `losses`, `error_vs_reference` of a program. All else has a default. What a default can't check,
-the record names as not checked.
+Eight members are abstract: `start`, `versions`, `devices` and `build_program` of a framework; `run`, `synchronize`,
+`losses` and `error_vs_reference` of a program. All others have a default. The record names what a default can't check.
 """
 
 from __future__ import annotations
@@ -25,34 +24,33 @@ if TYPE_CHECKING:
 
 
 class Unsupported(Exception):
-    """The framework or device can't do what the case asks; the message says why."""
+    """Raised where the framework or device can't do what the case asks; the message says why."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A feature tried on a device: how far its numbers are from the CPU's, relative, and how far they may be."""
+    """A feature tried on a device: its relative error against the CPU, and the largest that is allowed."""
 
     error: float
     tolerance: float
     fallback: str = ""
-    """What the framework let the CPU do in the device's place; empty where the device did it all."""
+    """Operators that fell back to the CPU; empty if the device ran them all."""
 
 
-# Largest relative difference from fp32 on the CPU, and between frameworks: of outputs in inference, of losses in
-# training.
+# Largest relative error against fp32 on the CPU, and between frameworks: of outputs, or of losses in training.
 TOLERANCE = {
     "fp32": 1e-3, "tf32": 1e-2, "fp16": 2e-2, "bf16": 1e-1, "amp-fp16": 2e-2, "amp-bf16": 1e-1, "fp64": 1e-3,
 }  # fmt: skip
-COMPARED_UPDATES = 3  # after which losses are compared
-OTHER_DRAWS = 3  # passes that draw other random numbers, where a model draws any
-CHANCE = 3.0  # times their largest difference: what one more draw may differ by
-PROOF_ITEMS, PROOF_TOKENS = 4, 16  # of the batch that proves what a case computes
-PROOF_NUMBERS = 16  # of its outputs
-PROOF_RATE = 0.01  # of the optimiser's own: from random weights larger updates are wild, and make much of rounding
+COMPARED_UPDATES = 3  # updates between the losses that are compared
+OTHER_DRAWS = 3  # passes with other random numbers, where a model draws any
+CHANCE_FACTOR = 3.0  # times their largest difference: what one more draw may differ by
+PROOF_ITEMS, PROOF_TOKENS = 4, 16  # in the batch that proves what a case computes
+PROOF_NUMBERS = 16  # outputs in a proof
+PROOF_RATE = 0.01  # times the learning rate: large updates of random weights amplify rounding
 
 
 def proof_case(case: Case) -> Case:
-    """Return the case with a batch that is small enough to prove what it computes."""
+    """Return the case with the small batch of a proof."""
     seq = None if case.seq is None else min(case.seq, PROOF_TOKENS)
     return replace(case, batch=min(case.batch or PROOF_ITEMS, PROOF_ITEMS), seq=seq)
 
@@ -67,9 +65,9 @@ def relative_error(actual: Sequence[float], expected: Sequence[float]) -> float:
 def without_chance(errors: Sequence[tuple[float, float]], tolerance: float) -> list[float]:
     """Return the errors that the model's own random numbers do not explain.
 
-    Each comes with the largest difference between passes in fp32 that drew other numbers; 0 where nothing was drawn.
+    Each error comes with the largest difference between fp32 passes with different random numbers.
     """
-    return [error for error, drawn in errors if not tolerance < error <= tolerance + CHANCE * drawn]
+    return [error for error, spread in errors if not tolerance < error <= tolerance + CHANCE_FACTOR * spread]
 
 
 class Steps(Protocol):
@@ -83,19 +81,19 @@ class Steps(Protocol):
 
 
 class Kernel(Steps, Protocol):
-    """Fixed work on a device, with which other work is compared."""
+    """Fixed work on a device: the reference kernel, and the peaks."""
 
     work: float
-    """What one step does: floating-point operations, or bytes that it moves."""
+    """Work of a step: floating-point operations, or bytes moved."""
 
 
 class Team(Protocol):
-    """The ranks that train together, as one of them sees them; all must call the same in the same order."""
+    """The ranks that train together, seen from one of them. All ranks must make the same calls in the same order."""
 
     rank: int
     size: int
     local_rank: int
-    """Among those of its machine."""
+    """The rank's number on its machine."""
 
     @property
     def leads(self) -> bool:
@@ -108,7 +106,7 @@ class Team(Protocol):
         """Return the leader's order, on every rank."""
 
     def gather(self, number: float) -> list[float]:
-        """Return the numbers of all ranks in order to the leader; nothing to the others."""
+        """Return the numbers of all ranks in order on the leader, and nothing on the other ranks."""
 
     def leave(self) -> None:
         """Leave the group."""
@@ -133,15 +131,15 @@ class Program(ABC):
 
     @abstractmethod
     def error_vs_reference(self) -> tuple[float, float] | None:
-        """Return the relative error against the CPU in fp32, and the tolerance; None where the case is that itself."""
+        """Return the relative error against fp32 on the CPU, and the tolerance; None if the case is fp32 on the CPU."""
 
     # -- optional: more checks ---------------------------------------------------------------------
 
     params: int | None = None
-    """Parameters of the model; None where they are not counted."""
+    """Parameters of the model; None if they are not counted."""
 
     def first_losses(self) -> Mapping[str, float] | None:
-        """Return the losses in the first step or right after it; called once, after that step."""
+        """Return the losses of the first step; called once, right after it."""
         return self.losses()
 
     def check_step(self) -> None:
@@ -149,99 +147,96 @@ class Program(ABC):
         self.run(1)
 
     def proof(self, portable: Portable) -> list[float] | None:
-        """Return what the case computes from the workload's first weights and batch: outputs, or a few losses.
+        """Return outputs, or a few losses, from the workload's first weights and batch; None if not known.
 
-        In every framework the same numbers come out where the work is the same; None where it is not known.
+        Frameworks that do the same work return the same numbers.
         """
         return None
 
     def precision_flaw(self) -> str | None:
-        """Return why the case's precision did not take effect; empty where it did, None where it is not checked.
+        """Return why the case's precision did not take effect; empty if it did, None if not checked.
 
-        Raises Unsupported where the case has nothing that a precision changes.
+        Raise Unsupported if the case computes nothing that a precision changes.
         """
         return None
 
     def actual_device(self) -> str | None:
-        """Return the device that all of it really lies on, or words that name two; None where it is not checked."""
+        """Return the device that holds all tensors, or words that name two devices; None if not checked."""
         return None
 
-    # -- optional: what else can be seen -----------------------------------------------------------
+    # -- optional: facts and phases ----------------------------------------------------------------
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Return more facts for the record, such as the accuracy after an epoch; read when built, and at the end."""
+        """Return facts for the record, such as the accuracy after an epoch; read after the build and at the end."""
         return {}
 
     @property
     def phases(self) -> Mapping[str, int]:
-        """Return the phases that can be timed apart from the step, in this order, and the items in each."""
+        """Return the phases that can be timed separately, in order, and the items in each."""
         return {}
 
     def run_phase(self, name: str) -> None:
-        """Issue one of the phases."""
+        """Issue a phase."""
         raise KeyError(name)
 
     def prepare_phases(self) -> None:  # noqa: B027 (most have nothing to prepare)
-        """Prepare, before phases are timed, what only their first run needs, such as graphs of other shapes."""
+        """Warm phases up before they are timed, such as by compiling graphs for other shapes."""
 
     # -- optional: batches from disk ---------------------------------------------------------------
 
     def load_first(self) -> bool:
-        """Get the first batch, for the first step; False where none comes from disk."""
+        """Load the batch of the first step; return False if batches do not come from disk."""
         return False
 
     loads_ahead: int = 0
-    """Batches that loader workers may hold ready when a step asks for one."""
+    """Batches that loader workers prefetch at most."""
     steps_in_cycle: int = 1
-    """Steps after which their times repeat, since each may wait for another loader worker."""
+    """Steps after which step times repeat: one for each loader worker."""
 
     def drop_loaded(self) -> None:  # noqa: B027 (most load nothing ahead)
-        """Drop what was loaded ahead while no step ran: it would make the next ones too fast."""
+        """Drop the batches that were prefetched while no step ran: the next steps would be too fast."""
 
     # -- optional: ranks that train together -------------------------------------------------------
 
     @property
     def ablations(self) -> Mapping[str, Steps]:
-        """Return variants of the step, such as one without waits; timed interleaved with it, they show its parts."""
+        """Return variants of the step, such as one without waits; interleaved with the step they show its parts."""
         return {}
 
     def hold_state(self) -> None:  # noqa: B027 (most have no ablations)
-        """Save what ablations change, before they run."""
+        """Save the state that ablations change."""
 
     def restore_state(self) -> None:  # noqa: B027
-        """Restore it after they ran."""
+        """Restore the state after ablations."""
 
     def rank_flaw(self, thorough: bool) -> str:
-        """Return why the ranks did not train together; empty where they did, or there is one process only.
+        """Return why the ranks did not train together; empty if they did, or if there is one process only.
 
-        `thorough`: by all that can be checked, whatever memory that takes.
+        `thorough`: run every check, whatever memory it takes.
         """
         return ""
 
     def rank_times(self) -> Mapping[str, list[list[float]]]:
-        """Return times of a step in s since the last call: for each kind of step, a list per rank."""
+        """Return step times in s since the last call: for each kind of step, a list per rank."""
         return {}
 
     def rank_peaks(self) -> list[float]:
-        """Return the peak memory of each rank's process in B; empty where there is one process only."""
+        """Return the peak memory of each rank's process in B; empty if there is one process only."""
         return []
 
-    def end(self) -> None:  # noqa: B027 (most hold nothing but memory)
-        """Release what it holds besides memory."""
-
-    # ----------------------------------------------------------------------------------------------
+    # -- optional: counters of the framework -------------------------------------------------------
 
     def steady_counters(self) -> tuple[int, ...]:
         """Return counters that are constant in the steady state: graphs compiled, device memory reserved."""
         return ()
 
     def device_time(self, steps: int) -> float | None:
-        """Return the time in s of that many steps by the device's events; None where it has none."""
+        """Time that many steps by the device's events, in s; return None if it has no events."""
         return None
 
     def device_peak(self) -> int | None:
-        """Return the peak memory on the device in B; None on the CPU or where it is not counted."""
+        """Return the peak memory on the device in B; None on the CPU or if it is not counted."""
         return None
 
     def flops(self) -> float | None:
@@ -249,15 +244,18 @@ class Program(ABC):
         return None
 
     def counts(self) -> dict[str, int]:
-        """Run one more step and count its kernels, device-to-host syncs and bytes moved; empty where not known."""
+        """Run one more step and count its kernels, device-to-host syncs and bytes moved; empty if not known."""
         return {}
+
+    def end(self) -> None:  # noqa: B027 (most hold nothing but memory)
+        """Release resources other than memory, such as loader workers."""
 
 
 class Framework(ABC):
-    """A framework, and what it can be asked for."""
+    """A framework, and the cases that it supports."""
 
     name: str
-    """That of its file, with dashes for underscores."""
+    """The name of its file, with dashes for underscores."""
 
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "name"):
@@ -267,21 +265,21 @@ class Framework(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Import what computes; full precision must be full precision."""
+        """Import the framework, and make fp32 full precision."""
 
     @abstractmethod
     def versions(self) -> dict[str, str]:
-        """Return the versions of what computes."""
+        """Return the versions of the framework and its libraries."""
 
     @abstractmethod
     def devices(self) -> list[Device]:
-        """Return the devices that can be used now; the CPU is called `cpu`."""
+        """Return the devices that are available now; the CPU is called `cpu`."""
 
     @abstractmethod
     def build_program(self, case: Case, build: Any, data: Opened | None) -> Program:
-        """Build a case that `check` let pass, from what `version_of` gave; `data` is its data set, if any."""
+        """Build a case that `check` accepted, from the result of `version_of`; `data` is its data set, if any."""
 
-    # -- optional: what more than the plain case can be asked for ----------------------------------
+    # -- optional: supported cases -----------------------------------------------------------------
 
     precisions: tuple[str, ...] = ("fp32",)
     placements: tuple[str, ...] = ("device",)
@@ -290,67 +288,68 @@ class Framework(ABC):
     compiles: bool = False
     """Whether it can compile a model (`--compile yes`)."""
     loads_in_workers: bool = False
-    """Whether its loader can have workers, and pinned memory."""
+    """Whether its loader supports workers and pinned memory."""
     parallel: tuple[str, ...] = ()
     """Ways in which its ranks can train together (`--parallel`), the usual one first."""
 
     builds_from: str = ""
-    """The framework whose version of a workload it builds from; its own, if this is empty."""
+    """The framework whose version of a workload it builds from; empty: its own."""
     example: bool = False
-    """Whether it is there to be read rather than used."""
+    """Whether it is an example to read rather than to use."""
     portable: bool = False
     """Whether it builds workloads from layers."""
 
     def version_of(self, workload: Workload) -> Build | Portable | None:
-        """Return what it builds a workload from; None where it can't."""
+        """Return its version of a workload; None if it has none."""
         own = workload.build.get(self.builds_from or self.name)
         return own or (workload.portable if self.portable else None)
 
     computes_in_caller: bool = False
-    """Whether, with one thread, the one that calls does all of the work."""
+    """Whether the calling thread does all of the work if there is only one."""
 
     def asynchronous(self, device: str) -> bool:
-        """Return whether a device may still work when a call has returned."""
+        """Return whether calls return before the device is done."""
         return device != "cpu"
 
     def environment(self, case: Case) -> dict[str, str]:
-        """Return the environment variables that a process needs before the framework starts in it for a case."""
+        """Return the environment variables that must be set before the framework starts for a case."""
         return {}
 
     def launches(self, case: Case) -> bool:
-        """Return whether a case is computed by ranks that a launcher starts."""
+        """Return whether a launcher starts ranks for a case."""
         return case.in_ranks and bool(self.parallel)
 
     def team(self) -> Team:
-        """Join the ranks that this process was started with."""
+        """Join the ranks that were started with this process."""
         raise Unsupported(f"{self.name} can't train in ranks here; torch can")
 
     def threads(self) -> int | None:
-        """Return the CPU threads in use; None where that is not known."""
+        """Return the CPU threads in use; None if not known."""
         return None
 
     def limit_threads(self, threads: int) -> None:
         """Use that many CPU threads from now on."""
-        raise Unsupported(f"{self.name} can't be told how many threads to use")
+        raise Unsupported(f"{self.name} has no setting for the number of threads")
 
     def open(self, case: Case, build: Any, data: Opened | None = None) -> Program:
-        """Return the case as a program; raise Unsupported, with the reason, where it can't be done as asked."""
+        """Return the case as a program; raise Unsupported, with the reason, if it can't run as asked."""
         self.check(case, build, data)
         if case.threads:
             self.limit_threads(case.threads)
-        assert build is not None
         return self.build_program(case, build, data)
 
     def check(self, case: Case, build: Any, data: Opened | None) -> None:
-        """Raise Unsupported where a case can't be done as asked: nothing is ever replaced."""
+        """Raise Unsupported if a case can't run as asked: nothing is ever replaced."""
         if build is None:
             raise Unsupported(f"{case.workload} has no version for {self.name}")
-        if (case.precision or "fp32") not in self.precisions:
-            raise Unsupported(f"{self.name} has no precision {case.precision}; it has {', '.join(self.precisions)}")
-        if (case.placement or "device") not in self.placements:
-            raise Unsupported(f"{self.name} has no placement {case.placement}; it has {', '.join(self.placements)}")
-        if case.layout not in self.memory_formats:
-            raise Unsupported(f"{self.name} has no layout {case.layout}")
+        offered = {
+            "precision": (case.precision or "fp32", self.precisions),
+            "placement": (case.placement or "device", self.placements),
+            "layout": (case.layout, self.memory_formats),
+        }
+        for axis, (value, supported) in offered.items():
+            if value not in supported:
+                raise Unsupported(f"{self.name} has no {axis} {value}; it has {', '.join(supported)}")
         if case.compile and not self.compiles:
             raise Unsupported(f"{self.name} has no compiler")
         if case.in_ranks:
@@ -367,14 +366,14 @@ class Framework(ABC):
             raise Unsupported(f"no device '{case.device}' here; {self.name} sees {', '.join(devices)}")
 
     packages: tuple[str, ...] = ()
-    """What it imports; its extra installs them."""
+    """Packages that it imports; its extra installs them."""
     not_supported: tuple[str, ...] = ()
-    """Words in lower case of its errors that mean: unsupported."""
+    """Lower-case parts of error messages that mean: unsupported."""
     out_of_memory: tuple[str, ...] = ()
-    """Words in lower case of its errors that mean: out of memory."""
+    """Lower-case parts of error messages that mean: out of memory."""
 
     def explain(self, error: BaseException) -> tuple[str, str]:
-        """Return the status (oom, unsupported, failed) and the reason in words for an error."""
+        """Return the status (oom, unsupported, failed) and the reason for an error."""
         name = type(error).__name__
         text = str(error).strip().split("\n")[0] or name
         words = f"{name} {error}".lower()
@@ -387,58 +386,47 @@ class Framework(ABC):
             return "failed", f"{missing} is not installed for this Python; pip install 'mldyno[{self.name}]'"
         return "failed", f"{name}: {text}"
 
-    # -- optional: what a result is held against ---------------------------------------------------
+    # -- optional: reference kernel, peaks, memory -------------------------------------------------
 
     layouts: tuple[str, ...] = ("nn",)
-    """Layouts in memory of the factors of a matmul, the usual one first; some are faster than others."""
+    """Memory layouts of the factors of a matmul, the usual one first; some are faster than others."""
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Kernel:
-        """Return the product of two square matrices of that size, on the case's device and in its precision.
-
-        It is the reference kernel and the peak. Raises Unsupported where the framework has none.
-        """
+        """Return a matmul of two square matrices on the case's device, in its precision: reference kernel and peak."""
         raise Unsupported(f"{self.name} has no matmul of its own")
 
     def copy(self, case: Case, size: int, from_host: bool) -> Kernel:
-        """Return a copy of that many B on the case's device, or to it from the host; the peak of memory.
-
-        Raises Unsupported where there is no such copy.
-        """
+        """Return a copy of `size` B on the case's device, or from the host to it: the peak of memory."""
         raise Unsupported(f"{self.name} has no copy of its own")
 
     def allocate(self, case: Case, size: int) -> object:
-        """Allocate that many B on the case's device, for as long as what is returned lives.
-
-        Raises the framework's own error where there is not so much.
-        """
+        """Allocate `size` B on the case's device until the result is deleted; raise the framework's own error."""
         raise Unsupported(f"{self.name} has no memory of its own to allocate")
 
     def limit_memory(self, case: Case) -> None:  # noqa: B027 (most need not do anything)
-        """From now on, refuse what does not fit on the case's device, where other memory could be used instead."""
+        """From now on, refuse allocations that do not fit on the case's device."""
 
     def forecast_memory(self, case: Case, build: Any) -> int | None:
-        """Return the memory in B that the case will need on its device; None where that is not known."""
+        """Return the memory in B that the case will need on its device; None if not known."""
         return None
 
-    # -- optional: what `mldyno doctor` looks at ---------------------------------------------------
+    # -- optional: features that `mldyno doctor` tries ---------------------------------------------
 
     features: Mapping[str, float] = {}
-    """What can be tried on a device, the plainest first, and how long each may take in s."""
+    """Features to try on a device, the plainest first, each with its timeout in s."""
     fallback: Mapping[str, str] = {}
-    """Settings of the environment that let the CPU do what a device can't."""
+    """Environment variables that let the CPU run operators that a device lacks."""
 
     def try_feature(self, feature: str, device: str) -> Trial:
-        """Compute with one of the features on a device, and the same on the CPU in full precision.
+        """Try a feature on a device, and compute the same on the CPU in full precision.
 
-        Raises Unsupported, or the framework's own error, where the device can't do it.
+        Raise Unsupported, or the framework's own error, if the device can't do it.
         """
         raise Unsupported(f"{self.name} has no features to try")
 
     def support(self) -> dict[str, Fact]:
-        """Return what this build is for (cuda, rocm, xpu, mps): a version or true; and the `reason` if for none."""
+        """Return the platforms of this build (cuda, rocm, xpu, mps): a version or true; and why none is available."""
         return {}
 
-    # -- only where time itself is simulated -------------------------------------------------------
-
     clock: Callable[[], int] | None = None
-    """A clock of its own in ns."""
+    """A simulated clock in ns; None: time is real."""

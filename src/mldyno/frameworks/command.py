@@ -1,6 +1,6 @@
-"""Whole processes: your command, or a published training, from its start to its end.
+"""Whole processes: your command, or a published training, from start to end.
 
-A step is one run of the command. The first one is apart, as with every case: it finds nothing cached.
+A step is one run of the command. As in every case the first step is separate: it finds empty caches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from mldyno.rendezvous import failure_in
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
 
-STDERR_TAIL = 16384  # B at the end of what a command wrote to standard error that are looked at
+STDERR_TAIL_B = 16384  # the end of standard error that is searched for the reason of a failure
+LONGEST_REASON = 300  # characters
 
 
 class CommandFailed(Exception):
@@ -35,7 +36,7 @@ class CommandProgram(Program):
         self.words = words
 
     def run(self, steps: int) -> None:
-        """Run the command that many times, one after the other; discard what it prints."""
+        """Run the command that many times in sequence; discard its output."""
         for _ in range(steps):
             with tempfile.TemporaryFile() as stderr:
                 code = subprocess.call(self.words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
@@ -43,16 +44,16 @@ class CommandProgram(Program):
                     raise CommandFailed(f"{_ending(code)}{_last_line(stderr)}")
 
     def synchronize(self) -> None:
-        """Do nothing: a process that has ended is done."""
+        """Do nothing: the processes have ended."""
 
     def losses(self) -> Mapping[str, float] | None:
-        """Return nothing: a command shows by its exit code that it did its work."""
+        """Return nothing: the exit code shows that a command did its work."""
 
     def error_vs_reference(self) -> tuple[float, float] | None:
         """Compare nothing."""
 
     def actual_device(self) -> str:
-        """Return the CPU, where the process starts."""
+        """Return the CPU, on which the process starts."""
         return "cpu"
 
 
@@ -61,16 +62,16 @@ def _ending(code: int) -> str:
 
 
 def _last_line(stderr: BinaryIO) -> str:
-    stderr.seek(max(0, stderr.seek(0, 2) - STDERR_TAIL))
+    stderr.seek(max(0, stderr.seek(0, 2) - STDERR_TAIL_B))
     lines = stderr.read().decode(errors="replace").strip().splitlines()
     failure = failure_in(lines)
     if failure is not None:
         return f": rank {failure.rank}: {masked(failure.reason) or f'ended by signal {failure.signal}'}"
-    return f": {masked(lines[-1][:300])}" if lines else ""
+    return f": {masked(lines[-1][:LONGEST_REASON])}" if lines else ""
 
 
 class Command(Framework):
-    """Commands as a framework."""
+    """Commands in the role of a framework."""
 
     def start(self) -> None:
         """Import nothing."""
@@ -79,21 +80,20 @@ class Command(Framework):
         return {platform.system(): platform.release()}
 
     def limit_threads(self, threads: int) -> None:
-        """Do nothing: most frameworks that a command uses obey OMP_NUM_THREADS."""
+        """Do nothing: most frameworks in a command obey OMP_NUM_THREADS."""
 
     def devices(self) -> list[Device]:
-        """Return the machine's processor, on which every process starts."""
+        """Return the CPU, on which every process starts."""
         return [Device("cpu", "command")]
 
     def check(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> None:
-        """Refuse what a command chooses itself."""
+        """Refuse settings that a command chooses itself."""
         if build is None:
             raise Unsupported(f"{case.workload} has no end-to-end run; time your command: mldyno run -- COMMAND")
         if case.device != "cpu":
             raise Unsupported(f"a command chooses its device itself: '{case.device}' can't be asked of it")
         if case.precision not in (None, "fp32") or case.compile:
             raise Unsupported("a command chooses precision and compiler itself: neither can be asked of it")
-
         if case.nodes > 1:
             raise Unsupported("a whole training runs on one machine")
 

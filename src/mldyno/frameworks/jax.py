@@ -33,29 +33,29 @@ if TYPE_CHECKING:
     from mldyno.values import Values
     from mldyno.workloads import Build, Optimiser, Phase, Recipe
 
-COMPILING = "/jax/core/compile/"  # with which the names of these events begin
+COMPILE_EVENTS = "/jax/core/compile/"  # prefix of the names
 PRODUCTS = ("dot_general", "conv_general_dilated")
+# Our names for JAX's platforms; AMD's GPUs are called cuda, as in PyTorch.
 KINDS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "METAL": "mps", "mps": "mps", "xpu": "xpu"}
-"""Our names for JAX's platforms; AMD's cards are called cuda, as in PyTorch."""
 
 
 class Jax(ArrayFramework):
-    """JAX as mldyno uses it."""
+    """JAX."""
 
     name = "jax"
     packages = ("jax", "jaxlib", "optax")
     out_of_memory, not_supported = ("resource_exhausted", "out of memory"), ("unimplemented",)
     thread_variables = ("NPROC",)
     jax: Any = None
-    compiled = 0.0
-    """Time in s that was spent on tracing and compiling."""
+    compile_time = 0.0
+    """Time in s of tracing, lowering and compiling so far."""
 
     def asynchronous(self, device: str) -> bool:
-        """Return True: on any device a call returns before its result is there."""
+        """Return True: calls return early on all devices."""
         return True
 
     def start(self) -> None:
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it takes most of a GPU's memory
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it allocates most of a GPU's memory
         import jax
         import jax.monitoring
         import optax
@@ -66,9 +66,8 @@ class Jax(ArrayFramework):
         self.jax, self.optax = jax, optax
 
     def _add_event(self, event: str, seconds: float, **_: Any) -> None:
-        """Add up the time of tracing, lowering and compiling, as JAX reports it."""
-        if event.startswith(COMPILING):
-            self.compiled += seconds
+        if event.startswith(COMPILE_EVENTS):
+            self.compile_time += seconds
 
     def versions(self) -> dict[str, str]:
         return {"jax": self.jax.__version__, "jaxlib": self.jax.lib.__version__, "optax": self.optax.__version__}
@@ -81,7 +80,8 @@ class Jax(ArrayFramework):
                 devices.append(Device(device_name(device), "jax", str(device.device_kind), memory))
         return devices
 
-    def _device(self, case: Case) -> Any:
+    def device(self, case: Case) -> Any:
+        """Return JAX's own object for a case's device."""
         devices = [*self.jax.devices(), *self.jax.devices("cpu")]
         return next(device for device in devices if device_name(device) == case.device)
 
@@ -92,14 +92,14 @@ class Jax(ArrayFramework):
         return with_channels_last(in_numpy(values)).copy()
 
     def user_recipe(self, case: Case, build: Build) -> Recipe:
-        """Call the user's code; what a network holds besides its parameters is cast within a step."""
+        """Call the user's code; a network's other state than its parameters is cast within a step."""
         seed_generators()
-        with self.jax.default_device(self._device(case)):
+        with self.jax.default_device(self.device(case)):
             recipe = build(self.jax, case)
         return replace(recipe, network=_with_rest(self.jax, recipe.network, multiplied_type(case)))
 
     def backend(self, case: Case, recipe: Recipe, dropout: bool) -> JaxBackend:
-        return JaxBackend(self.jax, self.optax, self._device(case), case, recipe, lambda: self.compiled)
+        return JaxBackend(self, self.device(case), case, recipe)
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
         import numpy
@@ -108,7 +108,7 @@ class Jax(ArrayFramework):
         chance, dtype = numpy.random.default_rng(SEED), getattr(jax.numpy, multiplied_type(case))
         parts = [chance.standard_normal((side, side), numpy.float32) for _ in range(2)]
         tiled = (numpy.tile(part, (size // side, size // side)) for part in parts)
-        a, b = (jax.device_put(matrix.astype(dtype), self._device(case)) for matrix in tiled)
+        a, b = (jax.device_put(matrix.astype(dtype), self.device(case)) for matrix in tiled)
         multiply, results = jax.jit(jax.numpy.matmul), list[Any]()
 
         def wait() -> None:
@@ -118,12 +118,12 @@ class Jax(ArrayFramework):
         return Repeated(lambda: results.append(multiply(a, b)), wait, 2.0 * size**3)
 
     def allocate(self, case: Case, size: int) -> Any:
-        """Return zeros, which are written."""
+        """Return zeros, which are written to memory."""
         return self.jax.block_until_ready(self.jax.numpy.zeros(size, self.jax.numpy.uint8))
 
 
 def device_name(device: Any) -> str:
-    """Return our name of one of JAX's devices."""
+    """Return our name for a device of JAX."""
     kind = KINDS.get(device.platform, device.platform)
     index = getattr(device, "local_hardware_id", None) or 0
     return f"{kind}:{index}" if index or kind == "cuda" else kind
@@ -134,34 +134,27 @@ def _cast(jax: Any, tree: Any, dtype: Any) -> Any:
 
 
 def _with_rest(jax: Any, network: tuple[Any, ...], computed: str) -> tuple[Any, Any, Any]:
-    """Return a user's function with its parameters, and what else it holds, which keeps its types between steps."""
+    """Return a user's function, its parameters, and its other state, which keeps its types between steps."""
     if len(network) == 3:
-        apply, params, held = network
+        apply, params, state = network
     else:
         function, params = network
-        apply, held = (lambda parameters, rest, inputs: (function(parameters, inputs), rest)), ()
+        apply, state = (lambda parameters, rest, inputs: (function(parameters, inputs), rest)), ()
 
     def applied(parameters: Any, rest: Any, inputs: Any) -> tuple[Any, Any]:
         output, after = apply(parameters, _cast(jax, rest, computed), inputs)
         return output, jax.tree.map(lambda new, old: new.astype(old.dtype) if is_floating(old) else new, after, rest)
 
-    return applied, params, held
+    return applied, params, state
 
 
 class JaxBackend(Backend):
-    """A function with its parameters, and what else it holds, on one of JAX's devices."""
+    """A function with its parameters and other state, on a device of JAX."""
 
-    def __init__(
-        self,
-        jax: ModuleType,
-        optax: ModuleType,
-        device: Any,
-        case: Case,
-        recipe: Recipe,
-        compile_time: Callable[[], float],
-    ) -> None:
-        self.compiled, self.compiled_before = compile_time, compile_time()
-        self.jax, self.optax, self.device, self.loss = jax, optax, device, recipe.loss
+    def __init__(self, framework: Jax, device: Any, case: Case, recipe: Recipe) -> None:
+        self.framework, self.compiled_before = framework, framework.compile_time
+        jax = self.jax = framework.jax
+        self.optax, self.device, self.loss = framework.optax, device, recipe.loss
         self.returns = case.placement == "roundtrip"
         self.stored, self.computed = (getattr(jax.numpy, name(case)) for name in (stored_type, multiplied_type))
         self.apply, params, self.rest = recipe.network
@@ -175,7 +168,7 @@ class JaxBackend(Backend):
             self._steps = {update: jax.jit(self._step(update), donate_argnums=0) for update in (True, False)}
 
     def start_from(self, weights: Any) -> None:
-        """Copy the weights, since a step uses up those that it is given."""
+        """Copy the weights, since a step donates its buffers."""
         jax = self.jax
         parameters = jax.tree.map(lambda leaf: jax.device_put(self._stored(leaf).copy(), self.device), weights)
         rest = jax.device_put(jax.tree.map(jax.numpy.copy, self.rest), self.device)
@@ -185,12 +178,12 @@ class JaxBackend(Backend):
                 self.state = (parameters, rest, self.optimiser.init(parameters))
 
     def weights(self) -> Any:
-        """Return arrays of NumPy, since the next step uses up the state."""
+        """Return NumPy arrays, since the next step donates the state."""
         return self.jax.tree.map(lambda leaf: self.jax.device_get(leaf).copy(), self.state[0])
 
     def compile_time(self) -> float:
-        """Leave out what the user's code took to make the model."""
-        return self.compiled() - self.compiled_before
+        """Leave out the time in which the user's code built the model."""
+        return self.framework.compile_time - self.compiled_before
 
     def _stored(self, leaf: Any) -> Any:
         array = self.jax.device_get(self.jax.numpy.asarray(leaf) if not hasattr(leaf, "dtype") else leaf)
@@ -215,7 +208,7 @@ class JaxBackend(Backend):
     # -- steps -------------------------------------------------------------------------------------
 
     def _cast(self, tree: Any) -> Any:
-        """Cast to the type that is multiplied; parameters and inputs keep theirs outside of a step."""
+        """Cast to the type of matmuls; parameters and inputs keep their types outside of a step."""
         return tree if self.computed == self.stored else _cast(self.jax, tree, self.computed)
 
     def _applied(self, parameters: Any, rest: Any, inputs: Any) -> tuple[Any, Any]:
@@ -258,13 +251,13 @@ class JaxBackend(Backend):
         return output
 
     def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
-        """Issue a training step, which uses up the state that it is given."""
+        """Issue a training step, which donates the buffers of the state."""
         self.state, output, loss, gradients = self._steps[update](self.state, inputs, targets)
         self.pending = [self.state, loss, gradients]
         return output, loss
 
     def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
-        """Jit the phase, a function of what the network holds, and issue it."""
+        """Jit the phase, and issue it."""
         if phase not in self._phases:
             self._phases[phase] = self.jax.jit(partial(self._phase, phase))
         carried = self._phases[phase](*self.state[:2], inputs, carried)
@@ -296,7 +289,7 @@ class JaxBackend(Backend):
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:
-    """Give all operations of a function, with those of the functions within it."""
+    """Yield all operations of a function, and of the functions that it calls."""
     for equation in jaxpr.eqns:
         yield equation
         for value in equation.params.values():

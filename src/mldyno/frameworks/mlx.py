@@ -35,28 +35,28 @@ if TYPE_CHECKING:
     from mldyno.values import Values
     from mldyno.workloads import Build, Optimiser, Recipe
 
-PRELOADED = "MLDYNO_MLX_PRELOAD"  # in MLX's processes only: other frameworks may be slow with it
+PRELOAD = "MLDYNO_MLX_PRELOAD"  # for MLX's processes only: other frameworks may be slow with it
+# Libraries by a part of their file name, in the order in which they take precedence.
 LIBRARIES = {"openblas": "OpenBLAS", "mkl_rt": "MKL", "blis": "BLIS", "libblas": "the reference BLAS"}
-"""Parts of a library's file name, the one that wins first, and what it is."""
 
 
 class Mlx(ArrayFramework):
-    """MLX as mldyno uses it."""
+    """MLX."""
 
     name = "mlx"
     compiles = True
     packages, out_of_memory = ("mlx",), ("allocate", "out of memory")
-    # Of the libraries that may multiply matrices on the CPU.
+    # Of BLAS libraries, one of which runs matmuls on the CPU.
     thread_variables = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
     mx: Any = None
 
     def environment(self, case: Case) -> dict[str, str]:
-        """Set the library for matmuls, where the user names one, and its threads."""
-        library = os.environ.get(PRELOADED)
+        """Set the threads of the BLAS library, and the library if the user names one."""
+        library = os.environ.get(PRELOAD)
         return super().environment(case) | ({"LD_PRELOAD": library} if library else {})
 
     def asynchronous(self, device: str) -> bool:
-        """Return True: on any device another thread computes arrays when they are asked for."""
+        """Return True: another thread computes arrays, on all devices."""
         return True
 
     def start(self) -> None:
@@ -67,11 +67,11 @@ class Mlx(ArrayFramework):
         self.mx, self.nn, self.optimizers = mlx.core, mlx.nn, mlx.optimizers
 
     def versions(self) -> dict[str, str]:
-        """Return that of mlx, and on a CPU the library that multiplies there."""
+        """Return the version of mlx, and the BLAS library of the CPU."""
         return {"mlx": self.mx.__version__, "blas": blas()}
 
     def threads(self) -> int | None:
-        """Return the threads of the library for matmuls; all else on the CPU has one."""
+        """Return the threads of the BLAS library; all other operations on the CPU have one."""
         return super().threads() if blas() != LIBRARIES["libblas"] else 1
 
     def limit_threads(self, threads: int) -> None:
@@ -79,7 +79,7 @@ class Mlx(ArrayFramework):
             raise Unsupported(f"mlx has {self.threads()} threads with {blas()}, and takes them when it starts")
 
     def devices(self) -> list[Device]:
-        """Return the CPU, and the GPU where there is one: Metal's is called mps."""
+        """Return the CPU, and the GPU if there is one; Metal's is called mps."""
         devices = [Device("cpu", "mlx")]
         cuda = getattr(self.mx, "cuda", None)
         if self.mx.metal.is_available() or (cuda is not None and cuda.is_available()):
@@ -88,11 +88,12 @@ class Mlx(ArrayFramework):
             devices.append(Device(gpu_name(self.mx), "mlx", str(info.get("device_name") or Device.title), memory))
         return devices
 
-    def _device(self, case: Case) -> Any:
+    def device(self, case: Case) -> Any:
+        """Return MLX's own object for a case's device."""
         return self.mx.cpu if case.device == "cpu" else self.mx.gpu
 
     def check(self, case: Case, build: Any, data: Opened | None) -> None:
-        """Refuse what would have no effect on the CPU: other precisions in matmuls, a compiler without g++."""
+        """Refuse what the CPU does not support: other precisions in matmuls; a compiled step without g++."""
         super().check(case, build, data)
         if case.compile and case.device == "cpu" and shutil.which("g++") is None:
             raise Unsupported("mlx compiles for the CPU with a C++ compiler; install g++")
@@ -102,11 +103,11 @@ class Mlx(ArrayFramework):
             )
 
     def layers(self, case: Case, dropout: bool) -> MlxLayers:
-        self.mx.set_default_device(self._device(case))
+        self.mx.set_default_device(self.device(case))
         return MlxLayers(self.mx, self.nn, self.optimizers, case, dropout)
 
     def array(self, values: Values, case: Case) -> Any:
-        """Return an array, which MLX has in one memory for all devices."""
+        """Return an array; all devices share one memory in MLX."""
         return self.mx.contiguous(with_channels_last(from_values(self.mx, values)))
 
     def user_recipe(self, case: Case, build: Build) -> Recipe:
@@ -114,16 +115,15 @@ class Mlx(ArrayFramework):
             raise Unsupported("mlx has no autocast for a model of your own; take bf16")
         seed_generators()
         self.mx.random.seed(SEED)
-        self.mx.set_default_device(self._device(case))
+        self.mx.set_default_device(self.device(case))
         return build(sys.modules["mlx"], case)
 
     def backend(self, case: Case, recipe: Recipe, dropout: bool) -> MlxBackend:
-        """Put the case on its device; with --compile its step is compiled as a whole."""
-        return MlxBackend(self.mx, self.nn, self._device(case), case, recipe, dropout)
+        return MlxBackend(self, self.device(case), case, recipe, dropout)
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
         mx, side = self.mx, min(size, MATMUL_SIDE)
-        stream, dtype = mx.default_stream(self._device(case)), getattr(mx, multiplied_type(case))
+        stream, dtype = mx.default_stream(self.device(case)), getattr(mx, multiplied_type(case))
         parts = [mx.random.normal((side, side), dtype, key=key) for key in mx.random.split(mx.random.key(SEED))]
         factors = [mx.tile(part, (size // side, size // side)) for part in parts]
         mx.eval(factors)
@@ -132,7 +132,7 @@ class Mlx(ArrayFramework):
         )
 
     def allocate(self, case: Case, size: int) -> Any:
-        """Return zeros, which are written."""
+        """Return zeros, which are written to memory."""
         if case.device == "cpu" and size > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
             raise MemoryError(f"the machine has no memory of {size:,} B, and mlx would crash")
         memory = self.mx.zeros((max(1, size >> 30), min(size, 1 << 30)), self.mx.uint8)
@@ -146,7 +146,7 @@ def gpu_name(mx: Any) -> str:
 
 
 def blas() -> str:
-    """Return the library that multiplies matrices on the CPU: of those that this process has loaded, the one used."""
+    """Return the BLAS library of the CPU: of those that this process has loaded, the one that takes precedence."""
     if sys.platform == "darwin":
         return "Accelerate"
     try:
@@ -167,9 +167,10 @@ def from_values(mx: Any, values: Values) -> Any:
 
 
 class MlxBackend(Backend):
-    """A module, or a function, on one of MLX's devices; a module keeps all that training changes."""
+    """A module or a function on a device of MLX; a module holds all that training changes."""
 
-    def __init__(self, mx: Any, nn: ModuleType, device: Any, case: Case, recipe: Recipe, dropout: bool) -> None:
+    def __init__(self, framework: Mlx, device: Any, case: Case, recipe: Recipe, dropout: bool) -> None:
+        mx, nn = framework.mx, framework.nn
         self.mx, self.network, self.loss, self.on_cpu = mx, recipe.network, recipe.loss, case.device == "cpu"
         mx.set_default_device(device)
         mx.random.seed(SEED)
@@ -199,7 +200,7 @@ class MlxBackend(Backend):
                 module.eval()
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Compile a function as one graph, with all that it changes; MLX traces it for each graph."""
+        """Compile a function and all that it changes into one graph; MLX traces it for each graph."""
 
         def counted(*arguments: Any) -> Any:
             self.traces += 1
@@ -219,16 +220,16 @@ class MlxBackend(Backend):
 
     @property
     def product_types(self) -> set[str]:
-        """Return what layers of ours have noted; what a module multiplies can't be watched, but its output shows it.
+        """Return the types that our own layers have noted; of a user's module the types of its outputs.
 
-        An output is wider where anything within was.
+        Its matmuls can't be watched, but an output is wider if any operation before it was.
         """
         noted: set[str] | None = getattr(self.network, "multiplied", None)
         return self.output_types if noted is None else noted
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return the library that multiplied on the CPU; and the types, where those of all products are known."""
+        """Return the BLAS library of the CPU; and the types of all matmuls, if they are known."""
         products = super().facts if hasattr(self.network, "multiplied") else {}
         return products | ({"blas": blas()} if self.on_cpu else {})
 
@@ -239,11 +240,11 @@ class MlxBackend(Backend):
         return array
 
     def place(self, tree: Any) -> Any:
-        """Return arrays, which MLX has in one memory for all devices."""
+        """Return arrays; all devices share one memory in MLX."""
         return each_array(self._stored, tree)
 
     def on_host(self, tree: Any) -> Any:
-        """Return views of memory, which MLX copies."""
+        """Return memory views, which MLX copies."""
         return each_array(lambda leaf: memoryview(self._stored(leaf)), tree)
 
     def copy_in(self, tree: Any) -> Any:
@@ -259,7 +260,7 @@ class MlxBackend(Backend):
         return memoryview(array.astype(self.mx.float32).reshape(-1))
 
     def devices(self, *trees: Any) -> set[str]:
-        """Return where all of it is computed: MLX's arrays have no place of their own."""
+        """Return where operations run: arrays have no device in MLX."""
         return {"cpu" if self.mx.default_device() == self.mx.Device(self.mx.cpu) else gpu_name(self.mx)}
 
     # -- steps -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Numpy(ArrayFramework):
-    """NumPy as mldyno uses it."""
+    """NumPy."""
 
     name = "numpy"
     example = True
@@ -72,7 +72,7 @@ class NumpyBackend(Backend):
         return tree
 
     def copy_out(self, tree: Any) -> None:
-        """Do nothing: there is no other device."""
+        """Do nothing: the CPU is the only device."""
 
     def infer(self, inputs: Any) -> Any:
         return self.network.forward(inputs)

@@ -1,8 +1,8 @@
-"""A case as a program in frameworks with arrays: its batches, placements, phases, checks and proof.
+"""A case as a program: its batches, placements, steps, phases and checks, for every framework that trains models.
 
-A framework with arrays gives three things, all in its own file. `Layers` make the network of a catalogue workload. A
-`Backend` is a recipe's network on its device, with all that training changes. A subclass of `ArrayFramework` makes
-both. Catalogue workloads and models of the user's own meet in a `Recipe`: all else is here, once for all frameworks.
+A `Recipe` is a catalogue workload or a user's model. A `Backend` is a recipe's network on its device, with all that
+training changes. `ModelProgram` makes a program of both. A framework with arrays defines three classes in one file:
+`Layers`, which build the networks of the catalogue, a `Backend`, and a subclass of `ArrayFramework`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import os
 import random
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mldyno import trees
@@ -42,17 +43,17 @@ if TYPE_CHECKING:
     from mldyno.values import Values
     from mldyno.workloads import Batch, Build, Phase, Portable, Recipe
 
-BATCH_POOL = 4  # batches drawn ahead and cycled through, so that no cache or shortcut wins
-COMPARED_ITEMS = 8  # of the batch whose results are compared: in fp32 on the CPU a whole one can take minutes
+BATCH_POOL = 4  # batches to cycle through, so that steps do not find their inputs in a cache
+COMPARED_ITEMS = 8  # of a batch: in fp32 on the CPU a whole batch can take minutes
 COMPARED_NUMBERS = 4096  # of each output
-MATMUL_SIDE = 1024  # of the random matrix that larger ones repeat: to draw all takes longer than to multiply
-PRECISIONS = ("fp32", "bf16", "fp16", "amp-bf16")  # weights and inputs in that type; amp: only what is multiplied
+MATMUL_SIDE = 1024  # of a random matrix, which larger ones repeat: to draw them takes longer than to multiply
+PRECISIONS = ("fp32", "bf16", "fp16", "amp-bf16")  # the type of weights and inputs; amp: of the inputs of matmuls only
 STORED = {"bf16": "bfloat16", "fp16": "float16"}
 MULTIPLIED = {**STORED, "amp-bf16": "bfloat16"}
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -62,26 +63,26 @@ def stored_type(case: Case) -> str:
 
 
 def multiplied_type(case: Case) -> str:
-    """Return the type of what goes into matmuls."""
+    """Return the type of the inputs of matmuls."""
     return MULTIPLIED.get(case.precision or "fp32", "float32")
 
 
 def seed_generators(seed: int = SEED) -> None:
-    """Seed Python's and NumPy's generators, so that the user's code draws the same each time it is called."""
+    """Seed Python's and NumPy's generators, so that the user's code draws the same numbers each time."""
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed)
 
 
 def first_items(tree: Any, most: int) -> Any:
-    """Return the first items of a batch; all of it where its arrays do not have their items first."""
+    """Return the first items of a batch; all of it if the first axis of its arrays is not the items."""
     lengths = {leaf.shape[0] if leaf.shape else 0 for leaf in trees.leaves(tree) if is_array(leaf)}
     sparse = any(map(trees.is_sparse, trees.leaves(tree)))
     return tree if sparse or len(lengths) != 1 else each_array(lambda array: array[:most], tree)
 
 
 class Repeated:
-    """Fixed work on a device, issued over and over: the reference kernel and the peaks."""
+    """Fixed work on a device, issued repeatedly: the reference kernel and the peaks."""
 
     def __init__(
         self,
@@ -105,9 +106,9 @@ class Backend(ABC):
 
     network: Any
     traces = 0
-    """How often the framework has traced a function: once for each graph that it makes."""
+    """Functions that the framework has traced, one for each graph."""
     params: int | None = None
-    """Trained parameters; None where they are not known."""
+    """Number of trained parameters; None if not known."""
 
     @abstractmethod
     def on_host(self, tree: Any) -> Any:
@@ -115,11 +116,11 @@ class Backend(ABC):
 
     @abstractmethod
     def copy_in(self, tree: Any) -> Any:
-        """Copy arrays of the host to the device."""
+        """Copy arrays from the host to the device."""
 
     @abstractmethod
     def copy_out(self, tree: Any) -> None:
-        """Copy arrays of the device to the host; return when they are there."""
+        """Copy arrays from the device to the host; wait for the copies."""
 
     def place(self, tree: Any) -> Any:
         """Return the arrays on the device, in the case's type."""
@@ -127,60 +128,83 @@ class Backend(ABC):
 
     @abstractmethod
     def infer(self, inputs: Any) -> Any:
-        """Issue a forward pass; return the output."""
+        """Issue a forward pass and return the output."""
 
     @abstractmethod
     def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
-        """Issue a training step, with the optimiser's or without; return the output and the loss before it."""
+        """Issue a training step, without the optimiser's unless `update`; return its output and loss."""
 
     def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
-        """Issue one of the recipe's phases; return what the next one needs."""
+        """Issue a phase of the recipe; return the input of the next one."""
         return phase.run(self.network, inputs, carried)
 
     @abstractmethod
     def wait(self) -> None:
-        """Wait until all that was issued is done."""
+        """Wait until the device has done all that was issued."""
 
     @abstractmethod
     def flat(self, array: Any) -> Any:
-        """Return an array in fp32 on the host, in one dimension."""
+        """Return an array on the host, in fp32 and flat."""
 
     def sample_values(self, array: Any, count: int) -> list[float]:
-        """Return that many values of an array, evenly spaced over all of it."""
+        """Return that many values of an array, evenly spaced."""
         flat = self.flat(array)
         return [float(value) for value in flat[:: max(1, len(flat) // count)][:count]]
 
+    def steps(self) -> AbstractContextManager[Any]:
+        """Return the context that steps run in."""
+        return nullcontext()
+
+    def begin_draw(self, draw: int, inputs: Any) -> None:
+        """Prepare a pass with other random numbers, if the model draws any; `draw` numbers them."""
+        for _ in range(draw):
+            self.infer(inputs)
+
+    def losses(self, inputs: Any, targets: Any) -> Any:
+        """Return the losses before and after each of a few updates."""
+        losses = [self.train(inputs, targets, True)[1] for _ in range(COMPARED_UPDATES + 1)]
+        return [self.sample_values(loss, 1)[0] for loss in losses]
+
+    def numbers(self, output: Any, count: int) -> list[Any]:
+        """Return the numbers of each output that are compared."""
+        self.wait()
+        return [self.sample_values(array, count) for array in trees.leaves(output) if is_array(array)]
+
+    def count_correct(self, batches: Iterable[Batch]) -> int:
+        """Count the items whose largest output is that of their target."""
+        return sum(self.correct(self.infer(inputs), targets) for inputs, targets in batches)
+
     def correct(self, output: Any, targets: Any) -> int:
-        """Count the outputs that are largest where their targets say."""
+        """Count these items of a batch."""
         return int((output.argmax(-1) == targets).sum().item())
 
     @abstractmethod
     def devices(self, *trees: Any) -> set[str]:
-        """Return where all of the network and these arrays lie."""
+        """Return the devices of the network and of these arrays."""
 
     @property
     @abstractmethod
     def product_types(self) -> set[str]:
-        """Return the types of what went into matmuls, or of the outputs where the framework does not show these."""
+        """Return the types of the inputs of matmuls; of the outputs if the framework does not show these."""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return facts for the record: what matmuls ran in."""
+        """Return facts for the record: the types of matmuls."""
         return {"products_in": ", ".join(sorted(self.product_types))} if self.product_types else {}
 
     def weights(self) -> Any:
-        """Return all that is learned, as it is now."""
+        """Return a copy of all that is learned."""
         return None
 
     def start_from(self, weights: Any) -> None:  # noqa: B027 (a catalogue workload starts from the same values anyway)
-        """Take the weights of another backend, each in the type that it has here."""
+        """Take the weights of another backend, cast to the types here."""
 
     def compile_time(self) -> float | None:
-        """Return the time in s spent on tracing and compiling; None where the framework does not report it."""
+        """Return the time in s of tracing and compiling; None if the framework does not report it."""
         return None
 
     def peak(self) -> int | None:
-        """Return the peak memory on the device in B; None where the framework does not count it."""
+        """Return the peak memory on the device in B; None if the framework does not count it."""
         return None
 
 
@@ -192,7 +216,7 @@ class ArrayFramework(Framework):
     placements: tuple[str, ...] = ("device", "host", "roundtrip", "loader")
 
     thread_variables: tuple[str, ...] = ()
-    """Of the environment, from which it takes its threads when it starts."""
+    """Environment variables that set its number of threads when it starts."""
 
     def environment(self, case: Case) -> dict[str, str]:
         return {name: str(case.threads) for name in self.thread_variables} if case.threads else {}
@@ -201,7 +225,7 @@ class ArrayFramework(Framework):
         return int(os.environ.get(self.thread_variables[0]) or cores()) if self.thread_variables else None
 
     def limit_threads(self, threads: int) -> None:
-        """Refuse any number but the one that the environment gave at the start."""
+        """Refuse any number but that of the environment."""
         if not self.thread_variables:
             super().limit_threads(threads)
         if threads != self.threads():
@@ -209,120 +233,84 @@ class ArrayFramework(Framework):
 
     @abstractmethod
     def layers(self, case: Case, dropout: bool) -> Layers:
-        """Return the layers from which a catalogue workload makes its network."""
+        """Return the layers from which a catalogue workload builds its network."""
 
     @abstractmethod
     def array(self, values: Values, case: Case) -> Any:
-        """Return a part of a catalogue batch as an array of the host; images have their channels last."""
+        """Return a part of a catalogue batch as an array on the host; images have their channels last."""
 
     @abstractmethod
     def backend(self, case: Case, recipe: Recipe, dropout: bool) -> Backend:
-        """Place a recipe's network on the case's device; without dropout, where that can be switched off."""
+        """Place a recipe's network on the case's device; without `dropout` turn it off, if possible."""
 
     def user_recipe(self, case: Case, build: Build) -> Recipe:
-        """Return the recipe of a model of the user's own."""
+        """Return the recipe of a user's model."""
         raise Unsupported(f"{self.name} takes workloads of the catalogue only")
 
     def recipe(self, case: Case, build: Build | Portable, dropout: bool, rate: float = 1.0) -> Recipe:
-        """Return the recipe of a case, with `rate` times the usual learning rate where it is the catalogue's."""
+        """Return the recipe of a case; for the catalogue, at `rate` times the learning rate."""
         if not callable(build):
             return build.recipe(self.layers(case, dropout), case, lambda values: self.array(values, case), rate)
         recipe = self.user_recipe(case, build)
         if recipe.phases or recipe.checks is not None:
-            raise Unsupported(f"a recipe with phases or checks of its own is for torch, not for {case.framework}")
+            raise Unsupported(f"{case.framework} has no recipes with their own phases or checks; torch has")
         return recipe
 
-    def build_program(self, case: Case, build: Build | Portable, data: Opened | None) -> ArrayProgram:
-        return ArrayProgram(self, case, build, data)
-
-
-class ModelProgram(Program):
-    """A case of a model: what any framework does with batches from disk and with phases."""
-
-    training: bool
-    loader: Loader | None
-    batches: Iterator[Any]
-    """Without end; on the device, or on the host where the case's placement says so."""
-    step_phases: Mapping[str, Phase]
-    """The recipe's."""
-    noted: dict[str, Any]
-
-    def load_first(self) -> bool:
-        if self.loader is None:
-            return False
-        self.batches = itertools.chain([next(self.batches)], self.batches)
-        return True
-
-    @property
-    def phases(self) -> Mapping[str, int]:
-        if self.step_phases or self.loader is None:
-            return {name: phase.items for name, phase in self.step_phases.items()}
-        return self.loader.phases
-
-    def run_phase(self, name: str) -> None:
-        """Issue one phase; those of a step one after the other, on the fixed batch."""
-        if name == "data":
-            for _ in range(FETCHED_BATCHES):
-                next(self.batches)
-        elif name == "epoch":
-            self._epoch()
-        else:
-            self._run_step_phase(name)
-
-    def _epoch(self) -> None:
-        """Take every item of the data set once, then evaluate on its held-out part."""
-        assert self.loader is not None
-        if self.training:
-            self._train_on(self.loader.epoch())
-        self.noted["accuracy"] = self._count_correct(self.loader.held_out()) / self.loader.tested
-
-    @abstractmethod
-    def _run_step_phase(self, name: str) -> None:
-        """Issue one of the recipe's phases on the fixed batch."""
-
-    @abstractmethod
-    def _train_on(self, batches: Iterator[Any]) -> None:
-        """Issue a training step on each of a loader's batches."""
-
-    @abstractmethod
-    def _count_correct(self, batches: Iterator[Any]) -> int:
-        """Count the right answers on a loader's batches."""
+    def build_program(self, case: Case, build: Build | Portable, data: Opened | None) -> ModelProgram:
+        return ModelProgram(self, case, build, data)
 
 
 class Computed(NamedTuple):
-    """What a case computed from some weights on some batch: outputs, or losses of a few updates."""
+    """Numbers of each output of a case, or losses of a few updates; and what they were computed from."""
 
-    numbers: list[list[float]]
+    numbers: list[Any]
+    recipe: Recipe
     weights: Any
     batch: Batch
 
 
-class ArrayProgram(ModelProgram):
-    """A case on its device, with the batches that it cycles through."""
+class ModelProgram(Program):
+    """A case of a model on its device: its batches, steps, phases, and the comparison with fp32 on the CPU."""
 
-    def __init__(
-        self, framework: ArrayFramework, case: Case, build: Build | Portable, data: Opened | None = None
-    ) -> None:
+    backend: Backend
+    loader: Loader | None
+    difference: Callable[[Any, Any], float] = staticmethod(relative_error)
+    """Return the relative error of a backend's numbers."""
+
+    def __init__(self, framework: ArrayFramework, case: Case, build: Build | Portable, data: Opened | None) -> None:
         self.framework, self.case, self.build = framework, case, build
         self.training = case.mode == "train"
         self.copies, self.returns = case.placement != "device", case.placement == "roundtrip"
-        recipe = framework.recipe(case, build, dropout=True)
-        self.loader: PlainLoader | None = None if data is None else PlainLoader(data, case.batch or 1, self.training)
-        pool = [recipe.draw() for _ in range(BATCH_POOL)] if self.loader is None else [self._drawn(self.loader.first())]
-        self.backend = framework.backend(case, recipe, dropout=True)
-        self.params, self.updates, self.step_phases = self.backend.params, recipe.updates, recipe.phases
-        self.noted: dict[str, Any] = dict(recipe.notes)
-        self.fixed = self._placed(pool[0])
-        self.batches = self._stream(pool)
+        self.recipe = self.make_recipe(case)
+        self.loader = self.make_loader(data)
+        pool = self.draw_pool()
+        self.backend = self.make_backend(case, self.recipe, dropout=True)
+        self.params = self.backend.params
+        self.noted: dict[str, Any] = dict(self.recipe.notes)
+        self.fixed = self.placed(pool[0])
+        self.batches = self.stream(pool)
         self.first_loss: Any = None
         self.carry: Any = None
 
-    def _drawn(self, batch: tuple[Values, Values]) -> Batch:
-        """Turn what a loader read into arrays."""
-        inputs, targets = batch
-        return self.framework.array(inputs, self.case), self.framework.array(targets, self.case)
+    def make_recipe(self, case: Case, rate: float = 1.0, dropout: bool = True) -> Recipe:
+        """Build the recipe with its first weights, at `rate` times its learning rate."""
+        return self.framework.recipe(case, self.build, dropout, rate)
 
-    def _placed(self, batch: Batch) -> Batch:
+    def make_backend(self, case: Case, recipe: Recipe, dropout: bool) -> Backend:
+        """Place a recipe's network on the case's device; without `dropout` turn it off, if possible."""
+        return self.framework.backend(case, recipe, dropout)
+
+    def make_loader(self, data: Opened | None) -> Loader | None:
+        """Return a loader of batches from disk; None if the case draws its batches."""
+        to_array = partial(self.framework.array, case=self.case)
+        return None if data is None else PlainLoader(data, self.case.batch or 1, self.training, to_array)
+
+    def draw_pool(self) -> list[Batch]:
+        """Return the batches to cycle through; of a data set only the first batch, for checks."""
+        return [self.recipe.draw() for _ in range(BATCH_POOL)] if self.loader is None else [self.loader.first()]
+
+    def placed(self, batch: Batch) -> Batch:
+        """Return a batch on the device."""
         inputs, targets = batch
         return self.backend.place(inputs), self.backend.place(targets)
 
@@ -330,27 +318,33 @@ class ArrayProgram(ModelProgram):
         inputs, targets = batch
         return self.backend.on_host(inputs), self.backend.on_host(targets)
 
-    def _stream(self, pool: list[Batch]) -> Iterator[Batch]:
-        """Give batches without end: from a data set on disk, or a few that were drawn ahead."""
+    def stream(self, pool: list[Batch]) -> Iterator[Batch]:
+        """Return endless batches: from a data set on disk, or a few that are repeated."""
         if self.loader is not None:
-            return map(self._on_host, map(self._drawn, self.loader.endless()))
-        put = self._on_host if self.copies else self._placed
+            return map(self._on_host, self.loader.endless())
+        put = self._on_host if self.copies else self.placed
         return itertools.cycle([put(batch) for batch in pool])
 
     # -- steps -------------------------------------------------------------------------------------
 
     def run(self, steps: int) -> None:
-        """Issue steps; placement says whether the batch and the result cross to and from the host."""
-        step = self._step_in_phases if self.step_phases else self._train if self.training else self._infer
-        for inputs, targets in itertools.islice(self.batches, steps):
-            output = step(inputs, targets)
-            if self.returns:
-                self.backend.copy_out(output)
+        """Issue steps, with copies from and to the host as the placement asks."""
+        self.run_on(itertools.islice(self.batches, steps))
+
+    def run_on(self, batches: Iterator[Batch]) -> None:
+        """Issue a step on each of these batches."""
+        step = self._step_in_phases if self.recipe.phases else self._train if self.training else self._infer
+        with self.backend.steps():
+            for inputs, targets in batches:
+                output = step(inputs, targets)
+                if self.returns:
+                    self.backend.copy_out(output)
+                del output  # the next step must find its memory free, and its caches without it
 
     def _train(self, inputs: Any, targets: Any) -> Any:
         if self.copies:
             inputs, targets = self.backend.copy_in(inputs), self.backend.copy_in(targets)
-        output, loss = self.backend.train(inputs, targets, self.updates)
+        output, loss = self.backend.train(inputs, targets, self.recipe.updates)
         if self.first_loss is None:
             self.first_loss = loss
         return output
@@ -360,40 +354,63 @@ class ArrayProgram(ModelProgram):
 
     def _step_in_phases(self, inputs: Any, _: Any) -> Any:
         inputs, carried = self.backend.copy_in(inputs) if self.copies else inputs, None
-        for phase in self.step_phases.values():
+        for phase in self.recipe.phases.values():
             carried = self.backend.run_phase(phase, inputs, carried)
         return carried
 
     def synchronize(self) -> None:
         self.backend.wait()
 
+    def load_first(self) -> bool:
+        if self.loader is None:
+            return False
+        self.batches = itertools.chain([next(self.batches)], self.batches)
+        return True
+
     # -- phases ------------------------------------------------------------------------------------
 
-    def _run_step_phase(self, name: str) -> None:
-        self.carry = self.backend.run_phase(self.step_phases[name], self.fixed[0], self.carry)
+    @property
+    def phases(self) -> Mapping[str, int]:
+        if self.recipe.phases or self.loader is None:
+            return {name: phase.items for name, phase in self.recipe.phases.items()}
+        return self.loader.phases
+
+    def run_phase(self, name: str) -> None:
+        """Issue a phase; the phases of a step run in order, on the fixed batch."""
+        if name == "data":
+            for _ in range(FETCHED_BATCHES):
+                next(self.batches)
+        elif name == "epoch":
+            self._run_epoch()
+        else:
+            phases = self.recipe.phases
+            carried = None if name == next(iter(phases)) else self.carry
+            with self.backend.steps():
+                self.carry = self.backend.run_phase(phases[name], self.fixed[0], carried)
+
+    def _run_epoch(self) -> None:
+        """Train on every item of the data set once, then evaluate on its held-out part."""
+        assert self.loader is not None
+        with self.backend.steps():
+            for batch in self.loader.epoch() if self.training else ():
+                self.backend.train(*self.placed(batch), self.recipe.updates)
+        correct = self.backend.count_correct(map(self.placed, self.loader.held_out()))
+        self.noted["accuracy"] = correct / self.loader.tested
 
     def prepare_phases(self) -> None:
-        """Make the graphs for batches of sizes that only an epoch has, before it is timed."""
+        """Compile graphs for batch sizes that only an epoch has, before it is timed."""
         if self.loader is not None:
             for batch in self.loader.of_each_size(self.loader.data.test, TEST_BATCH):
-                self.backend.infer(self._placed(self._drawn(batch))[0])
+                self.backend.infer(self.placed(batch)[0])
             if self.training:
                 for batch in self.loader.of_each_size(self.loader.data.train, self.loader.batch):
-                    self.backend.train(*self._placed(self._drawn(batch)), self.updates)
+                    self.backend.train(*self.placed(batch), self.recipe.updates)
             self.backend.wait()
 
-    def _train_on(self, batches: Iterator[Any]) -> None:
-        for batch in batches:
-            self.backend.train(*self._placed(self._drawn(batch)), self.updates)
-
-    def _count_correct(self, batches: Iterator[Any]) -> int:
-        placed = map(self._placed, map(self._drawn, batches))
-        return sum(self.backend.correct(self.backend.infer(inputs), targets) for inputs, targets in placed)
-
-    # -- what is observed --------------------------------------------------------------------------
+    # -- counters ----------------------------------------------------------------------------------
 
     def steady_counters(self) -> tuple[int, ...]:
-        """Return how many graphs were made; after the first step, note what that took."""
+        """Return the number of graphs; after the first step, note the time to compile them."""
         if self.backend.traces and "compile_time" not in self.noted:
             self.noted["compile_time"] = self.backend.compile_time()
         return (self.backend.traces,)
@@ -401,11 +418,8 @@ class ArrayProgram(ModelProgram):
     def device_peak(self) -> int | None:
         return None if self.case.device == "cpu" else self.backend.peak()
 
-    def actual_device(self) -> str:
-        return " and ".join(sorted(self.backend.devices(*self.fixed)))
-
     def precision_flaw(self) -> str:
-        """Judge by the types of what went into matmuls while the step was made."""
+        """Judge by the types of the inputs of matmuls in the step's graph."""
         types = self.backend.product_types
         if types <= {multiplied_type(self.case)}:
             return ""
@@ -415,80 +429,96 @@ class ArrayProgram(ModelProgram):
     def facts(self) -> Mapping[str, Any]:
         return self.noted | self.backend.facts
 
+    def actual_device(self) -> str:
+        return " and ".join(sorted(self.backend.devices(*self.fixed)))
+
     # -- checks ------------------------------------------------------------------------------------
 
     def first_losses(self) -> Mapping[str, float] | None:
-        """Return the loss that the first step found, where it was on the fixed batch."""
+        """Return the loss of the first step, if it was on the fixed batch."""
         if self.first_loss is None or self.loader is not None:
             return self.losses()
         return {"loss": self.backend.sample_values(self.first_loss, 1)[0]}
 
     def losses(self) -> Mapping[str, float] | None:
-        """Return the loss on the fixed batch, as one more training step finds it."""
+        """Return the loss on the fixed batch, from one more training step."""
         if not self.training:
             return None
-        return {"loss": self.backend.sample_values(self.backend.train(*self.fixed, self.updates)[1], 1)[0]}
+        return {"loss": self.backend.sample_values(self.backend.train(*self.fixed, self.recipe.updates)[1], 1)[0]}
 
     def check_step(self) -> None:
-        """Train on the fixed batch, with the optimiser's step in any case."""
-        self.backend.train(*self.fixed, True)
+        """Train on the fixed batch, always with the optimiser's step."""
+        if self.recipe.phases:
+            self.run(1)
+            return
+        with self.backend.steps():
+            self.backend.train(*self.fixed, True)
 
     def error_vs_reference(self) -> tuple[float, float] | None:
-        """Compare with the same framework in fp32 on the CPU, from the same weights, on a small batch."""
+        """Compare with the same framework in fp32 on the CPU, not compiled, with contiguous images.
+
+        From the same weights, on a few items: outputs in inference, losses of a few updates in training. Both networks
+        are built for it: one from the start of the case would count as memory of the case.
+        """
         case = self.case if callable(self.build) else proof_case(self.case)
-        plain = replace(case, device="cpu", precision="fp32", compile=False)
+        plain = replace(case, device="cpu", precision="fp32", compile=False, layout="contiguous")
         if plain == case:
             return None
         error = self._error_against(case, plain)
-        return None if error is None else (error, TOLERANCE[self.case.precision or "fp32"])
+        return None if error is None else (error, TOLERANCE[case.precision or "fp32"])
 
     def _error_against(self, case: Case, plain: Case) -> float | None:
-        """Return the relative error; None where the model's own random numbers explain all of it."""
+        """Return the relative error; None if the model's own random numbers explain all of it."""
         try:
-            expected, weights, batch = self._compute(plain)
-        except Exception:  # of items that depend on each other, as the nodes of a graph do: then all of them
-            whole = self.framework.recipe(plain, self.build, dropout=False).draw()
-            expected, weights, batch = self._compute(plain, batch=whole)
-        actual = self._compute(case, weights, batch).numbers
-        tolerance = TOLERANCE[self.case.precision or "fp32"]
-        errors, drawn = list(map(relative_error, actual, expected)), [0.0 for _ in expected]
-        for passes in range(1, 1 + OTHER_DRAWS) if not max(errors) <= tolerance else ():
-            again = self._compute(plain, weights, batch, passes).numbers
-            drawn = list(map(max, drawn, map(relative_error, again, expected)))
+            expected = self.compute(plain)
+        except Exception:  # such as of items that depend on each other, like a graph's nodes: then take all
+            expected = self.compute(plain, most=None)
+        tolerance = TOLERANCE[case.precision or "fp32"]
+        errors = list(map(self.difference, self.compute(case, expected).numbers, expected.numbers))
+        drawn = [0.0 for _ in errors]
+        for draw in range(1, 1 + OTHER_DRAWS) if not max(errors) <= tolerance else ():
+            again = self.compute(plain, expected, draw).numbers
+            drawn = list(map(max, drawn, map(self.difference, again, expected.numbers)))
         unexplained = without_chance(list(zip(errors, drawn, strict=True)), tolerance)
         if len(unexplained) < len(errors):
             self.noted["draws_random"] = True
         return max(unexplained, default=None)
 
-    def proof(self, portable: Portable) -> list[float]:
-        return self._compute(proof_case(self.case), rate=PROOF_RATE, count=PROOF_NUMBERS).numbers[0]
-
-    def _compute(
+    def compute(
         self,
         case: Case,
-        weights: Any = None,
-        batch: Batch | None = None,
-        passes: int = 0,
+        reference: Computed | None = None,
+        draw: int = 0,
+        most: int | None = COMPARED_ITEMS,
         rate: float = 1.0,
         count: int = COMPARED_NUMBERS,
     ) -> Computed:
-        """Compute a case without dropout; the weights and the batch are its own, if none are given.
+        """Compute a case without dropout, from the weights and the batch of a reference if one is given.
 
-        A model that draws random numbers uses some up in forward passes before that, as many as `passes`.
+        `draw` selects the random numbers of the model itself; `most` limits the items, `count` the numbers.
         """
-        recipe = self.framework.recipe(case, self.build, False, rate)
-        batch = batch or first_items(recipe.draw(), COMPARED_ITEMS)
-        backend = self.framework.backend(case, recipe, dropout=False)
-        if weights is not None:
-            backend.start_from(weights)
-        first_weights = backend.weights()
+        recipe = self.compared_recipe(case, rate, reference if draw == 0 else None)
+        batch = self.compared_batch(recipe, most) if reference is None else reference.batch
+        backend = self.make_backend(case, recipe, dropout=False)
+        if reference is not None:
+            backend.start_from(reference.weights)
+        weights = backend.weights()
         inputs, targets = (backend.place(part) for part in batch)
-        for _ in range(passes):
-            backend.infer(inputs)
-        if self.training:
-            losses = [backend.train(inputs, targets, True)[1] for _ in range(COMPARED_UPDATES + 1)]
-            return Computed([[backend.sample_values(loss, 1)[0] for loss in losses]], first_weights, batch)
-        output = backend.infer(inputs)
-        backend.wait()
-        arrays = [leaf for leaf in trees.leaves(output) if is_array(leaf)]
-        return Computed([backend.sample_values(array, count) for array in arrays], first_weights, batch)
+        with backend.steps():
+            backend.begin_draw(draw, inputs)
+            if self.training:
+                return Computed([backend.losses(inputs, targets)], recipe, weights, batch)
+            return Computed(backend.numbers(backend.infer(inputs), count), recipe, weights, batch)
+
+    def compared_recipe(self, case: Case, rate: float, reference: Computed | None) -> Recipe:
+        """Return the recipe of a case to compare."""
+        return self.make_recipe(case, rate, dropout=False)
+
+    def compared_batch(self, recipe: Recipe, most: int | None) -> Batch:
+        """Return the first items of the first batch; all of them if `most` is None."""
+        batch = recipe.draw()
+        return batch if most is None else first_items(batch, most)
+
+    def proof(self, portable: Portable) -> list[float]:
+        (numbers, *_) = self.compute(proof_case(self.case), rate=PROOF_RATE, count=PROOF_NUMBERS).numbers
+        return list(numbers)

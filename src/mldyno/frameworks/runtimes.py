@@ -1,4 +1,4 @@
-"""Inference runtimes: networks that PyTorch has exported with their weights, and ONNX files as they are.
+"""Inference runtimes: networks exported from PyTorch with their weights, and ONNX files.
 
 onnxruntime: ONNX Runtime: networks of PyTorch and ONNX files, inference only. Requires: onnxruntime
 openvino: OpenVINO: networks of PyTorch and ONNX files on Intel's devices and CPUs, inference only. Requires: openvino
@@ -11,7 +11,7 @@ import logging
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,24 +27,22 @@ if TYPE_CHECKING:
     from mldyno.workloads import Build, Portable, Recipe, Workload
     from mldyno.workloads.user_models.onnx import Feed, OnnxFile
 
-PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # of ONNX Runtime
-ERRORS_ONLY = 3  # of its log levels
-OPENVINO_NAMES = {"CPU": "cpu", "GPU": "xpu"}
-"""Our names for OpenVINO's devices."""
-NUMPY_NAMES = {"fp16": "float16", "fp32": "float32", "fp64": "float64"}
-"""NumPy's names for types, where they are not ours."""
+ONNX_PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+ONNX_LOG_ERRORS_ONLY = 3
+OPENVINO_NAMES = {"CPU": "cpu", "GPU": "xpu"}  # our names for OpenVINO's devices
+NUMPY_NAMES = {"fp16": "float16", "fp32": "float32", "fp64": "float64"}  # NumPy's names for our precisions
 
 Network = bytes | str
 """An exported network, or the path of a file."""
 
 
 class Engine(ABC):
-    """A network in a runtime; a batch has an array for each input by its name."""
+    """A network in a runtime; a batch is a dictionary of arrays by the names of the inputs."""
 
     inputs: list[str]
 
     def place(self, batch: Any) -> Any:
-        """Put a batch where the runtime takes it from, without a copy in each step."""
+        """Place a batch on the device, so that steps need not copy it."""
         return batch
 
     @abstractmethod
@@ -53,7 +51,7 @@ class Engine(ABC):
 
     @abstractmethod
     def fetch(self, output: Any) -> list[Any]:
-        """Return all outputs of a pass as arrays of NumPy."""
+        """Return all outputs of a pass as NumPy arrays."""
 
     def wait(self) -> None:  # noqa: B027 (most are done when their call returns)
         """Wait until all that was issued is done."""
@@ -65,10 +63,10 @@ class OnnxEngine(Engine):
     def __init__(self, runtime: Any, network: Network, device: str, threads: int, optimised: bool = True) -> None:
         kind, _, number = device.partition(":")
         options = runtime.SessionOptions()
-        options.intra_op_num_threads, options.log_severity_level = threads, ERRORS_ONLY
+        options.intra_op_num_threads, options.log_severity_level = threads, ONNX_LOG_ERRORS_ONLY
         if not optimised:
             options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        providers = [PROVIDERS[kind]] if kind == "cpu" else [(PROVIDERS[kind], {"device_id": number or "0"})]
+        providers = [ONNX_PROVIDERS[kind]] if kind == "cpu" else [(ONNX_PROVIDERS[kind], {"device_id": number or "0"})]
         self.runtime, self.kind, self.number = runtime, kind, int(number or 0)
         self.session = runtime.InferenceSession(network, options, providers)
         self.binding = self.session.io_binding()
@@ -96,7 +94,7 @@ class OnnxEngine(Engine):
 
 
 class OpenvinoEngine(Engine):
-    """A model that OpenVINO has compiled, and a request to it."""
+    """An inference request to a model that OpenVINO has compiled."""
 
     def __init__(self, core: Any, network: Network, device: str, threads: int) -> None:
         settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}  # fp32 must be fp32
@@ -107,7 +105,7 @@ class OpenvinoEngine(Engine):
         self.request = core.compile_model(model, device, settings).create_infer_request()
 
     def run(self, batch: Any) -> Any:
-        """Issue a forward pass; the request takes the batch without a copy."""
+        """Issue a forward pass, without a copy of the batch."""
         return self.request.infer(batch, share_inputs=True, share_outputs=True)
 
     def fetch(self, output: Any) -> list[Any]:
@@ -118,16 +116,12 @@ class OpenvinoEngine(Engine):
 
 
 class EngineProgram(Program):
-    """A case whose forward passes an engine makes; nothing is trained."""
+    """A case that an engine runs, with the batches that it cycles through; nothing is trained."""
 
-    case: Case
-    engine: Engine
-    batches: Iterator[Any]
-
-    def take(self, batches: Sequence[Any]) -> None:
-        """Cycle through these batches, from where the placement says."""
-        self.copies, self.returns = self.case.placement != "device", self.case.placement == "roundtrip"
-        self.batches = itertools.cycle(batches if self.copies else [self.engine.place(batch) for batch in batches])
+    def __init__(self, case: Case, engine: Engine, batches: Sequence[Any]) -> None:
+        self.case, self.engine = case, engine
+        self.copies, self.returns = case.placement != "device", case.placement == "roundtrip"
+        self.batches = itertools.cycle(batches if self.copies else [engine.place(batch) for batch in batches])
 
     def run(self, steps: int) -> None:
         engine = self.engine
@@ -143,11 +137,11 @@ class EngineProgram(Program):
         return None
 
     def actual_device(self) -> str:
-        """Return the case's device: the engine was made for it, and takes no other."""
+        """Return the case's device: the engine was made for it."""
         return self.case.device
 
     def precision_flaw(self) -> str:
-        """Find none: only fp32 can be asked for."""
+        """Return no flaw: the only precision is fp32."""
         return ""
 
 
@@ -155,16 +149,18 @@ class ExportedProgram(EngineProgram):
     """A case whose network was exported from PyTorch."""
 
     def __init__(self, torch: Any, case: Case, build: Build, load: Callable[[Network, Case], Engine]) -> None:
-        self.torch, self.case, self.build, self.load = torch, case, build, load
+        self.torch, self.build, self.load = torch, build, load
         recipe = self._fresh(case)
         if recipe.phases:
             raise Unsupported(f"a step of it is made of phases ({', '.join(recipe.phases)}), which no export holds")
         self.params = sum(parameter.numel() for parameter in recipe.network.parameters())
         pool = [recipe.draw()[0] for _ in range(BATCH_POOL)]
         if not torch.is_tensor(pool[0]):
-            raise Unsupported("it takes several inputs; what is exported here takes one, and a file .onnx of yours any")
-        self.engine = self._loaded(recipe.network, pool[0], case)
-        self.take([{self.engine.inputs[0]: inputs.numpy()} for inputs in pool])
+            raise Unsupported(
+                "it has several inputs; models are exported with one input only, your own file .onnx may have any"
+            )
+        engine = self._loaded(recipe.network, pool[0], case)
+        super().__init__(case, engine, [{engine.inputs[0]: inputs.numpy()} for inputs in pool])
 
     def _fresh(self, case: Case) -> Recipe:
         self.torch.manual_seed(SEED)
@@ -172,7 +168,7 @@ class ExportedProgram(EngineProgram):
 
     def _loaded(self, network: Any, inputs: Any, case: Case) -> Engine:
         """Export a network for inputs of this shape, and load it."""
-        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it reports packages that are not there
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of missing packages
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = self.torch.onnx.export(network.eval(), (inputs,), dynamo=True, verbose=False)
@@ -198,30 +194,29 @@ class ExportedProgram(EngineProgram):
 
 
 def sample_values(flat: list[float]) -> list[float]:
-    """Return some of the values, evenly spaced."""
+    """Return the values of a proof, evenly spaced."""
     return flat[:: max(1, len(flat) // PROOF_NUMBERS)][:PROOF_NUMBERS]
 
 
 class FileProgram(EngineProgram):
-    """A case whose network is a file, fed with random numbers and compared with itself unoptimised."""
+    """A case whose network is an ONNX file, with random inputs; its reference is the file without optimisation."""
 
     def __init__(self, case: Case, build: Build, runtime: Runtime) -> None:
-        self.case, self.build, self.runtime = case, build, runtime
+        self.build, self.runtime = build, runtime
         recipe = build(None, case)
         self.file: OnnxFile = recipe.network
         self.params = self.file.params
         self.noted = dict(recipe.notes)
-        self.engine = runtime.load(self.file.path, case)
         feeds = recipe.draw()[0]
-        self.take([arrays(feeds, SEED + number) for number in range(BATCH_POOL)])
+        pool = [arrays(feeds, SEED + number) for number in range(BATCH_POOL)]
+        super().__init__(case, runtime.load(self.file.path, case), pool)
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Return the types of its weights; and that its results were not compared, where that is so."""
         return self.noted
 
     def error_vs_reference(self) -> tuple[float, float] | None:
-        """Compare with the same file on the CPU, by one thread of ONNX Runtime that optimises nothing."""
+        """Compare with the same file on the CPU, run by one thread of ONNX Runtime without optimisation."""
         plain = self.runtime.load_plain(self.file.path)
         if plain is None:
             self.noted["not_checked"] = "agreement with the CPU"
@@ -232,19 +227,19 @@ class FileProgram(EngineProgram):
         errors = [_error(*pair) for pair in zip(actual, expected, strict=True)]
         known = [error for error in errors if error is not None]
         if not known:
-            raise Unsupported("for random inputs it gives no finite numbers, so that nothing shows whether it is right")
+            raise Unsupported("its outputs for random inputs are not finite, so that they can't be checked")
         self.noted["proof"] = " ".join(f"{number:.7g}" for number in _finite(actual))
         return max(known), self._tolerance()
 
     def _tolerance(self) -> float:
-        """Return that of bf16, whose numbers have as few digits, where weights are quantised: integers round more."""
+        """Return the tolerance for the types of the weights; that of bf16 if they are quantised."""
         if self.file.quantised:
             return TOLERANCE["bf16"]
         return max((TOLERANCE[kind] for kind in self.file.weights_in if kind in TOLERANCE), default=TOLERANCE["fp32"])
 
 
 def arrays(feeds: tuple[Feed, ...], seed: int) -> dict[str, Any]:
-    """Draw an array for each input by its name; the same ones for the same seed."""
+    """Draw an array for each input, from a seed."""
     import numpy
 
     chance = numpy.random.default_rng(seed)
@@ -261,23 +256,25 @@ def arrays(feeds: tuple[Feed, ...], seed: int) -> dict[str, Any]:
 
 
 def _finite(outputs: list[Any]) -> list[float]:
-    """Return some finite numbers of all outputs: two runtimes that do the same give the same."""
+    """Return some finite numbers of all outputs; two runtimes that do the same work return the same."""
     flat = [number for output in outputs if output.dtype.kind in "fiub" for number in output.reshape(-1).tolist()]
     return sample_values([float(number) for number in flat if math.isfinite(number)])
 
 
 def _error(actual: Any, expected: Any) -> float | None:
-    """Return the relative error where a finite number is expected; None where there is none."""
+    """Return the relative error of the numbers that should be finite; None if there are none."""
     import numpy
 
-    if expected.dtype.kind not in "fiub" or expected.shape != actual.shape:
-        return None if expected.dtype.kind not in "fiub" else float("inf")
-    wanted, given = expected.astype("float64"), actual.astype("float64")
-    finite = numpy.isfinite(wanted)
+    if expected.dtype.kind not in "fiub":
+        return None
+    if expected.shape != actual.shape:
+        return math.inf
+    finite = numpy.isfinite(expected)
     if not finite.any():
         return None
-    error = numpy.abs(given[finite] - wanted[finite]).max() / max(1e-6, numpy.abs(wanted[finite]).max())
-    return float(error) if numpy.isfinite(error) else float("inf")
+    expected, actual = expected[finite].astype("float64"), actual[finite].astype("float64")
+    error = float(numpy.abs(actual - expected).max() / max(1e-6, numpy.abs(expected).max()))
+    return error if math.isfinite(error) else math.inf
 
 
 # -- frameworks ------------------------------------------------------------------------------------
@@ -285,13 +282,13 @@ def _error(actual: Any, expected: Any) -> float | None:
 
 @dataclass(frozen=True)
 class FileBuild:
-    """What builds a workload that is a file already, and needs no export."""
+    """Builds a workload that is a file, and needs no export."""
 
     build: Build
 
 
 class Runtime(Framework):
-    """A runtime for networks that PyTorch has exported, and for files."""
+    """A runtime for networks exported from PyTorch, and for ONNX files."""
 
     builds_from = "torch"
     placements = ("device", "host", "roundtrip")
@@ -314,7 +311,7 @@ class Runtime(Framework):
 
     @abstractmethod
     def load_plain(self, path: str) -> Engine | None:
-        """Return an engine for a file that optimises nothing, on the CPU; None where there is none."""
+        """Return an engine on the CPU for a file, without optimisation; None if no runtime has one."""
 
     def version_of(self, workload: Workload) -> Any:
         file = workload.build.get(self.name)
@@ -329,7 +326,7 @@ class Runtime(Framework):
     def check(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> None:
         super().check(case, build, data)
         if case.mode != "infer":
-            raise Unsupported(f"{self.name} runs networks, and does not train them; take --mode infer")
+            raise Unsupported(f"{self.name} does not train networks; take --mode infer")
 
     def build_program(self, case: Case, build: Build | FileBuild, data: Opened | None) -> EngineProgram:
         if isinstance(build, FileBuild):
@@ -342,7 +339,7 @@ class Runtime(Framework):
 
 
 class Onnxruntime(Runtime):
-    """ONNX Runtime as mldyno uses it."""
+    """ONNX Runtime."""
 
     name = "onnxruntime"
 
@@ -354,18 +351,18 @@ class Onnxruntime(Runtime):
     def devices(self) -> list[Device]:
         available = self.runtime.get_available_providers()
         names = {"cpu": "cpu", "cuda": "cuda:0"}
-        return [Device(names[kind], self.name) for kind, provider in PROVIDERS.items() if provider in available]
+        return [Device(names[kind], self.name) for kind, provider in ONNX_PROVIDERS.items() if provider in available]
 
     def load(self, network: Network, case: Case) -> OnnxEngine:
         return OnnxEngine(self.runtime, network, case.device, self.threads() or 0)
 
     def load_plain(self, path: str) -> OnnxEngine:
-        """Return a session of one thread, whose graph is as the file has it."""
+        """Return a session of one thread that runs the file's graph unchanged."""
         return OnnxEngine(self.runtime, path, "cpu", threads=1, optimised=False)
 
 
 class Openvino(Runtime):
-    """OpenVINO as mldyno uses it."""
+    """OpenVINO."""
 
     name = "openvino"
     core: Any = None
@@ -385,13 +382,13 @@ class Openvino(Runtime):
         return OpenvinoEngine(self.core, network, str(device), self.threads() or 0)
 
     def load_plain(self, path: str) -> Engine | None:
-        """Return ONNX Runtime's, where that is installed: two runtimes rarely err alike."""
-        other = FRAMEWORKS["onnxruntime"]
+        """Return that of ONNX Runtime, if it is installed: two runtimes rarely make the same error."""
+        onnxruntime = FRAMEWORKS["onnxruntime"]
         try:
-            other.start()
+            onnxruntime.start()
         except ModuleNotFoundError:
             return None
-        return other.load_plain(path)
+        return onnxruntime.load_plain(path)
 
 
 def _openvino_name(name: str) -> str:

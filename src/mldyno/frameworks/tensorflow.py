@@ -32,7 +32,7 @@ PRODUCTS = ("MatMul", "BatchMatMulV2", "Conv2D", "Conv2DBackpropInput", "Conv2DB
 
 
 class Tensorflow(ArrayFramework):
-    """TensorFlow as mldyno uses it."""
+    """TensorFlow."""
 
     name = "tensorflow"
     compiles = True
@@ -52,11 +52,11 @@ class Tensorflow(ArrayFramework):
 
         if keras.backend.backend() != "tensorflow":
             raise Unsupported(
-                f"keras is in use with {keras.backend.backend()} in this process; it needs one of its own"
+                f"keras runs on {keras.backend.backend()} in this process; tensorflow needs a new process"
             )
         tf.config.experimental.enable_tensor_float_32_execution(False)
         for gpu in tf.config.list_physical_devices("GPU"):
-            tf.config.experimental.set_memory_growth(gpu, True)  # else it takes all of a GPU's memory
+            tf.config.experimental.set_memory_growth(gpu, True)  # else it allocates all of a GPU's memory
         self.tf, self.keras = tf, keras
 
     def versions(self) -> dict[str, str]:
@@ -66,7 +66,7 @@ class Tensorflow(ArrayFramework):
         return versions | {name: str(built[key]) for name, key in names.items() if built.get(key)}
 
     def devices(self) -> list[Device]:
-        """Return the CPU, and its GPUs: those of tensorflow-metal are called mps."""
+        """Return the CPU and the GPUs; those of tensorflow-metal are called mps."""
         devices = [Device("cpu", "tensorflow")]
         kind = "cuda" if self.tf.test.is_built_with_cuda() or self.tf.test.is_built_with_rocm() else "mps"
         for number, gpu in enumerate(self.tf.config.list_physical_devices("GPU")):
@@ -75,13 +75,13 @@ class Tensorflow(ArrayFramework):
             devices.append(Device(name, "tensorflow", str(details.get("device_name") or Device.title)))
         return devices
 
-    def _device(self, case: Case) -> str:
-        """Return TensorFlow's name of the case's device."""
+    def device(self, case: Case) -> str:
+        """Return TensorFlow's name for a case's device."""
         return "/CPU:0" if case.device == "cpu" else f"/GPU:{case.device.partition(':')[2] or 0}"
 
     def layers(self, case: Case, dropout: bool) -> KerasLayers:
         self.keras.utils.set_random_seed(SEED)
-        return KerasLayers(self.tf, self.keras, self._device(case), case, dropout)
+        return KerasLayers(self.tf, self.keras, self.device(case), case, dropout)
 
     def array(self, values: Values, case: Case) -> Any:
         with self.tf.device("/CPU:0"):
@@ -89,13 +89,13 @@ class Tensorflow(ArrayFramework):
             return self.tf.constant(with_channels_last(in_numpy(values)), dtype)
 
     def user_recipe(self, case: Case, build: Build) -> Recipe:
-        """Call the user's code under the policy of the precision, which layers of Keras take when they are made."""
+        """Call the user's code under the precision's policy, which Keras layers take when they are created."""
         self.keras.utils.set_random_seed(SEED)
         config, wanted = self.keras.config, POLICIES[case.precision or "fp32"]
         policy = config.dtype_policy()
         config.set_dtype_policy(wanted)
         try:
-            with self.tf.device(self._device(case)):
+            with self.tf.device(self.device(case)):
                 recipe = build(self.tf, case)
         finally:
             config.set_dtype_policy(policy)
@@ -105,35 +105,35 @@ class Tensorflow(ArrayFramework):
 
     def _check_policy(self, model: Any, wanted: str, case: Case) -> None:
         if not isinstance(model, self.keras.Layer):
-            raise Unsupported(f"tensorflow casts models of Keras only; take fp32 in the place of {case.precision}")
+            raise Unsupported(f"tensorflow casts Keras models only; take fp32 instead of {case.precision}")
         if model.dtype_policy.name != wanted:
-            made = f"its layers were made for {model.dtype_policy.name} before the case began"
-            raise Unsupported(f"{made}; make them within the function for {case.precision}")
+            created = f"its layers were created for {model.dtype_policy.name}, before the case began"
+            raise Unsupported(f"{created}; create them in the function for {case.precision}")
 
     def backend(self, case: Case, recipe: Recipe, dropout: bool) -> TensorflowBackend:
-        return TensorflowBackend(self.tf, self._device(case), case, recipe, dropout)
+        return TensorflowBackend(self.tf, self.device(case), case, recipe, dropout)
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
         tf, side = self.tf, min(size, MATMUL_SIDE)
-        with tf.device(self._device(case)):
+        with tf.device(self.device(case)):
             parts = [tf.random.stateless_normal((side, side), (1, place)) for place in range(2)]
             drawn = [tf.tile(part, (size // side, size // side)) for part in parts]
             factors = [tf.cast(matrix, multiplied_type(case)) for matrix in drawn]
         return Repeated(partial(tf.linalg.matmul, *factors), waiting(tf, case), 2.0 * size**3)
 
     def allocate(self, case: Case, size: int) -> Any:
-        """Return zeros, which are written."""
-        with self.tf.device(self._device(case)):
+        """Return zeros, which are written to memory."""
+        with self.tf.device(self.device(case)):
             return self.tf.zeros((size,), self.tf.uint8)
 
 
 def waiting(tf: Any, case: Case) -> Callable[[], None]:
-    """Return what waits for the case's device; a CPU is done when its call returns."""
+    """Return a function that waits for the case's device; on the CPU, calls return when they are done."""
     return (lambda: None) if case.device == "cpu" else tf.test.experimental.sync_devices
 
 
 def on_device(tf: Any, device: str, function: Callable[..., Any], **settings: Any) -> Any:
-    """Make a graph of a function on a device; said within it, since a scope around each call takes its time."""
+    """Make a graph of a function on a device; with the scope in it, since a scope around each call takes time."""
 
     def placed(*arguments: Any) -> Any:
         with tf.device(device):
@@ -143,14 +143,14 @@ def on_device(tf: Any, device: str, function: Callable[..., Any], **settings: An
 
 
 class TensorflowBackend(Backend):
-    """A callable with `trainable_variables`, on one of TensorFlow's devices."""
+    """A callable with `trainable_variables` on a device of TensorFlow."""
 
     def __init__(self, tf: Any, device: str, case: Case, recipe: Recipe, dropout: bool) -> None:
         self.tf, self.device, self.network, self.loss = tf, device, recipe.network, recipe.loss
         self._wait = waiting(tf, case)
         self.variables = list(self.network.trainable_variables)
         if case.mode == "train" and not self.variables:
-            raise Unsupported("the network has no variables to train; build it before you give it")
+            raise Unsupported("the network has no variables to train; build it before you return it")
         self.params = sum(math.prod(variable.shape) for variable in self.variables) or None
         self.types: set[str] = set()
         self.own_traces = 0
@@ -170,12 +170,12 @@ class TensorflowBackend(Backend):
 
     @property
     def traces(self) -> int:  # type: ignore[override]
-        """Count those of a network that makes graphs itself, too."""
+        """Also count graphs that the network makes itself."""
         return self.own_traces + int(getattr(self.network, "traces", 0))
 
     @property
     def _all_variables(self) -> list[Any]:
-        """Return the trained variables, and those that layers of Keras keep besides."""
+        """Return the trained variables, and other state of Keras layers."""
         model = getattr(self.network, "model", self.network)
         return list(getattr(model, "weights", self.variables))
 
@@ -191,7 +191,7 @@ class TensorflowBackend(Backend):
         return self.types
 
     def on_host(self, tree: Any) -> Any:
-        """Return tensors of the host; Keras casts what its layers take."""
+        """Return tensors on the host; Keras layers cast their inputs."""
         with self.tf.device("/CPU:0"):
             return each_array(self.tf.identity, tree)
 
@@ -221,7 +221,7 @@ class TensorflowBackend(Backend):
         return self.network(inputs, training=training) if self.takes_training else self.network(inputs)
 
     def _traced(self) -> None:
-        """Count the graph, and note the types of all products in it."""
+        """Count the graph, and note the types of its matmuls."""
         self.own_traces += 1
         for node in _nodes(self.tf.compat.v1.get_default_graph().as_graph_def()):
             if node.op in PRODUCTS:
@@ -271,12 +271,12 @@ class TensorflowBackend(Backend):
 
 
 def _value(variable: Any) -> Any:
-    """Return TensorFlow's own variable, within one of Keras."""
+    """Return TensorFlow's variable in one of Keras."""
     return variable if callable(variable.value) else variable.value
 
 
 def _nodes(definition: Any) -> Iterator[Any]:
-    """Give all operations of a graph, with those of the functions that it calls."""
+    """Yield all operations of a graph, and of the functions that it calls."""
     yield from definition.node
     for function in definition.library.function:
         yield from function.node_def

@@ -122,8 +122,8 @@ def test_a_compiled_step_agrees_with_a_plain_one(framework: str) -> None:
 
 
 def test_what_a_framework_can_not_cast_is_refused_with_a_reason() -> None:
-    assert "models of Keras only" in facts("tensorflow")["function axes"]["bf16 infer"]
-    assert "make them within the function" in facts("tensorflow")["other axes"]["made_before"]["bf16 train"]
+    assert "Keras models only" in facts("tensorflow")["function axes"]["bf16 infer"]
+    assert "create them in the function" in facts("tensorflow")["other axes"]["made_before"]["bf16 train"]
     assert "mlx multiplies in fp32 on the CPU" in facts("mlx")["axes"]["bf16 train"]
 
 

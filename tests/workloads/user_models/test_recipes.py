@@ -100,7 +100,8 @@ def known(path: str) -> Source:
 
 def program_of(source: Source, **axes: Any) -> TorchProgram:
     case = Case(source.name, batch=source.batch, **axes)
-    return TorchProgram(torch, case, plugins.workload(source.name).build["torch"], None)
+    start_framework("torch")
+    return TorchProgram(plugins.framework("torch"), case, plugins.workload(source.name).build["torch"], None)
 
 
 def test_five_lines_are_enough(tmp_path: Path) -> None:
@@ -188,8 +189,8 @@ def test_a_size_without_a_default_has_a_usual_one(tmp_path: Path) -> None:
 
 def test_the_users_own_optimiser_is_used_with_its_groups(tmp_path: Path) -> None:
     program = program_of(known(written(tmp_path, HEAD + UNDERSTOOD["an optimiser made of groups"][0])))
-    assert [group["lr"] for group in program.optimiser.param_groups] == [0.2, 0.1]
-    assert program.optimiser.param_groups[0]["params"][0] is program.network.weight
+    assert [group["lr"] for group in program.backend.optimiser.param_groups] == [0.2, 0.1]
+    assert program.backend.optimiser.param_groups[0]["params"][0] is program.network.weight
 
 
 def test_a_batch_is_turned_so_that_no_two_steps_find_the_same(tmp_path: Path) -> None:

@@ -123,7 +123,8 @@ def both(path: Path | str) -> tuple[Source, Source]:
 
 def program_of(source: Source) -> TorchProgram:
     case = Case(source.name, batch=source.batch, mode="infer")
-    program = TorchProgram(torch, case, plugins.workload(source.name).build["torch"], None)
+    start_framework("torch")
+    program = TorchProgram(plugins.framework("torch"), case, plugins.workload(source.name).build["torch"], None)
     program.run(1)
     checks.check_tree(case)
     return program

@@ -22,18 +22,16 @@ if TYPE_CHECKING:
     from mldyno.workloads import Build
 
 
-# What torch.compile raises where it can't compile for a device, and what to do.
+# Errors of torch.compile if it can't compile for a device, each with the next step.
 NO_COMPILER = {
     "InvalidCxxCompiler": "torch.compile needs a C++ compiler; install g++ or clang",
     "TritonMissing": "torch.compile needs Triton for this device; pip install triton",
     "GPUTooOldForTriton": "this GPU is too old for Triton, which torch.compile needs: compute capability 7.0 or newer",
 }
-SAFE_AUTOCAST_ON_MPS = (2, 12)  # before, batch norm with weights and inputs of two types ended the process
-UNPINNED = ("cpu", "mps")  # where a DataLoader that is to pin memory warns, and does not
-FIRST_TF32 = (8, 0)  # compute capability of the first GPUs that have it
-
-
-DRAWN_BYTES = 4 << 20  # of the random bytes that a larger copy repeats: more than any memory compresses at once
+FIRST_SAFE_AUTOCAST_ON_MPS = (2, 12)  # in older releases batch norm with weights and inputs of two types crashed
+UNPINNED = ("cpu", "mps")  # devices for which a DataLoader does not pin memory, and only warns
+FIRST_TF32_CAPABILITY = (8, 0)
+DRAWN_BYTES = 4 << 20  # random bytes, which a larger copy repeats: more than any memory compresses at once
 
 
 class Torch(Framework):
@@ -77,7 +75,7 @@ class Torch(Framework):
         return self._team
 
     def start(self) -> None:
-        """Import torch, and let fp32 be fp32: no TF32 in matmuls or convolutions."""
+        """Import torch, and turn TF32 off in matmuls and convolutions: fp32 must be fp32."""
         import warnings
 
         warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
@@ -91,12 +89,12 @@ class Torch(Framework):
 
     @property
     def _release(self) -> tuple[int, int]:
-        """Return torch's version, without what comes after the second number."""
+        """Return the first two numbers of torch's version."""
         major, minor = str(self.torch.__version__).split(".")[:2]
         return int(major), int(minor)
 
     def versions(self) -> dict[str, str]:
-        """Return torch's version, and those of what it was built with: CUDA and cuDNN, HIP, XPU."""
+        """Return the versions of torch and of the libraries that it was built with: CUDA and cuDNN, HIP, XPU."""
         torch = self.torch
         built = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu")}
         if built["cuda"]:
@@ -119,7 +117,7 @@ class Torch(Framework):
         return devices.try_feature(self.torch, feature, device)
 
     def check(self, case: Case, build: Callable[..., Any] | None, data: Opened | None) -> None:
-        """Refuse what PyTorch would ignore or crash on: tf32 elsewhere than on NVIDIA's GPUs since 2020, for one."""
+        """Refuse what PyTorch would ignore or crash on, such as tf32 on other devices than NVIDIA's GPUs since 2020."""
         if build is not None and case.precision == "tf32" and not case.device.startswith("cuda"):
             raise Unsupported(f"tf32 is a mode of CUDA's matmuls; {case.device} has none")
         if case.in_ranks and case.mode == "train":
@@ -128,11 +126,11 @@ class Torch(Framework):
             raise Unsupported(f"pinned memory is for copies to CUDA or XPU; on {case.device} PyTorch pins nothing")
         super().check(case, build, data)
         autocasts = str(case.precision).startswith("amp")
-        if case.device.startswith("mps") and autocasts and self._release < SAFE_AUTOCAST_ON_MPS:
+        if case.device.startswith("mps") and autocasts and self._release < FIRST_SAFE_AUTOCAST_ON_MPS:
             raise Unsupported(f"torch {self.torch.__version__} crashes in batch norm under autocast on MPS; update it")
         if case.precision == "tf32" and not self.torch.version.hip:
             capability = tuple(self.torch.cuda.get_device_capability(case.device))
-            if capability < FIRST_TF32:
+            if capability < FIRST_TF32_CAPABILITY:
                 version = ".".join(map(str, capability))
                 raise Unsupported(f"tf32 needs a GPU of compute capability 8.0; {case.device} has {version}")
 
@@ -141,7 +139,7 @@ class Torch(Framework):
 
         kind, ranks = case.device.partition(":")[0], case.ranks or 1
         if kind not in BACKENDS:
-            raise Unsupported(f"PyTorch has nothing that carries gradients between ranks on {kind}")
+            raise Unsupported(f"PyTorch has no backend that exchanges gradients between ranks on {kind}")
         if ranks % case.nodes:
             raise Unsupported(f"{ranks} ranks can't be spread over {case.nodes} nodes evenly")
         ranks //= case.nodes
@@ -156,17 +154,17 @@ class Torch(Framework):
         if case.in_ranks and self._team is None:
             raise Unsupported("ranks are started together, by `mldyno run --ranks`; this process is one by itself")
         if self._team is not None:
-            return RankProgram(self.torch, case, build, data, self._team)
-        return TorchProgram(self.torch, case, build, data)
+            return RankProgram(self, case, build, data, self._team)
+        return TorchProgram(self, case, build, data)
 
     def forecast_memory(self, case: Case, build: Build | None) -> int | None:
-        """Forecast from a step on the meta device; None where the case can't be built there."""
-        from mldyno.frameworks.torch.operations import peak
+        """Forecast from steps on the meta device; None if the case can't be built there."""
+        from mldyno.frameworks.torch.operations import forecast_peak
 
         if build is None:
             return None
         try:
-            return peak(self.torch, case, build)
+            return forecast_peak(self.torch, case, build)
         except (RuntimeError, NotImplementedError):
             return None
 
@@ -192,17 +190,17 @@ class Torch(Framework):
         if from_host and case.device == "cpu":
             raise Unsupported("nothing is copied between the host and its own CPU")
         torch, device = self.torch, self.torch.device(case.device)
-        drawn = torch.randint(-(2**62), 2**62, (min(size, DRAWN_BYTES) // 8,))  # repeated: to draw all takes longer
+        drawn = torch.randint(-(2**62), 2**62, (min(size, DRAWN_BYTES) // 8,))  # and repeated: to draw takes longer
         data = drawn.repeat(size // DRAWN_BYTES or 1)
         copy = partial(torch.empty_like(data, device=device).copy_, data if from_host else data.to(device))
-        moved = size if from_host else 2 * size  # on one device they are read and written
+        moved = size if from_host else 2 * size  # on one device, bytes are read and written
         return Repeated(copy, waiting(torch, device), float(moved))
 
     def allocate(self, case: Case, size: int) -> Any:
         return self.torch.empty(size, dtype=self.torch.uint8, device=case.device)
 
     def limit_memory(self, case: Case) -> None:
-        """Limit MPS, where PyTorch gives out 1.7 times what Metal recommends, and Metal drops what does not fit."""
+        """Limit MPS: PyTorch allocates up to 1.7 times what Metal recommends, and Metal drops what does not fit."""
         if case.device.startswith("mps"):
             self.torch.mps.set_per_process_memory_fraction(1.0)
 

@@ -1,13 +1,13 @@
-"""The devices that PyTorch finds, with what it reports of them, and what they can do: small computations by name.
+"""The devices that PyTorch finds, with their facts, and features to try on them: small computations by name.
 
-Titles and facts of vendors are added by the parent; PyTorch gives what they are found by there: a UUID, a product.
-A computation gets tensors that lie on its device and gives tensors that lie there. What is expected is the same
-computation on the CPU in double precision with the same inputs. Inputs are rounded to their type before that, so that
-only what is computed can differ.
+The parent adds titles and facts of vendors, which it looks up by a device's UUID or product from here.
+A feature takes tensors on its device and returns tensors there. They are compared with the same computation on the CPU
+in double precision. Inputs are rounded to their type before that, so that only the computation can differ.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from mldyno.frameworks import Trial, Unsupported
 from mldyno.records import Device, Fact
 from mldyno.values import SEED
 
-# What the properties of a device say, under the names of the facts, in SI units.
+# Facts from the properties of a device, in SI units.
 FACTS: dict[str, dict[str, Callable[[Any], Fact]]] = {
     "cuda": {
         "compute_capability": lambda its: f"{its.major}.{its.minor}",
@@ -39,7 +39,7 @@ FACTS: dict[str, dict[str, Callable[[Any], Fact]]] = {
 
 
 def list_devices(torch: Any) -> list[Device]:
-    """Return the CPU, and every accelerator that torch.accelerator offers now."""
+    """Return the CPU, and every accelerator that torch.accelerator reports."""
     devices = [Device("cpu", "torch")]
     if torch.accelerator.is_available():
         kind = torch.accelerator.current_accelerator().type
@@ -59,12 +59,12 @@ def _accelerator(torch: Any, kind: str, index: int) -> Device:
 
 
 def _facts(properties: Any, readers: dict[str, Callable[[Any], Fact]]) -> dict[str, Fact]:
-    """Read the properties; what there is depends on the version of PyTorch."""
+    """Read the properties; older versions of PyTorch lack some."""
     facts: dict[str, Fact] = {}
     for name, read in readers.items():
         with suppress(AttributeError, TypeError, ValueError, RuntimeError):
-            facts[name] = read(properties) or None
-    return {name: value for name, value in facts.items() if value is not None}
+            facts |= {name: value} if (value := read(properties)) else {}
+    return facts
 
 
 def _metal_name(torch: Any, kind: str) -> str:
@@ -76,7 +76,7 @@ def _metal_name(torch: Any, kind: str) -> str:
 
 
 def _recommended(module: Any) -> int | None:
-    """Return how much of the shared memory Metal lets a process take, in B; None for other devices."""
+    """Return the shared memory in B that Metal recommends as a process's limit; None for other devices."""
     with suppress(AttributeError, RuntimeError, AssertionError):
         return int(module.recommended_max_memory())
     return None
@@ -95,10 +95,10 @@ def counted_memory(torch: Any, device: Any, counter: str) -> int | None:
     return None
 
 
-# -- what a device can do ----------------------------------------------------------------------------
+# -- features of a device --------------------------------------------------------------------------
 
 
-MATRIX_SIZE = 64  # rows and columns of a matrix: enough for kernels that want multiples of 8 and more than 16 rows
+MATRIX_SIZE = 64  # rows and columns: enough for kernels that need multiples of 8 and more than 16 rows
 FALLBACK = {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}
 FALLS_BACK = re.compile(r"fall(s|ing)? ?back.*CPU|fallback from \w+ to CPU", re.DOTALL)
 OPERATOR = re.compile(r"operator '([^']+)'")
@@ -109,19 +109,16 @@ Compute = Callable[..., Tensors]
 
 @dataclass(frozen=True)
 class Feature:
-    """One computation: the type of its inputs, what is drawn, what is computed, and how far off it may be."""
+    """A computation to try: the type of its inputs, how to draw them, the computation, the largest relative error."""
 
     dtype: str
     draw: Draw
     compute: Compute
     tolerance: float
-    plain: Compute | None = None
-    """What gives the expected result, where that is not the computation itself."""
+    reference: Compute | None = None
+    """Computes the expected result; None: `compute` does."""
     timeout: float = 30.0
-    """Time in s that it may take, the start of the process included."""
-
-
-# -- what is drawn, on the CPU ---------------------------------------------------------------------
+    """Time limit in s, with the start of the process."""
 
 
 def _normal(*shapes: tuple[int, ...]) -> Draw:
@@ -134,25 +131,20 @@ def _normal(*shapes: tuple[int, ...]) -> Draw:
 
 
 _matrices = _normal((MATRIX_SIZE, MATRIX_SIZE), (MATRIX_SIZE, MATRIX_SIZE))
-_heads = _normal(*[(2, 4, 32, 16)] * 3)  # queries, keys and values of 2 sequences, 4 heads, 32 tokens
-_images = _normal((4, 8, 16, 16), (16, 8, 3, 3))  # and the weights of a convolution
+_heads = _normal(*[(2, 4, 32, 16)] * 3)  # queries, keys and values: 2 sequences, 4 heads, 32 tokens
+_images = _normal((4, 8, 16, 16), (16, 8, 3, 3))  # with the weights of a convolution
 _volumes = _normal((2, 4, 8, 8, 8), (8, 4, 3, 3, 3))
 
 
 def _integers(torch: ModuleType, dtype: Any) -> Tensors:
-    generator = torch.Generator().manual_seed(SEED)
-    return tuple(
-        torch.randint(-100, 100, (MATRIX_SIZE, MATRIX_SIZE), generator=generator, dtype=dtype) for _ in range(2)
-    )
+    drawn = torch.randint(-100, 100, (2, MATRIX_SIZE, MATRIX_SIZE), generator=torch.Generator().manual_seed(SEED))
+    return tuple(drawn.to(dtype))
 
 
 def _definite(torch: ModuleType, dtype: Any) -> Tensors:
-    """Draw a symmetric, positive definite matrix that is far from singular, and a right-hand side."""
+    """Draw a well-conditioned, symmetric, positive definite matrix and a right-hand side."""
     matrix, right = _matrices(torch, dtype)
     return matrix @ matrix.T / MATRIX_SIZE + torch.eye(MATRIX_SIZE, dtype=dtype), right
-
-
-# -- what is computed, on the device ---------------------------------------------------------------
 
 
 def _matmul(torch: ModuleType, a: Any, b: Any) -> Tensors:
@@ -164,7 +156,7 @@ def _autocast(name: str) -> Compute:
         dtype = getattr(torch, name)
         with torch.autocast(a.device.type, dtype=dtype):
             result = a @ b
-        if result.dtype is not dtype:  # the flag may be set and nothing happen
+        if result.dtype is not dtype:  # autocast may be on without effect
             raise Unsupported(f"under autocast the matmul was computed in {result.dtype}")
         return (result,)
 
@@ -189,7 +181,7 @@ def _convolution(name: str) -> Compute:
 
 
 def _svd(torch: ModuleType, matrix: Any, right: Any) -> Tensors:
-    """Return the values, and the matrix put together again: signs of the vectors are free."""
+    """Return the singular values, and the matrix recomposed: the signs of the vectors are arbitrary."""
     left, values, above = torch.linalg.svd(right)
     return (values, (left * values) @ above)
 
@@ -200,22 +192,19 @@ def _qr(torch: ModuleType, matrix: Any, right: Any) -> Tensors:
 
 
 def _fusible(torch: ModuleType, a: Any, b: Any) -> Tensors:
-    """Compute a matmul with what a compiler would fuse into it."""
+    """Compute a matmul and pointwise operations that a compiler fuses."""
     return ((a @ b).sin() * b + a.relu(),)
 
 
 def _compiled(torch: ModuleType, a: Any, b: Any) -> Tensors:
-    def plain(a: Any, b: Any) -> Any:
-        return _fusible(torch, a, b)[0]
-
-    fast = torch.compile(plain)
+    compiled = torch.compile(lambda a, b: _fusible(torch, a, b))
     statistics = torch._dynamo.utils.counters["stats"]
     before = statistics["unique_graphs"]
     with torch._inductor.config.patch(compile_threads=1):  # in this process only
-        result = fast(a, b)
+        result: Tensors = compiled(a, b)
     if statistics["unique_graphs"] == before:
         raise Unsupported("torch.compile returned without compiling anything")
-    return (result,)
+    return result
 
 
 FEATURES: dict[str, Feature] = {
@@ -239,11 +228,8 @@ FEATURES: dict[str, Feature] = {
 }
 
 
-# -- trying ----------------------------------------------------------------------------------------
-
-
 def try_feature(torch: ModuleType, name: str, device: str) -> Trial:
-    """Compute a feature on the device, and what is expected on the CPU; warnings name what fell back."""
+    """Compute a feature on the device, and the expected result on the CPU; warnings name operators that fell back."""
     feature, target = FEATURES[name], torch.device(device)
     dtype = getattr(torch, feature.dtype)
     inputs = feature.draw(torch, dtype)
@@ -255,7 +241,7 @@ def try_feature(torch: ModuleType, name: str, device: str) -> Trial:
             messages = [str(warning.message).partition("\n")[0] for warning in caught]
             raise Unsupported(f"{refusal}; torch says: {messages[-1]}" if messages else str(refusal)) from None
     wide = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
-    expected = (feature.plain or feature.compute)(torch, *(tensor.to(wide) for tensor in inputs))
+    expected = (feature.reference or feature.compute)(torch, *(tensor.to(wide) for tensor in inputs))
     error = max(relative_error(value.to(wide), truth) for value, truth in zip(actual, expected, strict=True))
     elsewhere = [str(result.device) for result in results if result.device.type != target.type]
     if elsewhere:
@@ -264,14 +250,14 @@ def try_feature(torch: ModuleType, name: str, device: str) -> Trial:
 
 
 def relative_error(actual: Any, expected: Any) -> float:
-    """Return the largest difference of two tensors over the largest value; infinite where one is not a number."""
+    """Return the largest difference of two tensors over the largest value; infinite if one is not a number."""
     error = float((actual - expected).abs().max()) / max(1e-6, float(expected.abs().max()))
-    return error if error == error else float("inf")  # noqa: PLR0124 (what is not a number is not itself)
+    return math.inf if math.isnan(error) else error
 
 
 @contextmanager
 def every_warning(torch: ModuleType) -> Iterator[list[warnings.WarningMessage]]:
-    """Collect all warnings meanwhile; else PyTorch names only the first operator of a process that falls back."""
+    """Collect all warnings in the block; by default PyTorch warns of the first operator that falls back only."""
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
@@ -283,14 +269,14 @@ def every_warning(torch: ModuleType) -> Iterator[list[warnings.WarningMessage]]:
 
 
 def fallen_back(caught: list[warnings.WarningMessage]) -> list[str]:
-    """Return the operators that the CPU did instead, as the framework's warnings name them."""
+    """Return the operators that fell back to the CPU, by the framework's warnings."""
     messages = [str(warning.message) for warning in caught]
     matches = [OPERATOR.search(message) for message in messages if FALLS_BACK.search(message)]
     return [match.group(1) if match else "an operator that is not named" for match in matches]
 
 
 def support(torch: ModuleType) -> dict[str, Fact]:
-    """Return what this build of PyTorch can use, and why it has no accelerator now; never raise."""
+    """Return the platforms of this build of PyTorch, and why no accelerator is available; never raise."""
     version = torch.version
     backends: dict[str, Fact] = {name: getattr(version, name, None) for name in ("cuda", "xpu")}
     backends |= {"rocm": getattr(version, "hip", None), "mps": bool(torch.backends.mps.is_built())}

@@ -1,7 +1,7 @@
-"""Batches from a data set on disk, by PyTorch's own DataLoader: read, decoded and collated item by item.
+"""Batches from a data set on disk, read by PyTorch's own DataLoader: decoded and collated item by item.
 
-Its workers are started as PyTorch starts them on this system, so all that they get can be pickled. They live from the
-first batch to the end of the case, over all epochs (`persistent_workers`), and die with the process that started them.
+Its workers start as PyTorch starts them on this system, so their arguments can be pickled. They live from the first
+batch to the end of the case, over all epochs (`persistent_workers`), and die with the process that started them.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks.loader import FETCHED_BATCHES, SHUFFLE_SEED, Loader
+from mldyno.frameworks.loader import SHUFFLE_SEED, Loader
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened, Split
     from mldyno.records import Case
-    from mldyno.workloads import Recipe
 
-USUAL_PREFETCH = 2  # batches a worker, where nothing is said: PyTorch's own
+DEFAULT_PREFETCH = 2  # batches a worker: PyTorch's default
 
 
 class Items:
-    """One part of a data set as PyTorch sees it: normalised pixels and a label, made when asked for."""
+    """A part of a data set as a PyTorch Dataset: normalised pixels and a label for each item."""
 
     def __init__(self, torch: ModuleType, data: Opened, split: Split) -> None:
         self.split = split
@@ -35,7 +34,7 @@ class Items:
         return self.split.count
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
-        import torch  # a module that is kept can't be pickled for a worker
+        import torch  # a module in an attribute can't be pickled for a worker
 
         pixels = torch.frombuffer(bytearray(self.split.pixels(index)), dtype=torch.uint8)
         image = pixels.reshape(self.split.shape).float() / 255
@@ -43,7 +42,7 @@ class Items:
 
 
 def die_with_process(worker: int) -> None:
-    """Let Linux kill a loader worker with the process that started it, which PyTorch notices after 5 s only."""
+    """Make Linux kill a loader worker with its parent process, whose death PyTorch notices only after 5 s."""
     from torch import multiprocessing
 
     with contextlib.suppress(AttributeError):  # other systems
@@ -51,27 +50,27 @@ def die_with_process(worker: int) -> None:
 
 
 class TorchLoader(Loader):
-    """Batches by a DataLoader, with the workers of its case."""
+    """Batches of a DataLoader, with the workers of its case."""
 
     def __init__(self, torch: ModuleType, data: Opened, case: Case, rank: int = 0, ranks: int = 1) -> None:
         super().__init__(data, case.batch or 1, case.mode == "train", ranks)
         self.torch, self.rank, self.epochs = torch, rank, 0
-        self.workers, self.prefetch = case.loader_workers, case.prefetch or USUAL_PREFETCH
+        self.workers, self.prefetch = case.loader_workers, case.prefetch or DEFAULT_PREFETCH
         self.pinned = case.pin_memory
         self.order, self.seeds = (torch.Generator().manual_seed(SHUFFLE_SEED) for _ in range(2))
         self.loaders: dict[tuple[Any, ...], Any] = {}
-        """Those with workers, by what they load."""
+        """DataLoaders with workers, by the arguments of `passes`."""
 
     @property
     def ahead(self) -> int:
-        """Return how many batches workers hold ready at most."""
+        """Return how many batches the workers prefetch at most."""
         return self.workers * self.prefetch
 
     def batches(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Any:
         return self._loader(split, batch, shuffle, full_only, {"pin_memory": self.pinned})
 
     def passes(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Any:
-        """Load by workers, which stay for the next pass."""
+        """Load with workers, which stay for the next pass."""
         if not self.workers:
             return self.batches(split, batch, shuffle, full_only)
         key = (split is self.data.train, batch, shuffle, full_only)
@@ -86,19 +85,28 @@ class TorchLoader(Loader):
             self._begin_epoch(loader.sampler)
         return loader
 
-    def items(self, split: Split) -> Any:
-        """Return a part of the data set as PyTorch sees it."""
-        return Items(self.torch, self.data, split)
+    @property
+    def phases(self) -> dict[str, int]:
+        """Leave out the epoch of a user's data set: only the user knows how to evaluate."""
+        phases = super().phases
+        return {"data": phases["data"]} if isinstance(self.data, OwnData) else phases
 
     def _loader(self, split: Split, batch: int, shuffle: bool, full_only: bool, options: dict[str, Any]) -> Any:
-        items, data = self.items(split), self.torch.utils.data
-        options = {"batch_size": batch, "drop_last": full_only, "generator": self.seeds, **options}
-        if shuffle and self.ranks > 1:  # each rank has a part of every epoch, another one in each
+        data, collate = self.torch.utils.data, getattr(self.data, "collate", None)
+        items = split.dataset if isinstance(split, OwnData) else Items(self.torch, self.data, split)
+        options = {
+            "batch_size": batch,
+            "drop_last": full_only,
+            "generator": self.seeds,
+            "collate_fn": collate,
+            **options,
+        }
+        if shuffle and self.ranks > 1:  # each rank has a different part of every epoch
             shares = data.DistributedSampler(items, self.ranks, self.rank, seed=SHUFFLE_SEED, drop_last=full_only)
             if not options.get("num_workers"):
                 self._begin_epoch(shares)
             return data.DataLoader(items, sampler=shares, **options)
-        # The order has a separate generator: of the other one, workers that stay take fewer seeds.
+        # The order has a separate generator: persistent workers take fewer seeds from the other one.
         sampler = data.RandomSampler(items, generator=self.order) if shuffle else data.SequentialSampler(items)
         return data.DataLoader(items, sampler=sampler, **options)
 
@@ -107,20 +115,22 @@ class TorchLoader(Loader):
         self.epochs += 1
 
     def end(self) -> None:
-        """End the workers: those of a DataLoader go with it."""
+        """Delete the DataLoaders, and their workers with them."""
         self.loaders.clear()
 
 
 @dataclass(frozen=True)
 class OwnData:
-    """A data set of the user's own, all of it one part."""
+    """A user's data set, used whole for training and for inference."""
 
     dataset: Any
+    collate: Any
+    """Makes a batch of items; None: PyTorch's default."""
     name: str = "your data set"
 
     @property
     def count(self) -> int:
-        """Return how many items it has."""
+        """Return the number of items."""
         return len(self.dataset)
 
     @property
@@ -129,22 +139,3 @@ class OwnData:
         return self
 
     test = train
-
-
-class OwnLoader(TorchLoader):
-    """Batches by a DataLoader, from a data set of the user's own."""
-
-    def __init__(self, torch: ModuleType, recipe: Recipe, case: Case, rank: int = 0, ranks: int = 1) -> None:
-        self.collate = recipe.collate
-        super().__init__(torch, OwnData(recipe.dataset), case, rank, ranks)  # type: ignore[arg-type]
-
-    def items(self, split: Any) -> Any:
-        return split.dataset
-
-    def _loader(self, split: Any, batch: int, shuffle: bool, full_only: bool, options: dict[str, Any]) -> Any:
-        return super()._loader(split, batch, shuffle, full_only, {**options, "collate_fn": self.collate})
-
-    @property
-    def phases(self) -> dict[str, int]:
-        """Leave out the epoch: only the user knows what an evaluation would be."""
-        return {"data": FETCHED_BATCHES * self.batch * self.ranks}

@@ -1,9 +1,9 @@
-"""PyTorch's operations, watched on their way to the device: which ran where, and how much they moved and allocated.
+"""PyTorch's operations, watched on their way to the device: where they ran, and how much they moved and allocated.
 
-Here "matmuls" means matmuls, convolutions and the like. Code that asks for an accelerator and gets the CPU runs, and
-gives right results: one published comparison was made so. So everything that can lie elsewhere unnoticed is checked:
-all parameters and buffers, the inputs and the output, the optimiser's state, and, while a step is watched, its matmuls
-and the gradients that the optimiser gets.
+Here "matmuls" means matmuls, convolutions and attention. Code that asks for an accelerator and gets the CPU runs and
+returns right results; a published comparison was measured so. So every tensor that could be on another device
+unnoticed is checked: parameters and buffers, inputs and output, the optimiser's state, and, in a watched step, the
+inputs of its matmuls and the gradients.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from mldyno.workloads import Batch, Build
 
 
-# Those that PyTorch's flop counter does not know: some come whole where nothing is recorded for gradients,
-# some devices have them as one kernel.
+# Matmuls that PyTorch's flop counter does not know: composite without gradients, or one kernel on some devices.
 COMPOSITE = (
     "linear", "matmul", "einsum", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", "lstm",
     "mkldnn_rnn_layer", "_cudnn_rnn", "_lstm_mps", "_thnn_fused_lstm_cell",
@@ -35,9 +34,9 @@ COMPOSITE = (
 
 @contextmanager
 def watch_operations(torch: ModuleType, see: Callable[[Any, list[Any], list[Any]], None]) -> Iterator[None]:
-    """Call `see` for each operation that runs meanwhile, also in the backward pass, with the tensors in and out.
+    """Call `see` with each operation that runs in the block, its input tensors and its output tensors.
 
-    Behind autocast, which has cast what goes in by then.
+    The backward pass counts too. Autocast has cast the inputs by then.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
@@ -46,7 +45,7 @@ def watch_operations(torch: ModuleType, see: Callable[[Any, list[Any], list[Any]
         return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
     class Watch(TorchDispatchMode):  # type: ignore[misc]
-        """Kept out of the compiler's way only where there is one: to import it takes 1 to 2 s."""
+        """Ask the compiler to skip the mode only if it is loaded: to import it takes 1 to 2 s."""
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
@@ -63,7 +62,7 @@ def watch_operations(torch: ModuleType, see: Callable[[Any, list[Any], list[Any]
 
 @contextmanager
 def watch_matmuls(torch: ModuleType) -> Iterator[Counter[tuple[str, str]]]:
-    """Count the matmuls that run meanwhile, by device and by the type of the numbers that go in."""
+    """Count the matmuls that run in the block, by device and by the type of their inputs."""
     from torch.utils.flop_counter import flop_registry
 
     counts: Counter[tuple[str, str]] = Counter()
@@ -80,27 +79,26 @@ def watch_matmuls(torch: ModuleType) -> Iterator[Counter[tuple[str, str]]]:
 
 @dataclass
 class Counts:
-    """Counts of what some work does on its device."""
+    """Operations of some work on its device."""
 
     kernels: int = 0
     host_syncs: int = 0
-    """Values that the host reads back from it: device-to-host syncs."""
+    """Device-to-host syncs: values that the host reads back."""
     moved: int = 0
-    """Bytes that kernels take in and give out; what stays in a cache between two of them counts too."""
+    """Bytes that kernels read and write, from caches too."""
     copied: int = 0
-    """Bytes that cross between host and device."""
+    """Bytes copied between host and device."""
 
 
 def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -> Counts:
     """Run the work once, and count its kernels, device-to-host syncs and bytes on a device.
 
-    Views move no data and do not count. Nor does what an optimiser reads of its own step counters: these lie on
-    the host, whatever the device.
+    Views move no data and do not count. Nor do an optimiser's reads of its own step counters, which are on the host.
     """
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     aten = torch.ops.aten
-    copies = (aten._to_copy, aten.copy_, aten.to)  # the last comes whole where nothing is recorded for gradients
+    copies = (aten._to_copy, aten.copy_, aten.to)  # the last is not decomposed without gradients
     counts, stepping = Counts(), list[Any]()
 
     def see(operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
@@ -133,13 +131,13 @@ def _bytes(tensors: list[Any]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-# -- where tensors lie -----------------------------------------------------------------------------
+# -- devices of tensors ----------------------------------------------------------------------------
 
 
 def actual_device(network: Any, optimiser: Any, batch: Batch, output_on: Any, expected_on: Any = None) -> str:
-    """Return the device that all of a program lies on; where something lies elsewhere, name that too.
+    """Return the device that holds all of a program; also name the first tensor that is on another device.
 
-    `output_on` is where the output was, None before there is one; `expected_on` where it must be, if not with the rest.
+    `output_on` is the output's device, None before the first; `expected_on` is its place if it is not with the rest.
     """
     home = None
     for what, tensor in _tensors(network, optimiser, batch):
@@ -160,13 +158,13 @@ def _tensors(network: Any, optimiser: Any, batch: Batch) -> Iterator[tuple[str, 
     states = getattr(optimiser, "state", None)
     for state in states.values() if isinstance(states, Mapping) else ():
         for name, tensor in state.items() if isinstance(state, Mapping) else ():
-            if getattr(tensor, "dim", int)():  # step counters are single numbers, and lie on the host on purpose
+            if getattr(tensor, "dim", int)():  # step counters are single numbers, on the host on purpose
                 yield f"the optimiser's {name}", tensor
 
 
 @contextmanager
 def watch_compute(torch: ModuleType) -> Iterator[set[str]]:
-    """Collect the devices on which matmuls run meanwhile, and where the gradients lie that an optimiser gets."""
+    """Collect the devices of the matmuls that run in the block, and of the gradients that an optimiser gets."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     devices: set[str] = set()
@@ -177,23 +175,23 @@ def watch_compute(torch: ModuleType) -> Iterator[set[str]]:
 
     hook = register_optimizer_step_pre_hook(look)
     try:
-        with watch_matmuls(torch) as ran:
+        with watch_matmuls(torch) as matmuls:
             yield devices
     finally:
         hook.remove()
-        devices.update(device for device, _ in ran)
+        devices.update(device for device, _ in matmuls)
 
 
-# -- how much memory a case takes ------------------------------------------------------------------
+# -- memory of a case ------------------------------------------------------------------------------
 
 
-STEPS = 2  # the second one finds the optimiser's state in place
+FORECAST_STEPS = 2  # in the second one the optimiser's state is allocated
 
 
-def peak(torch: ModuleType, case: Case, build: Build) -> int:
-    """Return the most bytes that weights, gradients, optimiser and activations of a step hold at once.
+def forecast_peak(torch: ModuleType, case: Case, build: Build) -> int:
+    """Return the peak in B of weights, gradients, optimiser and activations, from steps on the meta device.
 
-    On the CPU the model is built in fp32 and then cast, which counts; other devices get it as it is then.
+    On the CPU the model is built in fp32 and then cast, which counts; other devices get the cast model.
     """
     from mldyno.frameworks.torch.precision import PrecisionPolicy
 
@@ -210,7 +208,7 @@ def peak(torch: ModuleType, case: Case, build: Build) -> int:
         on_host = lambda leaf: policy.on_host(leaf) if torch.is_tensor(leaf) else leaf  # noqa: E731
         pool = [trees.mapped(on_host, recipe.draw()) for _ in range(BATCH_POOL)]
         optimiser: Any = recipe.optimiser(network.parameters()) if training else None
-        for (inputs, targets), _ in zip(pool, range(STEPS), strict=False):
+        for (inputs, targets), _ in zip(pool, range(FORECAST_STEPS), strict=False):
             if training:
                 recipe.loss(network(inputs), targets).backward()
                 optimiser.step()
@@ -234,10 +232,7 @@ def _infer(recipe: Any, network: Any, inputs: Any) -> None:
 
 
 def _highest(torch: ModuleType, work: Callable[[], None], existing: Iterable[Any]) -> int:
-    """Return the highest sum in B of all storages that live at once while the work is done.
-
-    `existing`: tensors that were made before it.
-    """
+    """Return the peak in B of all storages while the work runs; `existing` are tensors from before it."""
     sizes: dict[int, int] = {}
     alive = highest = 0
 

@@ -1,10 +1,10 @@
-"""Precisions in PyTorch: how a case's numbers are stored and multiplied, and the check that they were.
+"""Precisions in PyTorch: the types in which a case's numbers are stored and multiplied, and the check of these types.
 
 Cast (fp16, bf16, fp64): the model and its floating-point inputs have that type. Autocast (amp-fp16, amp-bf16): the
-model stays in fp32, PyTorch casts what goes into matmuls; training in amp-fp16 scales the loss. tf32: fp32 numbers
-that CUDA rounds in matmuls. What a framework does need not be what it was asked for: autocast on a device that lacks
-the type only warns and computes in fp32, and one that has it may still ignore it. So the matmuls of a forward pass
-are watched, and a case that ran in another precision than it says is no result.
+model stays in fp32 and PyTorch casts the inputs of matmuls; training in amp-fp16 scales the loss. tf32: CUDA rounds
+fp32 numbers in matmuls. PyTorch may not do what it was asked for: autocast on a device that lacks the type only warns
+and computes in fp32, and one that has it may still ignore it. So the matmuls of a forward pass are watched, and a case
+that ran in another precision is no result.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ class PrecisionPolicy:
         self.torch, self.device, self.precision = torch, device, case.precision or "fp32"
         cast, autocast = CAST.get(self.precision), AUTOCAST.get(self.precision)
         self.storage_type = getattr(torch, cast or "float32")
-        """Of weights and inputs."""
+        """The type of weights and inputs."""
         self.compute_type = getattr(torch, autocast or cast or "float32")
-        """Of what goes into matmuls."""
+        """The type of the inputs of matmuls."""
         self.autocasts = autocast is not None
         self.memory_format = torch.channels_last if case.layout == "channels-last" else torch.preserve_format
-        """Of weights and inputs that have four dimensions."""
+        """That of weights and inputs with four dimensions."""
 
     @property
     def emulated(self) -> bool:
-        """Return whether the device has no matmuls in this type, and PyTorch uses another: bf16 before Ampere."""
+        """Return whether the device has no matmuls in this type, so that PyTorch emulates them: bf16 before Ampere."""
         if self.device.type != "cuda" or self.compute_type is not self.torch.bfloat16:
             return False
         return not self.torch.cuda.is_bf16_supported(including_emulation=False)
 
     def cast(self, network: Any) -> Any:
-        """Cast a network's weights to the type of this precision and to its layout, where they lie now."""
+        """Cast a network's weights to the type and layout of the case, on the device where they are."""
         if self.memory_format is self.torch.channels_last:
             network = network.to(memory_format=self.memory_format)
         return network if self.storage_type is self.torch.float32 else network.to(self.storage_type)
 
     def to_device(self, tensor: Any) -> Any:
-        """Copy a tensor to the device; floating-point numbers in the type of this precision, images in its layout."""
+        """Copy a tensor to the device; floating-point numbers in the type of the case, images in its layout."""
         if not tensor.is_floating_point():
             return tensor.to(self.device)
         return tensor.to(self.device, self.storage_type, memory_format=self._format_of(tensor))
 
     def on_host(self, tensor: Any) -> Any:
-        """Return a tensor on the host, in the type and the layout in which it will be copied."""
+        """Return a tensor on the host, in the type and the layout of the case."""
         if not tensor.is_floating_point():
             return tensor
         return tensor.to(self.storage_type, memory_format=self._format_of(tensor))
@@ -69,10 +69,10 @@ class PrecisionPolicy:
         return self.memory_format if tensor.dim() == IMAGE_DIMENSIONS else self.torch.preserve_format
 
     def around(self, work: Callable[..., Any], caches: bool = True) -> Callable[..., Any]:
-        """Wrap the work in autocast where this precision is that; else return it as it is.
+        """Wrap the work in autocast if the precision asks for it; else return it unchanged.
 
-        `caches`: keep casts of weights until the work is done, as autocast does; not where it changes them.
-        Raises Unsupported where the device has no autocast in this type: PyTorch only warns of that.
+        `caches`: cache casts of weights until the work is done; not for work that changes weights.
+        Raise Unsupported if the device has no autocast in this type, of which PyTorch only warns.
         """
         if not self.autocasts:
             return work
@@ -85,17 +85,17 @@ class PrecisionPolicy:
         return wrapped
 
     def scaler(self) -> Any:
-        """Return what keeps small gradients from becoming 0 in amp-fp16; None where none is needed."""
+        """Return the gradient scaler of amp-fp16; None for other precisions."""
         return self.torch.amp.GradScaler(self.device.type) if self.precision == "amp-fp16" else None
 
     def steps(self) -> AbstractContextManager[None]:
-        """Return the context that steps run in: TF32 is a setting of the whole process, and other cases keep theirs."""
+        """Return the context for steps: TF32 is a setting of the process, so it is on within steps only."""
         return _tf32(self.torch) if self.precision == "tf32" else nullcontext()
 
     def flaw(self, network: Any, inputs: Any) -> tuple[str, dict[str, int]]:
-        """Return why this precision did not take effect, or nothing; and the matmuls of a forward pass by type.
+        """Return why this precision did not take effect, or an empty text; and the matmuls of a forward pass by type.
 
-        Raises Unsupported where the network has none, so that a precision means nothing.
+        Raise Unsupported if the network has no matmul, so that a precision changes nothing.
         """
         matmuls = matmul_types(self.torch, lambda: self.around(network)(inputs))
         if not matmuls:
@@ -107,7 +107,7 @@ class PrecisionPolicy:
             types = ", ".join(f"{count} in {name}" for name, count in matmuls.items())
             return f"{self.precision} did not take effect: of the matmuls of a forward pass, {types} ran", matmuls
         if self.precision == "tf32" and not _rounds(self.torch, self.device):
-            if self.torch.version.hip:  # of AMD's GPUs only few have it
+            if self.torch.version.hip:  # few of AMD's GPUs have TF32
                 raise Unsupported("tf32 changes no bit of a matmul on this GPU: it has no such mode")
             return "tf32 did not take effect: it changes no bit of a matmul on this device", matmuls
         return "", matmuls
@@ -136,19 +136,19 @@ def _rounds(torch: ModuleType, device: Any) -> bool:
 
 
 def matmul_types(torch: ModuleType, work: Callable[[], Any]) -> dict[str, int]:
-    """Count the matmuls of the work, by the type of the numbers that go in."""
+    """Count the matmuls of the work by the type of their inputs."""
     counts: Counter[str] = Counter()
-    with watch_matmuls(torch) as ran, torch.no_grad():
+    with watch_matmuls(torch) as matmuls, torch.no_grad():
         work()
-    for (_, dtype), count in ran.items():
+    for (_, dtype), count in matmuls.items():
         counts[dtype] += count
     return dict(counts)
 
 
 def backward_and_step(loss: Any, optimiser: Any, scaler: Any) -> None:
-    """Run the backward pass, and the optimiser's step if one is given.
+    """Run the backward pass, and the optimiser's step if an optimiser is given.
 
-    A scaler skips a step where the scaled gradients overflowed, and scales less from then on.
+    A scaler skips the step if the scaled gradients overflowed, and reduces its scale.
     """
     if scaler is None:
         loss.backward()
