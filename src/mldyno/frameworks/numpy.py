@@ -65,15 +65,6 @@ class NumpyBackend(Backend):
         self.np, self.network, self.loss, self.update = np, recipe.network, recipe.loss, recipe.optimiser(None)
         self.params = sum(value.size for value in self.network.values.values())
 
-    def on_host(self, tree: Any) -> Any:
-        return tree
-
-    def copy_in(self, tree: Any) -> Any:
-        return tree
-
-    def copy_out(self, tree: Any) -> None:
-        """Do nothing: the CPU is the only device."""
-
     def infer(self, inputs: Any) -> Any:
         return self.network.forward(inputs)
 

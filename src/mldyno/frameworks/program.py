@@ -102,7 +102,10 @@ class Repeated:
 
 
 class Backend(ABC):
-    """A recipe's network on its device, with all that training changes; batches and outputs are trees of arrays."""
+    """A recipe's network on its device, with all that training changes; batches and outputs are trees of arrays.
+
+    By default arrays stay where they are: the device is the host.
+    """
 
     network: Any
     traces = 0
@@ -110,16 +113,15 @@ class Backend(ABC):
     params: int | None = None
     """Number of trained parameters; None if not known."""
 
-    @abstractmethod
     def on_host(self, tree: Any) -> Any:
         """Return the arrays on the host, in the case's type."""
+        return tree
 
-    @abstractmethod
     def copy_in(self, tree: Any) -> Any:
         """Copy arrays from the host to the device."""
+        return tree
 
-    @abstractmethod
-    def copy_out(self, tree: Any) -> None:
+    def copy_out(self, tree: Any) -> None:  # noqa: B027
         """Copy arrays from the device to the host; wait for the copies."""
 
     def place(self, tree: Any) -> Any:

@@ -13,7 +13,6 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -77,21 +76,8 @@ def watch_matmuls(torch: ModuleType) -> Iterator[Counter[tuple[str, str]]]:
         yield counts
 
 
-@dataclass
-class Counts:
-    """Operations of some work on its device."""
-
-    kernels: int = 0
-    host_syncs: int = 0
-    """Device-to-host syncs: values that the host reads back."""
-    moved: int = 0
-    """Bytes that kernels read and write, from caches too."""
-    copied: int = 0
-    """Bytes copied between host and device."""
-
-
-def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -> Counts:
-    """Run the work once, and count its kernels, device-to-host syncs and bytes on a device.
+def count_operations(torch: ModuleType, device: Any, step: Callable[[], None]) -> dict[str, int]:
+    """Run a step, and count its kernels, device-to-host syncs, bytes of kernels, and bytes copied from or to the host.
 
     Views move no data and do not count. Nor do an optimiser's reads of its own step counters, which are on the host.
     """
@@ -99,20 +85,21 @@ def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -
 
     aten = torch.ops.aten
     copies = (aten._to_copy, aten.copy_, aten.to)  # the last is not decomposed without gradients
-    counts, stepping = Counts(), list[Any]()
+    counts = dict.fromkeys(("kernels_per_step", "host_syncs_per_step", "bytes_per_step", "copied_per_step"), 0)
+    stepping: list[Any] = []
 
     def see(operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
         kinds = {tensor.device.type for tensor in inputs + outputs}
         if device.type not in kinds:
             return
         if operation.overloadpacket in copies and len(kinds) > 1:
-            counts.copied += _bytes(outputs)
-            counts.host_syncs += outputs[0].device.type == "cpu"
+            counts["copied_per_step"] += _bytes(outputs)
+            counts["host_syncs_per_step"] += outputs[0].device.type == "cpu"
         elif operation is aten._local_scalar_dense.default:
-            counts.host_syncs += not (stepping and device.type == "cpu")
+            counts["host_syncs_per_step"] += not (stepping and device.type == "cpu")
         elif not (operation.is_view or operation is aten.detach.default):
-            counts.kernels += 1
-            counts.moved += _bytes(inputs + outputs)
+            counts["kernels_per_step"] += 1
+            counts["bytes_per_step"] += _bytes(inputs + outputs)
 
     hooks = [
         register_optimizer_step_pre_hook(lambda optimiser, *_: stepping.append(optimiser)),
@@ -120,7 +107,7 @@ def count_operations(torch: ModuleType, device: Any, work: Callable[[], None]) -
     ]
     try:
         with watch_operations(torch, see):
-            work()
+            step()
     finally:
         for hook in hooks:
             hook.remove()

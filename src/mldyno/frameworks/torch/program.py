@@ -287,9 +287,7 @@ class TorchProgram(ModelProgram):
         batch = next(self.batches)
         with watch_compute(self.torch) as self.compute_devices, every_warning(self.torch) as caught:
             counts = count_operations(self.torch, self.device, lambda: self.run_on(iter([batch])))
-        return {"kernels_per_step": counts.kernels, "host_syncs_per_step": counts.host_syncs,
-                "bytes_per_step": counts.moved, "copied_per_step": counts.copied,
-                **({"fallbacks_per_step": len(fallen_back(caught))} if self.device.type != "cpu" else {})}  # fmt: skip
+        return counts | ({"fallbacks_per_step": len(fallen_back(caught))} if self.device.type != "cpu" else {})
 
     @property
     def facts(self) -> dict[str, Any]:
