@@ -97,6 +97,7 @@ def test_a_step_in_phases_hands_on_what_each_gave(placement: Any, monkeypatch: p
     for name in opened.phases:
         opened.run_phase(name)
     assert torch.equal(opened.carry, 2 * opened.fixed[0] + 1)
+    assert opened.backend.output_device == CPU
     run_phase, carried = opened.backend.run_phase, []
 
     def noted_phase(*given: Any) -> Any:

@@ -56,7 +56,7 @@ def proof_case(case: Case) -> Case:
 
 
 def relative_error(actual: Sequence[float], expected: Sequence[float]) -> float:
-    """Return the largest difference, relative to the largest value; infinite where one is not a number."""
+    """Return the largest difference, relative to the largest value; infinite if one is not a number."""
     largest = max(1e-6, *map(abs, expected))
     error = max(abs(a - e) for a, e in zip(actual, expected, strict=True)) / largest
     return error if math.isfinite(error) else math.inf
@@ -393,15 +393,15 @@ class Framework(ABC):
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Kernel:
         """Return a matmul of two square matrices on the case's device, in its precision: reference kernel and peak."""
-        raise Unsupported(f"{self.name} has no matmul of its own")
+        raise Unsupported(f"{self.name} has no matmul")
 
     def copy(self, case: Case, size: int, from_host: bool) -> Kernel:
         """Return a copy of `size` B on the case's device, or from the host to it: the peak of memory."""
-        raise Unsupported(f"{self.name} has no copy of its own")
+        raise Unsupported(f"{self.name} has no copy")
 
     def allocate(self, case: Case, size: int) -> object:
         """Allocate `size` B on the case's device until the result is deleted; raise the framework's own error."""
-        raise Unsupported(f"{self.name} has no memory of its own to allocate")
+        raise Unsupported(f"{self.name} can't allocate device memory")
 
     def limit_memory(self, case: Case) -> None:  # noqa: B027 (most need not do anything)
         """From now on, refuse allocations that do not fit on the case's device."""

@@ -339,7 +339,7 @@ class ModelProgram(Program):
         with self.backend.steps():
             for inputs, targets in batches:
                 output = step(inputs, targets)
-                if self.returns:
+                if self.returns and output is not None:
                     self.backend.copy_out(output)
                 del output  # the next step must find its memory free, and its caches without it
 

@@ -52,7 +52,7 @@ def _accelerator(torch: Any, kind: str, index: int) -> Device:
     module: Any = getattr(torch, kind, None)
     try:
         properties = module.get_device_properties(index)
-        readers = {} if getattr(torch.version, "hip", None) else FACTS.get(kind, {})  # AMD's cards are called cuda too
+        readers = {} if getattr(torch.version, "hip", None) else FACTS.get(kind, {})  # AMD's GPUs are called cuda too
         return Device(name, "torch", str(properties.name), int(properties.total_memory), _facts(properties, readers))
     except (AttributeError, RuntimeError, AssertionError):
         return Device(name, "torch", _metal_name(torch, kind), memory=_recommended(module))
@@ -68,7 +68,7 @@ def _facts(properties: Any, readers: dict[str, Callable[[Any], Fact]]) -> dict[s
 
 
 def _metal_name(torch: Any, kind: str) -> str:
-    """Return Metal's name of its device, which newer versions of PyTorch report."""
+    """Return Metal's name of its device, if this version of PyTorch reports it."""
     with suppress(AttributeError, RuntimeError):
         if kind == "mps":
             return str(torch.backends.mps.get_name())
@@ -83,9 +83,9 @@ def _recommended(module: Any) -> int | None:
 
 
 def counted_memory(torch: Any, device: Any, counter: str) -> int | None:
-    """Read a counter of a device's memory in B: torch.accelerator's, or, before 2.9, that of the device's module.
+    """Read a memory counter of a device in B: from torch.accelerator, or before 2.9 from the device's module.
 
-    None on the CPU, and where neither counts.
+    Return None on the CPU, and if neither has the counter.
     """
     if device.type == "cpu":
         return None

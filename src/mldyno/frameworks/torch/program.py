@@ -55,9 +55,10 @@ class TorchBackend(Backend):
         self.forward = torch.compile(wrapped) if case.compile else wrapped
         self.apply, self.forward_loss = self.policy.around(self.forward), self.with_loss(self.forward)
         self._wait = waiting(torch, self.device)
-        self.home = torch.device("cpu") if case.placement == "roundtrip" else None
-        """The device of outputs, if they are not with the rest."""
+        self.last_phase = [None, *recipe.phases.values()][-1]
         self.output_device: Any = None
+        self.expected_device: Any = None
+        """The device of outputs, if they are not with the rest."""
         self.first_loss: Any = None
 
     def check_recurrent(self) -> None:
@@ -99,14 +100,14 @@ class TorchBackend(Backend):
     place = copy_in
 
     def copy_out(self, tree: Any) -> None:
-        self._note(self._each(lambda tensor: tensor.detach().cpu(), tree))
+        self._note(self._each(lambda tensor: tensor.detach().cpu(), tree), self.torch.device("cpu"))
 
     def flat(self, array: Any) -> Any:
         return array.float().flatten().cpu()
 
     def devices(self, *batch: Any) -> set[str]:
         """Return the actual device; name a tensor that is on another one."""
-        return {actual_device(self.network, self.optimiser, batch, self.output_device, self.home)}
+        return {actual_device(self.network, self.optimiser, batch, self.output_device, self.expected_device)}
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -116,9 +117,9 @@ class TorchBackend(Backend):
         with self.policy.steps(), self.torch.inference_mode(not self.training):
             yield
 
-    def _note(self, output: Any) -> None:
-        """Note the device of an output."""
-        self.output_device = first_tensor(self.torch, output).device
+    def _note(self, output: Any, expected: Any = None) -> None:
+        """Note the device of an output, and its expected device if it is not with the rest."""
+        self.output_device, self.expected_device = first_tensor(self.torch, output).device, expected
 
     def infer(self, inputs: Any) -> Any:
         output = self.apply(inputs)
@@ -135,7 +136,10 @@ class TorchBackend(Backend):
         return output, loss.detach()
 
     def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
-        return self.policy.around(phase.run, caches=not self.training)(self.network, inputs, carried)
+        carried = self.policy.around(phase.run, caches=not self.training)(self.network, inputs, carried)
+        if phase is self.last_phase and carried is not None:
+            self._note(carried)
+        return carried
 
     def wait(self) -> None:
         self._wait()
