@@ -285,6 +285,8 @@ class ModelProgram(Program):
         self.copies, self.returns = case.placement != "device", case.placement == "roundtrip"
         self.recipe = self.make_recipe(case)
         self.loader = self.make_loader(data)
+        if self.loader is not None:
+            self.loads_ahead, self.steps_in_cycle = self.loader.ahead, self.loader.cycle
         pool = self.draw_pool()
         self.backend = self.make_backend(case, self.recipe, dropout=True)
         self.params = self.backend.params
@@ -368,6 +370,15 @@ class ModelProgram(Program):
             return False
         self.batches = itertools.chain([next(self.batches)], self.batches)
         return True
+
+    def drop_loaded(self) -> None:
+        for _ in range(self.loads_ahead):
+            next(self.batches)
+
+    def end(self) -> None:
+        if self.loader is not None:
+            self.batches = iter(())
+            self.loader.end()
 
     # -- phases ------------------------------------------------------------------------------------
 

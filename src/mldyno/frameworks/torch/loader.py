@@ -56,15 +56,11 @@ class TorchLoader(Loader):
         super().__init__(data, case.batch or 1, case.mode == "train", ranks)
         self.torch, self.rank, self.epochs = torch, rank, 0
         self.workers, self.prefetch = case.loader_workers, case.prefetch or DEFAULT_PREFETCH
+        self.ahead, self.cycle = self.workers * self.prefetch, max(1, self.workers)
         self.pinned = case.pin_memory
         self.order, self.seeds = (torch.Generator().manual_seed(SHUFFLE_SEED) for _ in range(2))
         self.loaders: dict[tuple[Any, ...], Any] = {}
         """DataLoaders with workers, by the arguments of `passes`."""
-
-    @property
-    def ahead(self) -> int:
-        """Return how many batches the workers prefetch at most."""
-        return self.workers * self.prefetch
 
     def batches(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Any:
         return self._loader(split, batch, shuffle, full_only, {"pin_memory": self.pinned})

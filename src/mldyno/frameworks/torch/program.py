@@ -79,7 +79,7 @@ class TorchBackend(Backend):
 
     # -- batches -----------------------------------------------------------------------------------
 
-    def _each(self, change: Callable[[Any], Any], tree: Any) -> Any:
+    def each(self, change: Callable[[Any], Any], tree: Any) -> Any:
         """Return a tree with every tensor replaced."""
         is_tensor = self.torch.is_tensor
         if is_tensor(tree):  # as most are
@@ -87,7 +87,7 @@ class TorchBackend(Backend):
         return trees.mapped(lambda leaf: change(leaf) if is_tensor(leaf) else leaf, tree)
 
     def on_host(self, tree: Any) -> Any:
-        return self._each(self.policy.on_host, tree)
+        return self.each(self.policy.on_host, tree)
 
     def copy_in(self, tree: Any) -> Any:
         def moved(leaf: Any) -> Any:
@@ -100,7 +100,7 @@ class TorchBackend(Backend):
     place = copy_in
 
     def copy_out(self, tree: Any) -> None:
-        self._note(self._each(lambda tensor: tensor.detach().cpu(), tree), self.torch.device("cpu"))
+        self._note(self.each(lambda tensor: tensor.detach().cpu(), tree), self.torch.device("cpu"))
 
     def flat(self, array: Any) -> Any:
         return array.float().flatten().cpu()
@@ -152,7 +152,7 @@ class TorchBackend(Backend):
             return tensor.detach().to(exact) if tensor.is_floating_point() else tensor.detach()
 
         with self.torch.no_grad():
-            return self.loss(self._each(widened, output), self._each(widened, targets))
+            return self.loss(self.each(widened, output), self.each(widened, targets))
 
     def count_correct(self, batches: Iterable[Batch]) -> int:
         """Count on the device, and read the sum once."""
@@ -250,23 +250,6 @@ class TorchProgram(ModelProgram):
     def stream(self, pool: list[Batch]) -> Iterator[Batch]:
         """Return a loader's batches unchanged: they are cast on the way to the device."""
         return super().stream(pool) if self.loader is None else self.loader.endless()
-
-    @property
-    def loads_ahead(self) -> int:  # type: ignore[override]
-        return 0 if self.loader is None else self.loader.ahead
-
-    @property
-    def steps_in_cycle(self) -> int:  # type: ignore[override]
-        return 1 if self.loader is None else max(1, self.loader.workers)
-
-    def drop_loaded(self) -> None:
-        for _ in range(self.loads_ahead):
-            next(self.batches)
-
-    def end(self) -> None:
-        if self.loader is not None:
-            self.batches = iter(())
-            self.loader.end()
 
     # -- counters --------------------------------------------------------------------------------
 

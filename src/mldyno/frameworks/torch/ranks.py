@@ -221,7 +221,7 @@ class RankProgram(TorchProgram):
         """Save all that training changes on the host: ablations let the ranks diverge."""
         optimiser, scaler = self.backend.optimiser, self.backend.scaler
         state = self.network.state_dict(), optimiser.state_dict(), scaler and scaler.state_dict()
-        self.held = copy.deepcopy(self._on_host(state))
+        self.held = copy.deepcopy(self.backend.each(lambda tensor: tensor.detach().cpu(), state))
 
     def restore_state(self) -> None:
         network, optimiser, scaler = self.held
@@ -230,13 +230,6 @@ class RankProgram(TorchProgram):
         if self.backend.scaler is not None:
             self.backend.scaler.load_state_dict(scaler)
         self.held = ()
-
-    def _on_host(self, state: Any) -> Any:
-        if self.torch.is_tensor(state):
-            return state.detach().cpu()
-        if isinstance(state, dict):
-            return {name: self._on_host(part) for name, part in state.items()}
-        return type(state)(map(self._on_host, state)) if isinstance(state, list | tuple) else state
 
     # -- checks ------------------------------------------------------------------------------------
 
