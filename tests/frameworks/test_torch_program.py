@@ -51,6 +51,8 @@ def test_an_epoch_takes_every_item_once_and_ends_with_an_evaluation(monkeypatch:
 
     monkeypatch.setattr(opened.backend, "train", noted_train)
     assert opened.phases == {"data": 20 * 16, "epoch": 170}
+    opened.prepare_phases()
+    assert sizes == []
     opened.run_phase("epoch")
     assert sizes == [16] * 8 + [2]
     assert 0 <= opened.facts["accuracy"] <= 1

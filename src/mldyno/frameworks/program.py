@@ -489,7 +489,7 @@ class ModelProgram(Program):
         tolerance = TOLERANCE[case.precision or "fp32"]
         errors = list(map(self.difference, self.compute(case, expected).numbers, expected.numbers))
         drawn = [0.0 for _ in errors]
-        for draw in range(1, 1 + OTHER_DRAWS) if not max(errors) <= tolerance else ():
+        for draw in range(1, 1 + OTHER_DRAWS) if not max(errors, default=0.0) <= tolerance else ():
             again = self.compute(plain, expected, draw).numbers
             drawn = list(map(max, drawn, map(self.difference, again, expected.numbers)))
         unexplained = without_chance(list(zip(errors, drawn, strict=True)), tolerance)

@@ -113,8 +113,8 @@ class TorchBackend(Backend):
 
     @contextmanager
     def steps(self) -> Iterator[None]:
-        """Allow TF32 where the case asks for it; in inference make tensors without gradients."""
-        with self.policy.steps(), self.torch.inference_mode(not self.training):
+        """Allow TF32 if the case asks for it; in inference, turn gradients off."""
+        with self.policy.steps(), nullcontext() if self.training else self.torch.inference_mode():
             yield
 
     def _note(self, output: Any, expected: Any = None) -> None:
@@ -251,6 +251,9 @@ class TorchProgram(ModelProgram):
         """Return a loader's batches unchanged: they are cast on the way to the device."""
         return super().stream(pool) if self.loader is None else self.loader.endless()
 
+    def prepare_phases(self) -> None:
+        """Do nothing: eager PyTorch has no graphs to compile for other batch sizes."""
+
     # -- counters --------------------------------------------------------------------------------
 
     def flops(self) -> float | None:
@@ -328,8 +331,8 @@ class TorchProgram(ModelProgram):
     def first_losses(self) -> Mapping[str, float] | None:
         """Return the loss of the first step, if it was on the fixed batch."""
         if self.loader is None and self.backend.first_loss is not None:
-            self.backend.first_loss = float(self.backend.first_loss)  # releases the tensor
-            return {"loss": self.backend.first_loss}
+            self.first_loss = self.backend.first_loss = float(self.backend.first_loss)  # releases the tensors
+            return {"loss": self.first_loss}
         return self.losses()
 
     def losses(self) -> Mapping[str, float] | None:
