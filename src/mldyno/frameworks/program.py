@@ -112,6 +112,8 @@ class Backend(ABC):
     """Functions that the framework has traced, one for each graph."""
     params: int | None = None
     """Number of trained parameters; None if not known."""
+    first_loss: Any = None
+    """The loss of the first training step."""
 
     def on_host(self, tree: Any) -> Any:
         """Return the arrays on the host, in the case's type."""
@@ -293,7 +295,6 @@ class ModelProgram(Program):
         self.noted: dict[str, Any] = dict(self.recipe.notes)
         self.fixed = self.placed(pool[0])
         self.batches = self.stream(pool)
-        self.first_loss: Any = None
         self.carry: Any = None
 
     def make_recipe(self, case: Case, rate: float = 1.0, dropout: bool = True) -> Recipe:
@@ -349,8 +350,8 @@ class ModelProgram(Program):
         if self.copies:
             inputs, targets = self.backend.copy_in(inputs), self.backend.copy_in(targets)
         output, loss = self.backend.train(inputs, targets, self.recipe.updates)
-        if self.first_loss is None:
-            self.first_loss = loss
+        if self.backend.first_loss is None:
+            self.backend.first_loss = loss
         return output
 
     def _infer(self, inputs: Any, _: Any) -> Any:
@@ -449,9 +450,10 @@ class ModelProgram(Program):
 
     def first_losses(self) -> Mapping[str, float] | None:
         """Return the loss of the first step, if it was on the fixed batch."""
-        if self.first_loss is None or self.loader is not None:
+        if self.backend.first_loss is None or self.loader is not None:
             return self.losses()
-        return {"loss": self.backend.sample_values(self.first_loss, 1)[0]}
+        self.backend.first_loss = self.backend.sample_values(self.backend.first_loss, 1)[0]  # releases the array
+        return {"loss": self.backend.first_loss}
 
     def losses(self) -> Mapping[str, float] | None:
         """Return the loss on the fixed batch, from one more training step."""

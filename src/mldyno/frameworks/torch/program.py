@@ -59,7 +59,6 @@ class TorchBackend(Backend):
         self.output_device: Any = None
         self.expected_device: Any = None
         """The device of outputs, if they are not with the rest."""
-        self.first_loss: Any = None
 
     def check_recurrent(self) -> None:
         """Refuse LSTMs under autocast on MPS: their weights stay in fp32, and the kernel takes one type only."""
@@ -103,7 +102,7 @@ class TorchBackend(Backend):
         self._note(self.each(lambda tensor: tensor.detach().cpu(), tree), self.torch.device("cpu"))
 
     def flat(self, array: Any) -> Any:
-        return array.float().flatten().cpu()
+        return array.detach().cpu().double().flatten()
 
     def devices(self, *batch: Any) -> set[str]:
         """Return the actual device; name a tensor that is on another one."""
@@ -133,7 +132,7 @@ class TorchBackend(Backend):
         backward_and_step(loss, self.optimiser if update else None, self.scaler)
         self.optimiser.zero_grad()
         self._note(output)
-        return output, loss.detach()
+        return output, loss
 
     def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
         carried = self.policy.around(phase.run, caches=not self.training)(self.network, inputs, carried)
@@ -176,7 +175,7 @@ class TorchBackend(Backend):
             before = 0.0 if self.scaler is None else self.scaler.get_scale()
             loss = self.train(inputs, targets, True)[1]
             if self.scaler is None or self.scaler.get_scale() >= before:
-                losses.append(float(loss))
+                losses.append(float(loss.detach()))
             if len(losses) == updates:
                 break
         return losses or [float("nan")]
@@ -327,13 +326,6 @@ class TorchProgram(ModelProgram):
         return f"{actual}, matmuls or gradients on {elsewhere[0]}" if elsewhere else actual
 
     # -- checks ----------------------------------------------------------------------------------
-
-    def first_losses(self) -> Mapping[str, float] | None:
-        """Return the loss of the first step, if it was on the fixed batch."""
-        if self.loader is None and self.backend.first_loss is not None:
-            self.first_loss = self.backend.first_loss = float(self.backend.first_loss)  # releases the tensors
-            return {"loss": self.first_loss}
-        return self.losses()
 
     def losses(self) -> Mapping[str, float] | None:
         """Return the loss on the fixed batch in training, or the workload's own checks.
