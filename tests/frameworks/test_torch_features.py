@@ -50,30 +50,30 @@ def test_a_type_is_as_far_off_as_it_must_be_and_no_further(name: str) -> None:
 
 
 def test_a_device_that_computes_in_less_than_fp64_is_seen_by_its_numbers(altered: Any) -> None:
-    altered("fp64", compute=lambda torch, a, b: ((a.float() @ b.float()).double(),), plain=FEATURES["fp64"].compute)
+    altered("fp64", compute=lambda torch, a, b: ((a.float() @ b.float()).double(),), reference=FEATURES["fp64"].compute)
     trial = try_feature(torch, "fp64", "cpu")
     assert trial.error > trial.tolerance
 
 
 def test_what_is_not_a_number_is_infinitely_far_off(altered: Any) -> None:
-    altered("fp32", compute=lambda torch, a, b: (a @ b * float("nan"),), plain=FEATURES["fp32"].compute)
+    altered("fp32", compute=lambda torch, a, b: (a @ b * float("nan"),), reference=FEATURES["fp32"].compute)
     assert try_feature(torch, "fp32", "cpu").error == float("inf")
 
 
 def test_operators_that_fall_back_are_named_each_once(altered: Any) -> None:
     words = (MPS.format("aten::linalg_svd"), MPS.format("aten::x"), MPS.format("aten::x"), "ha")
-    altered("svd", compute=saying(*words), plain=FEATURES["fp32"].compute)
+    altered("svd", compute=saying(*words), reference=FEATURES["fp32"].compute)
     assert try_feature(torch, "svd", "cpu").fallback == "aten::linalg_svd, aten::x"
 
 
 def test_a_fall_back_without_a_name_is_told_too(altered: Any) -> None:
-    altered("qr", compute=saying(XPU), plain=FEATURES["fp32"].compute)
+    altered("qr", compute=saying(XPU), reference=FEATURES["fp32"].compute)
     assert try_feature(torch, "qr", "cpu").fallback == "an operator that is not named"
 
 
 def test_a_result_that_lies_elsewhere_is_a_fall_back(altered: Any) -> None:
     truth = FEATURES["fp32"].draw(torch, torch.float32)
-    altered("fp32", compute=lambda torch, a, b: (truth[0] @ truth[1],), plain=lambda torch, a, b: (a @ b,))
+    altered("fp32", compute=lambda torch, a, b: (truth[0] @ truth[1],), reference=lambda torch, a, b: (a @ b,))
     assert try_feature(torch, "fp32", "meta").fallback == "the result lies on cpu"
 
 
