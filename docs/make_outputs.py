@@ -27,7 +27,7 @@ VARIABLE = (  # what differs from one run or machine to the next, and what is co
     (r"\b\d{4}-\d\d-\d\d([T ][\d:.]+Z?)?", "#"),  # dates
     (r"\d[\d.,]*( ?([numk]s|µs|s|min|h|[KMGTkmg]i?B|B|[kMGT]?Hz|[mk]?[WJ])\b)?", "#"),  # numbers with their units
     (r"#( ?#)+", "#"),  # 1 min 20 s
-    (r"[─-]{3,}| {2,}", " "),  # widths of columns
+    (r"[─-]{3,}", ""),  # rules below the heads of tables
 )
 
 
@@ -42,10 +42,11 @@ def blocks(text: str, kind: str = "run") -> list[str]:
 
 
 def masked(block: str) -> list[str]:
-    """Return the lines of an example without what differs from run to run."""
+    """Return the words of an example without what differs from run to run; longer numbers wrap lines elsewhere."""
+    block = " ".join(block.split())
     for pattern, mask in VARIABLE:
         block = re.sub(pattern, mask, block)
-    return [line.strip() for line in block.splitlines()]
+    return block.split()
 
 
 def outputs(commands: list[str], place: str | None) -> list[str]:
@@ -80,8 +81,8 @@ def renewed(block: str, place: str | None = None) -> str:
 
 def _shows(shown: list[str], output: str) -> bool:
     """Return whether lines of a page, some of them `…`, are an output with parts omitted."""
-    parts = (r"(.*\n)*" if line == CUT else re.escape("\n".join(masked(line))) + r"\n" for line in shown)
-    return re.fullmatch("".join(parts), "".join(f"{line}\n" for line in masked(output))) is not None
+    words = (r"(\S+ )*" if word == CUT else re.escape(f"{word} ") for word in masked("\n".join(shown)))
+    return re.fullmatch("".join(words), "".join(f"{word} " for word in masked(output))) is not None
 
 
 def renewed_page(text: str, kind: str) -> str:
