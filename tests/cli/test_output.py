@@ -187,7 +187,7 @@ def test_in_plain_text_each_fact_has_a_line(mldyno: Mldyno) -> None:
 def test_the_place_of_a_report_steers_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "\x1b[2J\u202e.html"
     path.touch()
-    monkeypatch.setattr(api, "report", lambda *_: [str(path)])
+    monkeypatch.setattr(api, "report", lambda *_, **__: [str(path)])
     assert on_screen("report") == (0, f"{tmp_path}/\ufffd[2J\ufffd.html (0.0 MB)\n")
 
 
