@@ -22,12 +22,14 @@ BLOCK = r"(<!-- {} -->\s*```console\n)(.*?)(```)"
 CUT = "…"  # a line in place of lines that the page omits
 MARK = "\x1e"  # separates the outputs of a block's commands
 WIDTH = "100"  # columns of a terminal, as in the pages
+MACHINE = "AMD EPYC, 2 cores, 24 GB"  # in examples that measure nothing, whatever machine runs them
 VARIABLE = (  # what differs from one run or machine to the next, and what is compared instead
     (r"\b(\d{8}T\d{6}-[0-9a-f]{6}|[0-9a-f]{8,64})\b", "#"),  # ids and hashes
     (r"\b\d{4}-\d\d-\d\d([T ][\d:.]+Z?)?", "#"),  # dates
     (r"\d[\d.,]*( ?([numk]s|µs|s|min|h|[KMGTkmg]i?B|B|[kMGT]?Hz|[mk]?[WJ])\b)?", "#"),  # numbers with their units
     (r"#( ?#)+", "#"),  # 1 min 20 s
     (r"[─-]{3,}", ""),  # rules below the heads of tables
+    (r", virtual machine,", ","),
 )
 
 
@@ -54,7 +56,8 @@ def outputs(commands: list[str], place: str | None) -> list[str]:
     script = "\n".join(part for command in commands for part in (f"printf '{MARK}'", command))
     with tempfile.TemporaryDirectory() if place is None else nullcontext(place) as folder:
         settings = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": WIDTH,
-                    "MLDYNO_STORE": str(Path(folder, "store.sqlite"))}  # fmt: skip
+                    "MLDYNO_STORE": str(Path(folder, "store.sqlite")),
+                    **({"MLDYNO_MACHINE": MACHINE} if place is None else {})}  # fmt: skip
         strict = "set -e" if place is None else ""  # what is measured may end with 3, and says why
         done = subprocess.run(
             ["bash", "-c", f"{strict}\n{script}"], cwd=folder, env={**os.environ, **settings}, text=True,
