@@ -153,7 +153,9 @@ def test_two_ranks_make_one_record(store: Store, tmp_path: Path, ending: str) ->
     script = written(tmp_path, RANKS)
     done = ran("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script), ending,
                OMP_NUM_THREADS="1")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    # A thread of gloo now and then aborts a process that keeps its group to the end, without mldyno too.
+    aborted = ending == "untidy" and "terminate called without an active exception" in done.stderr
+    assert done.returncode == 0 or aborted, done.stderr
     assert done.stderr.count("mldyno: ranks: ") == 1
     (record,) = stored(store)
     assert record.case.id == "ranks/tracked/cpu/r2"
