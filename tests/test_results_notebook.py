@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 from collections.abc import Iterator
@@ -127,14 +128,21 @@ def shape(output: Any) -> tuple[Any, ...]:
     return output.output_type, sorted(data), heads, rows, [re.sub(r"[\d.,]+", "0", line) for line in printed_heads][:2]
 
 
-def test_the_example_runs_and_shows_what_the_shipped_one_does() -> None:
-    shipped = nbformat.read(EXAMPLE, as_version=4)
-    anew: Any = nbformat.read(EXAMPLE, as_version=4)
+def executed(notebook: Any) -> list[tuple[Any, Any]]:
+    """Run a copy of a notebook on the simulated framework; return its code cells, each with the one that ran."""
+    anew = copy.deepcopy(notebook)
     for cell in anew.cells:
         cell.source = cell.source.replace('framework="torch"', 'framework="fake"').replace("budget=2", "budget=0.1")
     anew.cells.insert(0, nbformat.v4.new_code_cell(QUICK))
     NotebookClient(anew, timeout=240, iopub_timeout=60, kernel_name="python3").execute(env=dict(os.environ))
-    cells = [(old, new) for old, new in zip(shipped.cells, anew.cells[1:], strict=True) if old.cell_type == "code"]
+    return [(old, new) for old, new in zip(notebook.cells, anew.cells[1:], strict=True) if old.cell_type == "code"]
+
+
+def test_the_example_runs_and_shows_what_the_shipped_one_does() -> None:
+    shipped: Any = nbformat.read(EXAMPLE, as_version=4)
+    cells = executed(shipped)
+    if any(old.outputs and not new.outputs for old, new in cells):  # nbclient can lose an output of a busy kernel
+        cells = executed(shipped)
     everything = [output for _, new in cells for output in new.outputs]
     assert not [output for output in everything if output.output_type in ("error", "display_data")]
     assert not [output.text for output in everything if output.get("name") == "stderr"]
