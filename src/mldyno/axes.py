@@ -38,10 +38,8 @@ class Need:
 
     axis: str
     met: Callable[[Any], bool]
-    refusal: str = ""
-    """Why an axis is refused if no case meets the need, and what to do; if empty, the axis is ignored instead."""
-    implied: Any = None
-    """The value of the other axis in a plan, if none is given and the workload has it."""
+    refusal: str = ""  # why an axis is refused if no case meets the need, and what to do; if empty, it is ignored
+    implied: Any = None  # the value of the other axis in a plan, if none is given and the workload has it
 
 
 @dataclass(frozen=True)
@@ -49,42 +47,25 @@ class Axis:
     """One direction in which cases vary."""
 
     help: str
-    kind: Kind = "way"
-    """What is computed (work), how much of it (size), or how it is computed (way)."""
-    values: tuple[str, ...] = ()
-    """All values, if they are a closed list of words."""
-    read: Callable[[Axis, str], Any] | None = None
-    """Read a value that is not one of `values` from a text."""
-    words: Mapping[str, str] = field(default_factory=dict)
-    """Synonyms of values."""
-    aliases: tuple[str, ...] = ()
-    """Other names of the axis."""
-    prefix: str = ""
-    """Prefix of a value in an id; a flag is its prefix alone."""
-    older_prefixes: tuple[str, ...] = ()
-    """Prefixes in ids of earlier versions, which filters still accept."""
-    in_every_id: bool = False
-    """Whether ids contain the default too."""
-    planned: tuple[Any, ...] = ()
-    """Values in a plan if none are given; if empty, the default."""
-    own_process: bool = False
-    """Whether cases with different values need separate processes."""
-    plugins: str = ""
-    """Kind of plugin whose names are the values."""
-    smallest: int = 1
-    """Smallest size of a sweep."""
-    least: int = 1
-    """Smallest number allowed."""
-    most: int | None = None
-    """Largest number in a plan; records and filters may have more."""
-    needs: tuple[Need, ...] = ()
-    """If one is not met, a plan leaves the axis at its default."""
-    phrase: str | Mapping[str, str] = "{}"
-    """How titles put a value: a pattern, or a phrase for each value."""
+    kind: Kind = "way"  # what is computed (work), how much of it (size), or how it is computed (way)
+    values: tuple[str, ...] = ()  # all values, if they are a closed list of words
+    read: Callable[[Axis, str], Any] | None = None  # read a value that is not one of `values` from a text
+    words: Mapping[str, str] = field(default_factory=dict)  # synonyms of values
+    aliases: tuple[str, ...] = ()  # other names of the axis
+    prefix: str = ""  # prefix of a value in an id; a flag is its prefix alone
+    older_prefixes: tuple[str, ...] = ()  # prefixes in ids of earlier versions, which filters still accept
+    in_every_id: bool = False  # whether ids contain the default too
+    planned: tuple[Any, ...] = ()  # values in a plan if none are given; if empty, the default
+    own_process: bool = False  # whether cases with different values need separate processes
+    plugins: str = ""  # kind of plugin whose names are the values
+    smallest: int = 1  # smallest size of a sweep
+    least: int = 1  # smallest number allowed
+    most: int | None = None  # largest number in a plan; records and filters may have more
+    needs: tuple[Need, ...] = ()  # if one is not met, a plan leaves the axis at its default
+    phrase: str | Mapping[str, str] = "{}"  # how titles put a value: a pattern, or a phrase for each value
     name: str = ""
     default: Any = None
-    optional: bool = False
-    """Whether a case may leave it None."""
+    optional: bool = False  # whether a case may leave it None
 
     def parse(self, text: str) -> Any:
         """Return the value of what a user typed."""

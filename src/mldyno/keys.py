@@ -63,9 +63,6 @@ def _former_key() -> str | None:
     return None
 
 
-# -- what the secret proves ------------------------------------------------------------------------
-
-
 def sign(ids: Iterable[str]) -> tuple[str, str]:
     """Return the public key and a signature over the ids of records, both in hexadecimal digits."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -108,9 +105,6 @@ def is_authentic(code: str, *parts: str) -> bool:
     """Return whether this machine made the code of these texts."""
     own = authenticate(*parts)
     return bool(own) and hmac.compare_digest(own.encode(), code.encode(errors="surrogatepass"))
-
-
-# -- where it is kept ------------------------------------------------------------------------------
 
 
 def _own_secret() -> Secret | None:

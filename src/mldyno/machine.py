@@ -98,8 +98,6 @@ def _low_power() -> bool | None:
     return None
 
 
-# -- memory of this machine, or of its container ------------------------------------------------
-
 PRESSURE, CRITICAL = "kern.memorystatus_vm_pressure_level", 4  # of macOS: 1 normal, 2 warning
 
 
@@ -150,8 +148,6 @@ def _free() -> int | None:
         return 0  # what is reported as available is compressed or on the disk by then
     return int(psutil.virtual_memory().available)
 
-
-# -- devices as their vendors know them ----------------------------------------------------------
 
 UNNAMED = Device.title  # of a device without a name by its framework
 

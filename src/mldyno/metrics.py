@@ -32,22 +32,14 @@ class Metric:
     name: str
     unit: Unit
     title: str
-    stages: tuple[str | None, ...] = ("steady",)
-    """Stages in which its values count: the first of these that has some; None is any stage."""
-    reduce: Reduce = "median"
-    """How the values of a process are reduced to one number."""
-    better: Better | None = None
-    """Which way is better; None where neither is."""
-    aliases: tuple[str, ...] = ()
-    """Former names."""
-    over_zero: bool = False
-    """Whether 0 is out of range: a step that takes no time was not done."""
-    ratio: bool = False
-    """Whether it is shown as a factor: 1.40x."""
-    derived: bool = False
-    """Whether it is computed on reading, from other metrics and facts."""
-    of_every_case: bool = False
-    """Whether every case that succeeded has it, so that a table says why another case has not."""
+    stages: tuple[str | None, ...] = ("steady",)  # its values count in the first of these that has some; None is any
+    reduce: Reduce = "median"  # how the values of a process are reduced to one number
+    better: Better | None = None  # which way is better; None where neither is
+    aliases: tuple[str, ...] = ()  # former names
+    over_zero: bool = False  # whether 0 is out of range: a step that takes no time was not done
+    ratio: bool = False  # whether it is shown as a factor: 1.40x
+    derived: bool = False  # whether it is computed on reading, from other metrics and facts
+    of_every_case: bool = False  # whether every case that succeeded has it: a table says why another has not
 
     def show(self, number: Interval, unit: str, scale: Scale | None = None) -> str:
         """Show a number of it with its relative error: 2.31 ms ±1.2 %, 1.40x ±2.0 %."""
@@ -127,8 +119,6 @@ def metric_named(name: str) -> Metric:
     return METRIC.get(name) or Metric(name, "1", name.replace("_", " "), ("steady", "process", "window", None))
 
 
-# -- facts -----------------------------------------------------------------------------------------
-
 SMALLEST, LARGEST = 1e-30, 1e30  # what a number in a record may be, apart from 0, so that ratios stay finite
 LONGEST_TIME_S = 1e9  # 30 years: beyond this no system waits
 _WORDS = {"count": "a whole number", "number": "a number", "flag": "true or false", "text": "text"}
@@ -143,8 +133,7 @@ class Entry:
     unit: str = ""
     least: float = 0
     most: float = LARGEST
-    show: Callable[[Any], str] | None = None
-    """Puts a value into words; None where its name and value suffice."""
+    show: Callable[[Any], str] | None = None  # puts a value into words; None where its name and value suffice
 
     def flaw(self, value: Any) -> str:
         """Return what the value must be and is not; empty where it fits."""

@@ -47,10 +47,8 @@ class Plan(Settings):
 
     cases: tuple[Case, ...]
     suite: str | None = None
-    commands: tuple[tuple[str, ...], ...] = ()
-    """The words of the user's commands, one command for each case."""
-    sources: tuple[Source, ...] = ()
-    """The sources of the user's own workloads."""
+    commands: tuple[tuple[str, ...], ...] = ()  # the words of the user's commands, one command for each case
+    sources: tuple[Source, ...] = ()  # the sources of the user's own workloads
 
     @property
     def fewest(self) -> int:

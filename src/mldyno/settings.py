@@ -24,18 +24,13 @@ class Setting:
     """The entry of one setting."""
 
     help: str
-    read: Callable[[Setting, Any], Any]
-    """Return the value that a user means; raise UsageError where there is none."""
-    usual: str = ""
-    """The default, for the help."""
+    read: Callable[[Setting, Any], Any]  # return the value that a user means; raise UsageError where there is none
+    usual: str = ""  # the default, for the help
     metavar: str = ""
-    values: tuple[str, ...] = ()
-    """All values, if they are a closed list of words."""
-    most: int | None = None
-    """The largest whole number allowed; None for the limit of records."""
+    values: tuple[str, ...] = ()  # all values, if they are a closed list of words
+    most: int | None = None  # the largest whole number allowed; None for the limit of records
     in_suites: bool = True
-    keyword: str = ""
-    """Its name as an option and in Python, if not the field's."""
+    keyword: str = ""  # its name as an option and in Python, if not the field's
     name: str = ""
 
     def parse(self, value: Any) -> Any:

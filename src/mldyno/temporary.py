@@ -87,9 +87,6 @@ def remove_leftovers(folder: str) -> None:
                     os.unlink(entry.path)
 
 
-# -- written whole, or not at all --------------------------------------------------------------------
-
-
 @contextmanager
 def atomic_file(path: str) -> Iterator[BinaryIO]:
     """Open a file that is moved into place when all of it is written; on any error nothing is left.

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 Source = Literal["real", "synthetic"]
 ORIGIN = "origin.txt"
 WANTED = ("real", "synthetic", "auto")
-Progress = Callable[[str, int, "int | None"], None]
-"""Called now and then with what is done, the B done so far, and the total if it is known."""
+Progress = Callable[[str, int, "int | None"], None]  # what is done, the B done so far, and the total if it is known
 
+Wrote = Callable[[int], None]  # called with the B that were written
 PROGRESS_PERIOD_S = 0.2  # between two reports of progress
 LOCK_RETRY_S = 0.1  # between two tries to get a lock
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -79,26 +79,17 @@ class DataSet:
     """What is read, where it comes from, and how it is made."""
 
     name: str
-    title: str
-    """Its proper name, for messages."""
+    title: str  # its proper name, for messages
     archives: tuple[Archive, ...]
-    mirrors: tuple[str, ...]
-    """Addresses that hold the archives, in the order in which they are tried; each ends with a slash."""
-    files: Mapping[str, int]
-    """The unpacked files and their sizes in B, the same for both sources."""
+    mirrors: tuple[str, ...]  # addresses that hold the archives, in the order in which they are tried; each ends in /
+    files: Mapping[str, int]  # the unpacked files and their sizes in B, the same for both sources
     classes: int
-    mean: tuple[float, ...]
-    """Mean of each channel over the real training items, of pixels in 0..1."""
-    spread: tuple[float, ...]
-    """Standard deviation of each channel, likewise."""
-    unpack: Callable[[Path, Path, Callable[[int], None]], None]
-    """Unpacks the archives of a folder into another one; calls back with the B that it wrote."""
-    generate: Callable[[Path, Callable[[int], None]], None]
-    """Writes the synthetic files into a folder; calls back with the B that it wrote."""
-    generation: int
-    """Version of what is generated: raised whenever one byte of it changes, so that old files are not taken for new."""
-    read: Callable[[Path], tuple[Split, Split]]
-    """The items of a folder, for training and for testing; raises `BadFile` if it is not just as it should be."""
+    mean: tuple[float, ...]  # mean of each channel over the real training items, of pixels in 0..1
+    spread: tuple[float, ...]  # standard deviation of each channel, likewise
+    unpack: Callable[[Path, Path, Wrote], None]  # unpacks the archives of a folder into another one
+    generate: Callable[[Path, Wrote], None]  # writes the synthetic files into a folder
+    generation: int  # version of what is generated: raised whenever one byte changes, since old files are not new ones
+    read: Callable[[Path], tuple[Split, Split]]  # the items for training and for testing of a folder; raises `BadFile`
 
 
 @dataclass
@@ -249,8 +240,6 @@ def _check(data_set: DataSet, folder: Path) -> None:
 
 
 # -- folders that are whole or not there ------------------------------------------------------------
-
-
 class Tally:
     """Counts the B of one job, and reports it a few times a second."""
 

@@ -36,10 +36,8 @@ class Rows:
     files: Sequence[Path]
     header: int
     record: int
-    each: int
-    """Records in a file."""
-    at: int
-    """Where in its record a row begins."""
+    each: int  # records in a file
+    at: int  # where in its record a row begins
     length: int
 
     def __post_init__(self) -> None:
@@ -63,9 +61,6 @@ class Rows:
 
     def __reduce__(self) -> tuple[type[Rows], tuple[object, ...]]:
         return Rows, (self.files, self.header, self.record, self.each, self.at, self.length)
-
-
-# -- archives -------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -118,9 +113,6 @@ def _take(
     with open(target, "xb") as file:
         if lacking := copy(source, file, size, wrote):
             raise BadFile(archive, f"{member.name} lacks {lacking:,} B")
-
-
-# -- IDX files ------------------------------------------------------------------------------------
 
 
 def idx_header(shape: tuple[int, ...]) -> bytes:

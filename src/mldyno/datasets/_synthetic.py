@@ -18,8 +18,7 @@ class Look(NamedTuple):
     """A picture of a class, as two long integers with one byte a pixel."""
 
     least: int
-    noise: int
-    """The bits of each pixel that chance may set above its least value; the two together are at most 255."""
+    noise: int  # the bits of each pixel that chance may set above its least value; the two together are at most 255
 
 
 def look(least: bytes, noise: bytes) -> Look:

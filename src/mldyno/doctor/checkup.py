@@ -57,13 +57,12 @@ class Parts:
     def __init__(self, wanted: Wanted, interrupts: Interrupts, tell: Progress) -> None:
         self._wanted, self._interrupts, self._tell = wanted, interrupts, tell
         self._now, self._began = ("facts", 0.0), time.monotonic()
-        self.start = START_S
-        """Time in s to start a framework here."""
+        self.start = START_S  # time in s to start a framework here
+        # Devices whose features are tried; until they are known, one for each framework.
         self.devices = sum(bool(features.names(name, wanted.quick)) for name in wanted.frameworks)
-        """Number of devices whose features are tried; until they are known, one for each framework."""
         allocators = settings.of_allocators()
+        # Settings of each kind that are tried, with the current one.
         self.ways = {"threads": 3, "allocators": 1 + len(allocators) if allocators else 0}
-        """Number of settings of each kind that are tried, with the current one."""
 
     def _seconds(self) -> dict[str, float]:
         """Return the expected time of each part in s."""

@@ -83,9 +83,6 @@ def _container() -> str:
     return os.environ.get("container", "")  # noqa: SIM112 (so it is called)
 
 
-# -- GPUs ------------------------------------------------------------------------------------------
-
-
 def _gpus(machine: Machine, vendors: machines.Vendors) -> tuple[Gpu, ...]:
     """Return the GPUs that the system sees, by the names of their vendors where known."""
     if machine.system == "Darwin":
@@ -110,9 +107,6 @@ def installed(names: Iterable[str]) -> dict[str, str]:
     return versions
 
 
-# -- memory and power ------------------------------------------------------------------------------
-
-
 def waits(text: str) -> float | None:
     """Return the share of the last minute in which some process waited, from a file in /proc/pressure."""
     match = re.search(r"^some .*avg60=(\d+(?:\.\d+)?)", text, re.MULTILINE)
@@ -122,9 +116,6 @@ def waits(text: str) -> float | None:
 def _battery() -> float | None:
     battery = psutil.sensors_battery()
     return None if battery is None else float(battery.percent) / 100
-
-
-# -- sensors of energy ------------------------------------------------------------------------------
 
 
 def watch_sensors(devices: Sequence[Device], cores: int | None, tell: Callable[[], None]) -> tuple[SensorState, ...]:

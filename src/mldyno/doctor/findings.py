@@ -70,8 +70,6 @@ def of(checkup: Checkup) -> list[Finding]:
 
 
 # -- why a GPU is not used -----------------------------------------------------------------------
-
-
 def _numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version: (2, 13, 0) for 2.13.0+cpu."""
     match = re.match(r"\d+(\.\d+)*", version)
@@ -220,8 +218,6 @@ def _gpu_not_found(checkup: Checkup) -> Findings:
 
 
 # -- frameworks and devices ----------------------------------------------------------------------
-
-
 def _frameworks(checkup: Checkup) -> Findings:
     for framework in checkup.frameworks:
         name, version = framework.name, checkup.facts.packages.get(framework.name)
@@ -293,8 +289,6 @@ def _features(checkup: Checkup) -> Findings:
 
 
 # -- the machine ---------------------------------------------------------------------------------
-
-
 def _cores(checkup: Checkup) -> Findings:
     facts, free = checkup.facts, checkup.free
     if not facts.cores:

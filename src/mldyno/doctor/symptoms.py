@@ -29,48 +29,35 @@ class Facts:
     """Facts that decide whether a GPU can be used, and the state of the machine."""
 
     system: str = "unknown"
-    version: str = ""
-    """Of macOS, such as 14.5; else of the kernel."""
+    version: str = ""  # of macOS, such as 14.5; else of the kernel
     arch: str = "unknown"
-    translated: bool = False
-    """Whether this Python is Intel code on an Apple chip."""
+    translated: bool = False  # whether this Python is Intel code on an Apple chip
     container: str = ""
     virtualised: bool | None = None
     gpus: tuple[Gpu, ...] = ()
-    nodes: tuple[str, ...] = ()
-    """Files under /dev that lead to a GPU: nvidia0, kfd, dxg."""
-    barred: tuple[str, ...] = ()
-    """Those of them that this user may not open."""
+    nodes: tuple[str, ...] = ()  # files under /dev that lead to a GPU: nvidia0, kfd, dxg
+    barred: tuple[str, ...] = ()  # those of them that this user may not open
     driver: str = ""
-    driver_cuda: str = ""
-    """The newest CUDA that NVIDIA's driver supports."""
-    driver_error: str = ""
-    """What the driver's own tool prints when it fails."""
-    packages: dict[str, str] = field(default_factory=dict)
-    """Versions of installed frameworks; none is imported."""
+    driver_cuda: str = ""  # the newest CUDA that NVIDIA's driver supports
+    driver_error: str = ""  # what the driver's own tool prints when it fails
+    packages: dict[str, str] = field(default_factory=dict)  # versions of installed frameworks; none is imported
     env: dict[str, str] = field(default_factory=dict)
     cores: int | None = None
-    quota: float | None = None
-    """Cores that the control group may use; None without a limit."""
+    quota: float | None = None  # cores that the control group may use; None without a limit
     load: float | None = None
     memory: int | None = None
     available: int | None = None
-    memory_waits: float | None = None
-    """Share of the last minute in which some process waited for memory (Linux)."""
-    memory_state: str = ""
-    """normal, warning or critical (macOS)."""
+    memory_waits: float | None = None  # share of the last minute in which some process waited for memory (Linux)
+    memory_state: str = ""  # normal, warning or critical (macOS)
     swap_used: int | None = None
     power: str = "unknown"
     battery: float | None = None
     low_power: bool | None = None
     governor: str = ""
-    scaling: str = ""
-    """The driver behind the governor of the CPU's clock."""
-    preference: str = ""
-    """The preference of that driver, such as balance_performance."""
+    scaling: str = ""  # the driver behind the governor of the CPU's clock
+    preference: str = ""  # the preference of that driver, such as balance_performance
     speed_limit: float | None = None
-    throttles: float | None = None
-    """How often cores were slowed down for heat during the check-up."""
+    throttles: float | None = None  # how often cores were slowed down for heat during the check-up
 
 
 @dataclass(frozen=True)
@@ -107,12 +94,10 @@ class Tried:
 class Setting:
     """A setting of the environment that was tried: the time of a step in s, and its speed over that without it."""
 
-    name: str
-    """As it is exported: OMP_WAIT_POLICY=PASSIVE."""
+    name: str  # as it is exported: OMP_WAIT_POLICY=PASSIVE
     step: float
     gain: Interval
-    option: str = ""
-    """The same as an option of mldyno: --allocator steady."""
+    option: str = ""  # the same as an option of mldyno: --allocator steady
 
 
 @dataclass(frozen=True)
@@ -132,41 +117,31 @@ class Noise:
 
     seconds: float
     verdict: Verdict
-    variation: float
-    """Standard deviation of the work's time over its mean."""
+    variation: float  # standard deviation of the work's time over its mean
     drift: float = 0.0
-    two_speeds: float | None = None
-    """How much slower the slower of two speeds is; None with one speed."""
-    waiting: float | None = None
-    """Share of the time that the work waited for its core."""
-    stolen: float | None = None
-    """Share of the machine's time that its host took."""
-    detectable_paired: float | None = None
-    detectable_separate: float | None = None
-    """Smallest differences that a run of this length can detect: of paired cases, and of separate runs."""
+    two_speeds: float | None = None  # how much slower the slower of two speeds is; None with one speed
+    waiting: float | None = None  # share of the time that the work waited for its core
+    stolen: float | None = None  # share of the machine's time that its host took
+    detectable_paired: float | None = None  # smallest difference that a run of this length can detect: of paired cases
+    detectable_separate: float | None = None  # and of separate runs
 
 
 @dataclass(frozen=True)
 class SensorState:
     """A sensor of energy or power: its scope and method, or why it can't be read and what would open it."""
 
-    kind: str
-    """The source that has it: powercap, hwmon."""
+    kind: str  # the source that has it: powercap, hwmon
     name: str
     scope: str
     method: str = ""
     device: str = ""
-    period: float | None = None
-    """Update period of a counter, in s."""
-    rest: float | None = None
-    work: float | None = None
-    """Mean power in W, at rest and with all cores busy."""
-    error: str = ""
-    """What went wrong while it was watched."""
-    reason: str = ""
-    cure: str = ""
-    price: str = ""
-    """Why it can't be read, what opens it, and what that reveals."""
+    period: float | None = None  # update period of a counter, in s
+    rest: float | None = None  # mean power in W at rest
+    work: float | None = None  # and with all cores busy
+    error: str = ""  # what went wrong while it was watched
+    reason: str = ""  # why it can't be read
+    cure: str = ""  # what opens it
+    price: str = ""  # what that reveals
 
 
 @dataclass(frozen=True)
@@ -185,12 +160,9 @@ class Checkup:
     facts: Facts = field(default_factory=Facts)
     frameworks: tuple[Installed, ...] = ()
     tried: tuple[Tried, ...] = ()
-    free: float | None = None
-    """Cores' worth of time that a thread on each core got."""
-    threads: Trial | None = None
-    """With settings of threads."""
-    allocators: Trial | None = None
-    """With other allocators of memory."""
+    free: float | None = None  # cores' worth of time that a thread on each core got
+    threads: Trial | None = None  # with settings of threads
+    allocators: Trial | None = None  # with other allocators of memory
     noise: Noise | None = None
     sensors: tuple[SensorState, ...] = ()
     store: StoreState = field(default_factory=StoreState)

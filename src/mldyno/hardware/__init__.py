@@ -106,8 +106,7 @@ class Reading(NamedTuple):
     metric: str
     unit: Unit
     how: How
-    read: Callable[[], float | None]
-    """In SI base units; None if the system does not count it."""
+    read: Callable[[], float | None]  # in SI base units; None if the system does not count it
 
 
 class ReadingMeter(Meter):
@@ -209,19 +208,13 @@ class Unreadable(Exception):
 class Sensor:
     """A source of energy or power."""
 
-    name: str
-    """Its maker's name for it: package-0, psys, amdgpu."""
-    scope: Scope
-    """What it covers: cores of a processor, its package, memory, a whole card, or the machine."""
+    name: str  # its maker's name for it: package-0, psys, amdgpu
+    scope: Scope  # what it covers: cores of a processor, its package, memory, a whole card, or the machine
     method: Method
-    read: Callable[[], float]
-    """Return energy in J since some time (counters) or power in W; raise Unreadable."""
-    device: str = ""
-    """Name of the device that it covers; empty if it is not one device."""
-    largest: float | None = None
-    """Counters: the energy in J after which it restarts at 0; None if unknown."""
-    every_s: float = 0.1
-    """Averages and samples: time between two readings in s."""
+    read: Callable[[], float]  # return energy in J since some time (counters) or power in W; raise Unreadable
+    device: str = ""  # name of the device that it covers; empty if it is not one device
+    largest: float | None = None  # counters: the energy in J after which it restarts at 0; None if unknown
+    every_s: float = 0.1  # averages and samples: time between two readings in s
 
 
 @dataclass(frozen=True)
@@ -229,8 +222,7 @@ class Closed:
     """A sensor that can't be read: why, what opens it, and what that reveals."""
 
     name: str
-    scope: Scope | None
-    """None if unknown."""
+    scope: Scope | None  # None if unknown
     reason: str
     cure: str
     price: str = ""
@@ -249,8 +241,7 @@ class Surroundings:
     """Where to look for sensors."""
 
     sysfs: Path = field(default_factory=lambda: Path(os.environ.get(SYSFS) or "/sys"))
-    devices: Sequence[Device] = ()
-    """The devices that the framework sees."""
+    devices: Sequence[Device] = ()  # the devices that the framework sees
 
 
 def search(kind: str, find: Callable[[Surroundings], Found], around: Surroundings) -> Found:

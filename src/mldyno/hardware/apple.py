@@ -99,8 +99,6 @@ def _named(model: object, cores: object) -> Description:
     return Description(name, facts=known(cores=number))
 
 
-# -- energy --------------------------------------------------------------------------------------
-
 MILLI = 1e-3
 PARTS = ("cpu_total_mj", "gpu_mj", "dram_mj", "ane_mj", "gpu_sram_mj")
 POWERMETRICS = "MLDYNO_POWERMETRICS"  # set to 1, it allows Apple's tool, which only root may run

@@ -40,8 +40,6 @@ HIGHEST_CPU_NUMBER = 1 << 16
 
 
 # -- the CPU -------------------------------------------------------------------------------------
-
-
 def cpu_name(cpuinfo: str) -> str | None:
     """Return the maker's name of the CPU from the text of /proc/cpuinfo; None if it has none."""
     for line in cpuinfo.splitlines():
@@ -121,8 +119,6 @@ def _power_limit(root: Path) -> float | None:
 
 
 # -- GPUs ----------------------------------------------------------------------------------------
-
-
 def cards(root: Path = ROOT) -> list[tuple[Maker, str]]:
     """Return makers and products of the cards on the PCI bus that could compute, with a driver or without."""
     present = []
@@ -200,8 +196,6 @@ def _ratio(text: str) -> float | None:
 
 
 # -- energy --------------------------------------------------------------------------------------
-
-
 def _micro(path: Path) -> float:
     """Return a number in J or W, from a file in microjoules or microwatts."""
     return number_in(path) * 1e-6

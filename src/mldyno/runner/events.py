@@ -110,9 +110,6 @@ class Interrupts:
             signal.raise_signal(signal.Signals[self._name])
 
 
-# -- a machine that stays awake --------------------------------------------------------------------
-
-
 SYSTEMD = "/run/systemd/system"  # exists where systemd runs the system
 END_TIMEOUT_S = 1.0
 

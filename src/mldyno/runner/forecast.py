@@ -65,15 +65,11 @@ class Forecast:
     seconds: float
     known: bool = False
     memory: int | None = None
-    fits: bool | None = None
-    """None where nothing is known of its memory."""
+    fits: bool | None = None  # None where nothing is known of its memory
     note: str = ""
-    pairing: float = 0.0
-    """What of its time goes into paired comparisons, in s."""
-    processes: int = 1
-    """In which it is expected to be measured alone."""
-    repeats: int = 1
-    """In which it is compared."""
+    pairing: float = 0.0  # what of its time goes into paired comparisons, in s
+    processes: int = 1  # in which it is expected to be measured alone
+    repeats: int = 1  # in which it is compared
 
     @property
     def least(self) -> float:
@@ -259,8 +255,7 @@ class RunPart:
     repeat: int
     pairing: bool
     seconds: float
-    steps: Mapping[str, float]
-    """The fewest steps that it takes of each case, by its id."""
+    steps: Mapping[str, float]  # the fewest steps that it takes of each case, by its id
 
 
 class TimeLeft:

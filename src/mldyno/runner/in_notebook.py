@@ -83,8 +83,7 @@ class LargestBatch:
 
     case: Case
     batch: int
-    more: bool
-    """Whether a larger batch may fit too."""
+    more: bool  # whether a larger batch may fit too
 
 
 def source_of(model: Any, batch: Any, targets: Any, loss: Any, optimiser: Any) -> Source:

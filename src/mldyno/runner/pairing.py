@@ -35,8 +35,6 @@ _OWN_PROCESS = tuple(axis.name for axis in AXES if axis.own_process)
 
 
 # -- which -----------------------------------------------------------------------------------------
-
-
 def comparable(a: Case, b: Case, by: str | None) -> bool:
     """Return whether two cases differ in exactly one axis, and comparing along it makes sense or is asked for."""
     different = [name for name in NAMES if getattr(a, name) != getattr(b, name)]
@@ -114,8 +112,6 @@ def _peak(record: Record, metric: str) -> float:
 
 
 # -- how -------------------------------------------------------------------------------------------
-
-
 def run_paired(pairing: Pairing, cases: Sequence[RemoteCase], chance: random.Random, energy: bool = False) -> None:
     """Measure these cases head-to-head by that pairing, for about the budget that each of them has.
 

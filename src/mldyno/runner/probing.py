@@ -42,9 +42,6 @@ def with_vendors(probed: FrameworksProbed, vendors: Vendors) -> FrameworksProbed
     return replace(probed, frameworks=facts)
 
 
-# -- matmul rates ----------------------------------------------------------------------------------
-
-
 RATE_TIMEOUT_S = 30.0  # for one device in one precision
 HALVES = ("amp-fp16", "amp-bf16")  # by autocast: what is safe in training too
 GOOD_GAIN = 1.0  # times the rate in fp32: from here on the second half precision is not tried
@@ -55,12 +52,10 @@ class Rates:
     """Matmul rates in FLOP/s by device and precision, or why there are none."""
 
     devices: tuple[str, ...]
-    start: float
-    """Time in s until the framework was imported."""
+    start: float  # time in s until the framework was imported
     known: dict[tuple[str, str], float] = field(default_factory=dict)
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
-    threads: int | None = None
-    """CPU threads of the framework."""
+    threads: int | None = None  # CPU threads of the framework
 
     def of(self, case: Case) -> float | None:
         """Return the rate on a case's device in its precision; None if it is not known."""
@@ -107,9 +102,6 @@ def probe_rates(framework: str) -> Rates:
         raise MldynoError(f"{framework}: {end.reason}.") from None
     except KeyError:
         raise MldynoError(f"{framework}: the worker's answer does not name it.") from None
-
-
-# -- the largest batch -----------------------------------------------------------------------------
 
 
 STEPS_TRIED = 2  # the optimiser's state is there from the second step on

@@ -36,8 +36,7 @@ class Chosen:
     plan: Plan
     forecasts: tuple[Forecast, ...]
     notes: tuple[str, ...]
-    setting: Setting | None = None
-    """Of the environment, with which it is clearly faster here."""
+    setting: Setting | None = None  # of the environment, with which it is clearly faster here
 
 
 def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:

@@ -63,18 +63,13 @@ class Observed:
     software: Software | None = None
     devices: tuple[Device, ...] = ()
     checks: Checks = field(default_factory=Checks)
-    values: list[float] = field(default_factory=list)
-    """Times of a step in s, one for each measured block."""
-    half_width: float | None = None
-    """Relative half-width of the mean's confidence interval; None while there are too few blocks."""
-    elapsed: float = 0.0
-    """Time in s of the measured steps."""
+    values: list[float] = field(default_factory=list)  # times of a step in s, one for each measured block
+    half_width: float | None = None  # relative, of the mean's confidence interval; None while there are too few blocks
+    elapsed: float = 0.0  # time in s of the measured steps
     steps: int = 0
     turns: int = 0
-    longest_block: float = 0.0
-    """Time in s of the longest measured block."""
-    unsteady: str = ""
-    """Why it was not steady after the warm-up; empty where it was, or that is unknown."""
+    longest_block: float = 0.0  # time in s of the longest measured block
+    unsteady: str = ""  # why it was not steady after the warm-up; empty where it was, or that is unknown
 
     @property
     def alone(self) -> bool:
@@ -108,9 +103,6 @@ class Observed:
             self.elapsed += series.block * sum(series.values)
             self.longest_block = max(self.longest_block, series.block * max(series.values))
         self.series.append(series)
-
-
-# -- records ---------------------------------------------------------------------------------------
 
 
 def record_of(

@@ -36,22 +36,15 @@ class RemoteCase(Observed):
     """A case that a worker runs, or ran."""
 
     worker: WorkerProcess
-    timeout: float
-    """Time in s that may be spent waiting for the worker, in all."""
+    timeout: float  # time in s that may be spent waiting for the worker, in all
     on_progress: OnProgress
-    key: int = 0
-    """Identifies the case within its worker."""
-    sharing: int = 1
-    """How many cases the worker works for."""
+    key: int = 0  # identifies the case within its worker
+    sharing: int = 1  # how many cases the worker works for
     data: DataSource | None = None
-    command: tuple[str, ...] = ()
-    """The words of the user's command, where it is one."""
-    prove: bool = False
-    """Whether numbers are to show what it computes."""
-    unchecked: tuple[str, ...] = ()
-    """Checks that the user turned off."""
-    at_energy: bool = False
-    """Whether its time is known, and its energy is being measured."""
+    command: tuple[str, ...] = ()  # the words of the user's command, where it is one
+    prove: bool = False  # whether numbers are to show what it computes
+    unchecked: tuple[str, ...] = ()  # checks that the user turned off
+    at_energy: bool = False  # whether its time is known, and its energy is being measured
 
     def report(self, step: float) -> None:
         """Report the present time of a step in s."""

@@ -198,7 +198,6 @@ class Runner:
             self._pair(repeat, members)
 
     # -- time --------------------------------------------------------------------------------------
-
     @property
     def _time_left(self) -> float:
         """Time in s until the limit of the run."""
@@ -241,7 +240,6 @@ class Runner:
         return Warning_(TARGET_NOT_REACHED, f"measured until {what} was over{more}", f"give it more with {option}")
 
     # -- cases -------------------------------------------------------------------------------------
-
     def _remote(
         self, case: Case, repeat: int, worker: WorkerProcess, pairing: Pairing, budget: float, key: int = 0
     ) -> RemoteCase:
@@ -389,7 +387,6 @@ class Runner:
         self._save([self._record(remote, *outcome) for remote, outcome in outcomes])
 
     # -- records -----------------------------------------------------------------------------------
-
     @contextmanager
     def _ending_workers(self, members: Sequence[RemoteCase]) -> Iterator[None]:
         """End the workers of these cases in any case; keep what they measured where the user ends the run."""
@@ -440,8 +437,6 @@ def usual_timeouts(plan: Plan, forecasts: Sequence[Forecast]) -> dict[str, float
 
 
 # -- data sets -------------------------------------------------------------------------------------
-
-
 def data_folder() -> Path:
     """Return where data sets are kept: MLDYNO_DATA, or the user's cache folder."""
     named = os.environ.get("MLDYNO_DATA")

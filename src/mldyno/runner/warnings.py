@@ -99,8 +99,6 @@ class Evidence:
 
 
 # -- causes ----------------------------------------------------------------------------------------
-
-
 def _drift(evidence: Evidence, rises: bool) -> str:
     """Return by how much step times drifted, and how; empty where they did not in that direction."""
     drift = shapes.drift(evidence.values("step_time"))
@@ -212,8 +210,6 @@ def _cores_of_others(evidence: Evidence) -> str:
 
 
 # -- the list --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Rule:
     """A warning: its code, its cause, which fills the message, and the next step.

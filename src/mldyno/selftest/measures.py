@@ -27,8 +27,7 @@ class SeriesKind:
     ok: bool | None
     n: int
     note: str = ""
-    counts: bool = True
-    """Whether the verdict of the measure depends on it; else it is only reported."""
+    counts: bool = True  # whether the verdict of the measure depends on it; else it is only reported
 
 
 @dataclass(frozen=True)
@@ -38,20 +37,15 @@ class Measure:
     id: int
     name: str
     value: float
-    bound: float | None
-    """95 % one-sided bound on the unfavourable side."""
+    bound: float | None  # 95 % one-sided bound on the unfavourable side
     target: str
-    ok: bool | None
-    """Whether the target is met; None with too few trials to judge."""
+    ok: bool | None  # whether the target is met; None with too few trials to judge
     n: int
-    unit: str = "1"
-    """`share` is shown as a percentage."""
+    unit: str = "1"  # `share` is shown as a percentage
     peers: str = ""
     note: str = ""
-    cells: tuple[SeriesKind, ...] = ()
-    """The kinds of series; the value is that of the worst."""
-    raw: tuple[dict[str, Any], ...] = ()
-    """The rows that it was computed from."""
+    cells: tuple[SeriesKind, ...] = ()  # the kinds of series; the value is that of the worst
+    raw: tuple[dict[str, Any], ...] = ()  # the rows that it was computed from
 
 
 def upper_bound(hits: int, n: int, level: float = 0.95) -> float:

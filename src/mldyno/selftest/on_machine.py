@@ -60,8 +60,6 @@ def _short_blocks(framework: Framework) -> Blocks:
 
 
 # -- tasks ---------------------------------------------------------------------------------------
-
-
 def overhead(framework: Framework, pairs: int) -> Iterator[Row]:
     """Yield the CPU time of steps in the harness's loop over that in a bare loop, in alternating order."""
     blocks = _short_blocks(framework)
@@ -158,8 +156,6 @@ TASKS = {task.__name__: _with_framework(task) for task in (overhead, comparisons
 
 
 # -- judgements ----------------------------------------------------------------------------------
-
-
 def verdicts_of(rows: Sequence[Row]) -> list[str]:
     """Return the verdict of each comparison."""
     edges = [(row["log_ratio"] - row["half_width"], row["log_ratio"] + row["half_width"]) for row in rows]

@@ -32,8 +32,7 @@ class Setup:
     framework: Framework
     device: str
     comparisons: int
-    detail: str = ""
-    """The precision that the task is about, if any."""
+    detail: str = ""  # the precision that the task is about, if any
 
     @property
     def case(self) -> Case:
@@ -126,10 +125,8 @@ class Judged:
     ok: bool | None
     note: str = ""
     bound: float | None = None
-    n: int | None = None
-    """Number of trials, if not that of the rows."""
-    target: str = ""
-    """The target, if it depends on the kind of device."""
+    n: int | None = None  # number of trials, if not that of the rows
+    target: str = ""  # the target, if it depends on the kind of device
 
 
 NOTHING = Judged(0.0, False, "nothing was measured", n=0)
@@ -149,8 +146,7 @@ class Trial:
     target: str
     judge: Judge
     unit: str = "share"
-    promised: bool = True
-    """Whether mldyno promises it; else it is only expected of the device."""
+    promised: bool = True  # whether mldyno promises it; else it is only expected of the device
     peers: str = ""
 
     def measure(self, result: TaskResult, judged: Judged) -> Measure:

@@ -35,8 +35,7 @@ class Drift:
 
     change: float
     z: float
-    change_point: float | None
-    """Share of the series before the jump; None where the change is gradual."""
+    change_point: float | None  # share of the series before the jump; None where the change is gradual
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,7 @@ class Fit:
 
     left: float
     levels: tuple[float, ...]
-    place: int = 0
-    """Values before the jump or bend."""
+    place: int = 0  # values before the jump or bend
 
 
 def line(values: Sequence[float]) -> Fit:

@@ -38,8 +38,7 @@ class Reference:
 
     version: int
     machine: str
-    rates: Mapping[Case, float]
-    """Steps a second."""
+    rates: Mapping[Case, float]  # steps a second
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,9 @@ class Suite:
 
     file: str
     settings: dict[str, Any]
-    included: tuple[Suite, ...]
-    """Suites whose cases come first; their settings do not count."""
-    cases: tuple[Values, ...]
-    """Axes whose values multiply, one set for each table."""
-    excluded: tuple[Values, ...]
-    """Sets of axes; a case that has a value of each axis of a set is dropped."""
+    included: tuple[Suite, ...]  # suites whose cases come first; their settings do not count
+    cases: tuple[Values, ...]  # axes whose values multiply, one set for each table
+    excluded: tuple[Values, ...]  # sets of axes; a case that has a value of each axis of a set is dropped
     score: Reference | None = None
 
     @cached_property

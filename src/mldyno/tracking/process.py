@@ -134,9 +134,6 @@ def interactive() -> bool:
     return hasattr(sys, "ps1") or (shell is not None and shell() is not None)
 
 
-# -- ranks -------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Ranks:
     """The ranks of a torch.distributed job, of which this process is one, and the store that they share.
@@ -173,9 +170,6 @@ def ranks() -> Ranks | None:
                 shared = distributed.distributed_c10d._get_default_store()
                 return Ranks(distributed.get_rank(), world, shared)
     return None
-
-
-# -- items of a batch ------------------------------------------------------------------------------
 
 
 MOST_BATCHES_COUNTED = 64  # batches that show how many items one has

@@ -134,7 +134,6 @@ class Tracker:
             object.__setattr__(self, name, value)
 
     # -- the loader, as it was ---------------------------------------------------------------------
-
     def __iter__(self) -> Iterator[Any]:
         iterator: Iterator[Any] = iter(self._loader)  # now, as without us: a sampler may draw its numbers here
         if self._loop.finished:
@@ -172,7 +171,6 @@ class Tracker:
         setattr(self._loader, name, value)
 
     # -- a loop without a loader -------------------------------------------------------------------
-
     def __enter__(self) -> Tracker:
         if self._loader is None:
             self._loop.times.begin(self._loop.times.clock())
@@ -209,7 +207,6 @@ class Tracker:
             times.end_apart()
 
     # -- the end of the loop -----------------------------------------------------------------------
-
     def finish(self) -> Record | None:
         """End it here: store the record and report it; return the record, if there is one."""
         self._loop.finish()
