@@ -23,6 +23,7 @@ CUT = "…"  # a line in place of lines that the page omits
 MARK = "\x1e"  # separates the outputs of a block's commands
 WIDTH = "100"  # columns of a terminal, as in the pages
 MACHINE = "AMD EPYC, 2 cores, 24 GB"  # in examples that measure nothing, whatever machine runs them
+BIN = Path(sys.executable).parent  # where the command `mldyno` is
 VARIABLE = (  # what differs from one run or machine to the next, and what is compared instead
     (r"\b(\d{8}T\d{6}-[0-9a-f]{6}|[0-9a-f]{8,64})\b", "#"),  # ids and hashes
     (r"\b\d{4}-\d\d-\d\d([T ][\d:.]+Z?)?", "#"),  # dates
@@ -55,7 +56,7 @@ def outputs(commands: list[str], place: str | None) -> list[str]:
     """Return what each of these commands prints, run in one shell in a folder; an empty one if None."""
     script = "\n".join(part for command in commands for part in (f"printf '{MARK}'", command))
     with tempfile.TemporaryDirectory() if place is None else nullcontext(place) as folder:
-        settings = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": WIDTH,
+        settings = {"PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": WIDTH,
                     "MLDYNO_STORE": str(Path(folder, "store.sqlite")),
                     **({"MLDYNO_MACHINE": MACHINE} if place is None else {})}  # fmt: skip
         strict = "set -e" if place is None else ""  # what is measured may end with 3, and says why

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
 import click
 import pytest
 from docs import make_outputs
+from tests.warm_commands import commands as warm_commands
 
 from mldyno import cli, plugins, suites
 from mldyno.analysis.outcomes import VALUES
@@ -131,8 +133,18 @@ def test_every_anchor_is_a_heading(page: Path) -> None:
     assert missing == []
 
 
+@pytest.fixture(scope="module")
+def forked_commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder whose `mldyno` is forked."""
+    with warm_commands(tmp_path_factory.mktemp("m")) as folder:
+        yield folder
+
+
 @pytest.mark.parametrize("place", examples())
-def test_every_example_runs_and_prints_what_the_page_shows(place: str) -> None:
+def test_every_example_runs_and_prints_what_the_page_shows(
+    place: str, forked_commands: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(make_outputs, "BIN", f"{forked_commands}:{make_outputs.BIN}")
     block = examples()[place]
     printed = make_outputs.renewed(block)  # raises where a command fails
     assert make_outputs.masked(printed) == make_outputs.masked(block), "run `make docs-outputs`"

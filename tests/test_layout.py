@@ -12,9 +12,9 @@ import pytest
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 # What is not a module: what must be survived, strange records, a device, a browser, older versions, docs, this rule,
-# how the tests themselves start workers.
+# how the tests themselves start workers and commands.
 TOPIC_FOLDERS = ("faults", "fuzz", "simulated", "browser", "history")
-TOPIC_FILES = ("test_docs.py", "test_layout.py", "test_warm_workers.py")
+TOPIC_FILES = ("test_docs.py", "test_layout.py", "test_warm_workers.py", "test_warm_commands.py")
 FILES = [
     path
     for path in sorted(TESTS.rglob("test_*.py"))

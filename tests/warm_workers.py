@@ -47,8 +47,7 @@ Settings = frozenset[tuple[str, str]]
 
 def serve(script: str, connection: socket.socket, modules: Sequence[str]) -> int | None:
     """Fork a worker for each request; return None in the worker, and 0 when nobody asks any more."""
-    with open(script, encoding="utf-8") as file:
-        code = compile(file.read(), script, "exec")
+    code = compiled(script)
     sys.argv[:], sys.path[0] = [script], os.path.dirname(script)
     names: dict[str, Any] = {"__name__": "start", "__file__": script}
     exec(code, names)
@@ -57,6 +56,17 @@ def serve(script: str, connection: socket.socket, modules: Sequence[str]) -> int
         import_module(module)
     gc.collect()
     gc.freeze()
+    return fork_on_request(script, code, connection)
+
+
+def compiled(script: str) -> Any:
+    """Return the code of a script."""
+    with open(script, encoding="utf-8") as file:
+        return compile(file.read(), script, "exec")
+
+
+def fork_on_request(script: str, code: Any, connection: socket.socket) -> int | None:
+    """Fork a worker for each request; return None in the worker, and 0 when nobody asks any more."""
     while request := _receive(connection):
         if "reap" in request:
             _, status, usage = os.wait4(request["reap"], 0)
@@ -172,27 +182,16 @@ class Forked:
 
 
 class Server:
-    """A process that forks workers; it ends with this one."""
+    """The other end of the connection to a process that forks workers."""
 
-    def __init__(self, script: str, kind: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, connection: socket.socket, environment: Mapping[str, str]) -> None:
         self.lock = threading.RLock()
         self.environment = dict(environment)
         self.forked = 0
         """Workers that have not ended yet."""
         self.cpu = 0.0
         """CPU time in s of the workers that have ended."""
-        self._connection, other = socket.socketpair()
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, script, str(other.fileno()), *MODULES[kind]],
-            env=self.environment, start_new_session=True, pass_fds=[other.fileno()],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        other.close()
-
-    @property
-    def pid(self) -> int:
-        """The number of the process."""
-        return self._process.pid
+        self._connection = connection
 
     def fork(self, environment: Mapping[str, str], arguments: Sequence[str] = ()) -> Forked:
         """Start a worker with these settings in its environment, and these arguments of its script."""
@@ -214,6 +213,25 @@ class Server:
         self.forked -= 1
         return int(answer["code"])
 
+
+class OwnServer(Server):
+    """A process that forks workers; it ends with this one."""
+
+    def __init__(self, script: str, kind: str, environment: Mapping[str, str]) -> None:
+        connection, other = socket.socketpair()
+        super().__init__(connection, environment)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, script, str(other.fileno()), *MODULES[kind]],
+            env=self.environment, start_new_session=True, pass_fds=[other.fileno()],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        other.close()
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
     def close(self) -> None:
         """End the process."""
         self._connection.close()
@@ -229,7 +247,7 @@ class WarmWorkers:
     def __init__(self, script: str) -> None:
         self._script = script
         self._environment = dict(os.environ)
-        self._servers: dict[tuple[str, Settings], Server] = {}
+        self._servers: dict[tuple[str, Settings], OwnServer] = {}
         self.framework: str | None = None
         """The framework of the next worker; None where it is not known."""
         self.on = True
@@ -243,10 +261,10 @@ class WarmWorkers:
             return self.server(options["env"]).fork(options["env"], words[2:])
         return subprocess.Popen(words, **options)
 
-    def server(self, environment: Mapping[str, str]) -> Server:
+    def server(self, environment: Mapping[str, str]) -> OwnServer:
         """Return a process that forks workers with this environment, started when it is first needed."""
         settings = frozenset(
-            each for each in environment.items() ^ self._environment.items() if not _read_when_used(each[0])
+            each for each in environment.items() ^ self._environment.items() if not read_when_used(each[0])
         )
         if SIMULATED in environment:
             settings |= {(SIMULATED, "")}
@@ -260,11 +278,11 @@ class WarmWorkers:
             kind = "plain"
         if (kind, settings) not in self._servers:
             self._end_unused()
-            own = {name: value for name, value in self._environment.items() if _read_when_used(name)}
+            own = {name: value for name, value in self._environment.items() if read_when_used(name)}
             read_at_start = {
-                name: value for name, value in environment.items() if not _read_when_used(name) or name == SIMULATED
+                name: value for name, value in environment.items() if not read_when_used(name) or name == SIMULATED
             }
-            self._servers[kind, settings] = Server(self._script, kind, own | read_at_start)
+            self._servers[kind, settings] = OwnServer(self._script, kind, own | read_at_start)
         return self._servers[kind, settings]
 
     def _end_unused(self) -> None:
@@ -284,7 +302,7 @@ class WarmWorkers:
             server.close()
 
 
-def _read_when_used(name: str) -> bool:
+def read_when_used(name: str) -> bool:
     """Return whether a setting is read only when it is used, by whatever modules were imported before."""
     return name.startswith(READ_WHEN_USED)
 
