@@ -12,7 +12,7 @@ import sys
 import torch
 
 from mldyno import plugins
-from mldyno.hardware.memory import peak_resident
+from mldyno.hardware.system import peak_resident
 from mldyno.records import Case
 
 BATCHES = 4

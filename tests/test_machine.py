@@ -31,9 +31,10 @@ def test_what_can_not_be_found_out_is_unknown(monkeypatch: pytest.MonkeyPatch) -
         raise OSError("no")
 
     monkeypatch.delenv("MLDYNO_MACHINE")
-    for name in ("_cpu_name", "_cores", "total_memory", "_power", "_virtualised"):
+    for name in ("_cpu_name", "total_memory", "_power", "_virtualised"):
         monkeypatch.setattr(machine, name, broken)
     monkeypatch.setattr("platform.system", broken)
+    monkeypatch.setattr(os, "sched_getaffinity", broken)
     described = machine.describe()
     assert (described.cpu, described.cores, described.memory, described.power) == ("unknown", None, None, "unknown")
     assert described.virtualised is None

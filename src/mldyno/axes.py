@@ -93,10 +93,6 @@ class Axis:
             return self.phrase.get(shown, shown)
         return self.phrase.format(shown).removesuffix("s" if shown == "1" else "")
 
-    def id_part(self, value: Any) -> str:
-        """Return a value's part of an id; empty for None, and for a default that ids omit."""
-        return "" if value is None or (value == self.default and not self.in_every_id) else self.short(value)
-
     def bare(self, word: str, plugin_names: Collection[str] = ()) -> Any:
         """Return the value that a word of an id means on this axis, or None."""
         word = self.words.get(word, word)
@@ -120,7 +116,6 @@ class Axis:
 
     @property
     def number(self) -> bool:
-        """Return whether its values are whole numbers."""
         return self.read is whole_number
 
     @property
@@ -265,7 +260,6 @@ class Case:
 
     @property
     def tracked(self) -> bool:
-        """Return whether it is a tracked loop of a user's program."""
         return self.framework == TRACKED
 
     @property
@@ -276,10 +270,12 @@ class Case:
     @property
     def id(self) -> str:
         """Return the readable id, such as bert-base/train/torch/mps/fp32/b16/s128/host."""
-        parts = [axis.id_part(getattr(self, axis.name)) for axis in _IN_ID]
+        values = ((axis, getattr(self, axis.name)) for axis in _IN_ID)
+        parts = [axis.short(value) for axis, value in values
+                 if value is not None and (value != axis.default or axis.in_every_id)]  # fmt: skip
         if self.version != 1:
             parts[0] += f"@{self.version}"
-        return "/".join(filter(None, parts))
+        return "/".join(parts)
 
 
 AXES: tuple[Axis, ...] = tuple(

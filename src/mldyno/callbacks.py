@@ -9,6 +9,7 @@ They take the settings of `mldyno.track`, except the loader. A package is import
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,21 @@ if TYPE_CHECKING:
     TransformersTracker: type[Any]
 
 
-class Training:
-    """Forwards a package's callbacks to a tracker; nothing counts before a training begins."""
+def _calls(method: str) -> Callable[..., None]:
+    """Return a callback that calls a method of the tracker, once there is one."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def callback(self: _Callbacks, *args: Any, **context: Any) -> None:
+        if self.tracker is not None:
+            getattr(self.tracker, method)()
+
+    return callback
+
+
+class _Callbacks:
+    """What the callbacks of all packages share; nothing counts before a training begins."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
         self.settings = settings
         self.tracker: Tracker | None = None
 
@@ -31,54 +43,27 @@ class Training:
         """Begin; the user's settings override what the package knows."""
         self.tracker = track(**{**known, **self.settings})
 
-    def fetched(self, waited: bool = True) -> None:
-        """Begin the next step; the time since the last one was spent on its batch, where that is visible."""
-        if self.tracker is not None:
-            self.tracker.fetched(waited)
-
-    def step(self, batch: Any = None) -> None:
-        if self.tracker is not None:
-            self.tracker.step(batch)
-
-    def pause(self) -> None:
-        """Exclude what follows: validation, saving, the end of an epoch."""
-        if self.tracker is not None:
-            self.tracker.pause()
-
-    def end(self) -> None:
-        if self.tracker is not None:
-            self.tracker.finish()
+    fetched, step, pause, finish = map(_calls, ("fetched", "step", "pause", "finish"))
 
 
 def _keras() -> type[Any]:
     keras: Any = import_module("keras")
 
-    class KerasTracker(keras.callbacks.Callback):  # type: ignore[misc]
+    class KerasTracker(_Callbacks, keras.callbacks.Callback):  # type: ignore[misc]
         """A step is what `steps_per_execution` says: one batch. Keras shows no batch to a callback: pass `items=`."""
 
-        def __init__(self, **settings: Any) -> None:
-            super().__init__()
-            self.training = Training(settings)
-
         def on_train_begin(self, logs: Any = None) -> None:
-            self.training.begin()
+            self.begin()
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             """On PyTorch the batch is there; TensorFlow and JAX fetch it within the step, where it is invisible."""
-            self.training.fetched(waited=keras.backend.backend() == "torch")
+            if self.tracker is not None:
+                self.tracker.fetched(waited=keras.backend.backend() == "torch")
 
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.training.step()
-
-        def on_test_begin(self, logs: Any = None) -> None:
-            self.training.pause()
-
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            """Exclude what other callbacks do after an epoch, such as saving or logging."""
-            self.training.pause()
-
-        def on_train_end(self, logs: Any = None) -> None:
-            self.training.end()
+        on_train_batch_end = _Callbacks.step
+        on_test_begin = _Callbacks.pause
+        on_epoch_end = _Callbacks.pause  # what other callbacks do then, such as saving or logging, is no step
+        on_train_end = _Callbacks.finish
 
     return KerasTracker
 
@@ -88,32 +73,20 @@ def _lightning() -> type[Any]:
     package: Any = import_module(older if older in sys.modules and "lightning" not in sys.modules
                                  else "lightning.pytorch")  # fmt: skip
 
-    class LightningTracker(package.Callback):  # type: ignore[misc]
+    class LightningTracker(_Callbacks, package.Callback):  # type: ignore[misc]
         """A step is one batch."""
-
-        def __init__(self, **settings: Any) -> None:
-            self.training = Training(settings)
 
         def on_train_start(self, trainer: Any, module: Any) -> None:
             """Begin here: the validation before it is no part of the training."""
-            self.training.begin()
-
-        def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, index: int) -> None:
-            self.training.fetched()
+            self.begin()
 
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
-            self.training.step(batch)
+            if self.tracker is not None:
+                self.tracker.step(batch)
 
-        def on_validation_start(self, trainer: Any, module: Any) -> None:
-            self.training.pause()
-
-        on_train_epoch_end = on_validation_start
-
-        def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None:
-            self.training.pause()
-
-        def on_train_end(self, trainer: Any, module: Any) -> None:
-            self.training.end()
+        on_train_batch_start = _Callbacks.fetched
+        on_validation_start = on_train_epoch_end = on_save_checkpoint = _Callbacks.pause
+        on_train_end = _Callbacks.finish
 
     return LightningTracker
 
@@ -121,31 +94,21 @@ def _lightning() -> type[Any]:
 def _transformers() -> type[Any]:
     package: Any = import_module("transformers")
 
-    class TransformersTracker(package.TrainerCallback):  # type: ignore[misc]
+    class TransformersTracker(_Callbacks, package.TrainerCallback):  # type: ignore[misc]
         """A step is one update of the weights, with all the batches that it gathers."""
 
-        def __init__(self, **settings: Any) -> None:
-            self.training = Training(settings)
-
         def on_train_begin(self, args: Any, state: Any, control: Any, **context: Any) -> None:
-            self.training.begin(items=args.train_batch_size * args.gradient_accumulation_steps)
-
-        def on_step_begin(self, args: Any, state: Any, control: Any, **context: Any) -> None:
-            """Begin a step: all of its batches are there."""
-            self.training.fetched()
+            self.begin(items=args.train_batch_size * args.gradient_accumulation_steps)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
             """End a step; the Trainer has decided whether it evaluates or saves next."""
-            self.training.step()
+            self.step()
             if control.should_evaluate or control.should_save:
-                self.training.pause()
+                self.pause()
 
-        def on_epoch_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
-            """Exclude the start of the loader in the next epoch."""
-            self.training.pause()
-
-        def on_train_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
-            self.training.end()
+        on_step_begin = _Callbacks.fetched  # all batches of the step are there
+        on_epoch_end = _Callbacks.pause  # the start of the loader in the next epoch is no step
+        on_train_end = _Callbacks.finish
 
     return TransformersTracker
 

@@ -50,17 +50,10 @@ def fingerprint(public: bytes) -> str:
 
 def present(key: str) -> str:
     """Return this machine's key where `key` is the one that its records held before it had a secret; else `key`."""
-    return own_key() or key if key and key == _former_key() else key
-
-
-def _former_key() -> str | None:
-    """Return the key of earlier versions, which was not secret: the variable itself, or the file machine-key."""
-    if named := os.environ.get(VARIABLE):
-        return named
+    former = os.environ.get(VARIABLE)  # it was the variable itself, or in the file machine-key
     with suppress(OSError):
-        text = (data_folder() / "machine-key").read_text(encoding="ascii", errors="replace").strip()
-        return text if MACHINE_KEY.fullmatch(text) else None
-    return None
+        former = former or (data_folder() / "machine-key").read_text(encoding="ascii", errors="replace").strip()
+    return own_key() or key if key and key == former else key
 
 
 def sign(ids: Iterable[str]) -> tuple[str, str]:

@@ -12,16 +12,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mldyno.hardware import Description, Facts, agreed, linux
+from mldyno.hardware import Description, agreed, linux
 from mldyno.hardware.linux import cards as cards_on_bus
 from mldyno.hardware.linux import cores_allowed
+from mldyno.hardware.system import resident
 from mldyno.keys import own_key
 from mldyno.printable import name_from, printable
 from mldyno.records import Device, Machine
-from mldyno.system_queries import ask, attempt, footprint, kernel_number, read
+from mldyno.system_queries import ask, attempt, kernel_number, read
 from mldyno.units import count
 
 if TYPE_CHECKING:
@@ -34,24 +34,17 @@ __all__ = ["Vendors", "available_memory", "cards_on_bus", "cores_allowed", "desc
 def describe(devices: Iterable[Device] = ()) -> Machine:
     """Return the facts of this machine; MLDYNO_MACHINE sets its name."""
     cpu = printable(attempt(_cpu_name, "unknown"))
-    cores = attempt(_cores, None)
+    own_cores = hasattr(os, "sched_getaffinity")
+    cores = attempt(lambda: len(os.sched_getaffinity(0)) if own_cores else os.cpu_count(), None)
     memory = attempt(total_memory, None)
     size = f", {round(memory / 2**30)} GB" if memory else ""
     name = os.environ.get("MLDYNO_MACHINE") or f"{cpu}, {count(cores, 'core') if cores else '? cores'}{size}"
     return Machine(
-        name=name_from(name),
-        system=attempt(platform.system, "") or "unknown",
-        release=attempt(platform.release, "") or "unknown",
-        arch=attempt(platform.machine, "") or "unknown",
-        cpu=cpu,
-        cores=cores,
-        memory=memory,
-        devices=tuple(devices),
-        power=attempt(_power, "unknown"),
-        virtualised=attempt(_virtualised, None),
-        low_power=attempt(_low_power, None),
-        key=own_key(),
-    )
+        name_from(name), attempt(platform.system, "") or "unknown", attempt(platform.release, "") or "unknown",
+        attempt(platform.machine, "") or "unknown", cpu, cores, memory, tuple(devices),
+        power=attempt(_power, "unknown"), virtualised=attempt(_virtualised, None),
+        low_power=attempt(_low_power, None), key=own_key(),
+    )  # fmt: skip
 
 
 def _cpu_name() -> str:
@@ -59,12 +52,6 @@ def _cpu_name() -> str:
         return ask("sysctl", "-n", "machdep.cpu.brand_string") or "unknown"
     name = linux.cpu_name(read("/proc/cpuinfo")) if sys.platform == "linux" else None
     return name or platform.processor() or "unknown"
-
-
-def _cores() -> int | None:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 def _power() -> str:
@@ -122,13 +109,9 @@ def available_memory() -> int | None:
 
 def resident_memory(pid: int) -> int | None:
     """Return the resident memory in B of a process; None if it is gone or can't be read."""
-    if sys.platform == "linux":
-        with suppress(OSError, ValueError, IndexError):
-            return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        return None
-    charged = footprint(pid)
-    if charged is not None:
-        return charged
+    size = resident(pid)
+    if size is not None or sys.platform == "linux":
+        return size
     import psutil
 
     with suppress(psutil.Error):
@@ -186,13 +169,12 @@ class Vendors:
 
             return nvidia.found_among(self.nvidia_cards, device.title, device.facts)
         if kind == "xpu":
-            return Description(facts=self._of_product(device.facts))
+            product = device.facts.get(
+                "pci_product"
+            )  # what all cards of it have in common; of all, where it is unknown
+            alike = [card for card in self._intel if product in (None, card.facts.get("pci_product"))]
+            return Description(facts=agreed(alike))
         return Description()
-
-    def _of_product(self, facts: Facts) -> Facts:
-        """Return what all of Intel's GPUs of one product have in common; of all, if the framework does not name it."""
-        product = facts.get("pci_product")
-        return agreed([card for card in self._intel if product in (None, card.facts.get("pci_product"))])
 
     @cached_property
     def _cpu(self) -> Description:
@@ -223,7 +205,6 @@ class Vendors:
 
     @cached_property
     def nvidia_cards(self) -> list[Description]:
-        """NVIDIA's cards, as their driver reports them."""
         from mldyno.hardware import nvidia
 
         return nvidia.cards()

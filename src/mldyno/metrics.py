@@ -49,7 +49,6 @@ class Metric:
         return show(number.value, unit, number.half_width, scale) + error
 
     def number(self, values: Sequence[float]) -> float:
-        """Reduce the values of a process to one number."""
         return _REDUCERS[self.reduce](values)
 
 

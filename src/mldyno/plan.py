@@ -52,12 +52,10 @@ class Plan(Settings):
 
     @property
     def fewest(self) -> int:
-        """Fewest processes of each case."""
         return self.repeats or FEWEST_REPEATS
 
     @property
     def most(self) -> int:
-        """Most processes of each case."""
         return self.fewest if self.steps is not None else self.repeats or MOST_CHOSEN_REPEATS
 
     @property
@@ -149,12 +147,9 @@ def name_of(words: Sequence[str]) -> str:
 
 
 def expand(
-    targets: Sequence[str],
-    axes: Mapping[str, Sequence[str]],
-    settings: Mapping[str, Any] | None = None,
-    here: Here = lambda framework, python: ("cpu",),
-    trust: bool = False,
-) -> Plan:
+    targets: Sequence[str], axes: Mapping[str, Sequence[str]], settings: Mapping[str, Any] | None = None,
+    here: Here = lambda framework, python: ("cpu",), trust: bool = False,
+) -> Plan:  # fmt: skip
     """Return the plan for workloads and suites on axes; axes and settings given here override those of suites.
 
     `here` returns the devices that a framework finds; it is called only for devices `all` and `gpu`. `trust` lets a
@@ -164,9 +159,7 @@ def expand(
         raise UsageError("name what to run: a workload or a suite, for example: mldyno run mlp")
     given_axes = {axis_named(name): values for name, values in axes.items() if values}
     chosen = {name: tuple(suites.value_of(name, value) for value in values) for name, values in given_axes.items()}
-    cases: list[Case] = []
-    from_suites: dict[str, Any] = {}
-    suite = None
+    cases, from_suites, suite = list[Case](), dict[str, Any](), None
     for target in targets:
         if suites.is_suite(target):
             content = suites.read(target, trust)
@@ -174,9 +167,10 @@ def expand(
             from_suites |= content.settings
             cases += _of_suite(content, chosen, partial(_present, here))
         elif plugins.is_known("workloads", target):
-            _check_modes({"workload": (target,), **chosen})
-            _check_count(_combinations({"workload": (target,), **chosen}))
-            cases += _cases({"workload": (target,), **chosen}, partial(_present, here))
+            combined: Values = {"workload": (target,), **chosen}
+            _check_modes(combined)
+            _check_count(_combinations(combined))
+            cases += _cases(combined, partial(_present, here))
         else:
             raise _unknown_target(target, given_axes)
         _check_count(len(cases))
@@ -202,14 +196,10 @@ def _unknown_target(target: str, axes: Mapping[str, Sequence[str]]) -> UsageErro
 
 
 def sweep(
-    workload: str,
-    axes: Mapping[str, Sequence[str]],
-    over: str,
-    ends: tuple[str | None, str | None] = (None, None),
-    per_doubling: int = 1,
-    settings: Mapping[str, Any] | None = None,
+    workload: str, axes: Mapping[str, Sequence[str]], over: str, ends: tuple[str | None, str | None] = (None, None),
+    per_doubling: int = 1, settings: Mapping[str, Any] | None = None,
     here: Here = lambda framework, python: ("cpu",),
-) -> Plan:
+) -> Plan:  # fmt: skip
     """Return the plan that compares two ways to do a workload over sizes; `ends` are the smallest and the largest size.
 
     Exactly one axis has two values. The default sizes go from 1 item or 8 tokens up to the workload's own.
@@ -241,8 +231,14 @@ def sweep(
     sizes = [str(size) for size in geometric(first, last, per_doubling)]
     plan = expand([workload], {**axes, over: sizes}, settings, here)
     if not axes.get("device") and not _varied(plan.cases, over):
-        devices = _both_devices(plan.cases[0], here)
-        plan = expand([workload], {**axes, "device": devices, over: sizes}, settings, here)
+        names = here(plan.cases[0].framework, plan.cases[0].python)
+        accelerators = [name for name in names if name != "cpu"]
+        if not accelerators:
+            raise MldynoError(
+                f"crossover compares two devices, and {plan.cases[0].framework} sees only {', '.join(names)} here; "
+                "give another option two values, such as --precision fp32,bf16. `mldyno doctor` says what it finds."
+            )
+        plan = expand([workload], {**axes, "device": ["cpu", accelerators[0]], over: sizes}, settings, here)
     axis = _compared(plan.cases, over)
     if axis == "device":
         check_present(plan.cases, here)
@@ -261,18 +257,6 @@ def geometric(first: int, last: int, per_doubling: int) -> list[int]:
     count = math.ceil(per_doubling * math.log2(last / first))
     sizes = {min(last, round(first * 2 ** (number / per_doubling))) for number in range(count)}
     return sorted(sizes | {last})
-
-
-def _both_devices(case: Case, here: Here) -> list[str]:
-    """Return the CPU and the accelerator that a framework finds; raise if there is no accelerator."""
-    names = here(case.framework, case.python)
-    accelerator = next((name for name in names if name != "cpu"), None)
-    if accelerator is None:
-        raise MldynoError(
-            f"crossover compares two devices, and {case.framework} sees only {', '.join(names)} here; "
-            "give another option two values, such as --precision fp32,bf16. `mldyno doctor` says what it finds."
-        )
-    return ["cpu", accelerator]
 
 
 def _varied(cases: Sequence[Case], over: str) -> dict[str, list[Any]]:
@@ -363,22 +347,18 @@ def _check_excludes(suite: Suite) -> list[Case]:
         _check_needs(axes, of_table)
         cases += of_table
     for axes in suite.excluded:
-        _check_exclude(axes, cases, suite.file)
+        for name, values in axes.items():
+            known = dict.fromkeys(getattr(case, name) for case in cases)
+            any_device = name == "device" and (ALL in known or GPU in known)
+            strange = [value for value in values if value not in known and not any_device]
+            if strange:
+                words = [str(value) for value in known if value is not None]
+                raise unknown(f"{name} in [[exclude]] of suite {suite.file}", str(strange[0]), words)
+        wider = {name: (*values, ALL, GPU) if name == "device" else values for name, values in axes.items()}
+        if not any(_has(case, wider) for case in cases):
+            excluded = ", ".join(f"{name} {' or '.join(map(str, values))}" for name, values in axes.items())
+            raise UsageError(f"suite {suite.file}: an [[exclude]] drops nothing: no case has {excluded} at once.")
     return cases
-
-
-def _check_exclude(axes: Values, cases: Sequence[Case], file: str) -> None:
-    """Raise unless some case has the excluded values; `all` may be any device."""
-    wider = {name: (*values, ALL, GPU) if name == "device" else values for name, values in axes.items()}
-    for name, values in axes.items():
-        known = dict.fromkeys(getattr(case, name) for case in cases)
-        strange = [] if name == "device" and (ALL in known or GPU in known) else [v for v in values if v not in known]
-        if strange:
-            words = [str(value) for value in known if value is not None]
-            raise unknown(f"{name} in [[exclude]] of suite {file}", str(strange[0]), words)
-    if not any(_has(case, wider) for case in cases):
-        excluded = ", ".join(f"{name} {' or '.join(map(str, values))}" for name, values in axes.items())
-        raise UsageError(f"suite {file}: an [[exclude]] drops nothing: no case has {excluded} at once.")
 
 
 def _check_modes(axes: Values) -> None:
@@ -450,7 +430,8 @@ def _cases(axes: Values, devices: Devices) -> list[Case]:
             continue
         if (case.ranks or 1) % case.nodes:
             raise UsageError(f"{case.ranks} ranks can't be spread over {case.nodes} nodes evenly; give --ranks too.")
-        sizes = {name: _size(getattr(case, name), getattr(workload, name)) for name in SIZES if hasattr(workload, name)}
+        own_sizes = {name: getattr(workload, name) for name in SIZES if hasattr(workload, name)}
+        sizes = {name: (getattr(case, name) or own) if own else None for name, own in own_sizes.items()}
         case = replace(case, workload=workload.name, version=workload.version, **sizes)  # type: ignore[arg-type]
         cases += [replace(case, device=name) for name in devices(case)]
     return cases
@@ -462,8 +443,3 @@ def check_most(values: Values) -> None:
         largest = max((value for value in values[axis.name] if value is not None), default=0) if axis.most else 0
         if largest > (axis.most or 0):
             raise UsageError(f"{largest:,} {axis.name.replace('_', ' ')} are over {axis.most:,}; ask for fewer.")
-
-
-def _size(asked: int | None, own: int | None) -> int | None:
-    """Return the size of a case: the given one, or else the workload's; None if the workload has no such size."""
-    return (asked or own) if own else None

@@ -69,14 +69,10 @@ def _plugins_in(kind: str, module: str, text: str) -> dict[str, Plugin]:
         return {}
     if holds and holds["plural"]:
         entries = [match.groups() for line in lines if (match := ENTRY.match(line))]
-        return {name: Plugin(module, *_title_and_package(line)) for name, line in entries}
+        parts = {name: line.partition(REQUIRES) for name, line in entries}
+        return {name: Plugin(module, title.strip().rstrip("."), package) for name, (title, _, package) in parts.items()}
     requires = next((line.removeprefix(REQUIRES) for line in lines if line.startswith(REQUIRES)), "")
     return {module.replace("_", "-"): Plugin(module, lines[0].rstrip(".") if lines else "", requires)}
-
-
-def _title_and_package(line: str) -> tuple[str, str]:
-    title, _, requires = line.partition(REQUIRES)
-    return title.strip().rstrip("."), requires
 
 
 @cache
@@ -140,16 +136,12 @@ def is_known(kind: str, name: str) -> bool:
     return name in names(kind) or (kind == "workloads" and sources.known(name) is not None)
 
 
-def _load(kind: str, name: str) -> ModuleType:
-    check(kind, name)
-    return import_module(f"mldyno.{kind}.{built_in(kind)[name].module}")
-
-
 def _plugin(kind: str, name: str) -> Any:
     """Import a plugin from its file, or from the entry point of another package."""
     constant = CONSTANTS[kind]
     if name not in added(kind):
-        module = _load(kind, name)
+        check(kind, name)
+        module = import_module(f"mldyno.{kind}.{built_in(kind)[name].module}")
         plugins = getattr(module, f"{constant}S", None)
         return getattr(module, constant) if plugins is None else plugins[name]
     try:
@@ -189,7 +181,7 @@ def start_framework(name: str) -> ModuleType:
 
 def _hardware() -> list[ModuleType]:
     """Import every file of meters and sensors."""
-    return [_load("hardware", name) for name in names("hardware")]
+    return [import_module(f"mldyno.hardware.{plugin.module}") for plugin in built_in("hardware").values()]
 
 
 def meters() -> list[Meter]:

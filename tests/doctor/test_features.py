@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mldyno.doctor import features
-from mldyno.doctor.features import Examiner, kinds, names
+from mldyno.doctor.features import examine, kinds, names
 from mldyno.doctor.symptoms import Tried
 from mldyno.frameworks.fake import FRAMEWORK
 from mldyno.records import Device
@@ -20,8 +20,7 @@ QUICK = ["fp32", "fp16", "fp64", "svd"]
 
 
 def examined(*wanted: str, device: str = "gpu") -> dict[str, Tried]:
-    examiner = Examiner(lambda: None, "fake", device)
-    return {one.feature: one for one in examiner.examine(wanted or QUICK)}
+    return {one.feature: one for one in examine(lambda: None, "fake", device, wanted or QUICK)}
 
 
 def outcomes(found: dict[str, Tried]) -> dict[str, str]:
@@ -96,7 +95,7 @@ def test_one_process_serves_many_features_until_one_ends_it(script: Script, monk
 
 
 def test_after_an_error_that_spoils_the_process_a_fresh_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mldyno.worker import examine
+    from mldyno.worker import examine as in_worker
 
     broken = False
 
@@ -108,16 +107,16 @@ def test_after_an_error_that_spoils_the_process_a_fresh_one_goes_on(monkeypatch:
         return FRAMEWORK.__class__().try_feature(feature, device)
 
     monkeypatch.setattr(FRAMEWORK, "try_feature", spoiling)
-    assert examine.try_feature("fake", "gpu", "fp16").fit is True
-    spoiled = examine.try_feature("fake", "gpu", "fp64")
+    assert in_worker.try_feature("fake", "gpu", "fp16").fit is True
+    spoiled = in_worker.try_feature("fake", "gpu", "fp64")
     assert (spoiled.result, spoiled.fit) == ("unsupported", False)
 
 
 def test_an_error_alone_does_not_cost_a_process(script: Script) -> None:
-    from mldyno.worker import examine
+    from mldyno.worker import examine as in_worker
 
     script({"match": "fp64/fake/gpu", "fail": "unsupported"})
-    refused = examine.try_feature("fake", "gpu", "fp64")
+    refused = in_worker.try_feature("fake", "gpu", "fp64")
     assert (refused.result, refused.fit) == ("unsupported", True)
 
 

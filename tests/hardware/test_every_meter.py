@@ -13,7 +13,7 @@ import pytest
 from mldyno import plugins
 from mldyno.frameworks.fake import CLOCK
 from mldyno.hardware import METERS_SHARE, SHORTEST_WINDOW, Meter, Windows
-from mldyno.hardware.contention import Contention
+from mldyno.hardware.system import Contention
 from mldyno.records import Case, Device, Series, Unit
 from mldyno.worker.session import open_case
 
@@ -74,7 +74,7 @@ def test_a_meter_learns_its_case_and_device_and_is_left_out_where_it_does_not_ap
 
 
 HOLD_AND_LET_GO = """
-from mldyno.hardware.memory import Memory, peak_resident, resident
+from mldyno.hardware.system import Memory, peak_resident, resident
 from mldyno.records import Case, Device
 before = resident() or peak_resident()
 held = b"\\1" * (64 << 20)

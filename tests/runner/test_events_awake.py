@@ -55,6 +55,7 @@ def test_without_such_a_tool_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(events, "SYSTEMD", "/there/is/none")
     with awake():
         pass
-    monkeypatch.setattr(events, "_command", lambda: ["there-is-no-such-tool"])
+    monkeypatch.setattr(events, "SYSTEMD", "/")  # a folder: the tool is asked for, and is nowhere
+    monkeypatch.setenv("PATH", "/there/is/none")
     with awake():
         pass

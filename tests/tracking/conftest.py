@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mldyno.hardware import contention
+from mldyno.hardware import system
 
 
 @pytest.fixture(autouse=True)
@@ -19,4 +19,4 @@ def no_device_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop on a virtual clock is not slowed by what else the machine does."""
-    monkeypatch.setattr(contention, "COUNTERS", {})
+    monkeypatch.setattr(system, "COUNTERS", {})

@@ -16,7 +16,7 @@ from tests.timing.virtual_loop import MS, Loader, VirtualClock, run
 from mldyno import api
 from mldyno.analysis.breakdown import loop_parts
 from mldyno.cli import cli
-from mldyno.hardware import contention
+from mldyno.hardware import system
 from mldyno.records import Record
 from mldyno.runner.warnings import Evidence, of_measurement
 from mldyno.store import Query, Store
@@ -176,7 +176,7 @@ def test_a_loop_whose_threads_waited_for_a_core_is_contended_as_a_case_is(
 ) -> None:
     clock = VirtualClock()
     gained = counters(clock, window_time=1.0, cpu_time=0.7, run_delay=0.3)
-    monkeypatch.setattr(contention, "COUNTERS", gained)
+    monkeypatch.setattr(system, "COUNTERS", gained)
     loader = Loader(clock, 100)
     tracked = track(loader, name="train.py", clock=clock, store=store)
     for _ in range(3):
@@ -196,7 +196,7 @@ def test_a_loop_that_had_its_cores_is_not_contended(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = VirtualClock()
-    monkeypatch.setattr(contention, "COUNTERS", counters(clock, window_time=1.0, cpu_time=0.99, run_delay=0.01))
+    monkeypatch.setattr(system, "COUNTERS", counters(clock, window_time=1.0, cpu_time=0.99, run_delay=0.01))
     run(track([None] * 60, name="train.py", clock=clock, store=store), clock, 8 * MS)
     assert "contended" not in capsys.readouterr().err
 
@@ -205,7 +205,7 @@ def test_counters_that_fail_cost_the_warning_and_nothing_else(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     looks = iter([1.0, 2.0])
-    monkeypatch.setattr(contention, "COUNTERS", {"run_delay": lambda: next(looks)})
+    monkeypatch.setattr(system, "COUNTERS", {"run_delay": lambda: next(looks)})
     clock = VirtualClock()
     assert len(run(track([None] * 60, name="train.py", clock=clock, store=store), clock, 8 * MS)) == 60
     assert capsys.readouterr().err.startswith("mldyno: train.py: step 8.00 ms")

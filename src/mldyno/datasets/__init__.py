@@ -61,7 +61,6 @@ class Split:
         return self._pixels[index]
 
     def label(self, index: int) -> int:
-        """Return the class of an item."""
         return self._labels[index][0]
 
 
@@ -248,7 +247,6 @@ class Tally:
         self._reported = float("-inf")
 
     def add(self, count: int) -> None:
-        """Count more B."""
         self.reach(self.done + count)
 
     def reach(self, done: int) -> None:

@@ -96,23 +96,19 @@ def untar(
     with opened(archive) as stream:
         with tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
-                if name := missing.pop(member.name, None):
-                    _take(archive, tar, member, folder / name, sizes[name], wrote)
+                name = missing.pop(member.name, None)
+                if not name:
+                    continue
+                source, size = tar.extractfile(member) if member.isreg() else None, sizes[name]
+                if source is None or member.size != size:
+                    raise BadFile(archive, f"{member.name} is no plain file of {size:,} B")
+                with open(folder / name, "xb") as file:
+                    if lacking := copy(source, file, size, wrote):
+                        raise BadFile(archive, f"{member.name} lacks {lacking:,} B")
         while stream.read(CHUNK_B):
             pass  # only at its end does a gzip file show whether it is whole
     if missing:
         raise BadFile(archive, f"holds no {', '.join(missing)}")
-
-
-def _take(
-    archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, size: int, wrote: Callable[[int], None]
-) -> None:
-    source = tar.extractfile(member) if member.isreg() else None
-    if source is None or member.size != size:
-        raise BadFile(archive, f"{member.name} is no plain file of {size:,} B")
-    with open(target, "xb") as file:
-        if lacking := copy(source, file, size, wrote):
-            raise BadFile(archive, f"{member.name} lacks {lacking:,} B")
 
 
 def idx_header(shape: tuple[int, ...]) -> bytes:

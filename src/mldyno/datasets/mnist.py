@@ -19,6 +19,12 @@ SHAPES: dict[str, tuple[int, ...]] = {
     **{IMAGES.format(split): (count, SIDE, SIDE) for split, count in COUNTS.items()},
     **{LABELS.format(split): (count,) for split, count in COUNTS.items()},
 }
+ARCHIVES = (
+    ("train-images-idx3-ubyte.gz", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9_912_422),
+    ("train-labels-idx1-ubyte.gz", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28_881),
+    ("t10k-images-idx3-ubyte.gz", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1_648_877),
+    ("t10k-labels-idx1-ubyte.gz", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4_542),
+)
 
 WIDTH, HEIGHT = 12, 20  # pixels of a synthetic digit
 SHIFTS = range(-2, 3)  # pixels by which it is moved, across and down
@@ -75,18 +81,7 @@ def _look(lit: str, right: int, down: int, stroke: int) -> _synthetic.Look:
 DATASET = DataSet(
     name="mnist",
     title="MNIST",
-    archives=(
-        Archive(
-            "train-images-idx3-ubyte.gz", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9_912_422
-        ),
-        Archive(
-            "train-labels-idx1-ubyte.gz", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28_881
-        ),
-        Archive(
-            "t10k-images-idx3-ubyte.gz", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1_648_877
-        ),
-        Archive("t10k-labels-idx1-ubyte.gz", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4_542),
-    ),
+    archives=tuple(Archive(*row) for row in ARCHIVES),
     mirrors=("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
     files={name: _formats.idx_size(shape) for name, shape in SHAPES.items()},
     classes=CLASSES,

@@ -12,7 +12,7 @@ from mldyno.axes import COMMAND
 from mldyno.doctor import facts, features, noise, settings
 from mldyno.doctor.symptoms import Checkup, Installed, StoreState, Trial, Tried
 from mldyno.errors import MldynoError
-from mldyno.hardware import throttling
+from mldyno.hardware import system
 from mldyno.records import Case
 from mldyno.runner.events import Interrupts
 from mldyno.runner.probing import probe_frameworks, with_vendors
@@ -39,16 +39,12 @@ def wanted(quick: bool, noise: float | None, framework: str | None, store: str |
     """Return the scope from the options: by default every real framework, and noise unless it is quick."""
     if framework is not None:
         plugins.check("frameworks", framework)
-    frameworks = (framework,) if framework else _computing()
-    return Wanted(frameworks, noise if noise is not None or quick else NOISE_S, quick, store)
-
-
-def _computing() -> tuple[str, ...]:
-    """Return the real frameworks that have features to try, and those that are installed."""
     known = [plugins.framework(name) for name in plugins.names("frameworks") if name != COMMAND]
     real = [each for each in known if each.clock is None and not each.example]
-    without_features = [each.name for each in real if not each.features and plugins.installed(each.name)]
-    return (*(each.name for each in real if each.features), *without_features)
+    real.sort(key=lambda each: not each.features)  # of those without features to try, the ones that are installed
+    usual = [each.name for each in real if each.features or plugins.installed(each.name)]
+    frameworks = (framework,) if framework else tuple(usual)
+    return Wanted(frameworks, noise if noise is not None or quick else NOISE_S, quick, store)
 
 
 class Parts:
@@ -101,7 +97,7 @@ def check_up(wanted: Wanted, tell: Progress = lambda part, left: None) -> Checku
     interrupts, vendors = Interrupts(), machines.Vendors()
     parts = Parts(wanted, interrupts, tell)
     parts.begin("facts")
-    machine, throttled = machines.describe(), throttling.core_throttles()
+    machine, throttled = machines.describe(), system.core_throttles()
     gathered = facts.gather(machine, vendors)  # here Ctrl-C has its usual effect: a tool may hang for some s
     with interrupts:
         frameworks = _frameworks(wanted, vendors, parts)
@@ -122,7 +118,7 @@ def check_up(wanted: Wanted, tell: Progress = lambda part, left: None) -> Checku
         if wanted.noise:
             parts.begin("noise")
             noises = noise.listen(wanted.noise, parts.look)
-    after = throttling.core_throttles()
+    after = system.core_throttles()
     if throttled is not None and after is not None:
         gathered = replace(gathered, throttles=max(0.0, after - throttled))
     store = _store_state(wanted.store)
@@ -144,35 +140,32 @@ def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tupl
 
 def _tried(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tuple[Tried, ...]:
     tried: list[Tried] = []
-    places = [(framework.name, device.name) for framework in frameworks for device in features.kinds(framework.devices)]
-    places = [place for place in places if features.names(place[0], wanted.quick)]
+    places = [(framework.name, device.name) for framework in frameworks for device in features.kinds(framework.devices)
+              if features.names(framework.name, wanted.quick)]  # fmt: skip
     parts.devices = len(places)
     for number, (framework, device) in enumerate(places):
         parts.begin("features", f"of {device}", number / len(places))
-        examiner = features.Examiner(parts.look, framework, device)
-        tried += examiner.examine(features.names(framework, wanted.quick))
+        tried += features.examine(parts.look, framework, device, features.names(framework, wanted.quick))
     return tuple(tried)
 
 
 def _trial(runs: Installed, case: Case, envs: Mapping[str, settings.Env], kind: str, parts: Parts) -> Trial | None:
     """Time a case with the settings of one kind; None if there are none."""
     parts.ways[kind] = 1 + len(envs) if envs else 0
-    if not envs:
-        return None
 
     def begin(number: int) -> None:
         parts.begin(kind, f"{number + 1} of {settings.SETS}", number / settings.SETS)
 
-    return settings.measure(parts.look, case, runs.threads, envs, begin)
+    return settings.measure(parts.look, case, runs.threads, envs, begin) if envs else None
 
 
 def _store_state(name: str | None) -> StoreState:
     """Return the path of the store, and why it can't be read, if so."""
-    path = name or ""
+    path, error = name or "", ""
     try:
         store = Store(name)
         path = str(store.path)
         store.history(Query(heads=False), 1)
-    except MldynoError as error:
-        return StoreState(path, str(error))
-    return StoreState(path)
+    except MldynoError as fault:
+        error = str(fault)
+    return StoreState(path, error)

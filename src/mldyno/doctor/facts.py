@@ -18,7 +18,7 @@ import psutil
 from mldyno import interpreters, plugins
 from mldyno import machine as machines
 from mldyno.doctor.symptoms import Facts, Gpu, SensorState
-from mldyno.hardware import Surroundings, throttling
+from mldyno.hardware import Surroundings, system
 from mldyno.records import Device, Machine, recorded_environment
 from mldyno.runner.remote_case import REST_S
 from mldyno.stats.intervals import mean
@@ -30,6 +30,8 @@ from mldyno.worker.session import translated
 
 PACKAGES = (*interpreters.PACKAGES, "tensorflow-macos", "tensorflow-metal", "jax-metal")
 NODES = ("nvidia[0-9]*", "kfd", "dxg", "dri/renderD*")
+# Files and variables that show a container.
+CONTAINERS = {"docker": "/.dockerenv", "podman": "/run/.containerenv", "kubernetes": "KUBERNETES_SERVICE_HOST"}
 TITLES = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 CLOCK = "/sys/devices/system/cpu/cpu0/cpufreq"
 WORK_S = 2.0  # that sensors are watched for with all cores busy
@@ -39,48 +41,29 @@ MAC_PRESSURE = {"1": "normal", "2": "warning", "4": "critical"}
 def gather(machine: Machine, vendors: machines.Vendors) -> Facts:
     """Return the facts of this machine; `machine` has some of them, and vendors are asked for their GPUs."""
     driver = attempt(lambda: vendors.nvidia_driver, None)
-    nodes: tuple[str, ...] = attempt(_nodes, ())
+    unnamed = os.environ.get("container", "")  # noqa: SIM112 (so it is called)
+    container = next((name for name, sign in CONTAINERS.items() if os.path.exists(sign) or sign in os.environ), unnamed)
+    nodes: list[Path] = attempt(lambda: [path for name in NODES for path in sorted(Path("/dev").glob(name))], [])
     return Facts(
-        system=machine.system,
+        system=machine.system, arch=machine.arch, virtualised=machine.virtualised, container=container,
         version=attempt(lambda: platform.mac_ver()[0] if sys.platform == "darwin" else platform.release(), ""),
-        arch=machine.arch,
-        translated=attempt(translated, False),
-        container=attempt(_container, ""),
-        virtualised=machine.virtualised,
-        gpus=attempt(lambda: _gpus(machine, vendors), ()),
-        nodes=nodes,
-        barred=tuple(node for node in nodes if not os.access(f"/dev/{node}", os.R_OK | os.W_OK)),
-        driver=driver.version if driver else "",
-        driver_cuda=driver.cuda if driver else "",
+        translated=attempt(translated, False), gpus=attempt(lambda: _gpus(machine, vendors), ()),
+        nodes=tuple(str(node.relative_to("/dev")) for node in nodes),
+        barred=tuple(str(node.relative_to("/dev")) for node in nodes if not os.access(node, os.R_OK | os.W_OK)),
+        driver=driver.version if driver else "", driver_cuda=driver.cuda if driver else "",
         driver_error=driver.fault if driver else "",
-        packages=installed(PACKAGES),
-        env=recorded_environment(),
-        cores=machine.cores,
-        quota=attempt(machines.cores_allowed, None),
+        packages=installed(PACKAGES), env=recorded_environment(),
+        cores=machine.cores, quota=attempt(machines.cores_allowed, None),
         load=attempt(lambda: os.getloadavg()[0], None),
-        memory=machine.memory,
-        available=attempt(machines.available_memory, None),
+        memory=machine.memory, available=attempt(machines.available_memory, None),
         memory_waits=waits(read("/proc/pressure/memory")),
         memory_state=MAC_PRESSURE.get(ask("sysctl", "-n", machines.PRESSURE), ""),
         swap_used=attempt(lambda: int(psutil.swap_memory().used), None),
-        power=machine.power,
-        battery=attempt(_battery, None),
-        low_power=machine.low_power,
-        governor=read(f"{CLOCK}/scaling_governor"),
-        scaling=read(f"{CLOCK}/scaling_driver"),
-        preference=read(f"{CLOCK}/energy_performance_preference"),
-        speed_limit=attempt(throttling.speed_limit, None),
-    )
-
-
-def _container() -> str:
-    if os.path.exists("/.dockerenv"):
-        return "docker"
-    if os.path.exists("/run/.containerenv"):
-        return "podman"
-    if "KUBERNETES_SERVICE_HOST" in os.environ:
-        return "kubernetes"
-    return os.environ.get("container", "")  # noqa: SIM112 (so it is called)
+        power=machine.power, battery=attempt(lambda: float(psutil.sensors_battery().percent) / 100, None),
+        low_power=machine.low_power, governor=read(f"{CLOCK}/scaling_governor"),
+        scaling=read(f"{CLOCK}/scaling_driver"), preference=read(f"{CLOCK}/energy_performance_preference"),
+        speed_limit=attempt(system.speed_limit, None),
+    )  # fmt: skip
 
 
 def _gpus(machine: Machine, vendors: machines.Vendors) -> tuple[Gpu, ...]:
@@ -92,10 +75,6 @@ def _gpus(machine: Machine, vendors: machines.Vendors) -> tuple[Gpu, ...]:
     named = [Gpu("nvidia", card.title or "unknown", str(card.facts["uuid"])) for card in answered]
     on_bus = [Gpu(maker, f"{TITLES[maker]} {product}") for maker, product in machines.cards_on_bus()]
     return (*named, *(gpu for gpu in on_bus if not (named and gpu.vendor == "nvidia")))
-
-
-def _nodes() -> tuple[str, ...]:
-    return tuple(str(path.relative_to("/dev")) for name in NODES for path in sorted(Path("/dev").glob(name)))
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:
@@ -111,11 +90,6 @@ def waits(text: str) -> float | None:
     """Return the share of the last minute in which some process waited, from a file in /proc/pressure."""
     match = re.search(r"^some .*avg60=(\d+(?:\.\d+)?)", text, re.MULTILINE)
     return float(match.group(1)) / 100 if match else None
-
-
-def _battery() -> float | None:
-    battery = psutil.sensors_battery()
-    return None if battery is None else float(battery.percent) / 100
 
 
 def watch_sensors(devices: Sequence[Device], cores: int | None, tell: Callable[[], None]) -> tuple[SensorState, ...]:

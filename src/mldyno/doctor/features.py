@@ -6,7 +6,7 @@ to the CPU is tried once more, with the setting that allows it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mldyno import plugins
@@ -35,58 +35,41 @@ def kinds(devices: Sequence[Device]) -> list[Device]:
     return list(first.values())
 
 
-class Examiner:
-    """Try features of one framework on one device."""
+def examine(check: Check, framework: str, device: str, wanted: Sequence[str]) -> list[Tried]:
+    """Return the outcome of each feature on a device; the rest is skipped if the first gives no numbers."""
+    fallback = plugins.framework(framework).fallback
+    results: list[Tried] = []
+    worker, with_fallback = WorkerProcess(check, dict.fromkeys(fallback)), WorkerProcess(check, fallback)
+    try:
+        for feature in wanted:
+            tried = _try(worker, framework, device, feature)
+            if tried.outcome == "unsupported" and any(name in tried.reason for name in fallback):
+                worker.kill()
+                again = _try(with_fallback, framework, device, feature)
+                with_fallback.kill()
+                if again.outcome in ("works", "fallback"):
+                    settings = ", ".join(f"{name}={value}" for name, value in fallback.items())
+                    reason = ", ".join(filter(None, [again.reason, f"only with {settings}"]))
+                    tried = replace(again, outcome="fallback", reason=reason)
+            results.append(tried)
+            if results[0].outcome not in GIVES_NUMBERS:
+                break
+    finally:
+        worker.kill()
+        with_fallback.kill()
+    return results
 
-    def __init__(self, check: Check, framework: str, device: str) -> None:
-        self._check = check
-        self._name, self._device = framework, device
-        self._framework = plugins.framework(framework)
-        self._worker: WorkerProcess | None = None
 
-    def examine(self, features: Sequence[str]) -> list[Tried]:
-        """Return the outcome of each; if the first, plainest one gives no numbers, the rest is skipped."""
-        off: dict[str, str | None] = dict.fromkeys(self._framework.fallback)
-        results: list[Tried] = []
-        try:
-            for feature in features:
-                tried = self._try(feature, off)
-                if tried.outcome == "unsupported" and any(name in tried.reason for name in off):
-                    tried = self._with_fallback(tried)
-                results.append(tried)
-                if results[0].outcome not in GIVES_NUMBERS:
-                    break
-        finally:
-            self._end()
-        return results
-
-    def _with_fallback(self, refused: Tried) -> Tried:
-        """Try the feature once more in a process that allows the fallback to the CPU."""
-        self._end()
-        again = self._try(refused.feature, self._framework.fallback)
-        self._end()
-        if again.outcome not in ("works", "fallback"):
-            return refused
-        settings = ", ".join(f"{name}={value}" for name, value in self._framework.fallback.items())
-        named = ", ".join(filter(None, [again.reason, f"only with {settings}"]))
-        return replace(again, outcome="fallback", reason=named)
-
-    def _try(self, feature: str, settings: Mapping[str, str | None]) -> Tried:
-        limit = self._framework.features[feature]
-        try:
-            if self._worker is None:
-                self._worker = WorkerProcess(self._check, settings)
-                self._worker.start()
-            tried = self._worker.request(TryFeature(self._name, self._device, feature), limit)
-        except Ended as end:
-            self._end()
-            outcome = OUTCOME_OF_END.get(end.status, "crashed")
-            return Tried(self._name, self._device, feature, outcome, end.reason)
-        if not tried.fit:
-            self._end()
-        return Tried(self._name, self._device, feature, tried.result, tried.reason, tried.error, tried.tolerance)
-
-    def _end(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.kill()
+def _try(worker: WorkerProcess, framework: str, device: str, feature: str) -> Tried:
+    """Try a feature in a worker, which is started where it does not run, and killed where it is not fit any more."""
+    try:
+        if not worker.running:
+            worker.start()
+        limit = plugins.framework(framework).features[feature]
+        tried = worker.request(TryFeature(framework, device, feature), limit)
+    except Ended as end:
+        worker.kill()
+        return Tried(framework, device, feature, OUTCOME_OF_END.get(end.status, "crashed"), end.reason)
+    if not tried.fit:
+        worker.kill()
+    return Tried(framework, device, feature, tried.result, tried.reason, tried.error, tried.tolerance)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mldyno.analysis import grouped
 from mldyno.analysis.conditions import State, conditions
 from mldyno.doctor.noise import causes
-from mldyno.doctor.symptoms import Checkup, Facts, Gpu, Installed, Setting, Trial, Tried
+from mldyno.doctor.symptoms import Checkup, Gpu, Installed, Setting, Trial, Tried
 from mldyno.units import digits, show_bytes, show_interval, show_percent
 
 LEAST_FREE_SHARE = 0.75  # of the cores
@@ -40,13 +40,71 @@ WHY_UNUSED = (
     "cpu-only-build", "other-build", "container-without-gpu", "no-driver", "driver-fails", "driver-too-old",
     "no-permission", "visible-devices", "old-macos", "mps-unavailable",
 )  # fmt: skip
-CODES = (
-    "no-framework", "framework-fails", "rosetta", *WHY_UNUSED, "no-tensorflow-metal", "gpu-not-found",
-    "device-broken", "wrong-numbers", "crashes", "cpu-fallback", "fallback-on", "no-compiler",
-    "cores-busy", "cpu-quota", "threads-hurt", "allocator-slow", "slow-blas", "on-battery", "low-power",
-    "memory-short", "swapped", "throttled", "slow-governor", "noisy", "sensors-closed", "sensor-fails",
-    "store-unreadable",
-)  # fmt: skip
+BY_CONDITIONS = ("", "")  # message and cure of a condition
+# The codes in the order in which findings are reported, each with its message and its cure.
+TEXTS = {
+    "no-framework": ("{name} is not installed for this Python", "pip install 'mldyno[{name}]'"),
+    "framework-fails": ("{name} {version} is installed, but does not start: {error}",
+        "reinstall {name} in its newest version: pip install -U {name}"),
+    "rosetta": BY_CONDITIONS,
+    "cpu-only-build": (
+        "{build} is built for the CPU only; the GPU ({gpu}) is not used", f"install a build for {{needed}}: {CHOOSE}"),
+    "other-build": (
+        "{build} is built for {other}; the GPU ({gpu}) needs {needed}", f"install a build for {{needed}}: {CHOOSE}"),
+    "container-without-gpu": ("the machine has a GPU ({gpu}), but this container ({container}) has no access to it",
+        "start it with {options}"),
+    "no-driver": ("the machine has a GPU ({gpu}), but no NVIDIA driver", "install NVIDIA's driver, and restart"),
+    "driver-fails": ("NVIDIA's driver does not answer: {error}",
+        "restart the machine: after an update the old driver is still loaded; else install the driver again"),
+    "driver-too-old": ("{name} is built for CUDA {cuda}; driver {driver} is too old for that{limit}",
+        f"install {{newer}}, or {{name}} built for {{older}}: {CHOOSE}"),
+    "no-permission": ("{name} can't reach the GPU ({gpu}): this user may not open {nodes}",
+        "join the groups that may (sudo usermod -aG render,video $USER), and log in again"),
+    "visible-devices": (
+        "CUDA_VISIBLE_DEVICES{fault}", "unset CUDA_VISIBLE_DEVICES, or name GPUs that `nvidia-smi -L` lists"),
+    "old-macos": ("macOS {version} is too old: MPS of torch {torch} needs {least}", "update macOS to {least} or newer"),
+    "mps-unavailable": ("{name} is built for MPS, but the system gives it no Metal device",
+        "run it outside of a virtual machine or sandbox, in a session that is logged in; else reinstall it"),
+    "no-tensorflow-metal": (
+        "TensorFlow is installed without tensorflow-metal: it sees no GPU", "pip install tensorflow-metal"),
+    "gpu-not-found": ("{name} does not find the GPU ({gpu}){reason}",
+        "see if the vendor's own tool finds it (nvidia-smi, rocminfo, xpu-smi); then reinstall the framework"),
+    "device-broken": ("{place} can't do a matmul ({outcome}): {reason}",
+        "the device may be too old for this build, or taken by another program: try an older build of the framework, "
+        "or restart the machine"),
+    "wrong-numbers": ("{place} computes wrong numbers: {features}",
+        "do not trust results that use it; try another version of the framework or driver, and report it there"),
+    "crashes": ("{place} crashes or hangs in: {features}",
+        "omit these, or try another version of the framework or driver"),
+    "cpu-fallback": ("{place} leaves this to the CPU: {features}",
+        "keep it out of what is timed, or run that part on the CPU yourself; every use copies there and back"),
+    "fallback-on": ("PYTORCH_ENABLE_MPS_FALLBACK is set: what MPS can't do runs on the CPU without a warning",
+        "unset it while you measure, so that such a case fails instead of being timed"),
+    "no-compiler": ("{framework} can't compile models for {device}: {reason}", "install {tool}{more}"),
+    "cores-busy": ("of {cores} cores only {free} were free{load}",
+        "end other programs (top shows them), or measure with fewer --threads; in a virtual machine its host may be "
+        "the busy one"),
+    "cpu-quota": ("{cores} cores are visible, but this container may use only {quota} of them",
+        "set OMP_NUM_THREADS={threads} (mldyno: --threads {threads}), or give the container more CPU"),
+    "threads-hurt": ("{threads} threads of {framework} hold each other up: {gain}", "export {setting}"),
+    "allocator-slow": ("memory is returned and touched again in every step: {gain}", "export {setting}"),
+    "slow-blas": (f"{{name}} multiplies on the CPU with {REFERENCE_BLAS}: over ten times as slow as OpenBLAS",
+        "install OpenBLAS (Debian, Ubuntu: libopenblas0-pthread), and set MLDYNO_MLX_PRELOAD=libopenblas.so.0"),
+    "on-battery": BY_CONDITIONS,
+    "low-power": BY_CONDITIONS,
+    "memory-short": ("memory is short: {signs}", "end other programs, or use a smaller batch"),
+    "swapped": BY_CONDITIONS,
+    "throttled": BY_CONDITIONS,
+    "slow-governor": ("the CPU{fault}", "{cure}"),
+    "noisy": ("the machine is very noisy: {causes}{separate}",
+        "end other programs; compare cases within one run (--by, compare), with more --repeats, not across days"),
+    "sensors-closed": ("energy could be measured by {names}, but {reason}", "{cure}{beware}"),
+    "sensor-fails": (
+        "the sensor {name} of {scope} fails: {error}", "nothing to do: only what it covers is not measured"),
+    "store-unreadable": (
+        "{error}", "name another file with --store, or move this one away; no record is lost by that"),
+}  # fmt: skip
+CODES = tuple(TEXTS)
 
 
 @dataclass(frozen=True)
@@ -61,12 +119,18 @@ class Finding:
 Findings = Iterator[Finding]
 
 
+def finding(code: str, **words: object) -> Finding:
+    """Return a finding, with these words in its message and its cure."""
+    message, cure = TEXTS[code]
+    return Finding(code, message.format(**words), cure.format(**words))
+
+
 def of(checkup: Checkup) -> list[Finding]:
     """Return all findings, why a GPU is not used first."""
-    findings = [finding for rule in RULES for finding in rule(checkup)]
-    if not any(finding.code in WHY_UNUSED for finding in findings):
+    findings = [each for rule in RULES for each in rule(checkup)]
+    if not any(each.code in WHY_UNUSED for each in findings):
         findings += _gpu_not_found(checkup)
-    return sorted(findings, key=lambda finding: CODES.index(finding.code))
+    return sorted(findings, key=lambda each: CODES.index(each.code))
 
 
 # -- why a GPU is not used -----------------------------------------------------------------------
@@ -76,31 +140,25 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, match.group().split("."))) if match else ()
 
 
-def _gpu_of(facts: Facts, vendor: str | None = None) -> Gpu | None:
-    return next((gpu for gpu in facts.gpus if vendor in (None, gpu.vendor)), None)
+def _gpu_of(checkup: Checkup, vendor: str | None = None) -> Gpu | None:
+    return next((gpu for gpu in checkup.facts.gpus if vendor in (None, gpu.vendor)), None)
 
 
 def _unused(checkup: Checkup, vendor: str | None = None) -> Iterator[tuple[Installed, Gpu]]:
     """Yield each framework that runs and has no accelerator, with a GPU (of a vendor) that it could use."""
-    gpu = _gpu_of(checkup.facts, vendor)
+    gpu = _gpu_of(checkup, vendor)
     if gpu is not None:
         yield from ((each, gpu) for each in checkup.frameworks if not each.error and not each.accelerators)
 
 
 def _builds(checkup: Checkup) -> Findings:
-    facts = checkup.facts
     for framework, gpu in _unused(checkup):
         built_for = [name for name in CALLED if framework.support.get(name)]
-        fits = any(NEEDED[card.vendor] in built_for for card in facts.gpus)
-        if fits or not framework.support or facts.translated:
-            continue
-        name, needed = f"{framework.name} {framework.versions.get(framework.name, '')}", CALLED[NEEDED[gpu.vendor]]
-        cure = f"install a build for {needed}: {CHOOSE}"
-        if built_for:
-            message = f"{name} is built for {CALLED[built_for[0]]}; the GPU ({gpu.name}) needs {needed}"
-            yield Finding("other-build", message, cure)
-        else:
-            yield Finding("cpu-only-build", f"{name} is built for the CPU only; the GPU ({gpu.name}) is not used", cure)
+        fits = any(NEEDED[card.vendor] in built_for for card in checkup.facts.gpus)
+        if not fits and framework.support and not checkup.facts.translated:
+            build = f"{framework.name} {framework.versions.get(framework.name, '')}"
+            code, other = ("other-build", CALLED[built_for[0]]) if built_for else ("cpu-only-build", "")
+            yield finding(code, build=build, other=other, gpu=gpu.name, needed=CALLED[NEEDED[gpu.vendor]])
 
 
 def _containers(checkup: Checkup) -> Findings:
@@ -108,41 +166,29 @@ def _containers(checkup: Checkup) -> Findings:
     if not facts.container or facts.system != "Linux":
         return
     for vendor, options in START_WITH_GPU.items():
-        gpu = _gpu_of(facts, vendor)
+        gpu = _gpu_of(checkup, vendor)
         if gpu is not None and not any(re.match(NODES[vendor], node) for node in facts.nodes):
-            yield Finding(
-                "container-without-gpu",
-                f"the machine has a GPU ({gpu.name}), but this container ({facts.container}) has no access to it",
-                f"start it with {options}",
-            )
+            yield finding("container-without-gpu", gpu=gpu.name, container=facts.container, options=options)
 
 
 def _drivers(checkup: Checkup) -> Findings:
-    facts = checkup.facts
-    gpu = _gpu_of(facts, "nvidia")
+    facts, gpu = checkup.facts, _gpu_of(checkup, "nvidia")
     if facts.driver_error:
-        yield Finding(
-            "driver-fails",
-            f"NVIDIA's driver does not answer: {facts.driver_error}",
-            "restart the machine: after an update the old driver is still loaded; else install the driver again",
-        )
+        yield finding("driver-fails", error=facts.driver_error)
     elif gpu is not None and not facts.driver and not facts.container:
-        message = f"the machine has a GPU ({gpu.name}), but no NVIDIA driver"
-        yield Finding("no-driver", message, "install NVIDIA's driver, and restart")
+        yield finding("no-driver", gpu=gpu.name)
     for framework in checkup.frameworks:  # within one major version of CUDA, a driver runs any minor version
         wanted, takes = _numbers(str(framework.support.get("cuda") or "")), _numbers(facts.driver_cuda)
         least = OLDEST_DRIVER.get(wanted[0]) if wanted else None
         too_old = takes < wanted[:1] if takes else bool(least and () < _numbers(facts.driver) < (least,))
         if wanted and too_old:
-            limit = f" (it takes CUDA {facts.driver_cuda} at most)" if takes else ""
-            older = f"CUDA {takes[0]}" if takes else "an older CUDA"
-            newer = f"driver {least} or newer" if least else "a newer driver"
-            yield Finding(
-                "driver-too-old",
-                f"{framework.name} is built for CUDA {framework.support['cuda']}; driver {facts.driver or 'of NVIDIA'} "
-                f"is too old for that{limit}",
-                f"install {newer}, or {framework.name} built for {older}: {CHOOSE}",
-            )
+            yield finding(
+                "driver-too-old", name=framework.name, cuda=framework.support["cuda"],
+                driver=facts.driver or "of NVIDIA",
+                limit=f" (it takes CUDA {facts.driver_cuda} at most)" if takes else "",
+                older=f"CUDA {takes[0]}" if takes else "an older CUDA",
+                newer=f"driver {least} or newer" if least else "a newer driver",
+            )  # fmt: skip
 
 
 def _permissions(checkup: Checkup) -> Findings:
@@ -150,11 +196,7 @@ def _permissions(checkup: Checkup) -> Findings:
         barred = [node for node in checkup.facts.barred if re.match(NODES.get(gpu.vendor, "$"), node)]
         if barred and framework.support.get(NEEDED[gpu.vendor]):
             nodes = ", ".join(f"/dev/{node}" for node in barred)
-            yield Finding(
-                "no-permission",
-                f"{framework.name} can't reach the GPU ({gpu.name}): this user may not open {nodes}",
-                "join the groups that may (sudo usermod -aG render,video $USER), and log in again",
-            )
+            yield finding("no-permission", name=framework.name, gpu=gpu.name, nodes=nodes)
 
 
 def _visible_devices(checkup: Checkup) -> Findings:
@@ -163,16 +205,15 @@ def _visible_devices(checkup: Checkup) -> Findings:
     cards = [gpu for gpu in checkup.facts.gpus if gpu.vendor == "nvidia"]
     if value is None or not cards:
         return
-    cure = "unset CUDA_VISIBLE_DEVICES, or name GPUs that `nvidia-smi -L` lists"
     if not value.strip():
-        yield Finding("visible-devices", "CUDA_VISIBLE_DEVICES is set to nothing, which hides every GPU", cure)
+        yield finding("visible-devices", fault=" is set to nothing, which hides every GPU")
         return
     words = [word.strip() for word in value.split(",")]
     place = next((place for place, word in enumerate(words) if not _names_a_card(word, cards)), None)
     if place is not None:
         hidden = "no GPU is visible" if place == 0 else "it and those after it are hidden"
-        message = f"CUDA_VISIBLE_DEVICES={value}: '{words[place]}' is no GPU of the {len(cards)} here, so {hidden}"
-        yield Finding("visible-devices", message, cure)
+        fault = f"={value}: '{words[place]}' is no GPU of the {len(cards)} here, so {hidden}"
+        yield finding("visible-devices", fault=fault)
 
 
 def _names_a_card(word: str, cards: list[Gpu]) -> bool:
@@ -188,53 +229,31 @@ def _macs(checkup: Checkup) -> Findings:
     for framework, _ in _unused(checkup, "apple"):
         torch = framework.versions.get("torch", "")
         oldest = next(oldest for since, oldest in OLDEST_MACOS if _numbers(torch) >= since)
-        least = ".".join(map(str, oldest))
-        if not framework.support.get("mps"):
-            continue
-        if () < here < oldest:
-            message = f"macOS {facts.version} is too old: MPS of torch {torch} needs {least}"
-            yield Finding("old-macos", message, f"update macOS to {least} or newer")
-        elif here >= oldest and not facts.translated:
-            yield Finding(
-                "mps-unavailable",
-                f"{framework.name} is built for MPS, but the system gives it no Metal device",
-                "run it outside of a virtual machine or sandbox, in a session that is logged in; else reinstall it",
-            )
+        if framework.support.get("mps") and () < here < oldest:
+            yield finding("old-macos", version=facts.version, torch=torch, least=".".join(map(str, oldest)))
+        elif framework.support.get("mps") and here >= oldest and not facts.translated:
+            yield finding("mps-unavailable", name=framework.name)
     if facts.system == "Darwin" and {"tensorflow", "tensorflow-macos"} & set(facts.packages):
         if "tensorflow-metal" not in facts.packages:
-            message = "TensorFlow is installed without tensorflow-metal: it sees no GPU"
-            yield Finding("no-tensorflow-metal", message, "pip install tensorflow-metal")
+            yield finding("no-tensorflow-metal")
 
 
 def _gpu_not_found(checkup: Checkup) -> Findings:
     """Report each GPU that is not used for none of the reasons above."""
     for framework, gpu in () if checkup.facts.translated else _unused(checkup):
         reason = framework.support.get("reason")
-        yield Finding(
-            "gpu-not-found",
-            f"{framework.name} does not find the GPU ({gpu.name}){f': {reason}' if reason else ''}",
-            "see if the vendor's own tool finds it (nvidia-smi, rocminfo, xpu-smi); then reinstall the framework",
-        )
+        yield finding("gpu-not-found", name=framework.name, gpu=gpu.name, reason=f": {reason}" if reason else "")
 
 
 # -- frameworks and devices ----------------------------------------------------------------------
 def _frameworks(checkup: Checkup) -> Findings:
     for framework in checkup.frameworks:
         name, version = framework.name, checkup.facts.packages.get(framework.name)
-        if framework.error and version is None:
-            yield Finding("no-framework", f"{name} is not installed for this Python", f"pip install 'mldyno[{name}]'")
-        elif framework.error:
-            yield Finding(
-                "framework-fails",
-                f"{name} {version} is installed, but does not start: {framework.error}",
-                f"reinstall {name} in its newest version: pip install -U {name}",
-            )
+        if framework.error:
+            code = "no-framework" if version is None else "framework-fails"
+            yield finding(code, name=name, version=version, error=framework.error)
         if framework.versions.get("blas") == REFERENCE_BLAS:
-            yield Finding(
-                "slow-blas",
-                f"{name} multiplies on the CPU with {REFERENCE_BLAS}: over ten times as slow as OpenBLAS",
-                "install OpenBLAS (Debian, Ubuntu: libopenblas0-pthread), and set MLDYNO_MLX_PRELOAD=libopenblas.so.0",
-            )
+            yield finding("slow-blas", name=name)
 
 
 def by_device(tried: Iterable[Tried]) -> dict[tuple[str, str], list[Tried]]:
@@ -247,45 +266,34 @@ def error_text(tried: Tried) -> str:
     return tried.reason or f"off by {tried.error or 0.0:.2g}, {tried.tolerance or 0.0:.2g} allowed"
 
 
-# Outcomes of features: code, message, how a feature is named, cure.
-OUTCOMES = (
-    ("wrong-numbers", "computes wrong numbers", {"wrong": error_text},
-     "do not trust results that use it; try another version of the framework or driver, and report it there"),
-    ("crashes", "crashes or hangs in", {"timeout": lambda tried: "no end", "crashed": lambda tried: "crashed"},
-     "omit these, or try another version of the framework or driver"),
-    ("cpu-fallback", "leaves this to the CPU", {"fallback": lambda tried: tried.reason},
-     "keep it out of what is timed, or run that part on the CPU yourself; every use copies there and back"),
-)  # fmt: skip
+# Outcomes of features that are findings, and how a feature is named in them.
+OUTCOMES = {
+    "wrong-numbers": {"wrong": error_text},
+    "crashes": {"timeout": lambda tried: "no end", "crashed": lambda tried: "crashed"},
+    "cpu-fallback": {"fallback": lambda tried: tried.reason},
+}
 
 
 def _features(checkup: Checkup) -> Findings:
+    mac = checkup.facts.system == "Darwin"
     for (framework, device), features in by_device(checkup.tried).items():
-        first = features[0]
+        place, first = f"{framework} on {device}", features[0]
         if first.outcome not in GIVES_NUMBERS:
-            yield Finding(
-                "device-broken",
-                f"{framework} on {device} can't do a matmul ({first.outcome}): {first.reason}",
-                "the device may be too old for this build, or taken by another program: try an older build of "
-                "the framework, or restart the machine",
-            )
+            yield finding("device-broken", place=place, outcome=first.outcome, reason=first.reason)
             continue
-        for code, message, shown, cure in OUTCOMES:
+        for code, shown in OUTCOMES.items():
             names = [f"{tried.feature} ({shown[tried.outcome](tried)})" for tried in features if tried.outcome in shown]
             if names:
-                yield Finding(code, f"{framework} on {device} {message}: {', '.join(names)}", cure)
+                yield finding(code, place=place, features=", ".join(names))
         for tried in features:
             if tried.feature == "compile" and tried.outcome in ("unsupported", "failed"):
-                mac = checkup.facts.system == "Darwin"
                 tool = "Xcode's command line tools (xcode-select --install)" if mac else "g++"
                 more = "" if device in ("cpu", "mps") else ", and Triton for the device"
-                message = f"{framework} can't compile models for {device}: {tried.reason}"
-                yield Finding("no-compiler", message, f"install {tool}{more}")
-    if checkup.facts.system == "Darwin" and checkup.facts.env.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") not in ("", "0"):
-        yield Finding(
-            "fallback-on",
-            "PYTORCH_ENABLE_MPS_FALLBACK is set: what MPS can't do runs on the CPU without a warning",
-            "unset it while you measure, so that such a case fails instead of being timed",
-        )
+                yield finding(
+                    "no-compiler", framework=framework, device=device, reason=tried.reason, tool=tool, more=more
+                )
+    if mac and checkup.facts.env.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") not in ("", "0"):
+        yield finding("fallback-on")
 
 
 # -- the machine ---------------------------------------------------------------------------------
@@ -295,19 +303,10 @@ def _cores(checkup: Checkup) -> Findings:
         return
     if free is not None and free < LEAST_FREE_SHARE * min(facts.cores, facts.quota or facts.cores):
         load = f"; load {digits(facts.load, most=2)}" if facts.load else ""
-        yield Finding(
-            "cores-busy",
-            f"of {facts.cores} cores only {digits(free, most=2)} were free{load}",
-            "end other programs (top shows them), or measure with fewer --threads; in a virtual machine its host "
-            "may be the busy one",
-        )
+        yield finding("cores-busy", cores=facts.cores, free=digits(free, most=2), load=load)
     if facts.quota is not None and facts.quota < facts.cores:
         threads = max(1, int(facts.quota))
-        yield Finding(
-            "cpu-quota",
-            f"{facts.cores} cores are visible, but this container may use only {digits(facts.quota, most=2)} of them",
-            f"set OMP_NUM_THREADS={threads} (mldyno: --threads {threads}), or give the container more CPU",
-        )
+        yield finding("cpu-quota", cores=facts.cores, quota=digits(facts.quota, most=2), threads=threads)
 
 
 def best_setting(trial: Trial | None) -> Setting | None:
@@ -324,15 +323,10 @@ def best_setting(trial: Trial | None) -> Setting | None:
 def _settings(checkup: Checkup) -> Findings:
     for code, trial in (("threads-hurt", checkup.threads), ("allocator-slow", checkup.allocators)):
         best = best_setting(trial)
-        if trial is None or best is None:
-            continue
-        cause = "memory is returned and touched again in every step"
-        if code == "threads-hurt":
-            cause = f"{trial.threads or 'the'} threads of {trial.framework} hold each other up"
-        gain = f"with {best.name} a training step of {trial.workload} was {show_interval(best.gain, 'x')} as fast"
-        yield Finding(
-            code, f"{cause}: {gain}", f"export {best.name}{f' (mldyno: {best.option})' if best.option else ''}"
-        )
+        if trial is not None and best is not None:
+            gain = f"with {best.name} a training step of {trial.workload} was {show_interval(best.gain, 'x')} as fast"
+            setting = f"{best.name}{f' (mldyno: {best.option})' if best.option else ''}"
+            yield finding(code, threads=trial.threads or "the", framework=trial.framework, gain=gain, setting=setting)
 
 
 def _conditions(checkup: Checkup) -> Findings:
@@ -356,24 +350,18 @@ def _memory(checkup: Checkup) -> Findings:
     if facts.memory_state in ("warning", "critical"):
         signs.append(f"macOS calls the pressure {facts.memory_state}")
     if signs:
-        message = f"memory is short: {', '.join(signs)}"
-        yield Finding("memory-short", message, "end other programs, or use a smaller batch")
+        yield finding("memory-short", signs=", ".join(signs))
 
 
 def _governor(checkup: Checkup) -> Findings:
     facts = checkup.facts
     if facts.governor == "powersave" and facts.scaling not in STEERED_CLOCKS:
-        yield Finding(
-            "slow-governor",
-            "the CPU's governor is powersave: it keeps the lowest clock",
-            "sudo cpupower frequency-set -g performance, for as long as you measure",
-        )
+        cure = "sudo cpupower frequency-set -g performance, for as long as you measure"
+        yield finding("slow-governor", fault="'s governor is powersave: it keeps the lowest clock", cure=cure)
     elif facts.preference == "power":
-        yield Finding(
-            "slow-governor",
-            "the CPU is set to prefer power over speed (energy_performance_preference)",
-            "choose a balanced or performance profile: powerprofilesctl set performance",
-        )
+        cure = "choose a balanced or performance profile: powerprofilesctl set performance"
+        fault = " is set to prefer power over speed (energy_performance_preference)"
+        yield finding("slow-governor", fault=fault, cure=cure)
 
 
 def _noise(checkup: Checkup) -> Findings:
@@ -381,11 +369,7 @@ def _noise(checkup: Checkup) -> Findings:
     if noise is not None and noise.verdict == "very noisy":
         least = noise.detectable_separate
         separate = "" if least is None else f"; separate runs can detect {show_percent(least)} at best"
-        yield Finding(
-            "noisy",
-            f"the machine is very noisy: {', '.join(causes(noise))}{separate}",
-            "end other programs; compare cases within one run (--by, compare), with more --repeats, not across days",
-        )
+        yield finding("noisy", causes=", ".join(causes(noise)), separate=separate)
 
 
 def _sensors(checkup: Checkup) -> Findings:
@@ -393,17 +377,15 @@ def _sensors(checkup: Checkup) -> Findings:
     for (reason, cure, price), group in grouped(closed, lambda each: (each.reason, each.cure, each.price)).items():
         names = ", ".join(f"{each.name} ({each.scope})" if each.scope else each.name for each in group)
         beware = f"; beware: {price}" if price else ""
-        yield Finding("sensors-closed", f"energy could be measured by {names}, but {reason}", f"{cure}{beware}")
+        yield finding("sensors-closed", names=names, reason=reason, cure=cure, beware=beware)
     for sensor in checkup.sensors:
         if sensor.error:
-            message = f"the sensor {sensor.name} of {sensor.scope} fails: {sensor.error}"
-            yield Finding("sensor-fails", message, "nothing to do: only what it covers is not measured")
+            yield finding("sensor-fails", name=sensor.name, scope=sensor.scope, error=sensor.error)
 
 
 def _store(checkup: Checkup) -> Findings:
     if checkup.store.error:
-        cure = "name another file with --store, or move this one away; no record is lost by that"
-        yield Finding("store-unreadable", checkup.store.error, cure)
+        yield finding("store-unreadable", error=checkup.store.error)
 
 
 RULES = (

@@ -14,7 +14,7 @@ from mldyno.analysis.conditions import STOLEN_LIMIT, WAITING_LIMIT
 from mldyno.axes import unstated
 from mldyno.doctor.symptoms import Noise, Verdict
 from mldyno.hardware import Windows
-from mldyno.hardware.contention import Contention
+from mldyno.hardware.system import Contention
 from mldyno.records import Device
 from mldyno.stats import shapes
 from mldyno.stats.intervals import autocorrelation, batch_half_width, batches, mean, median, paired, spread
@@ -40,12 +40,10 @@ class Hashing:
     """The work: the hash of a fixed chunk."""
 
     def run(self, steps: int) -> None:
-        """Hash the chunk `steps` times."""
         for _ in range(steps):
             hashlib.sha256(CHUNK)
 
-    def synchronize(self) -> None:
-        """Nothing to wait for."""
+    def synchronize(self) -> None: ...  # the work is done when it returns
 
 
 def listen(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from mldyno import __version__
 from mldyno.doctor.findings import CALLED, CLEAR_SPEEDUP, Finding, best_setting, by_device, error_text, of
-from mldyno.doctor.symptoms import Checkup, Installed, Noise, SensorState, Trial, Tried
+from mldyno.doctor.symptoms import Checkup, Noise, SensorState, Trial, Tried
 from mldyno.units import Interval, count, digits, show_bytes, show_interval, show_percent, show_seconds
 from mldyno.views.records import device_line
 from mldyno.views.window import window_width
@@ -43,10 +43,8 @@ def _block(title: str, rows: Rows) -> str:
     """Return a title, and below it names with their texts, wrapped."""
     listed = list(rows)
     width = max((len(name) for name, _ in listed), default=0)
-    lines = [title]
-    for name, text in listed:
-        lines.append(_wrapped(text, f"  {name.ljust(width)}  ", " " * (width + 4)))
-    return "\n".join(lines)
+    lines = [_wrapped(text, f"  {name.ljust(width)}  ", " " * (width + 4)) for name, text in listed]
+    return "\n".join([title, *lines])
 
 
 def _wrapped(text: str, first: str, later: str) -> str:
@@ -109,16 +107,11 @@ def _frameworks(checkup: Checkup) -> Rows:
             version if name == framework.name else f"{name} {version}" for name, version in framework.versions.items()
         )
         threads = count(framework.threads, "thread") if framework.threads else ""
-        yield framework.name, _listed(*versions, threads, _built_for(framework))
+        names = [called for name, called in CALLED.items() if framework.support.get(name)]
+        built_for = f"built for {' and '.join(names) or 'the CPU only'}" if framework.support else ""
+        yield framework.name, _listed(*versions, threads, built_for)
         for device in framework.devices:
             yield f"  {device.name}", device_line(device)
-
-
-def _built_for(framework: Installed) -> str:
-    if not framework.support:
-        return ""
-    names = [called for name, called in CALLED.items() if framework.support.get(name)]
-    return f"built for {' and '.join(names)}" if names else "built for the CPU only"
 
 
 def _features(tried: list[Tried]) -> Rows:
@@ -197,22 +190,17 @@ def _findings(findings: list[Finding]) -> str:
 
 def as_json(checkup: Checkup) -> dict[str, Any]:
     """Return the check-up as data, in SI units; shares are fractions of 1."""
-    facts = asdict(checkup.facts)
     return {
-        "mldyno": __version__,
-        "python": platform.python_version(),
-        "machine": asdict(checkup.machine),
-        "facts": {**facts, "free_cores": checkup.free},
+        "mldyno": __version__, "python": platform.python_version(), "machine": asdict(checkup.machine),
+        "facts": {**asdict(checkup.facts), "free_cores": checkup.free},
         "frameworks": {framework.name: asdict(framework) for framework in checkup.frameworks},
         "devices": [asdict(device) for framework in checkup.frameworks for device in framework.devices],
         "features": [asdict(tried) for tried in checkup.tried],
-        "threads": _trial_json(checkup.threads),
-        "allocators": _trial_json(checkup.allocators),
+        "threads": _trial_json(checkup.threads), "allocators": _trial_json(checkup.allocators),
         "noise": asdict(checkup.noise) if checkup.noise else None,
-        "sensors": [asdict(sensor) for sensor in checkup.sensors],
-        "store": asdict(checkup.store),
+        "sensors": [asdict(sensor) for sensor in checkup.sensors], "store": asdict(checkup.store),
         "findings": [asdict(finding) for finding in of(checkup)],
-    }
+    }  # fmt: skip
 
 
 def _trial_json(trial: Trial | None) -> dict[str, Any] | None:

@@ -71,13 +71,9 @@ def passive_wait_helps(framework: str, threads: int | None, cores: int | None) -
 
 
 def measure(
-    check: Check,
-    case: Case,
-    threads: int | None,
-    settings: Mapping[str, Env],
-    begin: Callable[[int], None] = lambda number: None,
-    sets: int = SETS,
-) -> Trial | None:
+    check: Check, case: Case, threads: int | None, settings: Mapping[str, Env],
+    begin: Callable[[int], None] = lambda number: None, sets: int = SETS,
+) -> Trial | None:  # fmt: skip
     """Time the step without and with each setting, by its word; return None if it can't run.
 
     `threads` is the framework's number of threads, for the report; `begin` gets the number of each set of processes.
@@ -92,9 +88,12 @@ def measure(
                 steps.append(step)
     except Ended:
         return None
-    tried = [
-        _compared(word, env, steps, times[0]) for (word, env), steps in zip(settings.items(), times[1:], strict=True)
-    ]
+    tried = []
+    for (word, env), steps in zip(settings.items(), times[1:], strict=True):
+        logs = [math.log(slow / fast) for fast, slow in zip(steps, times[0], strict=True)]
+        gain = Interval.of_logs(mean(logs), half_width(logs))  # over the sets
+        name = " ".join(f"{variable}={value}" for variable, value in env.items())
+        tried.append(Setting(name, median(steps), gain, word if word.startswith("--") else ""))
     return Trial(case.framework, case.workload, threads, median(times[0]), tuple(tried))
 
 
@@ -102,7 +101,9 @@ def _set_of_processes(check: Check, case: Case, envs: Sequence[Env], chance: ran
     """Return the median time of a step in s with each setting, from live processes that take turns."""
     run, stopping = Run("", pairing="live-processes"), Stopping(budget=math.inf, warm_up=WARM_UP_S)
     cases = [
-        RemoteCase(case, run, stopping, worker=WorkerProcess(check, env), timeout=TIMEOUT_S, on_progress=_ignore)
+        RemoteCase(
+            case, run, stopping, worker=WorkerProcess(check, env), timeout=TIMEOUT_S, on_progress=lambda *progress: None
+        )
         for env in envs
     ]
     try:
@@ -111,14 +112,3 @@ def _set_of_processes(check: Check, case: Case, envs: Sequence[Env], chance: ran
         for remote in cases:
             remote.worker.kill()
     return [median(remote.values) for remote in cases]
-
-
-def _ignore(*progress: object) -> None: ...
-
-
-def _compared(word: str, env: Env, times: Sequence[float], base: Sequence[float]) -> Setting:
-    """Return the speed-up over the base, with its interval over the sets."""
-    name = " ".join(f"{variable}={value}" for variable, value in env.items())
-    logs = [math.log(slow / fast) for fast, slow in zip(times, base, strict=True)]
-    gain = Interval.of_logs(mean(logs), half_width(logs))
-    return Setting(name, median(times), gain, word if word.startswith("--") else "")

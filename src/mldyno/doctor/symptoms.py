@@ -73,7 +73,6 @@ class Installed:
 
     @property
     def accelerators(self) -> tuple[Device, ...]:
-        """The devices other than the CPU."""
         return tuple(device for device in self.devices if device.name != "cpu")
 
 

@@ -147,19 +147,17 @@ class ReadingMeter(Meter):
                 self._values[metric].append(float(now))
 
     def stop(self) -> list[Series]:
-        return [series for reading in self._readings if (series := self._series(reading)).values]
-
-    def _series(self, reading: Reading) -> Series:
-        metric, unit, how, read = reading
-        values = self._values[metric]
-        if "window" in how:
-            return Series(metric, unit, tuple(values), stage="window")
-        if how in ("gain", "end"):
-            now, before = read(), self._before[metric] or 0.0
-            values = [] if now is None else [float(max(0.0, now - before))]
-        elif values:
-            values = [max(values) if how == "largest" else sum(values) / len(values)]
-        return Series(metric, unit, tuple(values), stage="process")
+        series = []
+        for metric, unit, how, read in self._readings:
+            values = self._values[metric]
+            if how in ("gain", "end"):
+                now, before = read(), self._before[metric] or 0.0
+                values = [] if now is None else [float(max(0.0, now - before))]
+            elif values and "window" not in how:
+                values = [max(values) if how == "largest" else sum(values) / len(values)]
+            stage = "window" if "window" in how else "process"
+            series.append(Series(metric, unit, tuple(values), stage=stage))
+        return [part for part in series if part.values]
 
 
 class Windows:
@@ -171,7 +169,6 @@ class Windows:
         self.due = 0
 
     def begin(self) -> None:
-        """Begin a window, at the beginning of a turn."""
         for meter in self.meters:
             meter.begin_window()
         self.due = self.clock() + self.length
@@ -246,22 +243,21 @@ class Surroundings:
 
 def search(kind: str, find: Callable[[Surroundings], Found], around: Surroundings) -> Found:
     """Return the sensors that `find` returns; after an error or a timeout, one that can't be read."""
-    answers = list[Found]()
+    answers: list[Found | str] = []
 
     def ask() -> None:
         try:
             answers.append(find(around))
         except Exception as error:  # a driver's or a library's own
-            answers.append(_broken(kind, f"looking for it fails: {type(error).__name__}: {error}"))
+            answers.append(f"looking for it fails: {type(error).__name__}: {error}")
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(SEARCH_TIMEOUT_S)
-    return answers[0] if answers else _broken(kind, f"it does not answer within {SEARCH_TIMEOUT_S:.0f} s")
-
-
-def _broken(kind: str, reason: str) -> Found:
-    return Found(closed=[Closed(kind, None, reason, "see that its driver or library works; all else is measured")])
+    answer = answers[0] if answers else f"it does not answer within {SEARCH_TIMEOUT_S:.0f} s"
+    if isinstance(answer, Found):
+        return answer
+    return Found(closed=[Closed(kind, None, answer, "see that its driver or library works; all else is measured")])
 
 
 def number_in(path: Path) -> int:

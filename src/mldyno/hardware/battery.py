@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from mldyno.hardware import Found, Sensor, Surroundings, Unreadable, number_in, subfolders
-from mldyno.system_queries import ask, read
+from mldyno.system_queries import ask, attempt, read
 
 MICRO, MILLI = 1e-6, 1e-3
 _PROPERTY = re.compile(r'"(Voltage|InstantAmperage|ExternalConnected)" = (\w+)')
@@ -46,15 +46,7 @@ def find(around: Surroundings) -> Found:
     if sys.platform == "darwin":
         powers["AppleSmartBattery"] = partial(power_of_mac)
     batteries = [Sensor(name, "system", "average", power, every_s=1.0) for name, power in powers.items()]
-    return Found([battery for battery in batteries if _discharges(battery)])
-
-
-def _discharges(battery: Sensor) -> bool:
-    try:
-        battery.read()
-    except Unreadable:
-        return False
-    return True
+    return Found([battery for battery in batteries if attempt(battery.read, None) is not None])
 
 
 SENSORS = {"battery": find}

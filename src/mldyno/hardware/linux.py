@@ -7,18 +7,20 @@ folder that holds /proc and /sys.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import cache, partial
+from glob import glob
 from pathlib import Path
 from typing import Literal
 
 from mldyno.hardware import (
     Closed,
     Description,
-    Facts,
     Found,
     Method,
+    Reading,
+    ReadingMeter,
     Scope,
     Sensor,
     Surroundings,
@@ -28,7 +30,8 @@ from mldyno.hardware import (
     subfolders,
     words,
 )  # fmt: skip
-from mldyno.system_queries import read
+from mldyno.records import Case, Device
+from mldyno.system_queries import attempt, read
 
 ROOT = Path("/")
 INTEL = "0x8086"  # Intel's number among the makers of PCI devices
@@ -61,9 +64,7 @@ def numbers(text: str) -> set[int]:
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
         ends = (low, high if dash else low)
-        if not all(
-            end.isascii() and end.isdecimal() and len(end) < 6 and int(end) < HIGHEST_CPU_NUMBER for end in ends
-        ):
+        if not all(re.fullmatch("[0-9]{1,5}", end) and int(end) < HIGHEST_CPU_NUMBER for end in ends):
             return set()
         cpus |= set(range(int(ends[0]), int(ends[1]) + 1))
     return cpus
@@ -71,41 +72,30 @@ def numbers(text: str) -> set[int]:
 
 def cpu(root: Path = ROOT) -> Description:
     """Return the CPU: its name, physical cores and threads, kinds of cores, highest clock, governor and power limit."""
-    places = _cpus(root)
-    cores = {number: _core(place) for number, place in places.items()}
+    folder = root / "sys/devices/system/cpu"
+    online = {number: folder / f"cpu{number}" for number in sorted(numbers(read(folder / "online")))}
+    places = {number: place for number, place in online.items() if place.is_dir()}
+    # The kernel's list of the threads that share a core with a CPU is the same for all of them.
+    cores = {number: read(place / "topology/core_cpus_list") or read(place / "topology/thread_siblings_list")
+             for number, place in places.items()}  # fmt: skip
     governors = {words(read(place / "cpufreq/scaling_governor")) for place in places.values()} - {None}
     clocks = [quantity(read(place / "cpufreq/cpuinfo_max_freq"), 1e3) for place in places.values()]
     facts = known(
-        cores=_physical(cores.values()),
+        cores=_distinct(cores.values()),
         threads=len(places) or None,
         clock=max((clock for clock in clocks if clock), default=None),
         governor=", ".join(sorted(map(str, governors))) or None,
         power_limit=_power_limit(root),
     )
-    return Description(cpu_name(read(root / "proc/cpuinfo")), facts=facts | _kinds(root, cores))
-
-
-def _cpus(root: Path) -> dict[int, Path]:
-    """Return the folders of the CPUs that are online, by their numbers."""
-    folder = root / "sys/devices/system/cpu"
-    return {number: place for number in sorted(numbers(read(folder / "online")))
-            if (place := folder / f"cpu{number}").is_dir()}  # fmt: skip
-
-
-def _core(place: Path) -> str:
-    """Return the kernel's list of the threads that share a core with a CPU: the same for all of them."""
-    return read(place / "topology/core_cpus_list") or read(place / "topology/thread_siblings_list")
-
-
-def _physical(cores: Iterable[str]) -> int | None:
-    return len(set(cores) - {""}) or None
-
-
-def _kinds(root: Path, cores: dict[int, str]) -> Facts:
-    """Return the number of cores of each kind, on chips that have two."""
-    kinds = {"performance_cores": "cpu_core", "efficiency_cores": "cpu_atom"}
+    kinds = {"performance_cores": "cpu_core", "efficiency_cores": "cpu_atom"}  # of chips that have two
     members = {kind: numbers(read(root / f"sys/devices/{place}/cpus")) for kind, place in kinds.items()}
-    return known(**{kind: _physical(cores.get(cpu, "") for cpu in cpus) for kind, cpus in members.items()})
+    facts |= known(**{kind: _distinct(cores.get(cpu, "") for cpu in cpus) for kind, cpus in members.items()})
+    return Description(cpu_name(read(root / "proc/cpuinfo")), facts=facts)
+
+
+def _distinct(cores: Iterable[str]) -> int | None:
+    """Return the number of cores, each known by its list of threads; None if there is none."""
+    return len(set(cores) - {""}) or None
 
 
 def _power_limit(root: Path) -> float | None:
@@ -132,29 +122,24 @@ def cards(root: Path = ROOT) -> list[tuple[Maker, str]]:
 
 def intel_gpus(root: Path = ROOT) -> list[Description]:
     """Return Intel's GPUs in the kernel's order: product, bus, driver, highest clock and power limit."""
-    cards = sorted((root / "sys/class/drm").glob("card*"))
-    return [_gpu(card) for card in cards if card.name[4:].isdecimal() and read(card / "device/vendor") == INTEL]
-
-
-def _gpu(card: Path) -> Description:
-    clock = read(card / "gt_RP0_freq_mhz") or read(card / "device/tile0/gt0/freq0/rp0_freq")  # of i915, and of xe
-    limits = (read(place) for place in sorted((card / "device/hwmon").glob("hwmon*/power1_max")))
-    facts = known(
-        kernel_driver=_target(card / "device/driver"),
-        clock=quantity(clock, 1e6),
-        power_limit=next((limit for text in limits if (limit := quantity(text, over=1e6))), None),
-        pci_bus=_target(card / "device"),
-        pci_product=words(read(card / "device/device")),
-    )
-    return Description(facts=facts)
+    gpus = []
+    for card in sorted((root / "sys/class/drm").glob("card*")):
+        if not card.name[4:].isdecimal() or read(card / "device/vendor") != INTEL:
+            continue
+        clock = read(card / "gt_RP0_freq_mhz") or read(card / "device/tile0/gt0/freq0/rp0_freq")  # of i915, and of xe
+        limits = (read(place) for place in sorted((card / "device/hwmon").glob("hwmon*/power1_max")))
+        facts = known(
+            kernel_driver=_target(card / "device/driver"), clock=quantity(clock, 1e6),
+            power_limit=next((limit for text in limits if (limit := quantity(text, over=1e6))), None),
+            pci_bus=_target(card / "device"), pci_product=words(read(card / "device/device")),
+        )  # fmt: skip
+        gpus.append(Description(facts=facts))
+    return gpus
 
 
 def _target(link: Path) -> str | None:
     """Return the last part of the target of a link; None if it is no link."""
-    try:
-        return words(os.readlink(link).rpartition("/")[2])
-    except OSError:
-        return None
+    return attempt(lambda: words(os.readlink(link).rpartition("/")[2]), None)
 
 
 # -- control groups: what this process may use, in a container -------------------------------------
@@ -175,9 +160,7 @@ def cgroup_number(name: str, key: str = "") -> int | None:
     text = read(_cgroup_folders(CGROUP_ROOT, OWN_CGROUP)[0] / name)
     if key:
         text = next((line.removeprefix(f"{key} ") for line in text.splitlines() if line.startswith(f"{key} ")), "")
-    with suppress(ValueError):
-        return int(text)
-    return None
+    return attempt(lambda: int(text), None)
 
 
 def cores_allowed() -> float | None:
@@ -189,10 +172,8 @@ def cores_allowed() -> float | None:
 
 def _ratio(text: str) -> float | None:
     """Return cores from a quota and its period, such as `150000 100000`; None for `max`, -1 and anything else."""
-    words = text.split()
-    if len(words) == 2 and all(word.isascii() and word.isdecimal() for word in words) and int(words[1]):
-        return int(words[0]) / int(words[1])
-    return None
+    match = re.fullmatch(r"([0-9]+)\s+([0-9]+)", text.strip())
+    return int(match[1]) / int(match[2]) if match and int(match[2]) else None
 
 
 # -- energy --------------------------------------------------------------------------------------
@@ -269,4 +250,33 @@ def find_cards(around: Surroundings) -> Found:
     return Found(sensors, closed)
 
 
+# -- AMD's cards -----------------------------------------------------------------------------------
+
+# The kernel shows a report of the card's firmware as one block of bytes. Only the layouts of cards since 2020 are
+# known. With several cards it is unknown which one the case uses, and nothing is read.
+AMD_METRICS = "/sys/class/drm/card*/device/gpu_metrics"
+AMD_LAYOUTS = ((1, 1), (1, 2), (1, 3))  # format and content, as in the header of the block
+THROTTLE_STATUS = slice(68, 72)  # in all of these: a bit for each reason
+
+
+def held_back(block: bytes) -> bool | None:
+    """Return whether any reason to hold the clock down is set; None if the layout is unknown."""
+    if len(block) < THROTTLE_STATUS.stop or (block[2], block[3]) not in AMD_LAYOUTS:
+        return None
+    return any(block[THROTTLE_STATUS])
+
+
+class Amd(ReadingMeter):
+    """Observe in how many windows the driver held the GPU's clock down, for heat, power or current."""
+
+    def readings(self, case: Case, device: Device) -> list[Reading]:
+        paths = [Path(path) for path in glob(AMD_METRICS)] if device.name.startswith("cuda") else []
+
+        def read() -> float | None:
+            return attempt(lambda: held_back(paths[0].read_bytes()), None)
+
+        return [Reading("gpu_held_back", "1", "mean", read)] if len(paths) == 1 and read() is not None else []
+
+
+METERS = (Amd,)
 SENSORS = {"powercap": find_rapl, "hwmon": find_cards}

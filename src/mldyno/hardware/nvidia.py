@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -68,14 +68,10 @@ def driver() -> Driver:
     heading = system_queries.run(SMI)
     if heading.code == 0:
         return from_heading(heading.output)
-    return replace(from_heading(system_queries.read(KERNELS_OWN)), fault=_fault(heading))
-
-
-def _fault(heading: system_queries.Answer) -> str:
-    """Return why the tool failed, in its own words if it has any."""
-    if heading.code is None:
-        return f"{SMI} gave no answer within {system_queries.TOOL_TIMEOUT_S:.0f} s"
-    return words(heading.output.partition("\n")[0]) or f"{SMI} ended with exit code {heading.code}"
+    fault = f"{SMI} gave no answer within {system_queries.TOOL_TIMEOUT_S:.0f} s"
+    if heading.code is not None:
+        fault = words(heading.output.partition("\n")[0]) or f"{SMI} ended with exit code {heading.code}"
+    return replace(from_heading(system_queries.read(KERNELS_OWN)), fault=fault)
 
 
 def from_heading(text: str) -> Driver:
@@ -94,32 +90,17 @@ def from_smi(text: str) -> list[Description]:
     cards = []
     for line in text.splitlines():
         values = line.split(", ")
-        if len(values) == len(FIELDS):
-            raw = {name: value if name in TEXTS else quantity(value, FIELDS[name][1])
-                   for name, value in zip(FIELDS, values, strict=True)}  # fmt: skip
-            cards.append(_card(raw))
-    return [card for card in cards if card]
-
-
-def _card(raw: Mapping[str, object]) -> Description | None:
-    """Return a card from its fields in SI; None without a UUID, which identifies it."""
-    uuid, name, memory = words(raw.get("uuid")), words(raw.get("name")), quantity(raw.get("memory"))
-    if not uuid or not _UUID.fullmatch(uuid):
-        return None
-    facts = known(
-        driver=_word(raw.get("driver")),
-        power_limit=quantity(raw.get("power_limit")),
-        clock=quantity(raw.get("clock")),
-        memory_clock=quantity(raw.get("memory_clock")),
-        uuid=uuid,
-        pci_bus=_word(raw.get("pci_bus")),
-    )
-    return Description(called(name) if name else None, int(memory) if memory else None, facts)
-
-
-def _word(value: object) -> str | None:
-    text = words(value)
-    return None if text is None or text.startswith("[") else text
+        if len(values) != len(FIELDS):
+            continue
+        texts = {name: words(value) for name, value in zip(FIELDS, values, strict=True) if name in TEXTS}
+        numbers = {name: quantity(value, FIELDS[name][1])
+                   for name, value in zip(FIELDS, values, strict=True) if name not in TEXTS}  # fmt: skip
+        memory, name, uuid = numbers.pop("memory"), texts.pop("name"), texts["uuid"]
+        if uuid and _UUID.fullmatch(uuid):  # which identifies the card
+            named = {name: text for name, text in texts.items() if text and not text.startswith("[")}
+            facts = known(**named, **numbers)
+            cards.append(Description(called(name) if name else None, int(memory) if memory else None, facts))
+    return cards
 
 
 def called(name: str) -> str:
@@ -188,9 +169,8 @@ def _limited(library: Any, card: Any, kinds: Sequence[int]) -> float | None:
 
 def _clock(library: Any, card: Any) -> float | None:
     clock = ctypes.c_uint()
-    if library.nvmlDeviceGetClockInfo(card, SM_CLOCK, ctypes.byref(clock)) == DONE:
-        return clock.value * 1e6  # from MHz
-    return None
+    done = library.nvmlDeviceGetClockInfo(card, SM_CLOCK, ctypes.byref(clock)) == DONE
+    return clock.value * 1e6 if done else None  # from MHz
 
 
 class Nvidia(ReadingMeter):

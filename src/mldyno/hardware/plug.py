@@ -39,10 +39,10 @@ def power_of(address: str, path: str, keys: tuple[str, ...]) -> float:
         for key in keys:
             value = value[key]
         power = float(value)
+        if not math.isfinite(power):
+            raise ValueError(power)
     except (KeyError, TypeError, ValueError) as error:
         raise Unreadable(f"the plug's answer has no such number: {error}") from None
-    if not math.isfinite(power):
-        raise Unreadable(f"the plug's answer has no such number: {power}")
     return power
 
 
@@ -50,7 +50,6 @@ class Redirects(urllib.request.HTTPRedirectHandler):
     """Refuse every redirect: the plug must not choose another address."""
 
     def redirect_request(self, *answer: Any) -> None:
-        """Raise Unreadable."""
         raise Unreadable("the plug's answer can't be used: it redirects to another address, which is not asked")
 
 
@@ -84,11 +83,10 @@ def find(around: Surroundings) -> Found:
         try:
             plug.read()
             return Found([plug])
-        except Silent as error:
-            reason = str(error)
-            break
         except Unreadable as error:
             reason = str(error)
+            if isinstance(error, Silent):
+                break
     return Found(closed=[Closed("plug", "system", reason, f"see that {SETTING} is its address, and that it measures")])
 
 

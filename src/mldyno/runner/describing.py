@@ -81,8 +81,12 @@ def at_revision(source: Source, revision: str) -> Source:
         shutil.rmtree(folder, ignore_errors=True)
 
     remove_leftovers(tempfile.gettempdir())
-    _git(top, "worktree", "prune")  # those that a killed process left behind
-    _git(top, "worktree", "add", "--quiet", "--detach", tree, revision)
+    # First forget the trees that a killed process left behind.
+    for words in (("worktree", "prune"), ("worktree", "add", "--quiet", "--detach", tree, revision)):
+        answer = _run_git(top, *words)
+        if answer.returncode:
+            message = (answer.stderr.strip().splitlines() or ["it failed"])[-1]
+            raise MldynoError(f"git worktree: {message}; {NAME_A_FILE}")
     return _moved(source, tree, revision)
 
 
@@ -134,12 +138,3 @@ def _own_filters(folder: str) -> set[str]:
     parts = _run_git(folder, *words).stdout.split("\0")
     own = {name for scope, name in zip(parts[::2], parts[1::2], strict=False) if scope in ("local", "worktree")}
     return {name.partition(".")[2].rpartition(".")[0] for name in own}
-
-
-def _git(folder: str, *words: str) -> str:
-    """Return the output of git; raise its own message where it fails."""
-    answer = _run_git(folder, *words)
-    if answer.returncode:
-        message = (answer.stderr.strip().splitlines() or ["it failed"])[-1]
-        raise MldynoError(f"git {words[0]}: {message}; {NAME_A_FILE}")
-    return answer.stdout.strip()

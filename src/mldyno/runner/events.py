@@ -95,13 +95,11 @@ class Interrupts:
         signal.signal(number, signal.SIG_IGN if number in HANGUP else self._before[number])
 
     def check(self) -> None:
-        """Raise Interrupted where a signal has come."""
         if self.came:
             raise Interrupted(f"ended by {self._name}")
 
     @property
     def came(self) -> bool:
-        """Whether a signal has come."""
         return self._name is not None
 
     def raise_again(self) -> None:
@@ -114,21 +112,15 @@ SYSTEMD = "/run/systemd/system"  # exists where systemd runs the system
 END_TIMEOUT_S = 1.0
 
 
-def _command() -> list[str]:
-    """Return the command that keeps this system awake until this process is gone; empty where there is no tool."""
-    own = str(os.getpid())
-    if sys.platform == "darwin":
-        return ["caffeinate", "-i", "-m", "-w", own]
-    if sys.platform == "linux" and os.path.isdir(SYSTEMD):
-        inhibit = ["systemd-inhibit", "--what=sleep:idle", "--who=mldyno", "--why=a measurement runs", "--mode=block"]
-        return [*inhibit, "tail", "-f", f"--pid={own}", "/dev/null"]
-    return []
-
-
 @contextmanager
 def awake() -> Iterator[None]:
-    """Keep the machine awake, where the system has a tool for it."""
-    command, helper = _command(), None
+    """Keep the machine awake until this process is gone, where the system has a tool for it."""
+    command, helper = list[str](), None
+    if sys.platform == "darwin":
+        command = ["caffeinate", "-i", "-m", "-w", str(os.getpid())]
+    elif sys.platform == "linux" and os.path.isdir(SYSTEMD):
+        inhibit = ["systemd-inhibit", "--what=sleep:idle", "--who=mldyno", "--why=a measurement runs", "--mode=block"]
+        command = [*inhibit, "tail", "-f", f"--pid={os.getpid()}", "/dev/null"]
     if command and shutil.which(command[0]):
         with suppress(OSError):
             quiet = subprocess.DEVNULL

@@ -105,7 +105,6 @@ class Past:
     status: str = ""
 
     def add(self, record: Record) -> None:
-        """Add a record of that run."""
         wall_time, spent = record.fact("wall_time") or 0.0, self.alone if record.alone else self.paired
         spent.seconds += wall_time
         spent.measured += 0.0 if record.fact("fake_time") else min(wall_time, measured(record))
@@ -154,7 +153,10 @@ def _of_case(
         starting, measuring = past.alone.per_process(plan.budget / plan.fewest)
     else:
         starting, measuring = _guess(plan, case, step, start)
-    processes = _expected_processes(plan, starting, measuring)
+    processes = plan.fewest
+    if measuring and not plan.head_to_head:  # as many as the budget allows
+        more = (plan.budget - plan.fewest * measuring) / max(0.01, starting + measuring)
+        processes = max(plan.fewest, min(plan.most, plan.fewest + math.floor(more)))
     if plan.fewest <= past.alone.processes < processes:
         processes = past.alone.processes
     memory = past.peak or estimate.memory
@@ -168,14 +170,6 @@ def _of_case(
     if memory is None or room is None:
         return expected
     return replace(expected, fits=memory <= room, note="" if memory <= room else "won't fit")
-
-
-def _expected_processes(plan: Plan, start: float, measuring: float) -> int:
-    """Return how many processes of a case the budget allows, from the time in s to start and to measure one."""
-    if not measuring or plan.head_to_head:
-        return plan.fewest
-    more = (plan.budget - plan.fewest * measuring) / max(0.01, start + measuring)
-    return max(plan.fewest, min(plan.most, plan.fewest + math.floor(more)))
 
 
 def _guess(plan: Plan, case: Case, step: float, start: float) -> tuple[float, float]:
@@ -231,20 +225,17 @@ def _estimates(cases: Sequence[Case], tell: Tell) -> Mapping[Case, CaseForecaste
     for (framework, _), group in grouped(cases, lambda case: (case.framework, case.python)).items():
         if framework not in plugins.names("frameworks") or framework == "command":
             continue
-        worker: WorkerProcess | None = None
+        worker = WorkerProcess()
         for case in group:
             try:
-                if worker is None:
+                if not worker.running:
                     worker = WorkerProcess(case=replace(case, ranks=1, parallel=None, nodes=1))  # it can estimate all
                     worker.start()
                 estimates[case] = worker.request(ForecastCase(case, sources.known(case.workload)), FORECAST_TIMEOUT_S)
             except Ended:
-                if worker is not None:
-                    worker.kill()
-                worker = None
+                worker.kill()
             tell(cases.index(case) + 1, len(cases))
-        if worker is not None:
-            worker.kill()
+        worker.kill()
     return estimates
 
 
@@ -329,7 +320,6 @@ class TimeLeft:
 
     @property
     def elapsed(self) -> float:
-        """Time since the run began."""
         return self._clock() - self._began
 
     @property

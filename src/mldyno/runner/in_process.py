@@ -8,6 +8,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from mldyno import machine as machines
@@ -22,12 +23,12 @@ from mldyno.timing.blocks import Blocks, time_blocks
 from mldyno.timing.stopping import SHORTEST_WARMUP_S, WARMUP_SHARE, Stopping, warm_up
 
 
+@dataclass
 class Calls:
     """Steps that are calls of a function, and a function that waits for them."""
 
-    def __init__(self, step: Callable[[], Any], sync: Callable[[], Any] | None) -> None:
-        self.step = step
-        self.synchronize: Callable[[], Any] = sync or (lambda: None)
+    step: Callable[[], Any]
+    synchronize: Callable[[], Any]
 
     def run(self, steps: int) -> None:
         step = self.step
@@ -41,7 +42,7 @@ def timed(step: Callable[[], Any], sync: Callable[[], Any] | None, name: str, ta
         raise UsageError("measure takes a function that does one step, and perhaps one that waits: measure(step, sync)")
     if not 0 < target < 1 or not 0 < budget < math.inf:
         raise UsageError("target is a fraction such as 0.02, budget a number of seconds over 0.")
-    began, blocks = time.monotonic(), Blocks(Calls(step, sync), clock.now)
+    began, blocks = time.monotonic(), Blocks(Calls(step, sync or (lambda: None)), clock.now)
     rule = Stopping(target=target, budget=budget)
     observed = Observed(unstated(name_from(name), THIS_PROCESS), Run(new_run_id()), rule)
     gc.collect()

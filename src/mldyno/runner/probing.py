@@ -128,12 +128,10 @@ class Search:
 
     @property
     def fits(self) -> Attempt | None:
-        """The largest batch that fitted."""
         return max((tried for tried in self.attempts if tried.fits), key=lambda tried: tried.batch, default=None)
 
     @property
     def too_large(self) -> Attempt | None:
-        """The smallest batch that did not fit."""
         return min((tried for tried in self.attempts if not tried.fits), key=lambda tried: tried.batch, default=None)
 
     def next(self, most: int) -> int | None:
@@ -156,21 +154,15 @@ def largest_batch(case: Case, timeout: float, most: int | None, tell: Callable[[
     """
     search, patience, spare = Search(case), Patience(), _spare() or 0
     while (batch := search.next(most or LARGEST_WHOLE)) is not None:
-        tried = replace(case, batch=batch)
-        _wait_for(tried, spare, patience)
+        tried, needed = replace(case, batch=batch), round(LEAST_SHARE * spare)
+        if (_spare() or needed) < needed and not patience.wait(needed):
+            raise MldynoError(
+                f"{tried.id}: other programs took the memory that was free at first; try again when they are done."
+            )
         attempt = _attempt(tried, timeout, search.fits is not None, patience)
         search.attempts.append(attempt)
         tell(attempt)
     return search
-
-
-def _wait_for(case: Case, spare: int, patience: Patience) -> None:
-    """Wait until the machine can spare half of the memory in B that it could at first; raise where it does not."""
-    needed = round(LEAST_SHARE * spare)
-    if (_spare() or needed) < needed and not patience.wait(needed):
-        raise MldynoError(
-            f"{case.id}: other programs took the memory that was free at first; try again when they are done."
-        )
 
 
 def _attempt(case: Case, timeout: float, smaller_fits: bool, patience: Patience, again: bool = False) -> Attempt:

@@ -67,7 +67,16 @@ def choose(whole: Plan, store: Store, rates: Rates) -> Chosen:
     if not taken and forecasts:  # a number that takes long is better than none
         taken = [min(forecasts, key=lambda expected: expected.least)]
         left_out.remove(taken[0].case)
-    notes = _of_halves(rates, halves, slow, smallest)
+    notes = []
+    for device, half in halves.items():  # whose half precision is slow or missing
+        only = smallest.get(device)
+        if half is None:
+            why = next((reason for (name, _), reason in rates.refused.items() if name == device), "none was found")
+            notes.append(f"no half precision works on {device}: {why}")
+        elif device in slow and only is not None and (device != "cpu" or len(halves) == 1):
+            times = digits(1 / (rates.gain(device, half) or 1.0), most=2)
+            longer = f"matmuls in {half} take {times} times as long as in fp32 on {device}"
+            notes.append(f"{longer}: only {only.workload} is measured in it")
     if left_out:
         named, more = ", ".join(case.id for case in left_out[:MOST_CASES_NAMED]), len(left_out) - MOST_CASES_NAMED
         rest = f" and {count(more, 'other case')}" if more > 0 else ""
@@ -83,22 +92,3 @@ def _is_relevant(case: Case, devices: Sequence[str], halves: dict[str, str | Non
     if case.batch == 1:  # there to be faster on one device than on another
         return has_accelerator
     return not (has_accelerator and case.device == "cpu" and case.placement == "roundtrip")  # nothing is copied there
-
-
-def _of_halves(
-    rates: Rates, halves: dict[str, str | None], slow: set[str], smallest: dict[str, Case | None]
-) -> list[str]:
-    """Return notes on devices whose half precision is slow or missing."""
-    notes = []
-    for device, half in halves.items():
-        only = smallest.get(device)
-        if half is None:
-            why = next((reason for (name, _), reason in rates.refused.items() if name == device), "none was found")
-            notes.append(f"no half precision works on {device}: {why}")
-        elif device in slow and only is not None and (device != "cpu" or len(halves) == 1):
-            times = digits(1 / (rates.gain(device, half) or 1.0), most=2)
-            notes.append(
-                f"matmuls in {half} take {times} times as long as in fp32 on {device}: "
-                f"only {only.workload} is measured in it"
-            )
-    return notes

@@ -82,7 +82,6 @@ class Observed:
         return self.stopping.enough(self.half_width, self.elapsed, self.steps)
 
     def take_turn(self, turn: Sequence[Series]) -> None:
-        """Add the series of a turn."""
         for series in turn:
             if series.stage == "steady":
                 self.take(replace(series, turn=self.turns, stage="steady" if self.alone else "paired"))
@@ -181,7 +180,10 @@ def _steady_from(observed: Observed) -> int | None:
     """
     values = observed.values
     if not observed.unsteady:
-        return (settled_from(values) or 0) if slow_start(values) else 0
+        change = drift(values)
+        place = change.change_point if change is not None and change.change < 0 else None
+        # A slow plateau outlasted the warm-up: one jump, early, to faster steps.
+        return (settled_from(values) or 0) if place is not None and place < EARLY else 0
     if len(values) < MIN_BLOCKS:
         return None
     start = settled_from(values)
@@ -189,12 +191,6 @@ def _steady_from(observed: Observed) -> int | None:
         return start
     scaled = in_references(observed.series)
     return settled_from(scaled) if len(scaled) == len(values) else None
-
-
-def slow_start(values: list[float]) -> bool:
-    """Return whether a slow plateau outlasted the warm-up: one jump, early, to faster steps."""
-    change = drift(values)
-    return change is not None and change.change < 0 and change.change_point is not None and change.change_point < EARLY
 
 
 def in_references(series: Sequence[Series]) -> list[float]:

@@ -47,7 +47,6 @@ class RemoteCase(Observed):
     at_energy: bool = False  # whether its time is known, and its energy is being measured
 
     def report(self, step: float) -> None:
-        """Report the present time of a step in s."""
         self.on_progress(self.case, step, self.half_width, self.elapsed)
 
     def request(self, command: Command[A]) -> A:
@@ -86,19 +85,14 @@ class RemoteCase(Observed):
         """Measure a turn of about that many s, or the steps that are still to do in that time."""
         left = None if self.stopping.steps is None else self.stopping.steps - self.steps
         if left is not None:
-            due = round(seconds * self.steps / self.elapsed) if self.steps else 1
-            left = min(left, max(due, self._block))
+            due, block = round(seconds * self.steps / self.elapsed) if self.steps else 1, self.facts.get("block_steps")
+            left = min(left, max(due, block if isinstance(block, int) else 1))
         answer = self.request(messages.MeasureTurn(self.key, seconds, left))
         self.facts |= answer.facts
         if not any(series.metric == "step_time" and series.values for series in answer.series):
             raise Ended("failed", "the worker's answer can't be used: a turn without a step")
         self.take_turn(answer.series)
         self.report(self.elapsed / self.steps)
-
-    @property
-    def _block(self) -> int:
-        size = self.facts.get("block_steps")
-        return size if isinstance(size, int) else 1
 
     def time_phases(self) -> None:
         """Time the phases or ablations of the step, for a share of the budget."""
@@ -139,7 +133,6 @@ class RemoteCase(Observed):
 
     @property
     def next_turn(self) -> float:
-        """Time in s of the next turn."""
         return min(self.stopping.next_turn(self.elapsed), max(0.0, self._time_for_turns))
 
     @property

@@ -189,8 +189,10 @@ class Runner:
                 self._by_turns(repeat, members)
             return
         for case in cases:
-            if (case.id, repeat) not in self.known and case.id not in self.settled and self._time_for(case):
-                self._alone(case, repeat, budget_of_process(self.plan, self._records_of(case)))
+            before = self._records_of(case)
+            usual = (before[-1].fact("wall_time") or 0.0) if before and self.plan.repeats is None else 0.0
+            if (case.id, repeat) not in self.known and case.id not in self.settled and self._time_left > usual:
+                self._alone(case, repeat, budget_of_process(self.plan, before))
         if repeat >= self.plan.fewest:
             return
         known = [(case, self.known.get((case.id, repeat))) for case in cases]
@@ -202,12 +204,6 @@ class Runner:
     def _time_left(self) -> float:
         """Time in s until the limit of the run."""
         return math.inf if self.plan.limit is None else self.plan.limit - (time.monotonic() - self.began)
-
-    def _time_for(self, case: Case) -> bool:
-        """Return whether there is time for another process of a case; its first process begins in any case."""
-        before = self._records_of(case)
-        usual = (before[-1].fact("wall_time") or 0.0) if before and self.plan.repeats is None else 0.0
-        return self._time_left > usual
 
     def _timeout(self, cases: Sequence[Case]) -> float:
         """Return the time in s that these cases may take in one process."""
@@ -273,8 +269,7 @@ class Runner:
             self._save([self._record(remote, "oom", reason)])
             return
         with self._ending_workers([remote]):
-            outcome = self._tried(remote, self._measure)
-        status, reason, warnings = outcome
+            status, reason, warnings = self._tried(remote, self._measure)
         if status == "ok":
             warnings += self.tried_again.get((case.id, repeat), [])
         record = self._record(remote, status, reason, warnings)
@@ -419,7 +414,6 @@ class Runner:
         self.unsaved.clear()
 
     def _save(self, records: Sequence[Record]) -> None:
-        """Store records, and report them."""
         self._store(records)
         self.records += records
         for record in records:

@@ -56,7 +56,6 @@ class Evidence:
     env: dict[str, str] = field(default_factory=dict)
 
     def values(self, metric: str, stage: str = "steady") -> list[float]:
-        """Return all values of a metric in order."""
         return [v for series in self.series if (series.metric, series.stage) == (metric, stage) for v in series.values]
 
     def total(self, metric: str) -> float:

@@ -121,10 +121,10 @@ def latency(setup: Setup) -> Iterator[Row]:
     """Yield the times in s of a step in fitted blocks and in ten times longer ones, where no latency is left."""
     product, count = chain(setup, CHAIN_NS // 4)
     blocks = fitted(Repeated(product, count))
-    found, _ = blocks.latency(blocks.time(1))
+    latency_ns, _ = blocks.latency(blocks.time(1))
     for _ in range(LATENCY_ROUNDS):
         short, long = (blocks.time(size) / size / 1e9 for size in (blocks.size, LONGER * blocks.size))
-        yield {"latency": found / 1e9, "block": blocks.size, "short": short, "long": long}
+        yield {"latency": latency_ns / 1e9, "block": blocks.size, "short": short, "long": long}
 
 
 @judges(latency, 33, "latency that is left in a block", "<= 0.50 %", promised=False)

@@ -163,14 +163,10 @@ def judge_events(rows: Sequence[Row], device: str) -> Judged:
 
 def judge_places(rows: Sequence[Row], device: str) -> Judged:
     """Judge whether all tensors were on the device."""
-    elsewhere = [row["device_seen"] for row in rows if not same_device(row["device_seen"], device)]
+    asked = device.removesuffix(":0")  # the first of a kind needs no number
+    elsewhere = [row["device_seen"] for row in rows if row["device_seen"].removesuffix(":0") != asked]
     note = f"seen on {'; '.join(dict.fromkeys(elsewhere))}" if elsewhere else ""
     return Judged(1 - len(elsewhere) / len(rows), not elsewhere, note)
-
-
-def same_device(reported: str, asked: str) -> bool:
-    """Return whether two names mean one device: the first of a kind needs no number."""
-    return reported.removesuffix(":0") == asked.removesuffix(":0")
 
 
 def judge_agreement(rows: Sequence[Row], device: str, ended: Mapping[str, str] = MappingProxyType({})) -> Judged:

@@ -76,11 +76,11 @@ def _at_most(hits: int, n: int, p: float) -> float:
     )
 
 
-def quantile_with_bound(values: Sequence[float], p: float, level: float = 0.95) -> tuple[float, float]:
-    """Return the p-quantile and its one-sided upper bound by order statistics (the largest value if there is none)."""
+def quantile_with_bound(values: Sequence[float], p: float) -> tuple[float, float]:
+    """Return the p-quantile and its one-sided 95 % bound by order statistics (the largest value if there is none)."""
     ordered = sorted(values)
     n = len(ordered)
-    rank = next((k for k in range(math.floor(n * p), n) if _at_most(k, n, p) >= level), n - 1)
+    rank = next((k for k in range(math.floor(n * p), n) if _at_most(k, n, p) >= 0.95), n - 1)
     return quantile(ordered, p), ordered[rank]
 
 

@@ -11,6 +11,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mldyno import plugins
@@ -33,18 +34,17 @@ ROUNDS = 384  # of one comparison
 SIMULATED_KERNELS_S = (0.2e-3, 1e-3, 20e-3, 1.0)
 
 
+@dataclass
 class Repeated:
     """A step made of `count` small matmuls."""
 
-    def __init__(self, product: Kernel, count: int) -> None:
-        self.product, self.count = product, count
+    product: Kernel
+    count: int
 
     def run(self, steps: int) -> None:
-        """Issue steps."""
         self.product.run(steps * self.count)
 
     def synchronize(self) -> None:
-        """Wait for them."""
         self.product.synchronize()
 
 
@@ -166,37 +166,27 @@ def harness_overhead(rows: Sequence[Row]) -> Iterator[Measure]:
     """Measure 1: the overhead of the harness's loop."""
     centre, width = paired([math.log(row["ratio"]) for row in rows])
     value = math.exp(centre)
-    yield Measure(
-        1, "CPU time of the harness's loop / a bare loop, 30 us step", value, math.exp(centre + width), "<= 1.005",
-        value <= 1.005, len(rows), raw=tuple(rows),
-        peers="optimum-benchmark's idiom 1.156, torch Timer pair 1.071, list per step 1.017",
-    )  # fmt: skip
+    peers = "optimum-benchmark's idiom 1.156, torch Timer pair 1.071, list per step 1.017"
+    yield Measure(1, "CPU time of the harness's loop / a bare loop, 30 us step", value, math.exp(centre + width),
+                  "<= 1.005", value <= 1.005, len(rows), peers=peers, raw=tuple(rows))  # fmt: skip
 
 
 def false_verdicts(rows: Sequence[Row]) -> Iterator[Measure]:
     """Measure 2: identical code that is called different."""
     verdicts, n = verdicts_of(rows), len(rows)
-    wrong = verdicts.count("faster") + verdicts.count("slower")
-    yield Measure(
-        2, "identical code called faster or slower", wrong / n, upper_bound(wrong, n), "<= 5 %",
-        meets(wrong, n, most=0.05), n, "share", "17-67 %", f"equivalent in {verdicts.count('equivalent')}",
-        raw=tuple(rows),
-    )  # fmt: skip
+    wrong, note = verdicts.count("faster") + verdicts.count("slower"), f"equivalent in {verdicts.count('equivalent')}"
+    yield Measure(2, "identical code called faster or slower", wrong / n, upper_bound(wrong, n), "<= 5 %",
+                  meets(wrong, n, most=0.05), n, "share", "17-67 %", note, raw=tuple(rows))  # fmt: skip
 
 
 def power(rows: Sequence[Row]) -> Iterator[Measure]:
     """Measures 3 and 4: how often a true 3 % is found, and the time that takes."""
     verdicts, n, seconds = verdicts_of(rows), len(rows), [row["seconds"] for row in rows]
-    hits = verdicts.count("faster")
-    yield Measure(
-        3, "a true 3 % found (500 against 515 products)", hits / n, lower_bound(hits, n), ">= 95 %",
-        meets(hits, n, least=0.95), n, "share", "1-87 %", f"called slower in {verdicts.count('slower')}",
-        raw=tuple(rows),
-    )  # fmt: skip
-    yield Measure(
-        4, "time to that verdict", median(seconds), max(seconds), "<= 1 s", median(seconds) <= 1.0, n, "s",
-        "pyperf 65-85 s for each side",
-    )  # fmt: skip
+    hits, note = verdicts.count("faster"), f"called slower in {verdicts.count('slower')}"
+    yield Measure(3, "a true 3 % found (500 against 515 products)", hits / n, lower_bound(hits, n), ">= 95 %",
+                  meets(hits, n, least=0.95), n, "share", "1-87 %", note, raw=tuple(rows))  # fmt: skip
+    yield Measure(4, "time to that verdict", median(seconds), max(seconds), "<= 1 s", median(seconds) <= 1.0, n, "s",
+                  "pyperf 65-85 s for each side")  # fmt: skip
 
 
 def reproducibility(rows: Sequence[Row]) -> Iterator[Measure]:
@@ -210,27 +200,23 @@ def reproducibility(rows: Sequence[Row]) -> Iterator[Measure]:
     ]
     headlines = [headline([each], usual_for(each, [other for other in fresh if other != each]))[0] for each in fresh]
     ratio, longest = max(headlines) / min(headlines), max(row["seconds"] for row in rows)
-    yield Measure(
-        6, f"largest / smallest headline of {len(rows)} fresh processes", ratio, None, "<= 1.05 in <= 2 s",
-        ratio <= 1.05 and longest <= 2.0, len(rows), "1", "torch blocked 3.83, adaptive 2.37, pyperf 1.49 in 70 s",
-        f"of medians {max(plain) / min(plain):.3f}; {longest:.1f} s at most", raw=tuple(rows),
-    )  # fmt: skip
+    yield Measure(6, f"largest / smallest headline of {len(rows)} fresh processes", ratio, None, "<= 1.05 in <= 2 s",
+                  ratio <= 1.05 and longest <= 2.0, len(rows), "1",
+                  "torch blocked 3.83, adaptive 2.37, pyperf 1.49 in 70 s",
+                  f"of medians {max(plain) / min(plain):.3f}; {longest:.1f} s at most", raw=tuple(rows))  # fmt: skip
     plain_variation, scaled_variation = (spread(values) / mean(values) for values in (plain, scaled))
     gain = scaled_variation / plain_variation
-    yield Measure(
-        7, "variation between processes over the reference kernel / in seconds", gain, None, "<= 0.5", gain <= 0.5,
-        len(rows), "1", "none has one", f"{scaled_variation:.2%} against {plain_variation:.2%}",
-    )  # fmt: skip
+    yield Measure(7, "variation between processes over the reference kernel / in seconds", gain, None, "<= 0.5",
+                  gain <= 0.5, len(rows), "1", "none has one",
+                  f"{scaled_variation:.2%} against {plain_variation:.2%}")  # fmt: skip
     yield coverage(13, list(judged(fresh, (1,))))
 
 
 def simulated_device(rows: Sequence[Row]) -> Iterator[Measure]:
     """Measure 8: the error on a simulated asynchronous device."""
     worst = max(abs(row["error"]) for row in rows)
-    yield Measure(
-        8, "error on a simulated asynchronous device", worst, worst, "<= 0.5 %", worst <= 0.005, len(rows),
-        "share", "without a wait -80 %, a wait each step +1 %", raw=tuple(rows),
-    )  # fmt: skip
+    yield Measure(8, "error on a simulated asynchronous device", worst, worst, "<= 0.5 %", worst <= 0.005, len(rows),
+                  "share", "without a wait -80 %, a wait each step +1 %", raw=tuple(rows))  # fmt: skip
 
 
 def late_changes_flagged(rows: Sequence[Row]) -> Iterator[Measure]:

@@ -18,7 +18,7 @@ import msgspec
 
 from mldyno import __version__
 from mldyno.errors import MldynoError
-from mldyno.records import Device, Machine
+from mldyno.records import Machine
 from mldyno.selftest.measures import Measure
 from mldyno.store import transfer
 from mldyno.units import show_percent
@@ -50,31 +50,18 @@ def document(
     measures: Sequence[Measure], device: str, framework: str, quick: bool, seconds: float, machine: Machine,
     software: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the result as data."""
+    """Return the result as data, without what identifies the machine and its cards."""
+    nameless = tuple(
+        replace(each, facts={name: fact for name, fact in each.facts.items() if name not in IDENTIFYING_FACTS})
+        for each in machine.devices
+    )
     return {
-        "schema": SCHEMA,
-        "kind": KIND,
+        "schema": SCHEMA, "kind": KIND,
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "mldyno": __version__,
-        "device": device,
-        "framework": framework,
-        "quick": quick,
-        "seconds": round(seconds, 1),
-        "machine": asdict(_nameless(machine)),
-        "software": dict(software),
-        "measures": [asdict(measure) for measure in measures],
-        "findings": findings(measures),
-    }
-
-
-def _nameless(machine: Machine) -> Machine:
-    """Return the machine without what identifies it and its cards."""
-
-    def nameless(device: Device) -> Device:
-        facts = {name: fact for name, fact in device.facts.items() if name not in IDENTIFYING_FACTS}
-        return replace(device, facts=facts)
-
-    return replace(machine, devices=tuple(map(nameless, machine.devices)), key=None)
+        "mldyno": __version__, "device": device, "framework": framework, "quick": quick, "seconds": round(seconds, 1),
+        "machine": asdict(replace(machine, devices=nameless, key=None)), "software": dict(software),
+        "measures": [asdict(measure) for measure in measures], "findings": findings(measures),
+    }  # fmt: skip
 
 
 def findings(measures: Sequence[Measure]) -> list[dict[str, Any]]:

@@ -25,14 +25,13 @@ def noise(chance: random.Random, phi: float, spread: float) -> Iterator[float]:
         value = phi * value + gauss(0.0, fresh)
 
 
-def modes(chance: random.Random, stay: float, spread: float, slow_share: float = 0.5) -> Iterator[float]:
+def modes(chance: random.Random, stay: float, spread: float) -> Iterator[float]:
     """Yield steps of mean 1 that switch between two speeds; `stay` is the mean number of steps in one of them."""
-    fast = 1 / (1 + (SLOW_OVER_FAST - 1) * slow_share)
-    leave = {True: 1 / (2 * stay * slow_share), False: 1 / (2 * stay * (1 - slow_share))}
-    slow = chance.random() < slow_share
+    fast = 2 / (1 + SLOW_OVER_FAST)
+    slow = chance.random() < 0.5
     while True:
         level = fast * SLOW_OVER_FAST if slow else fast
-        until = math.log(1.0 - chance.random()) / math.log1p(-min(leave[slow], 0.999999))
+        until = math.log(1.0 - chance.random()) / math.log1p(-min(1 / stay, 0.999999))
         for _ in range(int(until) + 1):
             yield level * (1.0 + chance.gauss(0.0, spread))
         slow = not slow

@@ -8,9 +8,12 @@ from functools import partial
 from typing import Any
 
 from mldyno.axes import FAKE
+from mldyno.errors import MldynoError
+from mldyno.messages import RunTask
 from mldyno.selftest import device, on_machine, on_series
-from mldyno.selftest.contract import Contract, rows_of
 from mldyno.selftest.measures import Measure, Row
+from mldyno.selftest.setup import TaskResult
+from mldyno.worker.client import Ended, WorkerProcess
 
 SEED = 20240229
 ON_ANY_MACHINE = (1, 2, 3, 5, 6, 8, 9, 10, 12, 13)  # ids that `mldyno selftest` prints; the rest is for development
@@ -19,8 +22,76 @@ MODULE = "mldyno.selftest.on_machine"
 MOST_PER_PROCESS = 20  # comparisons: where its memory lies, a process may favour one side in all of them
 COMPARISON_S, START_S = 0.9, 3.0  # time of a comparison, and of starting a process with its framework
 LATE_CHANGE_CASES = 40
+CONTRACT_MODULE = "mldyno.selftest.device"
+TASKS = tuple(task for _, _, tasks in device.EXERCISES for task in tasks)
+SILENCE_TIMEOUT_S = 180.0  # without a row, after which a device counts as hung
 Tick = Callable[[], None]
 Judge = Callable[[Sequence[Row]], Iterable[Measure]]
+
+
+def carry_out(worker: WorkerProcess, command: RunTask, rows: list[Row], tick: Tick) -> bool:
+    """Append the rows of a task as they come, and call `tick` after each; return whether the worker is still fit."""
+
+    def append(row: Row) -> None:
+        rows.append(row)
+        tick()
+
+    return worker.request(command, SILENCE_TIMEOUT_S, append, reset_timeout=True).fit
+
+
+def rows_of(module: str, task: str, framework: str, tick: Tick, **arguments: Any) -> list[Row]:
+    """Return the rows of a task in a fresh process."""
+    rows: list[Row] = []
+    try:
+        with WorkerProcess() as worker:
+            carry_out(worker, RunTask(module, task, framework, arguments), rows, tick)
+    except Ended as end:
+        raise MldynoError(f"the self-test's process failed: {end.reason}") from None
+    return rows
+
+
+class Contract:
+    """The tasks on one device; each is carried out when its rows are needed, all in one process and in order.
+
+    If that ends early, or sends nothing for minutes, this is the outcome of the task, and a new process goes on with
+    the next one; so it does after a task that has left the device unusable.
+    """
+
+    def __init__(self, framework: str, device: str, comparisons: int, tasks: Sequence[str] = TASKS) -> None:
+        self._framework, self._device, self._comparisons = framework, device, comparisons
+        self._left = list(tasks)
+        self._results: dict[str, TaskResult] = {}
+        self._worker = WorkerProcess()
+
+    def result(self, task: str, tick: Tick) -> TaskResult:
+        """Return the rows of a task, after carrying out those before it; call `tick` after each row on the way."""
+        while task not in self._results:
+            following = self._left.pop(0)
+            self._results[following] = self._carry_out(following, tick)
+            if not self._left:
+                self._worker.kill()
+        return self._results[task]
+
+    def _carry_out(self, task: str, tick: Tick) -> TaskResult:
+        result = TaskResult()
+        name, _, detail = task.partition(" ")
+        arguments = {"device": self._device, "comparisons": self._comparisons, "detail": detail}
+        tick()
+        try:
+            if not self._worker.running:
+                self._worker.start()
+            fit = carry_out(self._worker, RunTask(CONTRACT_MODULE, name, self._framework, arguments), result.rows, tick)
+        except Ended as end:
+            fit, result.failure = end.fit, f"{end.status}: {end.reason}"
+            if end.status == "timeout":
+                result.failure = f"no answer for {SILENCE_TIMEOUT_S:.0f} s"
+        if not fit:
+            self._worker.kill()
+        tick()
+        return result
+
+    def end(self) -> None:
+        self._worker.kill()
 
 
 @dataclass(frozen=True)

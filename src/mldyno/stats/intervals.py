@@ -15,6 +15,7 @@ from functools import lru_cache
 PAIRED_BATCHES = 12  # of the rounds of a comparison
 MOST_SEGMENTS = 240  # of a long series: neighbours far apart show more about slow changes
 MIN_CORRELATED = 16  # values; fewer say nothing about how neighbours are correlated
+UPPER_TAIL = (1 - 0.95) / 2  # beyond a 95 % interval, on one side
 CLIP_DEVIATIONS = 2.5  # normal deviations beyond which a value counts as one that far off
 
 
@@ -66,15 +67,12 @@ def _t_upper_tail(t: float, df: int) -> float:
 
 
 @lru_cache(maxsize=256)
-def student_t(df: int, level: float = 0.95) -> float:
-    """Return the two-sided critical value of Student's t: 2.262 for 9 degrees of freedom at 95 %."""
-    low, high, tail = 0.0, 1e6, (1 - level) / 2
+def student_t(df: int) -> float:
+    """Return the two-sided critical value of Student's t at 95 %: 2.262 for 9 degrees of freedom."""
+    low, high = 0.0, 1e6
     for _ in range(200):
         middle = (low + high) / 2
-        if _t_upper_tail(middle, df) > tail:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if _t_upper_tail(middle, df) > UPPER_TAIL else (low, middle)
     return (low + high) / 2
 
 
@@ -84,18 +82,15 @@ def batches(values: Sequence[float], count: int) -> list[Sequence[float]]:
     return [values[a:b] for a, b in itertools.pairwise(edges)]
 
 
-def half_width(samples: Sequence[float], level: float = 0.95) -> float:
-    """Return half of the t-interval of the mean of independent samples; infinite for fewer than two."""
-    if len(samples) < 2:
-        return math.inf
-    return student_t(len(samples) - 1, level) * spread(samples) / math.sqrt(len(samples))
+def half_width(samples: Sequence[float]) -> float:
+    """Return half of the 95 % interval of the mean of independent samples; infinite for fewer than two."""
+    n = len(samples)
+    return student_t(n - 1) * spread(samples) / math.sqrt(n) if n > 1 else math.inf
 
 
 def batch_half_width(values: Sequence[float], count: int) -> float:
     """Return the half-width of the mean from `count` batch means: right for correlated series too."""
-    if len(values) < count:
-        return math.inf
-    return half_width([mean(batch) for batch in batches(values, count)])
+    return half_width([mean(batch) for batch in batches(values, count)]) if len(values) >= count else math.inf
 
 
 @dataclass(frozen=True)
@@ -216,7 +211,6 @@ class Variation:
 
     @property
     def whole_freedom(self) -> int:
-        """Degrees of freedom for Student's t."""
         return max(1, min(MOST_FREEDOM, math.floor(self.freedom)))
 
     @property

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -101,14 +100,20 @@ def _read(path: Path, above: tuple[Path, ...], trust: bool) -> Suite:
         raise UsageError(f"suite {path.name} includes itself: {' -> '.join(file.name for file in circle)}.")
     if len(above) > DEEPEST_INCLUDE:
         raise UsageError(f"suite {path.name} is included over {DEEPEST_INCLUDE} deep; include it further up.")
-    with _mistakes_in(path.name):
-        settings = {key: SETTINGS[key].parse(_written(content[key])) for key in content if key in IN_SUITES}
-        files = _files(content.get("include", []), path)
+    try:
+        typed = {key: str(value) if isinstance(value, float) else value for key, value in content.items()}
+        settings = {key: SETTINGS[key].parse(value) for key, value in typed.items() if key in IN_SUITES}
+        included = content.get("include", [])
+        if not isinstance(included, list) or not all(isinstance(word, str) and word for word in included):
+            raise UsageError('include must be a list of suites, such as ["quick", "other.toml"].')
+        files = [_file(word, path.parent, "suite to include") for word in included]  # a user's, relative to this one
         interpreter = partial(_interpreter, folder=path.parent, trust=trust)
         cases = [_located(_axes(table, "[[cases]]", interpreter), path.parent) for table in _tables(content, "cases")]
         excluded = [_axes(table, "[[exclude]]", interpreter) for table in _tables(content, "exclude")]
         _check_tables(bool(files), cases, excluded)
         score = _reference(content["score"]) if "score" in content else None
+    except UsageError as error:
+        raise UsageError(f"suite {path.name}: {error}") from None
     suite = _checked(Suite(path.name, settings, (), tuple(cases), tuple(excluded), score))
     for file in files:
         suite = _checked(replace(suite, included=(*suite.included, _read(file, (*above, place), trust))))
@@ -120,15 +125,6 @@ def _checked(suite: Suite) -> Suite:
     if suite.entries > MOST_ENTRIES:
         raise UsageError(f"suite {suite.file} has over {MOST_ENTRIES:,} files, tables and values in all; shorten it.")
     return suite
-
-
-@contextmanager
-def _mistakes_in(file: str) -> Iterator[None]:
-    """Add the suite's name to errors."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"suite {file}: {error}") from None
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -158,13 +154,6 @@ def _content(path: Path) -> dict[str, Any]:
     return content
 
 
-def _files(words: Any, path: Path) -> list[Path]:
-    """Return the files to include: shipped suites by name, a user's by the path relative to this file."""
-    if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
-        raise UsageError('include must be a list of suites, such as ["quick", "other.toml"].')
-    return [_file(word, path.parent, "suite to include") for word in words]
-
-
 def _tables(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     tables = content.get(key, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
@@ -184,7 +173,9 @@ def _axes(table: Mapping[str, Any], kind: str, interpreter: Callable[[str], str]
         values = value if isinstance(value, list) else [value]
         if not values or not all(isinstance(entry, str | int) for entry in values):
             raise UsageError(f"{key} must be a value or a list of values.")
-        texts = [_typed(key, entry) for entry in values]
+        if any(isinstance(entry, int) and abs(entry) >= LARGEST_WHOLE for entry in values):
+            raise UsageError(f"{key} has a whole number beyond 2^53; write a smaller one.")
+        texts = map(str, values)
         axes[axis] = tuple(value_of(axis, interpreter(text) if axis == "python" else text) for text in texts)
     return axes
 
@@ -232,32 +223,13 @@ def _reference(content: Any) -> Reference:
     for entry in entries:
         axes = _axes({name: value for name, value in entry.items() if name != "rate"}, "score")
         _check_tables(False, [axes], [])
-        rates[Case(**{name: values[0] for name, values in axes.items()})] = _rate(entry.get("rate"))
-    return Reference(_integer("version", content["version"]), str(content["machine"]), rates)
-
-
-def _rate(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise UsageError("the rate of a score must be a number over 0.")
-    return float(value)
-
-
-def _typed(key: str, value: str | float) -> str:
-    """Return a value as typed on the command line."""
-    if isinstance(value, int) and abs(value) >= LARGEST_WHOLE:
-        raise UsageError(f"{key} has a whole number beyond 2^53; write a smaller one.")
-    return str(value)
-
-
-def _written(value: Any) -> Any:
-    """Return a setting as typed: numbers of TOML are checked as text is."""
-    return str(value) if isinstance(value, float) else value
-
-
-def _integer(key: str, value: Any) -> int:
-    if type(value) is not int:
-        raise UsageError(f"{key} must be a whole number.")
-    return value
+        rate = entry.get("rate")
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
+            raise UsageError("the rate of a score must be a number over 0.")
+        rates[Case(**{name: values[0] for name, values in axes.items()})] = float(rate)
+    if type(content["version"]) is not int:
+        raise UsageError("version must be a whole number.")
+    return Reference(content["version"], str(content["machine"]), rates)
 
 
 KEYS = (*IN_SUITES, "include", "cases", "exclude", "score")

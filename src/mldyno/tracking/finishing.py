@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mldyno import machine as machines
 from mldyno.analysis.processes import Process
@@ -26,7 +26,7 @@ from mldyno.runner.recording import Observed, new_run_id, processes_before, reco
 from mldyno.stats.intervals import rounded
 from mldyno.store import Store
 from mldyno.store.transfer import rescue
-from mldyno.timing.loops import LoopBlocks, LoopTimes
+from mldyno.timing.loops import LoopBlocks
 from mldyno.timing.stopping import Stopping, warm_from
 from mldyno.tracking import process
 from mldyno.units import count
@@ -35,6 +35,7 @@ from mldyno.views.outcomes import loop_line
 if TYPE_CHECKING:
     from mldyno.tracking.tracker import Loop
 
+FEWEST_TO_BE_STEADY = 20  # blocks; fewer don't show whether a loop is steady
 WAIT_S, LONGEST_LOCK_WAIT_S = 0.5, 5.0  # for another process that holds the store: at once without a word, and in all
 
 
@@ -51,7 +52,10 @@ def finish(loop: Loop, interrupts: Interrupts) -> Record | None:
     if not times.steps:
         return None  # it was never used
     if ranks is not None and ranks.rank > 0:
-        ranks.tell(loop.name, json.dumps(_for_first_rank(loop)))
+        times.catch_up()
+        usual, _ = times.blocks.without_long()
+        content = {"size": usual.size, "times": usual.times, "waits": usual.waits, "items": loop.count.per_step}
+        ranks.tell(loop.name, json.dumps(content))
         return None
     ended = observed_of(loop, {} if ranks is None else ranks.hear(loop.name))
     if ended is None:
@@ -83,7 +87,6 @@ class EndedLoop:
     wall_time: float
 
     def record(self, before: Sequence[Process] | None = None) -> Record:
-        """Return its record; `before` are earlier processes of the machine."""
         return record_of(self.observed, self.machine, self.wall_time, "ok", "", before=before)
 
 
@@ -93,7 +96,13 @@ def _stored(ended: EndedLoop, store: Store, name: str, interrupts: Interrupts) -
     with closing(store):
         while True:
             try:
-                record = ended.record(_before(store, ended.machine))
+                try:
+                    before = processes_before(store, ended.machine)
+                except StoreLocked:
+                    raise
+                except MldynoError:
+                    before = None  # a store that can't be read may still be added to
+                record = ended.record(before)
                 store.append([record])
                 return record
             except StoreLocked:
@@ -104,15 +113,6 @@ def _stored(ended: EndedLoop, store: Store, name: str, interrupts: Interrupts) -
                     say(f"{name}: another process holds store {store.path}; {wait}")
                     ends = time.monotonic() + LONGEST_LOCK_WAIT_S
             interrupts.check()
-
-
-def _before(store: Store, machine: Machine) -> list[Process] | None:
-    try:
-        return processes_before(store, machine)
-    except StoreLocked:
-        raise
-    except MldynoError:
-        return None  # a store that can't be read may still be added to
 
 
 def line_so_far(loop: Loop) -> str:
@@ -136,9 +136,7 @@ def observed_of(loop: Loop, of_ranks: dict[int, str]) -> EndedLoop | None:
     start, unsteady = warm_from([time / usual.size for time in usual.times])
     size = usual.size
     steady = LoopBlocks(size, usual.times[start:], usual.waits[start:])
-    case = replace(unstated(loop.name, TRACKED), device=loop.place.device)
-    if ranks is not None:
-        case = replace(case, ranks=ranks.world)
+    case = replace(unstated(loop.name, TRACKED), device=loop.place.device, ranks=ranks.world if ranks else None)
     observed = Observed(case, Run(new_run_id()), Stopping(steps=times.steps))
     observed.unsteady = unsteady
     observed.series.append(Series("step_time", "s", _seconds([times.first]), "first"))
@@ -150,10 +148,28 @@ def observed_of(loop: Loop, of_ranks: dict[int, str]) -> EndedLoop | None:
         observed.take(series)
     for part in (*times.long, long):
         observed.series += _series_of(part, "long")
-    observed.series += [*_apart_series(times), *_rank_series(loop, steady, of_ranks)]
+    for stage, values in (("between", times.between), ("apart", times.apart)):
+        if values:
+            observed.series.append(Series("apart_time", "s", _seconds(values), stage))
+    if times.rounds:
+        real, held = zip(*times.rounds, strict=True)
+        observed.series.append(Series("step_time", "s", _seconds(real), "beside", times.blocks.size))
+        observed.series.append(Series("held_time", "s", _seconds(held), "beside", times.blocks.size))
+    if ranks is not None:  # the same steps, as each rank timed them
+        observed.series += _series_of(steady, "rank-0")
+        for rank, text in of_ranks.items():
+            content = json.loads(text)
+            part = LoopBlocks(content["size"], content["times"], content["waits"])
+            observed.series += _series_of(part, f"rank-{rank}")
     for series in loop.contention.stop() if loop.watched is not None else ():  # what got in the way, over all epochs
         observed.series.append(replace(series, values=(math.fsum(series.values),)))
-    observed.facts |= _facts(loop, size, unsteady, of_ranks, len(usual.times))
+    ended, last_error = loop.ended, getattr(sys, "last_type", None)
+    observed.facts |= {
+        "first_step": _seconds([times.first or 1])[0], "block_steps": size,
+        "warmup_steady": None if len(usual.times) < FEWEST_TO_BE_STEADY else not unsteady,
+        "item": loop.item, "ended": last_error.__name__ if last_error and ended == "left" else ended,
+        "epochs": times.epochs or None, **_items(loop, of_ranks),
+    }  # fmt: skip
     observed.software = process.software()
     devices = process.devices(case.device)
     machine = machines.describe(machines.Vendors().describe(devices) if devices else ())
@@ -172,47 +188,11 @@ def _series_of(part: LoopBlocks, stage: str) -> Iterator[Series]:
         yield Series("data_wait", "s", _seconds(part.waits, part.size), stage, part.size)
 
 
-def _apart_series(times: LoopTimes) -> Iterator[Series]:
-    """Yield what lies between steps, and the rounds of real and held batches."""
-    for stage, values in (("between", times.between), ("apart", times.apart)):
-        if values:
-            yield Series("apart_time", "s", _seconds(values), stage)
-    if times.rounds:
-        real, held = zip(*times.rounds, strict=True)
-        yield Series("step_time", "s", _seconds(real), "beside", times.blocks.size)
-        yield Series("held_time", "s", _seconds(held), "beside", times.blocks.size)
-
-
-def _facts(loop: Loop, size: int, unsteady: str, of_ranks: dict[int, str], blocks: int) -> dict[str, Fact]:
-    times, items = loop.times, loop.count.per_step
-    world = 1 if loop.ranks is None else loop.ranks.world
-    steady = None if blocks < 20 else not unsteady
-    ended = getattr(sys, "last_type", None)
-    facts: dict[str, Fact] = {
-        "first_step": _seconds([times.first or 1])[0], "warmup_steady": steady, "block_steps": size,
-        "item": loop.item, "ended": loop.ended if ended is None or loop.ended != "left" else ended.__name__,
-        "epochs": times.epochs or None,
-    }  # fmt: skip
-    if items is not None:
-        items_of_ranks = [json.loads(text).get("items") or items for text in of_ranks.values()]
-        facts["items_per_step"] = items + sum(items_of_ranks) if of_ranks else items * world
-        if world > 1:
-            facts |= {"batch_per_rank": items, "batch_in_all": facts["items_per_step"]}
-    return facts
-
-
-def _for_first_rank(loop: Loop) -> dict[str, Any]:
-    """Return what a rank leaves for the first one."""
-    loop.times.catch_up()
-    usual, _ = loop.times.blocks.without_long()
-    return {"size": usual.size, "times": usual.times, "waits": usual.waits, "items": loop.count.per_step}
-
-
-def _rank_series(loop: Loop, steady: LoopBlocks, of_ranks: dict[int, str]) -> Iterator[Series]:
-    """Yield the same steps, as each rank timed them."""
-    if loop.ranks is None:
-        return
-    yield from _series_of(steady, "rank-0")
-    for rank, text in of_ranks.items():
-        content = json.loads(text)
-        yield from _series_of(LoopBlocks(content["size"], content["times"], content["waits"]), f"rank-{rank}")
+def _items(loop: Loop, of_ranks: dict[int, str]) -> dict[str, Fact]:
+    """Return the facts of the items of a step, over all ranks."""
+    items, world = loop.count.per_step, 1 if loop.ranks is None else loop.ranks.world
+    if items is None:
+        return {}
+    items_of_ranks = [json.loads(text).get("items") or items for text in of_ranks.values()]
+    total = items + sum(items_of_ranks) if of_ranks else items * world
+    return {"items_per_step": total, **({"batch_per_rank": items, "batch_in_all": total} if world > 1 else {})}

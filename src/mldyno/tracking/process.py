@@ -20,7 +20,7 @@ from mldyno.printable import name_from, printable
 from mldyno.records import Device, Software, recorded_environment
 
 RECORDED_PACKAGES = (
-    "torch", "tensorflow", "jax", "mlx", "keras", "numpy", "lightning", "pytorch_lightning", "transformers",
+    "torch", "tensorflow", "jax", "mlx", "mlx.core", "keras", "numpy", "lightning", "pytorch_lightning", "transformers",
     "accelerate",
 )  # fmt: skip
 LONGEST_RANK_WAIT_S = 20.0  # for the times of other ranks
@@ -102,11 +102,9 @@ def devices(name: str) -> list[Device]:
 def software() -> Software:
     """Return the interpreter, the versions of loaded packages, and recorded settings."""
     loaded = {
-        name: str(getattr(sys.modules[name], "__version__", "")) for name in RECORDED_PACKAGES if name in sys.modules
-    }
-    core = sys.modules.get("mlx.core")
-    if core is not None:
-        loaded["mlx"] = str(core.__version__)
+        name.removesuffix(".core"): str(getattr(sys.modules[name], "__version__", ""))
+        for name in RECORDED_PACKAGES if name in sys.modules
+    }  # fmt: skip
     threads = None
     with suppress(Exception):
         threads = int(sys.modules["torch"].get_num_threads()) if "torch" in loaded else None
@@ -146,7 +144,6 @@ class Ranks:
     shared: Any
 
     def tell(self, key: str, text: str) -> None:
-        """Leave a text for the first rank."""
         self.shared.set(f"mldyno/{key}/{self.rank}", text)
 
     def hear(self, key: str) -> dict[int, str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mldyno.axes import TRACKED, unstated
 from mldyno.errors import UsageError
-from mldyno.hardware.contention import Contention
+from mldyno.hardware.system import Contention
 from mldyno.printable import name_from
 from mldyno.records import Device, Record
 from mldyno.runner.events import Interrupts
@@ -225,16 +225,9 @@ LIVE: dict[Loop, weakref.ref[Any] | None] = {}
 
 
 def track(
-    loader: Any = None,
-    *,
-    name: str | None = None,
-    items: Items = None,
-    item: str = "item",
-    replay: bool = False,
-    sync: Sync | None = None,
-    store: Any = None,
-    clock: clocks.Clock | None = None,
-) -> Tracker:
+    loader: Any = None, *, name: str | None = None, items: Items = None, item: str = "item", replay: bool = False,
+    sync: Sync | None = None, store: Any = None, clock: clocks.Clock | None = None,
+) -> Tracker:  # fmt: skip
     """Measure a training loop as it runs: `for batch in mldyno.track(loader):`, and nothing else.
 
     Without a loader: `with mldyno.track() as t:`, and `t.step()` after each step. `items` is the number of items of a

@@ -109,8 +109,14 @@ class WorkerProcess:
     def __exit__(self, *error: object) -> None:
         self.kill()
 
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and not killed since."""
+        return self._process is not None
+
     def start(self) -> None:
-        """Start the process, and the threads that read from it."""
+        """Start the process, and the threads that read from it; after `kill` it may be started anew."""
+        self._lines, self._threads, self._stderr_tail, self._dropped = queue.Queue(), [], b"", None
         try:
             chosen = {} if self._case is None else settings_of(self._case)
             launched = () if self._case is None else self._launched(self._case)
@@ -154,10 +160,11 @@ class WorkerProcess:
 
     def _read_answers(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
+        lines = self._lines
         with contextlib.suppress(OSError, ValueError):  # the pipe is closed when the worker is ended
             while line := process.stdout.readline(LONGEST_ANSWER_LINE):
-                self._lines.put(line)
-        self._lines.put(None)
+                lines.put(line)
+        lines.put(None)
 
     def _read_stderr(self, process: subprocess.Popen[bytes]) -> None:
         """Drain what the worker prints, and keep the end of it."""

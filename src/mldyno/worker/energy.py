@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from mldyno import plugins
 from mldyno.frameworks import Framework
 from mldyno.hardware import Found, Scope, Sensor, Surroundings
-from mldyno.hardware.contention import cpu_of_others
+from mldyno.hardware.system import cpu_of_others
 from mldyno.messages import Measured
 from mldyno.records import Case, Device, Series
 from mldyno.stats.intervals import half_width, mean, rounded

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from mldyno import plugins
 from mldyno.frameworks import Framework
-from mldyno.hardware.memory import peak_resident, resident
+from mldyno.hardware.system import peak_resident, resident
 from mldyno.messages import CaseForecasted, FeatureTried, FrameworkFacts, FrameworksProbed, StepsTried
 from mldyno.records import Case
 from mldyno.timing import clock

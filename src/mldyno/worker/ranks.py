@@ -15,7 +15,7 @@ from mldyno import messages, sources
 from mldyno.axes import AXIS
 from mldyno.datasets import Opened
 from mldyno.frameworks import Framework, Program, Steps, Team, Unsupported
-from mldyno.hardware.memory import peak_resident
+from mldyno.hardware.system import peak_resident
 from mldyno.messages import DataSource, OpenCase
 from mldyno.records import Case
 from mldyno.timing import clock

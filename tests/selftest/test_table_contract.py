@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mldyno.selftest import contract
-from mldyno.selftest.contract import Contract
+from mldyno.selftest import table
+from mldyno.selftest.table import Contract
 
 # Tasks that do what their names say, in a real worker.
 STUB = """
@@ -48,7 +48,7 @@ Begin = Callable[..., Contract]
 def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
     """A contract with such tasks."""
     (tmp_path / "stub_tasks.py").write_text(STUB)
-    monkeypatch.setattr(contract, "MODULE", "stub_tasks")
+    monkeypatch.setattr(table, "CONTRACT_MODULE", "stub_tasks")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
     begun: list[Contract] = []
 
@@ -97,7 +97,7 @@ def test_a_process_that_ends_between_two_tasks_is_followed_by_another(begin: Beg
 
 
 def test_a_device_that_hangs_is_given_up(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contract, "SILENCE_TIMEOUT_S", 1.5)
+    monkeypatch.setattr(table, "SILENCE_TIMEOUT_S", 1.5)
     going = begin("hang", "two")
     assert going.result("hang", quiet).failure == "no answer for 2 s"
     assert going.result("two", quiet).rows

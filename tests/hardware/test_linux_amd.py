@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mldyno.hardware import amd
-from mldyno.hardware.amd import Amd, held_back
+from mldyno.hardware import linux
+from mldyno.hardware.linux import Amd, held_back
 from mldyno.records import Case, Device
 
 CASE = Case("mlp", device="cuda:0")
@@ -32,7 +32,7 @@ def test_the_share_of_looks_at_which_amds_clock_was_held_down(tmp_path: Path, mo
     report = tmp_path / "card0" / "device" / "gpu_metrics"
     report.parent.mkdir(parents=True)
     report.write_bytes(block(0))
-    monkeypatch.setattr(amd, "METRICS", str(tmp_path / "card*" / "device" / "gpu_metrics"))
+    monkeypatch.setattr(linux, "AMD_METRICS", str(tmp_path / "card*" / "device" / "gpu_metrics"))
     meter = Amd()
     assert not meter.start(CASE, Device("cpu", "torch"))
     assert meter.start(CASE, Device("cuda:0", "torch"))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mldyno.hardware import throttling
-from mldyno.hardware.throttling import Throttling
+from mldyno.hardware import system
+from mldyno.hardware.system import Throttling
 from mldyno.records import Case, Device
 
 
@@ -42,4 +42,4 @@ def test_the_highest_thermal_pressure_of_all_windows_is_kept(monkeypatch: pytest
 
 def test_elsewhere_there_is_no_thermal_pressure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
-    assert throttling.pressure_reader() is None
+    assert system.pressure_reader() is None

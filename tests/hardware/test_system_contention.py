@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mldyno.hardware import contention
+from mldyno.hardware import system
 
 OWN, LAUNCHER = 500, 400
 PROCESSES = {  # parent, group, ticks: this one, its loader, another rank, that one's loader, a stranger
@@ -27,8 +27,8 @@ def test_ranks_that_one_launcher_started_are_no_others_to_each_other(
         parent, group, used = PROCESSES[path.split("/")[2]]
         return io.BytesIO(f"1 (a ) b) S {parent} {group} 0 0 0 0 0 0 0 0 {used} 0 0 0".encode())
 
-    monkeypatch.setattr(contention, "open", opened, raising=False)
+    monkeypatch.setattr(system, "open", opened, raising=False)
     monkeypatch.setattr(os, "listdir", lambda folder: [*PROCESSES, "self", "stat"])
     monkeypatch.setattr(os, "getpgrp", lambda: OWN)
     monkeypatch.setattr(os, "getppid", lambda: LAUNCHER)
-    assert contention.cpu_of_others(beside_siblings) == ticks / os.sysconf("SC_CLK_TCK")
+    assert system.cpu_of_others(beside_siblings) == ticks / os.sysconf("SC_CLK_TCK")
