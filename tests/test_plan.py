@@ -314,7 +314,7 @@ def test_a_mode_on_the_command_line_leaves_away_what_a_suite_has_in_no_such_mode
     path = own(tmp_path, "[[cases]]\nworkload = ['mlp', 'bert-tiny']\n")
     assert [case.workload for case in expand([path], {"mode": ["infer"]}).cases] == ["mlp"]
     for targets, axes in ((["bert-tiny"], {"mode": ["infer"]}), ([own(tmp_path, BERT_INFER)], {})):
-        with pytest.raises(UsageError, match="bert-tiny runs in mode train only"):
+        with pytest.raises(UsageError, match="bert-tiny can only be measured in mode train"):
             expand(targets, axes)
 
 

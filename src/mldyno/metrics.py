@@ -145,6 +145,10 @@ class Entry:
         fits = self.least <= value <= self.most and (value == 0 or abs(value) >= SMALLEST)
         return "" if fits else f"must be {_WORDS[self.kind]} from {self.least:g} to {self.most:g}"
 
+    def within(self, value: float) -> float:
+        """Return the nearest value that it may have."""
+        return min(self.most, max(self.least, value))
+
 
 _COUNT, _SOME = Entry("count"), Entry("count", least=1)
 _TIME, _NUMBER = Entry("number", "s", most=LONGEST_TIME_S), Entry("number", "1")

@@ -367,7 +367,7 @@ def _check_modes(axes: Values) -> None:
         if any(mode not in workload.modes for mode in axes.get("mode", ())):
             if workload.untrained:
                 raise UsageError(f"{workload.title} can only be measured in inference: {workload.untrained}.")
-            raise UsageError(f"{workload.name} runs in mode {', '.join(workload.modes)} only.")
+            raise UsageError(f"{workload.name} can only be measured in mode {' or '.join(workload.modes)}.")
 
 
 def _check_needs(axes: Values, cases: Sequence[Case]) -> None:

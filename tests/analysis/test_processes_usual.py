@@ -10,6 +10,7 @@ import pytest
 from tests.analysis.test_estimates import a_record
 
 from mldyno.analysis.processes import NEVER_SEEN, Process, Usual, headline, stated, usual_for
+from mldyno.metrics import FACTS, flaws
 from mldyno.selftest.on_processes import coverage, judged
 from mldyno.stats.intervals import Variation
 
@@ -42,6 +43,19 @@ def test_step_times_are_seen_to_follow_the_reference_kernel() -> None:
     assert usual.slope == pytest.approx(1.5, abs=0.5)
     assert math.sqrt(usual.spread.variance) == pytest.approx(0.03, rel=0.5)
     assert usual.level == pytest.approx(math.log(1e-3), abs=0.1)
+
+
+def test_what_is_usual_can_be_recorded_after_thousands_of_processes_and_of_any_spread() -> None:
+    command = Process("ls", "2", ("cpu", None), "mains", 0.0, math.log(1e-3), 0.0)
+    before = [replace(command, run="1", time=math.log(1e-3) + 0.1 * (place % 3)) for place in range(3000)]
+    usual = usual_for(command, before)
+    assert usual.spread.freedom > 1000
+    assert flaws(FACTS, usual.facts) == {}
+    assert usual.facts["process_freedom"] == 1000
+    wild = replace(
+        usual, spread=Variation(50.0**2, 0.01), slope=1.0, slope_error=20.0, level_error=Variation(400.0, 1e5)
+    )
+    assert flaws(FACTS, wild.facts) == {}
 
 
 def test_where_the_reference_kernel_does_not_vary_nothing_is_seen() -> None:

@@ -88,6 +88,14 @@ def test_a_cause_brings_its_warning_with_a_next_step(code: str) -> None:
     assert found[code].hint
 
 
+def test_a_speed_many_times_as_slow_as_the_other_is_not_given_in_percent() -> None:
+    (near,) = of_measurement(CAUSES["two-modes"])
+    assert near.message == "two speeds: 34 % of the blocks took 50 % longer than the others"
+    far = replace(QUIET, series=[steps(lambda place: 900.0 if int(place * 200) % 3 == 0 else 1.0)])
+    (message,) = (warning.message for warning in of_measurement(far) if warning.code == "two-modes")
+    assert message == "two speeds: 34 % of the blocks took 899 times as long as the others"
+
+
 def test_a_drift_comes_with_its_size_and_a_jump_with_its_place() -> None:
     (gradual,) = of_measurement(CAUSES["drifting"])
     assert "rose by" in gradual.message

@@ -13,7 +13,7 @@ from tests.analysis.made import met, outcome
 from mldyno.analysis.comparisons import Claim, Comparison, compare, compared, geometric_mean
 from mldyno.analysis.outcomes import Outcome, outcomes
 from mldyno.axes import unstated
-from mldyno.records import Warning_
+from mldyno.records import Case, Fact, Warning_
 from mldyno.store import figures
 from mldyno.units import Interval
 from mldyno.views.claims import (
@@ -27,6 +27,7 @@ from mldyno.views.claims import (
     span,
 )
 from mldyno.views.outcomes import trust, trust_line, trust_lines
+from mldyno.views.screens import statements
 
 NO_INTERVALS = "published figures have no interval, so a ratio with one may be off by an unknown amount"
 ROW = "lab,2026-01,{machine},cpu,torch,{workload},train,8,,fp32,device,1,{steps},loop_time,{value},s,ok,{note}"
@@ -109,6 +110,36 @@ def test_a_few_outcomes_have_a_trust_line_each_and_many_one_for_all() -> None:
     assert gathered.endswith("; but contended")
     assert meaning == "  contended: a message. Next: a hint."
     assert trust_line([warned("contended"), warned()]).endswith("; but contended (1)")
+
+
+def test_of_messages_that_differ_only_in_numbers_two_are_printed() -> None:
+    messages = ["it rose by 1.5 %", "it rose by 2.5 %", "it rose by 1,000 %", "it rose by 4 %", "it fell by 3 %"]
+    good = outcome(1e-3)
+    warnings = tuple(Warning_("drifting", message, "rest") for message in messages)
+    shown = Outcome(tuple(replace(record, warnings=warnings) for record in good.records))
+    assert trust_lines([shown])[1:] == [
+        "  drifting: it rose by 1.5 % / it rose by 2.5 % (2 more like it) / it fell by 3 %. Next: rest."
+    ]
+
+
+def of_a_command(runs: int, *codes: str) -> Outcome:
+    good = outcome(1e-3)
+    series = tuple(replace(part, values=(1e-3,) * runs) for part in good.records[0].series)
+    warnings = tuple(Warning_(code, "a message", "a hint") for code in codes)
+    case = Case("sleep 1", framework="command")
+    facts: dict[str, Fact] = {"end_to_end": True, "warmup_steady": None}
+    return Outcome((replace(good.records[0], case=case, series=series, facts=facts, warnings=warnings),))
+
+
+def test_thousands_of_runs_of_a_command_are_not_too_few() -> None:
+    assert trust(of_a_command(4000)).startswith("steady, ±")
+    assert trust(of_a_command(4000, "drifting")).startswith("not steady (drifting), ±")
+    assert trust(of_a_command(4)).startswith("too few runs to judge if steady, ±")
+
+
+def test_a_comparison_of_workloads_does_not_begin_with_one_of_them() -> None:
+    (said,) = map(sentence, compared([(outcome(2e-3, workload="a.py@1"), outcome(1e-3, workload="a.py@2"))]))
+    assert said.startswith("Training, batch 8 on cpu: a.py@2 is 2.00x")
 
 
 def test_an_interval_of_no_width_is_not_a_missing_one() -> None:
@@ -197,6 +228,7 @@ def test_a_table_and_a_comparison_that_point_in_different_directions_say_why(
         assert lines[0].startswith(
             "bf16 and fp32: their times in tables point the other way, since each was measured alone"
         )
+    assert [line for line in statements([base, other]) if line in lines] == lines, "a notebook says so too"
 
 
 def in_frameworks(steps: Sequence[float], noise: float = 0.004) -> list[str]:

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from mldyno.analysis import grouped
-from mldyno.metrics import metric_named
+from mldyno.metrics import FACTS, metric_named
 from mldyno.records import Fact, Record
 from mldyno.stats.intervals import PREDICTED_PROCESSES, Variation, mean, median, of_values, pooled
 
@@ -134,7 +134,7 @@ class Usual:
 
     @property
     def facts(self) -> dict[str, Fact]:
-        """As facts of a record."""
+        """As facts of a record: each within the range that a record may have."""
         known = {"process_spread": math.sqrt(self.spread.variance), "process_freedom": self.spread.freedom}
         if self.slope:
             known |= {
@@ -142,7 +142,7 @@ class Usual:
                 "reference_usual": math.exp(self.level), "reference_error": math.sqrt(self.level_error.variance),
                 "reference_freedom": self.level_error.freedom,
             }  # fmt: skip
-        return {name: float(f"{value:.6g}") for name, value in known.items()}
+        return {name: float(f"{FACTS[name].within(value):.6g}") for name, value in known.items()}
 
 
 def stated(record: Record) -> Usual:

@@ -160,9 +160,11 @@ def planned(
         if named:
             raise UsageError(f"a command is run as it is typed; omit {', '.join(named)} before --.")
         plan = command_plan(command, settings)
-    for source in plan.sources if "mode" not in axes else ():
-        if source.untrained:
-            say(f"{source.title} is measured in inference only: {source.untrained}")
+    untrained = {
+        source.title: source.untrained for source in plan.sources if source.untrained
+    }  # versions share a title
+    for title, why in untrained.items() if "mode" not in axes else ():
+        say(f"{title} is measured in inference only: {why}")
     return (plan, unfinished(opened_store, plan)[0]) if resume else (plan, None)
 
 

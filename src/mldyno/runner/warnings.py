@@ -19,7 +19,7 @@ from mldyno.stats import shapes
 from mldyno.stats.intervals import median
 from mldyno.timing.blocks import DRAIN_STEPS
 from mldyno.timing.stopping import SUSTAINED_S, WARMUP_SHARE
-from mldyno.units import count, show_bytes, show_percent, show_seconds
+from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
 
 SHORTEST_QUEUE = 512  # kernels that find room in the queue of any device
 DRAINED_SHARE = 0.9  # a device that is done when the loop returns has waited for the loop, or the loop for it
@@ -111,7 +111,9 @@ def _two_speeds(evidence: Evidence) -> str:
     modes = shapes.modes(evidence.values("step_time"))
     if modes is None:
         return ""
-    return f"{show_percent(modes.slow_share)} of the blocks took {show_percent(modes.slow / modes.fast - 1)} longer"
+    ratio = modes.slow / modes.fast
+    longer = f"{show_percent(ratio - 1)} longer than" if ratio < 2 else f"{digits(ratio)} times as long as"
+    return f"{show_percent(modes.slow_share)} of the blocks took {longer} the others"
 
 
 def _waited(evidence: Evidence) -> bool:
@@ -243,7 +245,7 @@ RULES = (
          "let the machine cool down and rest, then repeat; if it drifts again, look for heat, memory or a leak"),
     Rule("drifting", lambda evidence: _drift(evidence, rises=False), "step times fell by {}",
          "it got faster: it was still warming up, or other work ended; run it again, or longer with --budget"),
-    Rule("two-modes", _two_speeds, "two speeds: {} than the others",
+    Rule("two-modes", _two_speeds, "two speeds: {}",
          "trust neither mean nor median alone; more --repeats show which speed processes get, a quiet machine has one"),
     Rule("host-bound", _host_bound, "the host holds the device up: steps end no later than they are issued",
          "a larger batch or --compile yes gives the device more to do; look for copies and .item() within the step"),

@@ -159,11 +159,12 @@ def run_name(record: Record) -> str:
 
 
 def named(axis: str, value: Any) -> str:
-    """Return a value of an axis as a sentence has it: mps, roundtrip, batch 16, threads as usual."""
+    """Return a value of an axis as a sentence has it: mps, roundtrip, batch 16, default threads."""
     if isinstance(value, bool):
         return AXIS[axis].say(value)
     if value is None or isinstance(value, int):
-        return f"{axis.replace('_', ' ')} {'as usual' if value is None else value}"
+        words = axis.replace("_", " ")
+        return f"default {words}" if value is None else f"{words} {value}"
     return as_typed(str(value)) if axis == "workload" else str(value)
 
 

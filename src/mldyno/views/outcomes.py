@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from mldyno.units import count, digits, show, show_error, show_half_width, show_
 
 FEW_OUTCOMES = 4  # up to this number each has a trust line
 NOT_STEADY = ("drifting", "two-modes")  # warnings about times that were not steady
+MIN_RUNS_TO_JUDGE = 20  # runs of a process before a drift among them can show
 ID_DIGITS = 10  # of a record's id
 
 
@@ -54,14 +56,25 @@ def _codes(outcome: Outcome) -> list[str]:
 
 
 def _steadiness(outcome: Outcome) -> str:
-    """Say whether its times were steady: as the warm-up judged, unless there is a warning."""
+    """Say whether its times were steady: as the warm-up judged, unless there is a warning.
+
+    Whole processes have no warm-up: enough of them without a warning are steady.
+    """
     moved = [code for code in _codes(outcome) if code in NOT_STEADY]
     if moved:
         return f"not steady ({', '.join(moved)})"
-    judged = [record.fact("warmup_steady") for record in outcome.good]
+    judged = [_judged_steady(record) for record in outcome.good]
     if all(steady is True for steady in judged):
         return "steady"
-    return "too few steps to judge if steady" if None in judged else "steady only after its warm-up"
+    unit = "runs" if all(record.fact("end_to_end") for record in outcome.good) else "steps"
+    return f"too few {unit} to judge if steady" if None in judged else "steady only after its warm-up"
+
+
+def _judged_steady(record: Record) -> bool | None:
+    judged: bool | None = record.fact("warmup_steady")
+    if judged is None and record.fact("end_to_end") and len(record.values("step_time")) >= MIN_RUNS_TO_JUDGE:
+        return True
+    return judged
 
 
 def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:
@@ -90,9 +103,17 @@ def warning_meanings(outcomes: Sequence[Outcome]) -> list[str]:
     warnings = dict.fromkeys(warning for outcome in outcomes for warning in outcome.warnings)
     by_cure = grouped(warnings, lambda warning: (warning.code, warning.hint))
     return [
-        f"  {code}: {' / '.join(warning.message for warning in warnings)}. Next: {hint}."
+        f"  {code}: {' / '.join(_without_likes([warning.message for warning in warnings]))}. Next: {hint}."
         for (code, hint), warnings in by_cure.items()
     ]
+
+
+def _without_likes(messages: Sequence[str]) -> Iterator[str]:
+    """Yield the messages; of those that differ only in their numbers the first two, and how many more there are."""
+    for alike in grouped(messages, lambda message: re.sub(r"[\d.,]+", "0", message)).values():
+        *shown, last = alike[:2]
+        yield from shown
+        yield f"{last} ({len(alike) - 2} more like it)" if len(alike) > 2 else last
 
 
 # -- energy ---------------------------------------------------------------------------------------

@@ -134,11 +134,13 @@ def _samples(record: Record) -> Rows:
     parts = [("uncontended", fast), ("median", quantile(ordered, 0.5)), ("mean", mean(ordered)), *shown]
     spread = ", ".join(f"{name} {show_seconds(value)}" for name, value in parts if value is not None)
     block = next(series.block for series in record.series if series.stage in ("steady", "paired"))
-    yield "samples", f"{count(len(ordered), 'block')} of {count(block, 'step')}: {spread}"
+    whole = record.fact("end_to_end") and block == 1
+    shape = count(len(ordered), "run") if whole else f"{count(len(ordered), 'block')} of {count(block, 'step')}"
+    yield "samples", f"{shape}: {spread}"
     if not record.alone:
         return
     if (two := modes(steady)) is not None:
-        slow = f"{show_seconds(two.slow)} in {show_percent(two.slow_share)} of the blocks"
+        slow = f"{show_seconds(two.slow)} in {show_percent(two.slow_share)} of the {'runs' if whole else 'blocks'}"
         yield "modes", f"{show_seconds(two.fast)}, and {slow}"
     ratio, reference = record.fact("step_per_reference"), record.values("reference_time")
     if ratio is not None and reference:
@@ -148,7 +150,7 @@ def _samples(record: Record) -> Rows:
         )
     faults, steps = sum(record.values("page_faults", "window")), record.fact("steps")
     if faults and steps:
-        yield "page faults", f"{digits(faults / steps)} a step"
+        yield "page faults", f"{digits(faults / steps)} a {'run' if whole else 'step'}"
 
 
 def _first_step(record: Record) -> Rows:
@@ -156,7 +158,7 @@ def _first_step(record: Record) -> Rows:
     if batch is not None:
         yield "first batch", show_seconds(batch)
     if first is not None:
-        yield "first step", show_seconds(first)
+        yield f"first {'run' if record.fact('end_to_end') else 'step'}", show_seconds(first)
     if compiling is not None:
         known = [(record.fact(name), word) for name, word in _COMPILED]
         parts = " and ".join(count(number, word) for number, word in known if number is not None)

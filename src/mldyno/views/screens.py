@@ -102,7 +102,10 @@ def comparison_lines(
 def statements(outcomes: Sequence[Outcome]) -> list[str]:
     """Return all comparisons and answers, a line each."""
     reported = answers(outcomes)
-    return [*map(sentence, unreported_comparisons(outcomes, reported)), *answer_lines(reported)]
+    every = [each for way in WAYS for each in compared_along(outcomes, way)]
+    return [
+        *map(sentence, unreported_comparisons(outcomes, reported)), *contradictions(every), *answer_lines(reported)
+    ]  # fmt: skip
 
 
 def version_titles(sources: Sequence[Source]) -> dict[str, str]:

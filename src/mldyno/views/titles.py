@@ -45,7 +45,8 @@ def case_title(case: Case, without: Collection[str] = ELSEWHERE) -> str:
     """Return work, sizes and unusual ways of a case: BERT-base, training, batch 16, bf16."""
     axes = [axis for axis in _IN_ORDER if axis.name not in without and getattr(case, axis.name) is not None]
     unusual = [axis for axis in axes if axis.kind != "way" or getattr(case, axis.name) != axis.default]
-    return ", ".join([workload_title(case.workload), *(axis.say(getattr(case, axis.name)) for axis in unusual)])
+    work = [] if "workload" in without else [workload_title(case.workload)]
+    return ", ".join([*work, *(axis.say(getattr(case, axis.name)) for axis in unusual)])
 
 
 def shared_title(case: Case) -> str:
@@ -77,4 +78,5 @@ def case_on_device(case: Case, *without: str) -> str:
     if case.own_command:
         return case_name(case)
     device = "" if "device" in without else f" on {case.device}"
-    return case_title(case, ("device", *without)) + device
+    title = (case_title(case, ("device", *without)) + device).strip()
+    return title[:1].upper() + title[1:] if "workload" in without else title

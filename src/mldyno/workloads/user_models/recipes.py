@@ -31,7 +31,7 @@ from mldyno.workloads import Batch, Recipe
 LEARNING_RATE = 1e-3  # of AdamW, where no optimiser is given: the default of PyTorch and Keras
 TOKEN_DIMENSIONS = 2
 SET_BY_KERAS = ("training", "mask")  # parameters of a Keras model that are no inputs
-NO_LOSS = "no output of the model is a loss, a single number; return model, inputs, targets"
+NO_LOSS = "no output of the model is a loss (a single number); return model, inputs, targets"
 
 Loss = Callable[[Any, Any], Any]
 Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
