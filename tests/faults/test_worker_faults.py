@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import venv
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from mldyno.runner.events import Listener
 from mldyno.runner.run import Runner
 from mldyno.store import Store
 from mldyno.units import show_seconds
+from mldyno.worker.client import WorkerProcess
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Dyno, Rule
@@ -168,12 +170,17 @@ def test_a_series_that_never_settles_is_unsteady(dyno: Dyno) -> None:
     assert record.values("step_time"), "the series is kept"
 
 
+def worker_of(python: Path) -> Callable[[], WorkerProcess]:
+    """Return what makes a worker in that interpreter."""
+    return lambda: WorkerProcess(python=str(python))
+
+
 def test_a_framework_that_is_missing_says_how_to_install_it(dyno: Dyno, tmp_path: Path, monkeypatch: Any) -> None:
     venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
     for name, value in dyno.environment().items():
         monkeypatch.setenv(name, value)
     plan = api.make_plan(["mlp"], {"framework": ["torch", "fake"], "mode": "infer"}, {"steps": 10, "repeats": 1})
-    Runner(plan, Store(dyno.store), "run", python=str(tmp_path / "bare/bin/python")).execute(Listener())
+    Runner(plan, Store(dyno.store), "run", new_worker=worker_of(tmp_path / "bare/bin/python")).execute(Listener())
     missing, present = sorted(dyno.records(), key=lambda record: record.status)
     assert (missing.case.framework, missing.status) == ("torch", "failed")
     assert missing.reason == "torch is not installed for this Python; pip install 'mldyno[torch]'"
@@ -182,7 +189,7 @@ def test_a_framework_that_is_missing_says_how_to_install_it(dyno: Dyno, tmp_path
 
 def test_an_interpreter_that_is_missing_becomes_a_record(dyno: Dyno, tmp_path: Path) -> None:
     plan = api.make_plan(["mlp"], {"framework": "fake", "mode": "infer"}, {"steps": 10, "repeats": 1})
-    Runner(plan, Store(dyno.store), "run", python=str(tmp_path / "no-such-python")).execute(Listener())
+    Runner(plan, Store(dyno.store), "run", new_worker=worker_of(tmp_path / "no-such-python")).execute(Listener())
     (record,) = dyno.records()
     assert record.status == "failed"
     assert "no-such-python can't be started: No such file or directory" in record.reason

@@ -20,16 +20,12 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mldyno.datasets import Progress, Tally, sync
+from mldyno.datasets import Archive, DataSet, Progress, Tally, sync
 from mldyno.errors import MldynoError, UsageError
 from mldyno.files import regular
 from mldyno.printable import printable, shortened
 from mldyno.units import show_bytes
-
-if TYPE_CHECKING:
-    from mldyno.datasets import Archive, DataSet
 
 MIRROR_TIMEOUT_S = 10.0  # until a mirror has answered, and between two chunks of what it sends
 PACE_WINDOW_S = 15.0  # over which the pace is taken

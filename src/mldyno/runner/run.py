@@ -94,13 +94,13 @@ class Runner:
 
     def __init__(
         self, plan: Plan, store: Store, run: str, forecasts: Sequence[Forecast] | None = None,
-        python: str | None = None, new_worker: Callable[[], WorkerProcess] | None = None,
+        new_worker: Callable[[], WorkerProcess] | None = None,
     ) -> None:  # fmt: skip
         """`forecasts` limit how long a case may take where the plan does not; they are made where there are none.
 
         `new_worker` makes a worker of another kind than a process for each case.
         """
-        self.plan, self.store, self.run, self.python, self.new_worker = plan, store, run, python, new_worker
+        self.plan, self.store, self.run, self.new_worker = plan, store, run, new_worker
         self.listener = Listener()
         self.before: list[Process] = []
         self.settled: set[str] = set()
@@ -258,7 +258,7 @@ class Runner:
         self.processes += 1
         if self.new_worker is not None:
             return self.new_worker()
-        return WorkerProcess(self.interrupts.check, python=self.python, case=case)
+        return WorkerProcess(self.interrupts.check, case=case)
 
     def _alone(self, case: Case, repeat: int, budget: float) -> None:
         """Measure one case for `budget` s, from its first step to its record."""
