@@ -76,6 +76,16 @@ def series(*parts: Series) -> Alter:
     return lambda record: replace(record, series=parts)
 
 
+def with_energy(energy: float, power: float | None) -> Alter:
+    """The energy of a step in J, and the power in W."""
+
+    def alter(record: Record) -> Record:
+        parts = [Series("energy", "J", (energy,) * 5)] + ([Series("power", "W", (power,) * 5)] if power else [])
+        return replace(record, series=(*record.series, *parts), facts={**record.facts, "energy_scope": "machine"})
+
+    return alter
+
+
 def test_a_good_submission_has_no_fault(tmp_path: Path) -> None:
     assert faults(written(tmp_path / "good.jsonl", submitted.several())) == []
 
@@ -113,6 +123,11 @@ ALTERED: dict[str, tuple[Case, Alter, str]] = {
     "a mode that it has not": (Case("copy", mode="infer", batch=64), case(mode="train"), "has no mode train"),
     "another workload": (MLP, case(workload="mnist-mlp"), "its params is"),
     "a version to come": (MLP, case(version=9), "is not known here"),
+    "a process of its own": (
+        MLP, both(case(framework="command"), lambda record: replace(record, software=Software(framework="command"))),
+        "mlp is not run as a whole process"),
+    "no precision": (MLP, case(precision=None), "a case of mlp has a precision"),
+    "items of another kind": (MLP, fact("item", "token"), "its items are called token, and in the catalogue sample"),
     # checks
     "disagrees": (HALF, checks(agrees=False), "its check 'agrees' failed"),
     "disagrees, on the CPU": (MLP, checks(agrees=False), "its check 'agrees' failed"),
@@ -134,6 +149,24 @@ ALTERED: dict[str, tuple[Case, Alter, str]] = {
     "other blocks": (MLP, fact("block_steps", 400), "it says blocks of 400 steps"),
     "steady steps alone": (MLP, times(0.1, "steady"), "times as fast as in the warm-up"),
     "steps in reference kernels": (MLP, times(0.3, "steady", "warmup"), "reference kernels"),
+    "no steps in reference kernels": (MLP, fact("step_per_reference", None), "it does not say a step in reference"),
+    "a first step that is told by its sample": (
+        MLP, both(times(1e-6, "first"), fact("first_step", 1e-8)), "times as fast as any after it"),
+    "the energy of no machine": (MLP, with_energy(1e-9, 1e-7), "W, which no machine takes"),
+    "the energy of a power station": (MLP, with_energy(1e6, 1e8), "W, which no machine takes"),
+    "less energy than its power": (MLP, with_energy(0.01, 100.0), "and it says 100 W"),
+    "energy without power": (MLP, with_energy(0.5, None), "and no power"),
+    "too fast in the rounds of a comparison": (
+        MLP, lambda record: replace(
+            record, run=replace(record.run, pairing="interleaved", group=1), facts={},
+            series=(Series("step_time", "s", tuple(1e-7 * (1 + n / 100) for n in range(60)), stage="paired"),)),
+        "that any such device reaches"),
+    "the energy of no machine in a comparison": (
+        MLP, lambda record: replace(
+            record, run=replace(record.run, pairing="interleaved", group=1), facts={},
+            series=(Series("step_time", "s", tuple(0.01 * (1 + n / 100) for n in range(9)), stage="paired"),
+                    Series("energy", "J", (1e-9,) * 9, stage="paired"))),
+        "W, which no machine takes"),
     "all the same": (
         MLP, lambda record: replace(record, series=tuple(
             replace(part, values=(0.01,) * len(part.values)) if part.stage == "steady" else part
@@ -163,6 +196,14 @@ ALTERED: dict[str, tuple[Case, Alter, str]] = {
         MLP, case(framework="theirs", ranks=2), "its machine has no device cpu in theirs"),
     "more cores than its name, with more spaces": (
         MLP, machine(name="Example CPU, 64 cores, 32  GB"), "and has 8 cores"),
+    "fewer threads": (
+        MLP, both(case(threads=1), lambda record: replace(record, software=replace(record.software, threads=8))),
+        "it ran with 8 threads, and says 1"),
+    "too fast for one thread": (MLP, both(case(threads=1), fact("peak_flops", 2e12)), "than any such device reaches"),
+    "another interpreter": (
+        MLP, both(case(python="3.14.0+torch2.13.0"),
+                  lambda record: replace(record, software=replace(record.software, python="3.11.7"))),
+        "it ran in Python 3.11.7, and says 3.14.0"),
     "computed elsewhere": (
         MLP, lambda record: replace(record, software=Software(framework="numpy")), "numpy computed it",
     ),
@@ -177,6 +218,15 @@ ALTERED: dict[str, tuple[Case, Alter, str]] = {
     "RTX-4090": (MLP, machine(name="my RTX-4090"), "none of its parts is RTX 4090"),
     "8xH100": (MLP, machine(name="8xH100"), "none of its parts is H100"),
     "A100_80GB": (MLP, machine(name="A100_80GB"), "none of its parts is A100"),
+    "M 1 Max": (MLP, machine(name="M 1 Max"), "none of its parts is M 1 Max"),
+    "M1 Max in Cyrillic letters": (MLP, machine(name="\u041c1 M\u0430x"), "none of its parts is M1 Max"),
+    "M10": (MLP, machine(name="M10 Ultra"), "none of its parts is M10 Ultra"),
+    "H100x8": (MLP, machine(name="H100x8"), "none of its parts is H100"),
+    "GeForce 4090": (MLP, machine(name="GeForce 4090"), "none of its parts is GeForce 4090"),
+    "RX 7900 XTX": (MLP, machine(name="RX 7900 XTX"), "none of its parts is RX 7900 XTX"),
+    "TPU v4": (MLP, machine(name="TPU v4"), "none of its parts is TPU v4"),
+    "Core Ultra": (MLP, machine(name="Core Ultra 9"), "none of its parts is Core Ultra"),
+    "a published name, with more spaces": (MLP, machine(name="unstated   CPU"), "as a published one"),
     "a published name": (MLP, machine(name="Unstated CPU"), "as a published one"),
     "more cores than its name": (MLP, machine(name="Example CPU, 64 cores, 32 GB"), "and has 8 cores"),
     "nothing of its machine": (MLP, machine(cpu="unknown", devices=()), "it says nothing of its machine"),
@@ -204,6 +254,13 @@ def test_an_altered_record_is_a_fault_though_its_owner_signs_it(name: str, tmp_p
 
 
 # -- whose it is -----------------------------------------------------------------------------------
+
+
+def test_energy_that_fits_time_and_power_and_the_trade_marks_of_a_part_are_no_faults(tmp_path: Path) -> None:
+    record = with_energy(0.5, 50.0)(
+        good(machine=replace(THEIRS, cpu="Intel(R) Core(TM) Ultra 7 155H", name="Core Ultra"))
+    )
+    assert faults(written(tmp_path / "good.jsonl", [seal(record)], THEIR_SECRET)) == []
 
 
 def test_a_record_under_anothers_key_is_a_fault_whatever_its_date(tmp_path: Path) -> None:
@@ -300,7 +357,9 @@ def shortened(record: Record) -> Record:
 def test_the_same_samples_under_another_name_and_key_are_a_fault(alter: Alter, tmp_path: Path) -> None:
     victim = written(tmp_path / "victim.jsonl", [good(machine=THEIRS)], THEIR_SECRET)
     copied = alter(replace(good(machine=THIRD), created="2025-12-01T00:00:00Z"))
-    copied = replace(copied, facts={**copied.facts, "step_per_reference": None, "wall_time": 100.0, "peak_flops": 1e12})
+    parts = tuple(part for part in copied.series if part.metric != "reference_time")
+    facts = {**copied.facts, "step_per_reference": None, "wall_time": 100.0, "peak_flops": 1e12}
+    copied = replace(copied, series=parts, facts=facts)
     copy = written(tmp_path / "copy.jsonl", [seal(copied)], THIRD_SECRET)
     assert faults(victim) == faults(copy) == []
     (line,) = faults(victim, copy)
@@ -328,7 +387,7 @@ def test_one_measurement_may_be_submitted_twice(tmp_path: Path) -> None:
 
 def test_hundreds_of_submissions_are_not_taken_for_copies_of_each_other(tmp_path: Path) -> None:
     records = [
-        good(each, 0.01, replace(HERE, name=f"bench {number}"), number, step_per_reference=None)
+        good(each, 0.01, replace(HERE, name=f"bench {number}"), number)
         for number in range(300)
         for each in (MLP, TRAIN)
     ]

@@ -34,6 +34,9 @@ FAR_FROM_SAMPLES = 2.0  # times faster that a headline may be than the samples: 
 FAR_FROM_REFERENCES = 2.0  # times, by which the steps in reference kernels may differ after the first blocks were cut
 FAR_FROM_WARMUP = 5.0  # times faster that the slowest step may be than the fastest of the warm-up
 FEWEST_WARMUP = 3  # samples
+FAR_FROM_FIRST = 10.0  # times faster that the first step may be than the fastest after it
+FAR_FROM_POWER = 5.0  # times, by which energy over power, both measured while steps ran, may differ from a step's time
+LEAST_POWER_W, MOST_POWER_W = 0.01, 1e5  # of what any sensor of a node at work measures
 FEWEST_TO_VARY = 8  # samples, of which a clock gives two that differ
 FEWEST_ITEMS = 50_000  # of the data sets that a process trains on
 
@@ -54,11 +57,16 @@ CLASSES = (
 CPU_BYTES_PER_S, ACCELERATOR_BYTES_PER_S = 1e13, 1e14  # copies that a cache may hold
 
 CHIP = re.compile(
-    r"\bM[1-9](?: ?(?:Pro|Max|Ultra))?\b|\b(?:RTX|GTX) ?(?:PRO )?(?:A?\d{3,4})(?: ?Ti| ?SUPER)*\b|\bMI\d{2,3}X?\b"
-    r"|\b(?:T4|L4|L40S?|A10G?|A[34]0|[APV]100|H[12]00|G?B[123]00|A6000)\b|\bi[3579]\b|\bXeon\b|\bEPYC\b|\bRyzen\b|\bThreadripper\b|\bJetson\b",
+    r"\bM ?[1-9]\d?(?: ?(?:Pro|Max|Ultra))?\b"
+    r"|\b(?:RTX|GTX|GeForce|RX|Radeon|Arc) ?(?:PRO )?[AB]?\d{3,4}(?: ?Ti| ?SUPER| ?XTX?)*\b|\bMI ?\d{2,3}X?\b"
+    r"|\b(?:T4|L4|L40S?|A10G?|A[34]0|[APV]100|H ?[12]00|B[123]00|GB ?[23]00|A6000)\b|\bTPU ?v?\d[a-z]?\b|\bGaudi ?\d\b"
+    r"|\bi[3579]\b|\bCore ?Ultra\b|\bXeon\b|\bEPYC\b|\bRyzen\b|\bThreadripper\b|\bJetson\b",
     re.IGNORECASE,
 )  # in the name of a machine: what it claims to be
-CHIP_COUNT = re.compile(r"\b\d+x(?=[A-Z])", re.IGNORECASE)  # before a chip: 8xH100
+CHIP_COUNT = re.compile(r"\b\d+x(?=[A-Z])|(?<=\d)x\d+\b", re.IGNORECASE)  # beside a chip: 8xH100, H100x8
+TRADEMARK = re.compile(r"\((?:R|TM|C)\)|[®™©]", re.IGNORECASE)
+LIKE_LATIN = str.maketrans("АВЕЗКМНОРСТУХаеорсухіѕЅІЈΑΒΕΖΗΙΚΜΝΟΡΤΥΧο", "ABE3KMHOPCTYXaeopcyxisSIJABEZHIKMNOPTYXo")
+"""Cyrillic and Greek letters that are drawn as Latin ones."""
 OWN_FORM = re.compile(r".*, (?P<cores>\d+) cores?, (?P<memory>\d+) GB")  # of a name that mldyno gives
 MEMORY_VARIES = 0.05  # as a kernel or a driver takes more or less for itself
 FEWEST_TO_RECOGNISE = 4  # samples that can be known again
@@ -123,18 +131,24 @@ def _faults(record: Record, plain_peak: float) -> Iterator[str]:
         yield "it says nothing of its machine: neither processor nor devices; measure it again with this mldyno"
     if record.proof != "signed":
         yield "nothing proves that it is of the machine whose key it bears; submit what `mldyno submit` writes"
-    if record.status != "ok" or not record.alone:
+    if record.status != "ok":
+        return
+    workload = _of_catalogue(record)
+    if not record.alone:
+        yield from _energy(record, "paired")
+        if workload is not None:
+            yield from _paired(record, workload)
         return
     headline = step_time([record]) if record.values("step_time") else None
     if headline is None:
         yield "no time of a step can be worked out from its samples; leave it out"
         return
     yield from _samples(record, headline.value)
+    yield from _energy(record, "steady")
     yield from _device(record)
     for check in ("learned", "agrees"):
         if getattr(record.checks, check) is False:
             yield f"its check '{check}' failed, so it is not ok; {AGAIN}"
-    workload = _of_catalogue(record)
     if workload is not None:
         yield from _work(record, workload)
         yield from _checks(record)
@@ -171,6 +185,8 @@ def _samples(record: Record, headline: float) -> Iterator[str]:
     first, firsts = record.fact("first_step"), record.values("step_time", "first")
     if first is None or len(firsts) != 1 or not math.isclose(first, firsts[0], rel_tol=ROUNDING):
         yield f"it says that its first step took {_show(first)} s, and its samples say {firsts or 'nothing'}; {AGAIN}"
+    if firsts and FAR_FROM_FIRST * firsts[0] < min(values):
+        yield f"its first step is {min(values) / firsts[0]:.3g} times as fast as any after it; {AGAIN}"
     size, largest = record.fact("block_steps"), max(each.block for each in measured)
     if size is not None and size != largest:
         yield f"it says blocks of {size} steps, and its samples are of {largest}; {AGAIN}"
@@ -180,10 +196,26 @@ def _samples(record: Record, headline: float) -> Iterator[str]:
     if len(warm) >= FEWEST_WARMUP and min(warm) > FAR_FROM_WARMUP * max(values):
         yield f"all of its steps are over {min(warm) / max(values):.3g} times as fast as in the warm-up; {AGAIN}"
     stated, ratios = record.fact("step_per_reference"), in_references(record.series)
+    if ratios and not stated:
+        yield f"it does not say a step in reference kernels, and its samples say {median(ratios):.4g}; {AGAIN}"
     if stated and ratios and not 1 / FAR_FROM_REFERENCES <= median(ratios) / stated <= FAR_FROM_REFERENCES:
         yield f"it says a step of {stated:.4g} reference kernels, and its samples say {median(ratios):.4g}; {AGAIN}"
     if FAR_FROM_SAMPLES * headline < median(values):
         yield f"what it says is usual makes it {median(values) / headline:.3g} times as fast as its samples; {AGAIN}"
+
+
+def _energy(record: Record, stage: str) -> Iterator[str]:
+    """Yield what no power of a machine makes of a step's energy and time."""
+    energies, powers = record.values("energy", stage), record.values("power", stage)
+    if not energies or not (times := record.values("step_time", stage)):
+        return
+    energy, step = median(energies), median(times)
+    if not LEAST_POWER_W <= energy / step <= MOST_POWER_W * record.case.nodes:
+        yield f"a step of {energy:.4g} J in {step:.4g} s is {energy / step:.4g} W, which no machine takes; {AGAIN}"
+    elif stage == "steady" and not powers:
+        yield f"it has the energy of a step, and no power; {AGAIN}"
+    elif powers and not 1 / FAR_FROM_POWER <= energy / step / median(powers) <= FAR_FROM_POWER:
+        yield f"its energy and time of a step make {energy / step:.4g} W, and it says {median(powers):.4g} W; {AGAIN}"
 
 
 def _device(record: Record) -> Iterator[str]:
@@ -202,6 +234,11 @@ def _device(record: Record) -> Iterator[str]:
         yield f"its machine has fewer than {per_node} devices of {kind}; {AGAIN}"
     if record.software.framework != case.framework:
         yield f"{record.software.framework} computed it, and it says {case.framework}; {AGAIN}"
+    if None not in (case.threads, record.software.threads) and case.threads != record.software.threads:
+        yield f"it ran with {record.software.threads} threads, and says {case.threads}; {AGAIN}"
+    ran = re.match(r"[\d.]*\d", record.software.python)
+    if case.python is not None and ran is not None and case.python.partition("+")[0] != ran[0]:
+        yield f"it ran in Python {ran[0]}, and says {case.python}; {AGAIN}"
     if machine.cores is not None and machine.cores > MOST_CORES:
         yield f"no machine has {machine.cores:,} cores; {AGAIN}"
     memory = max(record.values("peak_memory", "process"), default=0.0)
@@ -226,6 +263,13 @@ def _work(record: Record, workload: Workload) -> Iterator[str]:
     if bool(workload.batch) != bool(case.batch) or bool(workload.seq) != bool(case.seq):
         yield f"a case of {workload.name} has {'batch and sequence' if workload.seq else 'a batch and no sequence'}"
         return
+    if (case.framework == "command") != (workload.end_to_end is not None):
+        yield f"{workload.name} is {'' if workload.end_to_end else 'not '}run as a whole process; leave it out"
+        return
+    if case.framework != "command" and case.precision is None:
+        yield f"a case of {workload.name} has a precision; {AGAIN}"
+    if record.fact("item") not in (None, workload.item):
+        yield f"its items are called {record.fact('item')}, and in the catalogue {workload.item}; {AGAIN}"
     for name, expected in work_of(record, workload).items():
         stated = record.fact(name)
         if stated is None or not math.isclose(stated, expected, rel_tol=1e-9):
@@ -299,6 +343,15 @@ def _rates(record: Record, workload: Workload | None, headline: float, plain_pea
             yield f"{copied / 1e9:,.4g} GB/s are more than the {most / 1e9:,.4g} that any such device copies; {AGAIN}"
 
 
+def _paired(record: Record, workload: Workload) -> Iterator[str]:
+    """Yield more operations a second in the rounds of a comparison than any such device can do."""
+    values, limit = record.values("step_time", "paired"), _most_flops(record)
+    operations = work_of(record, workload).get("flops_per_step", 0.0) or _of_process(record, workload)
+    if values and operations / median(values) > limit:
+        reached = f"{operations / median(values) / 1e9:,.4g} GFLOP/s are more than the {limit / 1e9:,.4g}"
+        yield f"{reached} that any such device reaches; {AGAIN}"
+
+
 def _of_process(record: Record, workload: Workload) -> float:
     """Return the fewest operations of a process that trains from end to end."""
     if workload.end_to_end is None:
@@ -322,6 +375,8 @@ def _most_flops(record: Record) -> float:
     kind = precision if precision in OPERATIONS_PER_CYCLE else "half"
     if case.device == "cpu":
         cores = min(machine.cores or UNKNOWN_CORES, MOST_CORES)
+        if case.threads:
+            cores = min(cores, case.threads * max(1, (case.ranks or 1) // case.nodes))
         apple = APPLE_FLOPS * (2 if kind == "half" else 1) if machine.system == "Darwin" else 0.0
         return case.nodes * (cores * CLOCK_HZ * OPERATIONS_PER_CYCLE[kind] + apple)
     device = case.device.partition(":")[0]
@@ -369,7 +424,7 @@ def _claims(machine: Machine, words: str) -> Iterator[str]:
         if _squeezed(chip) not in words:
             yield f"its machine is called '{machine.name}', and none of its parts is {chip}; give it another name"
             return
-    if not chips and machine.name.casefold() in {name.casefold() for name in figures.machines()}:
+    if not chips and _squeezed(machine.name) in map(_squeezed, figures.machines()):
         yield f"its machine is called '{machine.name}', as a published one; give it another name"
     form = OWN_FORM.fullmatch(" ".join(machine.name.split()))
     if form and machine.memory and (
@@ -384,7 +439,8 @@ def _squeezed(text: str) -> str:
 
 def _plain(text: str) -> str:
     """Return a text in plain letters, with spaces for all that separates words: M1_Max, RTX-4090."""
-    return re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text))
+    letters = unicodedata.normalize("NFKC", TRADEMARK.sub(" ", text)).translate(LIKE_LATIN)
+    return re.sub(r"[\W_]+", " ", letters)
 
 
 def _copies(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
