@@ -315,23 +315,19 @@ def encode(message: Command[Any] | Answer, number: int) -> bytes:
     return json.dumps(content, default=vars).encode() + b"\n"
 
 
-def decode(line: bytes | str) -> tuple[Answer, int]:
-    """Return the answer that a line holds, and the number of its command."""
-    return _decode(line, "is", ANSWERS)
-
-
-def decode_command(line: bytes | str) -> tuple[Command[Any], int]:
-    """Return the command that a line holds, and its number."""
-    return _decode(line, "do", COMMANDS)
-
-
 def answer_to(command: Command[A]) -> type[A]:
     """Return the type of the answer that ends a command."""
     (base,) = vars(type(command))["__orig_bases__"]
     return cast(type[A], get_args(base)[0])
 
 
-def _decode(line: bytes | str, word: str, kinds: Mapping[str, type[Any]]) -> tuple[Any, int]:
+def decode_command(line: bytes | str) -> tuple[Command[Any], int]:
+    """Return the command that a line holds, and its number."""
+    return decode(line, "do", COMMANDS)
+
+
+def decode(line: bytes | str, word: str = "is", kinds: Mapping[str, type[Any]] = ANSWERS) -> tuple[Any, int]:
+    """Return the answer that a line holds, and the number of its command; or another kind of message."""
     try:
         content = json.loads(line)
         if kinds is ANSWERS:  # while a command goes to the worker as the user typed it
@@ -360,9 +356,7 @@ def read_part(kind: type, content: Any, place: str) -> Any:
     return kind(**values)
 
 
-@functools.cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+_hints = functools.cache(get_type_hints)
 
 
 def _checked(hint: Any, value: Any, place: str) -> Any:

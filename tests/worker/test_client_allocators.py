@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from mldyno.frameworks import Unsupported
 from mldyno.results import Results
 from mldyno.worker import client
-from mldyno.worker.client import NotHere, settings_for
+from mldyno.worker.client import settings_for
 
 FakeRun = Callable[..., Results]
 
@@ -42,11 +43,11 @@ def test_an_allocator_that_is_not_installed_is_said_to_be_missing(
 @pytest.mark.parametrize("name", ["steady", "tcmalloc"])
 def test_elsewhere_than_on_linux_none_can_be_chosen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mldyno.worker.client.sys.platform", "darwin")
-    with pytest.raises(NotHere, match="on Linux only"):
+    with pytest.raises(Unsupported, match="on Linux only"):
         settings_for(name)
 
 
 def test_what_keeps_memory_is_glibcs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mldyno.worker.client.platform.libc_ver", lambda: ("musl", ""))
-    with pytest.raises(NotHere, match="another C library"):
+    with pytest.raises(Unsupported, match="another C library"):
         settings_for("steady")

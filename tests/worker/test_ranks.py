@@ -118,8 +118,16 @@ def test_what_rank_0_does_by_itself_is_passed_on_to_nobody(leader: Leader) -> No
 
 
 def test_the_leader_forwards_every_member_of_a_program(leader: Leader) -> None:
-    members = {name for name in vars(Program) if not name.startswith("_")}
-    assert members <= {*vars(Leader), *vars(leader)}
+    members = {name for name in vars(Program) if not name.startswith("_")} - {*vars(Leader)}
+    assert members >= {"losses", "facts", "params", "loads_ahead"}
+    for name in members - {*ranks.ORDERS}:
+        assert getattr(leader, name) == getattr(leader.program, name)
+    assert leader.team.orders == []  # type: ignore[attr-defined]
+    assert leader.check_step() is None
+    assert leader.losses() == {"loss": 1.0}
+    assert leader.team.orders == [("check_step", ranks.NO_ARGUMENT), ("losses", ranks.NO_ARGUMENT)]  # type: ignore[attr-defined]
+    for name in members & {*ranks.ORDERS}:
+        assert getattr(leader, name).args == (name,)
 
 
 def test_all_ranks_run_the_steps_that_the_devices_events_time(leader: Leader) -> None:

@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from mldyno.analysis.conditions import STOLEN_LIMIT, WAITING_LIMIT
 from mldyno.axes import unstated
 from mldyno.doctor.symptoms import Noise, Verdict
+from mldyno.frameworks import Steps
 from mldyno.hardware import Windows
 from mldyno.hardware.system import Contention
 from mldyno.records import Device
 from mldyno.stats import shapes
 from mldyno.stats.intervals import autocorrelation, batch_half_width, batches, mean, median, paired, spread
 from mldyno.timing import clock
-from mldyno.timing.blocks import Blocks, Steps, time_blocks
+from mldyno.timing.blocks import Blocks, time_blocks
 from mldyno.units import show_percent
 
 CHUNK = bytes(range(256)) * 256  # 64 KiB: under 1 ms on any machine, and it fits into the cache of a core

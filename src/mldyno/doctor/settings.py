@@ -18,6 +18,7 @@ from typing import get_args
 
 from mldyno.axes import Allocator
 from mldyno.doctor.symptoms import Setting, Trial
+from mldyno.frameworks import Unsupported
 from mldyno.records import Case, Run
 from mldyno.runner.pairing import live_processes
 from mldyno.runner.remote_case import RemoteCase
@@ -25,7 +26,7 @@ from mldyno.stats.intervals import half_width, mean, median
 from mldyno.timing import clock
 from mldyno.timing.stopping import Stopping
 from mldyno.units import Interval
-from mldyno.worker.client import Ended, NotHere, WorkerProcess, settings_for
+from mldyno.worker.client import Ended, WorkerProcess, settings_for
 
 BATCH = 64  # of the step with which settings of threads are compared
 SETS, FEW_SETS = 4, 2  # of fresh processes: for an interval, and for a quick look
@@ -56,7 +57,7 @@ def of_allocators() -> dict[str, Env]:
     """Return the settings for each allocator that is available here, by its option."""
     available: dict[str, Env] = {}
     for name in get_args(Allocator):
-        with suppress(NotHere):
+        with suppress(Unsupported):
             available[f"--allocator {name}"] = settings_for(name)
     return {option: settings for option, settings in available.items() if settings}
 

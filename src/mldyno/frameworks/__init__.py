@@ -315,10 +315,6 @@ class Framework(ABC):
         """Return the environment variables that must be set before the framework starts for a case."""
         return {}
 
-    def launches(self, case: Case) -> bool:
-        """Return whether a launcher starts ranks for a case."""
-        return case.in_ranks and bool(self.parallel)
-
     def team(self) -> Team:
         """Join the ranks that were started with this process."""
         raise Unsupported(f"{self.name} can't train in ranks here; torch can")

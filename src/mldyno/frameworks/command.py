@@ -41,7 +41,8 @@ class CommandProgram(Program):
             with tempfile.TemporaryFile() as stderr:
                 code = subprocess.call(self.words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
                 if code:
-                    raise CommandFailed(f"{_ending(code)}{_last_line(stderr)}")
+                    ending = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+                    raise CommandFailed(f"the command {ending}{_last_line(stderr)}")
 
     def synchronize(self) -> None:
         """Do nothing: the processes have ended."""
@@ -55,10 +56,6 @@ class CommandProgram(Program):
     def actual_device(self) -> str:
         """Return the CPU, on which the process starts."""
         return "cpu"
-
-
-def _ending(code: int) -> str:
-    return f"the command was ended by signal {-code}" if code < 0 else f"the command ended with exit code {code}"
 
 
 def _last_line(stderr: BinaryIO) -> str:

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks.layers import NORM_EPSILON, Layers, in_numpy, with_channels_last
+from mldyno.frameworks.layers import Layers, in_numpy, with_channels_last
 from mldyno.frameworks.program import (
     MATMUL_SIDE,
     ArrayFramework,
@@ -165,7 +165,7 @@ class JaxBackend(Backend):
         self.pending: list[Any] = []
         self._infer, self._phases = jax.jit(self._forward), dict[Any, Any]()
         if self.optimiser is not None:
-            self._steps = {update: jax.jit(self._step(update), donate_argnums=0) for update in (True, False)}
+            self._steps = {update: jax.jit(partial(self._step, update), donate_argnums=0) for update in (True, False)}
 
     def start_from(self, weights: Any) -> None:
         """Copy the weights, since a step donates its buffers."""
@@ -224,26 +224,21 @@ class JaxBackend(Backend):
         self._traced(parameters, rest, inputs)
         return self._applied(parameters, rest, inputs)[0]
 
-    def _step(self, update: bool) -> Any:
-        jax, np = self.jax, self.jax.numpy
+    def _loss_of(self, parameters: Any, rest: Any, inputs: Any, targets: Any) -> Any:
+        output, rest = self._applied(parameters, rest, inputs)
+        exact_output, exact_targets = (_cast(self.jax, tree, self.jax.numpy.float32) for tree in (output, targets))
+        return self.jax.numpy.mean(self.loss(exact_output, exact_targets)), (output, rest)
 
-        def loss_of(parameters: Any, rest: Any, inputs: Any, targets: Any) -> Any:
-            output, rest = self._applied(parameters, rest, inputs)
-            exact_output, exact_targets = (_cast(jax, tree, np.float32) for tree in (output, targets))
-            return np.mean(self.loss(exact_output, exact_targets)), (output, rest)
-
-        def step(state: Any, inputs: Any, targets: Any) -> Any:
-            parameters, rest, optimiser_state = state
-            self._traced(parameters, rest, inputs)
-            find = jax.value_and_grad(loss_of, has_aux=True)
-            (loss, (output, after)), gradients = find(parameters, rest, inputs, targets)
-            if not update:
-                return state, output, loss, gradients
-            changes, optimiser_state = self.optimiser.update(gradients, optimiser_state, parameters)
-            parameters = self.optax.apply_updates(parameters, changes)
-            return (parameters, after, optimiser_state), output if self.returns else None, loss, None
-
-        return step
+    def _step(self, update: bool, state: Any, inputs: Any, targets: Any) -> Any:
+        parameters, rest, optimiser_state = state
+        self._traced(parameters, rest, inputs)
+        find = self.jax.value_and_grad(self._loss_of, has_aux=True)
+        (loss, (output, after)), gradients = find(parameters, rest, inputs, targets)
+        if not update:
+            return state, output, loss, gradients
+        changes, optimiser_state = self.optimiser.update(gradients, optimiser_state, parameters)
+        parameters = self.optax.apply_updates(parameters, changes)
+        return (parameters, after, optimiser_state), output if self.returns else None, loss, None
 
     def infer(self, inputs: Any) -> Any:
         output = self._infer(*self.state[:2], inputs)
@@ -307,7 +302,7 @@ class JaxLayers(Layers):
     def __init__(self, jax: ModuleType, optax: ModuleType, case: Case, dropout: bool) -> None:
         super().__init__()
         self.jax, self.np, self.lax, self.optax = jax, jax.numpy, jax.lax, optax
-        self.relu, self.tanh = jax.nn.relu, jax.numpy.tanh
+        self.relu, self.tanh, self.sigmoid, self.rsqrt = jax.nn.relu, jax.numpy.tanh, jax.nn.sigmoid, jax.lax.rsqrt
         self.training = case.mode == "train"
         self.dropping = dropout and self.training
         self.key: Any = None
@@ -370,17 +365,11 @@ class JaxLayers(Layers):
             x, kernel, (stride, stride), sides, dimension_numbers=("NHWC", "HWIO", "NHWC")
         )
 
-    def _batch_norm(self, name: str, x: Any, scale: Any, offset: Any) -> Any:
-        mean, variance = self.statistics[name]
-        if self.training:
-            exact = x.astype(self.np.float32)
-            mean, variance = exact.mean((0, 1, 2)), exact.var((0, 1, 2))
-            self.follow(name, mean, variance)
-        factor = scale * self.lax.rsqrt(variance + NORM_EPSILON).astype(scale.dtype)
-        return x * factor + (offset - mean.astype(scale.dtype) * factor)
+    def exact(self, x: Any) -> Any:
+        return x.astype(self.np.float32)
 
     def _layer_norm(self, x: Any, scale: Any, offset: Any, epsilon: float) -> Any:
-        exact = x.astype(self.np.float32)
+        exact = self.exact(x)
         mean, variance = exact.mean(-1, keepdims=True), exact.var(-1, keepdims=True)
         return ((exact - mean) * self.lax.rsqrt(variance + epsilon)).astype(x.dtype) * scale + offset
 
@@ -395,11 +384,8 @@ class JaxLayers(Layers):
 
         def step(state: Any, given: Any) -> Any:
             hidden, cell = state
-            into, forget, new, out = self.np.split(given + hidden @ recurrent, 4, axis=-1)
-            sigmoid = self.jax.nn.sigmoid
-            cell = sigmoid(forget) * cell + sigmoid(into) * self.np.tanh(new)
-            hidden = sigmoid(out) * self.np.tanh(cell)
-            return (hidden, cell), hidden
+            state = self.lstm_step(given + hidden @ recurrent, cell)
+            return state, state[0]
 
         return self.lax.scan(step, (start, start), gates)[1]
 

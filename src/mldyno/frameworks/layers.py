@@ -55,7 +55,28 @@ class Parameter:
 
 
 class Layers:
-    """Layers with parameters by name; images have their channels last."""
+    """Layers with parameters by name; images have their channels last.
+
+    A framework adds these functions; a workload that needs one that it leaves out is unsupported there.
+
+    - `_linear`: of x, a weight and a bias. `_convolution`: of x, a kernel, the stride and the padding on each side.
+    - `_layer_norm`: of x, a scale, an offset and an epsilon. `rsqrt`, for batch norms.
+    - `_dropout`: of x and a rate. `_lstm`: of x, the weights of inputs and of the last state, and two biases.
+    - `_attention`: of query, key and value (batch, sequence, heads, width), a rate of dropout, whether it is causal,
+      and how many tokens come before the query's.
+    - `max_pool`: returns a function that takes the largest of each window of a size, with a stride (the size, if it
+      is 0) and a padding. `constant`: returns a function that returns a matrix, from its rows.
+    - `relu`, `tanh`, `sigmoid`, and `gelu`: exact, or by the formula with tanh (`by_tanh`).
+    - `split`: the last axis of x in equal parts. `take`: rows of a table by their numbers. `rows`: of a table, from a
+      row on, that many. `scores`: the product of x with each row of a table.
+    - `network`: the network of a recipe, from a function of layers and a function that returns the first values of a
+      parameter. `optimiser`: the framework's, from an `Optimiser`.
+    - `cross_entropy`: the mean over all items, from logits and labels. `squared_error`: the sum over the last axis, its
+      mean over all others, from an output and targets.
+    - `prefill`: the phase that returns the token after a prompt, and what decoding needs; from a function of layers,
+      how many tokens will be decoded, the network, the prompt and None. `decode`: the phase that returns the tokens
+      after that, one by one; from the same, but with the prefill's result at the end.
+    """
 
     name: str
     """The framework's."""
@@ -95,13 +116,9 @@ class Layers:
     # -- layers ------------------------------------------------------------------------------------
 
     def linear(
-        self,
-        name: str,
-        inputs: int,
-        outputs: int,
-        image: tuple[int, int, int] | None = None,
+        self, name: str, inputs: int, outputs: int, image: tuple[int, int, int] | None = None,
         inputs_first: bool = False,
-    ) -> Callable[[Any], Any]:
+    ) -> Callable[[Any], Any]:  # fmt: skip
         """Multiply by a matrix and add a bias; behind flattened images of that shape, where one is given."""
         kernel = self.add_linear(f"{name}.weight", inputs, outputs, image, inputs_first)
         return self._linear_layer(kernel, self.add(f"{name}.bias", outputs), inputs, outputs)
@@ -131,14 +148,23 @@ class Layers:
         """Normalise by the means and variances of the batch in training, and else by running ones."""
         scale, offset = self.add(f"{name}.weight", channels), self.add(f"{name}.bias", channels)
         self.normed[name] = channels
-        return lambda x: self._batch_norm(name, x, self.values[scale], self.values[offset])
 
-    def follow(self, name: str, mean: Any, variance: Any) -> None:
-        """Move the running statistics of a batch norm towards those of a batch."""
-        self.statistics[name] = [
-            (1 - NORM_MOMENTUM) * before + NORM_MOMENTUM * now
-            for before, now in zip(self.statistics[name], (mean, variance), strict=True)
-        ]
+        def normalised(x: Any) -> Any:
+            weight, bias, running = self.values[scale], self.values[offset], self.statistics[name]
+            mean, variance = running
+            if self.training:
+                exact = self.exact(x)
+                mean, variance = exact.mean((0, 1, 2)), exact.var((0, 1, 2))
+                pairs = zip(running, (mean, variance), strict=True)
+                self.statistics[name] = [(1 - NORM_MOMENTUM) * old + NORM_MOMENTUM * new for old, new in pairs]
+            factor = weight * self.rsqrt(variance + NORM_EPSILON).astype(weight.dtype)
+            return x * factor + (bias - mean.astype(weight.dtype) * factor)
+
+        return normalised
+
+    def exact(self, x: Any) -> Any:
+        """Return x in the type in which the statistics of a batch are computed."""
+        return x
 
     def layer_norm(self, name: str, width: int, epsilon: float) -> Callable[[Any], Any]:
         """Normalise the last axis."""
@@ -162,6 +188,12 @@ class Layers:
             *(self.add(f"bias_{which}_{name}", 4 * hidden) for which in ("ih", "hh")),
         ]
         return lambda x: self._lstm(x, *(self.values[weight] for weight in weights))
+
+    def lstm_step(self, gates: Any, cell: Any) -> tuple[Any, Any]:
+        """Return the next hidden state and cell of an LSTM, from the inputs of all gates."""
+        into, forget, new, out = self.split(gates, 4)
+        cell = self.sigmoid(forget) * cell + self.sigmoid(into) * self.tanh(new)
+        return self.sigmoid(out) * self.tanh(cell), cell
 
     def stack(self, name: str, count: int, make: Callable[[str], Callable[..., Any]]) -> list[Callable[..., Any]]:
         """Make blocks that follow each other, from the start of their parameters' names."""
@@ -204,62 +236,15 @@ class Layers:
     def initialise(self, kind: str, ending: str = "weight", dimensions: int = 2, **how: Any) -> None:
         """Do nothing: first weights of other kinds are PyTorch's."""
 
-    # -- the framework's; what it leaves out is unsupported ------------------------------------------
-
-    def _missing(self, *_: Any, **__: Any) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(name)
         raise Unsupported(f"{self.name} has no layers of all the kinds that this workload needs")
 
-    _linear: Callable[..., Any] = _missing
-    """Of x, a weight and a bias."""
-    _convolution: Callable[..., Any] = _missing
-    """Of x, a kernel, the stride and the padding on each side."""
-    _batch_norm: Callable[..., Any] = _missing
-    """Of a name, x, a scale and an offset."""
-    _layer_norm: Callable[..., Any] = _missing
-    """Of x, a scale, an offset and an epsilon."""
-    _dropout: Callable[..., Any] = _missing
-    """Of x and a rate."""
-    _lstm: Callable[..., Any] = _missing
-    """Of x, the weights of inputs and of the last state, and two biases."""
-    _attention: Callable[..., Any] = _missing
-    """Of query, key and value (batch, sequence, heads, width), a rate of dropout, whether it is causal, and how many
-    tokens come before the query's."""
-    max_pool: Callable[..., Any] = _missing
-    """The largest of each window of a size, with a stride (the size, if it is 0) and a padding; gives a function."""
-    constant: Callable[..., Any] = _missing
-    """A matrix that nothing changes, from its rows; gives a function without arguments."""
-    relu: Callable[..., Any] = _missing
-    gelu: Callable[..., Any] = _missing
-    """Exact, or by the formula with tanh (`by_tanh`)."""
-    tanh: Callable[..., Any] = _missing
-    split: Callable[..., Any] = _missing
-    """The last axis of x in equal parts."""
-    take: Callable[..., Any] = _missing
-    """Rows of a table by their numbers."""
-    rows: Callable[..., Any] = _missing
-    """Of a table, from a row on, that many."""
-    scores: Callable[..., Any] = _missing
-    """The product of x with each row of a table."""
-    network: Callable[..., Any] = _missing
-    """What a recipe's network is here, from a function of layers and what gives the first values of a parameter."""
-    cross_entropy: Callable[..., Any] = _missing
-    """The mean over all items, from logits and labels."""
-    squared_error: Callable[..., Any] = _missing
-    """The sum over the last axis, its mean over all others; from an output and targets."""
-    optimiser: Callable[..., Any] = _missing
-    """The framework's optimiser, from an `Optimiser`."""
-    prefill: Callable[..., Any] = _missing
-    """Phase: the token after a prompt, and what decoding needs; from a function of layers, how many tokens will be
-    decoded, the network, the prompt and None."""
-    decode: Callable[..., Any] = _missing
-    """Phase: tokens after a prompt, one by one; the same, but from the prefill's result at the end."""
-
     def reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
-        """Give an array another shape."""
         return x.reshape(shape)
 
     def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
-        """Return the mean over these axes."""
         return x.mean(axes)
 
     def flatten(self, x: Any) -> Any:
@@ -274,11 +259,9 @@ class Embedding:
         self.layers, self.weight = layers, weight
 
     def __call__(self, ids: Any) -> Any:
-        """Return the rows of these words."""
         return self.layers.take(self.layers.values[self.weight], ids)
 
     def rows(self, places: tuple[Any, int]) -> Any:
-        """Return the rows of places in a text."""
         return self.layers.rows(self.layers.values[self.weight], *places)
 
     def first(self, ids: Any) -> Any:
@@ -286,5 +269,4 @@ class Embedding:
         return self.rows((0, 1))
 
     def scores(self, x: Any) -> Any:
-        """Return how well each word fits."""
         return self.layers.scores(x, self.layers.values[self.weight])

@@ -10,12 +10,13 @@ import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mldyno import trees
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks.layers import NORM_EPSILON, Layers, per_channel, with_channels_last
+from mldyno.frameworks.layers import Layers, per_channel, with_channels_last
 from mldyno.frameworks.program import (
     MATMUL_SIDE,
     ArrayFramework,
@@ -180,8 +181,9 @@ class MlxBackend(Backend):
         if self.is_module:
             self.network.set_dtype(self.stored)
             self.network.train(case.mode == "train")
-            if not dropout:
-                self._switch_dropout_off(nn)
+            for module in () if dropout else self.network.modules():
+                if isinstance(module, nn.Dropout | nn.Dropout2d | nn.Dropout3d):
+                    module.eval()
             self.params = sum(int(leaf.size) for leaf in trees.leaves(self.network.trainable_parameters()))
         self.state: list[Any] = [self.network.state] if self.is_module else []
         compiled = self._compiled if case.compile else lambda function: function
@@ -190,14 +192,9 @@ class MlxBackend(Backend):
             self.optimiser.init(self.network.trainable_parameters())
             self.state += [self.optimiser.state, mx.random.state]
             self._find = nn.value_and_grad(self.network, self._loss_of)
-            self._steps = {update: compiled(self._step(update)) for update in (True, False)}
+            self._steps = {update: compiled(partial(self._step, update)) for update in (True, False)}
         self._infer = compiled(self._forward)
         mx.eval(self.state)
-
-    def _switch_dropout_off(self, nn: ModuleType) -> None:
-        for module in self.network.modules():
-            if isinstance(module, nn.Dropout | nn.Dropout2d | nn.Dropout3d):
-                module.eval()
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Compile a function and all that it changes into one graph; MLX traces it for each graph."""
@@ -280,15 +277,12 @@ class MlxBackend(Backend):
     def _widened(self, array: Any) -> Any:
         return array.astype(self.mx.float32) if is_floating(array) else array
 
-    def _step(self, update: bool) -> Any:
-        def step(inputs: Any, targets: Any) -> Any:
-            (loss, output), gradients = self._find(inputs, targets)
-            if not update:
-                return output, loss, gradients
-            self.optimiser.update(self.network, gradients)
-            return output, loss, {}
-
-        return step
+    def _step(self, update: bool, inputs: Any, targets: Any) -> Any:
+        (loss, output), gradients = self._find(inputs, targets)
+        if not update:
+            return output, loss, gradients
+        self.optimiser.update(self.network, gradients)
+        return output, loss, {}
 
     def infer(self, inputs: Any) -> Any:
         output = self._infer(inputs)
@@ -323,7 +317,7 @@ class MlxLayers(Layers):
         super().__init__()
         self.mx, self.nn, self.optimizers, self.drops = mx, nn, optimizers, dropout
         self.stored, self.computed = getattr(mx, stored_type(case)), getattr(mx, multiplied_type(case))
-        self.relu, self.tanh = nn.relu, mx.tanh
+        self.relu, self.tanh, self.sigmoid, self.rsqrt = nn.relu, mx.tanh, mx.sigmoid, mx.rsqrt
         self.multiplied: set[str] = set()
         """Types of what went into matmuls."""
 
@@ -335,10 +329,10 @@ class MlxLayers(Layers):
 
             def __init__(self) -> None:
                 super().__init__()
-                self.arrays = {
-                    name: mx.contiguous(parameter.arranged(layers.first(first_values(name, parameter.shape))))
-                    for name, parameter in layers.parameters.items()
-                }
+                self.arrays = {}
+                for name, parameter in layers.parameters.items():
+                    first = from_values(mx, first_values(name, parameter.shape)).astype(layers.stored)
+                    self.arrays[name] = mx.contiguous(parameter.arranged(first))
                 self.statistics = {name: [mx.zeros(count), mx.ones(count)] for name, count in layers.normed.items()}
                 self.multiplied = layers.multiplied
                 self.freeze(keys="statistics", recurse=False)
@@ -353,10 +347,6 @@ class MlxLayers(Layers):
                 return forward(inputs, *caches)
 
         return LayerNetwork()
-
-    def first(self, values: Values) -> Any:
-        """Return the first values of a parameter, in the case's type."""
-        return from_values(self.mx, values).astype(self.stored)
 
     def take_over(self, values: dict[str, Any], statistics: dict[str, Any], training: bool) -> None:
         """Run with these arrays; the statistics are replaced by new ones in training."""
@@ -406,14 +396,6 @@ class MlxLayers(Layers):
     def _convolution(self, x: Any, kernel: Any, stride: int, padding: int) -> Any:
         return self.mx.conv2d(self.note(x), kernel, stride, padding)
 
-    def _batch_norm(self, name: str, x: Any, scale: Any, offset: Any) -> Any:
-        mean, variance = self.statistics[name]
-        if self.training:
-            mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
-            self.follow(name, mean, variance)
-        factor = scale * self.mx.rsqrt(variance + NORM_EPSILON).astype(scale.dtype)
-        return x * factor + (offset - mean.astype(scale.dtype) * factor)
-
     def _layer_norm(self, x: Any, scale: Any, offset: Any, epsilon: float) -> Any:
         return self.mx.fast.layer_norm(x, scale, offset, epsilon)
 
@@ -425,10 +407,7 @@ class MlxLayers(Layers):
         hidden = cell = self.mx.zeros((x.shape[1], recurrent.shape[1]), x.dtype)
         outputs = []
         for place in range(x.shape[0]):
-            into, forget, new, out = self.mx.split(self.mx.addmm(gates[place], hidden, recurrent.T), 4, axis=-1)
-            sigmoid = self.mx.sigmoid
-            cell = sigmoid(forget) * cell + sigmoid(into) * self.mx.tanh(new)
-            hidden = sigmoid(out) * self.mx.tanh(cell)
+            hidden, cell = self.lstm_step(self.mx.addmm(gates[place], hidden, recurrent.T), cell)
             outputs.append(hidden)
         return self.mx.stack(outputs)
 

@@ -110,7 +110,6 @@ class NumpyLayers(Layers):
         return self
 
     def forward(self, inputs: Any) -> Any:
-        """Run the network."""
         self.way_back.clear()
         return self.function(inputs)
 

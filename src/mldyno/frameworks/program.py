@@ -14,7 +14,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -81,20 +81,16 @@ def first_items(tree: Any, most: int) -> Any:
     return tree if sparse or len(lengths) != 1 else each_array(lambda array: array[:most], tree)
 
 
+@dataclass
 class Repeated:
     """Fixed work on a device, issued repeatedly: the reference kernel and the peaks."""
 
-    def __init__(
-        self,
-        issue: Callable[[], Any],
-        synchronize: Callable[[], None],
-        work: float,
-        around: Callable[[], AbstractContextManager[Any]] = nullcontext,
-    ) -> None:
-        self.issue, self.synchronize, self.work, self.around = issue, synchronize, work, around
+    issue: Callable[[], Any]
+    synchronize: Callable[[], None]
+    work: float
+    around: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def run(self, steps: int) -> None:
-        """Issue the work that many times."""
         issue = self.issue
         with self.around():
             for _ in range(steps):
@@ -193,7 +189,6 @@ class Backend(ABC):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return facts for the record: the types of matmuls."""
         return {"products_in": ", ".join(sorted(self.product_types))} if self.product_types else {}
 
     def weights(self) -> Any:
@@ -248,7 +243,6 @@ class ArrayFramework(Framework):
         """Place a recipe's network on the case's device; without `dropout` turn it off, if possible."""
 
     def user_recipe(self, case: Case, build: Build) -> Recipe:
-        """Return the recipe of a user's model."""
         raise Unsupported(f"{self.name} takes workloads of the catalogue only")
 
     def recipe(self, case: Case, build: Build | Portable, dropout: bool, rate: float = 1.0) -> Recipe:
@@ -315,7 +309,6 @@ class ModelProgram(Program):
         return [self.recipe.draw() for _ in range(BATCH_POOL)] if self.loader is None else [self.loader.first()]
 
     def placed(self, batch: Batch) -> Batch:
-        """Return a batch on the device."""
         inputs, targets = batch
         return self.backend.place(inputs), self.backend.place(targets)
 
@@ -337,7 +330,6 @@ class ModelProgram(Program):
         self.run_on(itertools.islice(self.batches, steps))
 
     def run_on(self, batches: Iterator[Batch]) -> None:
-        """Issue a step on each of these batches."""
         step = self._step_in_phases if self.recipe.phases else self._train if self.training else self._infer
         with self.backend.steps():
             for inputs, targets in batches:
@@ -500,14 +492,9 @@ class ModelProgram(Program):
         return max(unexplained, default=None)
 
     def compute(
-        self,
-        case: Case,
-        reference: Computed | None = None,
-        draw: int = 0,
-        most: int | None = COMPARED_ITEMS,
-        rate: float = 1.0,
-        count: int = COMPARED_NUMBERS,
-    ) -> Computed:
+        self, case: Case, reference: Computed | None = None, draw: int = 0, most: int | None = COMPARED_ITEMS,
+        rate: float = 1.0, count: int = COMPARED_NUMBERS,
+    ) -> Computed:  # fmt: skip
         """Compute a case without dropout, from the weights and the batch of a reference if one is given.
 
         `draw` selects the random numbers of the model itself; `most` limits the items, `count` the numbers.
@@ -526,7 +513,6 @@ class ModelProgram(Program):
             return Computed(backend.numbers(backend.infer(inputs), count), recipe, weights, batch)
 
     def compared_recipe(self, case: Case, rate: float, reference: Computed | None) -> Recipe:
-        """Return the recipe of a case to compare."""
         return self.make_recipe(case, rate, dropout=False)
 
     def compared_batch(self, recipe: Recipe, most: int | None) -> Batch:

@@ -9,7 +9,7 @@ import inspect
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -145,6 +145,8 @@ def on_device(tf: Any, device: str, function: Callable[..., Any], **settings: An
 class TensorflowBackend(Backend):
     """A callable with `trainable_variables` on a device of TensorFlow."""
 
+    product_types: Any = frozenset()
+
     def __init__(self, tf: Any, device: str, case: Case, recipe: Recipe, dropout: bool) -> None:
         self.tf, self.device, self.network, self.loss = tf, device, recipe.network, recipe.loss
         self._wait = waiting(tf, case)
@@ -152,7 +154,7 @@ class TensorflowBackend(Backend):
         if case.mode == "train" and not self.variables:
             raise Unsupported("the network has no variables to train; build it before you return it")
         self.params = sum(math.prod(variable.shape) for variable in self.variables) or None
-        self.types: set[str] = set()
+        self.product_types = set()
         self.own_traces = 0
         callee = getattr(self.network, "call", self.network)
         self.takes_training = "training" in inspect.signature(callee).parameters
@@ -164,7 +166,8 @@ class TensorflowBackend(Backend):
                 self.optimiser = recipe.optimiser(self.variables)
                 self.optimiser.build(self.variables)
             self._steps = {
-                update: on_device(tf, device, self._step(update), jit_compile=by_xla) for update in (True, False)
+                update: on_device(tf, device, partial(self._step, update), jit_compile=by_xla)
+                for update in (True, False)
             }
         self._infer = on_device(tf, device, self._forward, jit_compile=by_xla)
 
@@ -185,10 +188,6 @@ class TensorflowBackend(Backend):
     def start_from(self, weights: Any) -> None:
         for variable, array in zip(self._all_variables, weights, strict=True):
             variable.assign(array.astype(_value(variable).dtype.as_numpy_dtype))
-
-    @property
-    def product_types(self) -> set[str]:
-        return self.types
 
     def on_host(self, tree: Any) -> Any:
         """Return tensors on the host; Keras layers cast their inputs."""
@@ -221,11 +220,12 @@ class TensorflowBackend(Backend):
         return self.network(inputs, training=training) if self.takes_training else self.network(inputs)
 
     def _traced(self) -> None:
-        """Count the graph, and note the types of its matmuls."""
+        """Count the graph, and note the types of its matmuls, also in the functions that it calls."""
         self.own_traces += 1
-        for node in _nodes(self.tf.compat.v1.get_default_graph().as_graph_def()):
-            if node.op in PRODUCTS:
-                self.types.add(self.tf.as_dtype(node.attr["T"].type).name)
+        graph = self.tf.compat.v1.get_default_graph().as_graph_def()
+        for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
+            types = [node.attr["T"].type for node in nodes if node.op in PRODUCTS]
+            self.product_types |= {self.tf.as_dtype(kind).name for kind in types}
 
     def _forward(self, inputs: Any) -> Any:
         output = self._applied(inputs, False)
@@ -235,26 +235,22 @@ class TensorflowBackend(Backend):
     def _widened(self, tensor: Any) -> Any:
         return self.tf.cast(tensor, self.tf.float32) if tensor.dtype.is_floating else tensor
 
-    def _step(self, update: bool) -> Any:
-        tf, dense = self.tf, getattr(self.network, "dense_gradients", False)
-
-        def step(inputs: Any, targets: Any) -> Any:
-            with tf.GradientTape() as tape:
-                output = self._applied(inputs, True)
-                loss = tf.reduce_mean(self.loss(*(each_array(self._widened, tree) for tree in (output, targets))))
-                for added in getattr(self.network, "losses", []):
-                    loss += tf.cast(added, loss.dtype)
-                scaled = self.optimiser.scale_loss(loss)
-            gradients = tape.gradient(scaled, [_value(variable) for variable in self.variables])
-            if dense:
-                gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-            self._traced()
-            if not update:
-                return output, loss, [gradient for gradient in gradients if gradient is not None]
-            self.optimiser.apply(gradients, self.variables)
-            return output, loss, []
-
-        return step
+    def _step(self, update: bool, inputs: Any, targets: Any) -> Any:
+        tf = self.tf
+        with tf.GradientTape() as tape:
+            output = self._applied(inputs, True)
+            loss = tf.reduce_mean(self.loss(*(each_array(self._widened, tree) for tree in (output, targets))))
+            for added in getattr(self.network, "losses", []):
+                loss += tf.cast(added, loss.dtype)
+            scaled = self.optimiser.scale_loss(loss)
+        gradients = tape.gradient(scaled, [_value(variable) for variable in self.variables])
+        if getattr(self.network, "dense_gradients", False):
+            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        self._traced()
+        if not update:
+            return output, loss, [gradient for gradient in gradients if gradient is not None]
+        self.optimiser.apply(gradients, self.variables)
+        return output, loss, []
 
     def infer(self, inputs: Any) -> Any:
         return self._infer(inputs)
@@ -275,13 +271,6 @@ def _value(variable: Any) -> Any:
     return variable if callable(variable.value) else variable.value
 
 
-def _nodes(definition: Any) -> Iterator[Any]:
-    """Yield all operations of a graph, and of the functions that it calls."""
-    yield from definition.node
-    for function in definition.library.function:
-        yield from function.node_def
-
-
 def _switch_dropout_off(model: Any) -> None:
     for layer in model._flatten_layers() if hasattr(model, "_flatten_layers") else ():
         if "Dropout" in type(layer).__name__ and hasattr(layer, "rate"):
@@ -299,7 +288,6 @@ class LayerNetwork:
 
     @property
     def traces(self) -> int:
-        """Return how many graphs its phases have."""
         return self.layers.traces
 
     def __call__(self, inputs: Any, training: bool = False) -> Any:
@@ -317,7 +305,7 @@ class KerasLayers(Layers):
         self.tf, self.keras, self.device, self.drops = tf, keras, device, dropout
         self.stored, self.compute_type = tf.as_dtype(stored_type(case)), multiplied_type(case)
         self.policy = POLICIES[case.precision or "fp32"]
-        self.relu, self.tanh = tf.nn.relu, tf.tanh
+        self.relu, self.tanh, self.sigmoid = tf.nn.relu, tf.tanh, tf.sigmoid
         self.values: dict[str, Any] = {}
         self.traces = 0
         self._graphs: dict[str, Any] = {}
@@ -457,9 +445,7 @@ class KerasLayers(Layers):
 
         def step(state: Any, given: Any) -> Any:
             hidden, cell = state
-            into, forget, new, out = tf.split(given + hidden @ recurrent, 4, axis=-1)
-            cell = tf.sigmoid(forget) * cell + tf.sigmoid(into) * tf.tanh(new)
-            return tf.sigmoid(out) * tf.tanh(cell), cell
+            return self.lstm_step(given + hidden @ recurrent, cell)
 
         return tf.scan(step, gates, (start, start))[0]
 
@@ -517,7 +503,6 @@ class Cache:
 
     @property
     def length(self) -> Any:
-        """Return the tokens so far."""
         return 0 if self.keys is None else self.tf.shape(self.keys)[1]
 
     def extend(self, key: Any, value: Any) -> tuple[Any, Any]:

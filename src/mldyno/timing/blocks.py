@@ -6,10 +6,13 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mldyno.stats.intervals import median, spread
 from mldyno.timing.clock import Clock, run_delay
+
+if TYPE_CHECKING:
+    from mldyno.frameworks import Steps
 
 MAX_OVERHEAD = 0.004  # share of a block that clock, sync and latency may cost: below the promised 0.5 %
 LONG_STEP = 1_000_000_000  # ns: in a step of a second no latency matters
@@ -24,16 +27,6 @@ MIN_BLOCK = 950_000  # ns: under 1 ms, and long enough to hide that clock and lo
 
 Between = Callable[[list[float], int], int]
 """Called between blocks with the step times in s so far and the clock; returns when to call it next."""
-
-
-class Steps(Protocol):
-    """Steps that can be issued and waited for."""
-
-    def run(self, steps: int) -> None:
-        """Issue steps."""
-
-    def synchronize(self) -> None:
-        """Wait for them."""
 
 
 class Blocks:
@@ -170,12 +163,9 @@ def time_blocks(blocks: Blocks, seconds: float, steps: int | None, between: Betw
 
 
 def rounds(
-    programs: Sequence[Blocks],
-    seconds: float,
-    min_rounds: int,
-    chance: random.Random,
+    programs: Sequence[Blocks], seconds: float, min_rounds: int, chance: random.Random,
     tick: Callable[[list[float], int], None],
-) -> list[list[float]]:
+) -> list[list[float]]:  # fmt: skip
     """Time rounds of all programs for that many s, at least `min_rounds`; return each program's step times in s.
 
     Each round has one block of every program, in a new random order. What the machine does in the few milliseconds of a
@@ -199,16 +189,13 @@ def rounds(
 
 
 class InPhases(Protocol):
-    """What can be done phase by phase."""
+    """What can be done phase by phase, as a `Program`."""
 
-    def drop_loaded(self) -> None:
-        """Let go of what was made ready while nothing was timed."""
+    def drop_loaded(self) -> None: ...
 
-    def run_phase(self, name: str) -> None:
-        """Issue a phase."""
+    def run_phase(self, name: str) -> None: ...
 
-    def synchronize(self) -> None:
-        """Wait for it."""
+    def synchronize(self) -> None: ...
 
 
 def time_phases(

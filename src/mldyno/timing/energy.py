@@ -104,21 +104,16 @@ class Ticks:
         seconds = (last.at - first.at) / 1e9
         gained = last.joules - first.joules
         if gained < 0:
-            gained = self._around(gained, seconds)
+            if self.sensor.largest is None:
+                raise Lost(f"{self.sensor.name} ran backward")
+            gained += self.sensor.largest  # it has wrapped
+            limit = LARGEST_POWER if self.power is None else WRAPPED_FACTOR * self.power
+            if not 0 <= gained <= limit * seconds:
+                raise Lost(f"{self.sensor.name} was set back")
         if gained > LARGEST_POWER * seconds:
             raise Lost(f"{self.sensor.name} gained {gained:,.0f} J in {seconds:.3g} s: it was reset")
         self.power = gained / seconds
         return gained
-
-    def _around(self, gained: float, seconds: float) -> float:
-        """Return what a smaller counter gained: it has wrapped; raise Lost if it was set back."""
-        if self.sensor.largest is None:
-            raise Lost(f"{self.sensor.name} ran backward")
-        around = gained + self.sensor.largest
-        limit = LARGEST_POWER if self.power is None else WRAPPED_FACTOR * self.power
-        if not 0 <= around <= limit * seconds:
-            raise Lost(f"{self.sensor.name} was set back")
-        return around
 
 
 @dataclass(frozen=True)

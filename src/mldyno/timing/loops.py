@@ -275,7 +275,8 @@ class LoopTimes:
                 try:
                     batch = advance()
                 except BaseException as error:
-                    self._end_epoch(asked)
+                    self._marks += (asked, asked)  # the last step ends without a fetch that counts
+                    self.pause(asked)
                     if not isinstance(error, StopIteration):
                         raise
                     batch = END
@@ -309,11 +310,6 @@ class LoopTimes:
         self.begin(got)
         self.look_at(batch)
         return batch
-
-    def _end_epoch(self, now: int) -> None:
-        """End the last step, without a fetch that counts."""
-        self._marks += (now, now)
-        self.pause(now)
 
     def _between_blocks(self, batch: Any, advance: Advance) -> Generator[Any, None, tuple[Any, int]]:
         """Do what is done once in many steps; return the next batch, and the steps until the next time."""

@@ -167,25 +167,10 @@ class WarmUp:
     reason: str = ""
 
 
-def _heat(blocks: Blocks, seconds: float, tick: Callable[[list[float], int], None]) -> int:
-    """Let the device work for that many s; return the time in ns that it took."""
-    values: list[float] = []
-    began = now = blocks.clock()
-    while now - began < seconds * 1e9:
-        values.append(blocks.time(blocks.size) / blocks.size)
-        now = blocks.clock()
-        tick(values, now)
-    return now - began
-
-
 def warm_up(
-    blocks: Blocks,
-    steady_counters: Callable[[], tuple[int, ...]],
-    budget: float,
-    tick: Callable[[list[float], int], None],
-    after_first: Callable[[], None] = lambda: None,
-    load: float = 0.0,
-) -> WarmUp:
+    blocks: Blocks, steady_counters: Callable[[], tuple[int, ...]], budget: float,
+    tick: Callable[[list[float], int], None], after_first: Callable[[], None] = lambda: None, load: float = 0.0,
+) -> WarmUp:  # fmt: skip
     """Run until steady, for at most `budget` s but at least two steps; `tick` gets the values and the clock.
 
     Nothing of the program may run before the first step; `after_first` comes right after it. Then it works for `load`
@@ -201,7 +186,13 @@ def warm_up(
         return result
     fastest = float(blocks.time(1))
     blocks.fit(fastest)
-    began += _heat(blocks, load, tick)
+    loaded: list[float] = []
+    load_began = now = blocks.clock()
+    while now - load_began < load * 1e9:
+        loaded.append(blocks.time(blocks.size) / blocks.size)
+        now = blocks.clock()
+        tick(loaded, now)
+    began += now - load_began
     limit = began + round(budget * 1e9)
     values, counters, check, first_look = result.values, [steady_counters()], MIN_BLOCKS, 0
     if blocks.clock() >= limit and blocks.size == 1:  # steps so long that each of them counts

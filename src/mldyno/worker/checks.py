@@ -173,12 +173,13 @@ def unchecked(
     """
     if framework.clock is not None or facts.get("end_to_end"):
         return {}
+    program_type: Any = type(getattr(program, "program", program))  # the leader of ranks has one
     is_reference = case.device == "cpu" and case.precision in ("fp32", None) and not case.compile
     missing = {
         "parameters": program.params is None,
         "learning": case.mode == "train" and checks.learned is None,
         "agreement with the CPU": not is_reference and checks.agrees is None,
-        "precision": case.precision not in ("fp32", None) and type(program).precision_flaw is Program.precision_flaw,
+        "precision": case.precision not in ("fp32", None) and program_type.precision_flaw is Program.precision_flaw,
         "device": program.actual_device() is None,
         "peak": bool(facts["flops_per_step"]) and facts.get("peak_flops") is None,
     }

@@ -65,7 +65,7 @@ class Ended(Exception):
 def settings_of(case: Case) -> dict[str, str]:
     """Return what a case's worker needs in its environment: allocator, framework settings, threads of Accelerate.
 
-    macOS's library for matmuls ignores the framework's number of threads. Raises NotHere without the allocator.
+    macOS's library for matmuls ignores the framework's number of threads. Raises Unsupported without the allocator.
     """
     framework = plugins.framework(case.framework).environment(case)
     threads = {"VECLIB_MAXIMUM_THREADS": str(case.threads)} if case.threads and sys.platform == "darwin" else {}
@@ -120,7 +120,7 @@ class WorkerProcess:
         try:
             chosen = {} if self._case is None else settings_of(self._case)
             launched = () if self._case is None else self._launched(self._case)
-        except (NotHere, Unsupported) as error:
+        except Unsupported as error:
             raise Ended("unsupported", str(error)) from None
         wanted: dict[str, str | None] = {**os.environ, **chosen, **self._settings}
         python = self._interpreter()
@@ -143,7 +143,7 @@ class WorkerProcess:
 
     def _launched(self, case: Case) -> list[str]:
         """Return the arguments that start ranks; none where the case has none, or its framework can't."""
-        if not plugins.framework(case.framework).launches(case):
+        if not (case.in_ranks and plugins.framework(case.framework).parallel):
             return []
         if case.nodes > 1 and from_environment() is None:
             raise Unsupported("several machines need an address to meet at; name one with --rendezvous HOST:PORT")
@@ -212,6 +212,7 @@ class WorkerProcess:
             self.spent += time.monotonic() - began
 
     def _next_answer(self, since: Callable[[], float], timeout: float) -> Answer:
+        answer: Answer
         while True:
             self._check_interrupt()
             now = time.monotonic()
@@ -388,27 +389,23 @@ def _kernel_kills() -> int:
 
 # glibc gives large blocks back to the system when they are freed, and the next step has to touch their pages again.
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
-ALLOCATOR_LIBRARIES = {"jemalloc": "jemalloc", "tcmalloc": "tcmalloc_minimal"}
-ALLOCATOR_PACKAGES = {"jemalloc": "libjemalloc2", "tcmalloc": "libtcmalloc-minimal4"}
-
-
-class NotHere(Exception):
-    """An allocator that a worker can't have on this machine, and why."""
+ALLOCATOR_LIBRARIES = {  # each with its package
+    "jemalloc": ("jemalloc", "libjemalloc2"), "tcmalloc": ("tcmalloc_minimal", "libtcmalloc-minimal4"),
+}  # fmt: skip
 
 
 def settings_for(allocator: str | None) -> dict[str, str]:
-    """Return the settings with which a worker has this allocator; raise NotHere where it can't."""
+    """Return the settings with which a worker has this allocator; raise Unsupported where it can't."""
     if allocator is None or allocator == "system":
         return {}
     if not sys.platform.startswith("linux"):
-        raise NotHere(f"allocator {allocator} can be chosen on Linux only")
+        raise Unsupported(f"allocator {allocator} can be chosen on Linux only")
     if allocator == "steady":
         if platform.libc_ver()[0] != "glibc":
-            raise NotHere("allocator steady is glibc's, and this Python uses another C library")
+            raise Unsupported("allocator steady is glibc's, and this Python uses another C library")
         return dict(KEEP_FREED_MEMORY)
-    library = ctypes.util.find_library(ALLOCATOR_LIBRARIES[allocator])
+    name, package = ALLOCATOR_LIBRARIES[allocator]
+    library = ctypes.util.find_library(name)
     if library is None:
-        raise NotHere(
-            f"{allocator} is not installed; on Debian and Ubuntu: apt install {ALLOCATOR_PACKAGES[allocator]}"
-        )
+        raise Unsupported(f"{allocator} is not installed; on Debian and Ubuntu: apt install {package}")
     return {"LD_PRELOAD": library}

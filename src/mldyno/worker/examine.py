@@ -6,6 +6,7 @@ import functools
 import math
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from mldyno import plugins
@@ -96,7 +97,10 @@ def _rate(kind: Case) -> float | None:
 def try_steps(case: Case, steps: int, limit: int | None) -> StepsTried:
     """Run steps of the case to see whether they fit, and return the peak in B; on the CPU within `limit` B."""
     if limit is not None and case.device == "cpu":
-        _keep_to(limit)
+        with suppress(ImportError, ValueError, OSError):  # the parent's watch remains
+            import resource  # not on Windows
+
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))  # Linux: so that no other program is killed for it
     framework = plugins.framework(case.framework)
     framework.start()
     framework.limit_memory(case)
@@ -107,13 +111,3 @@ def try_steps(case: Case, steps: int, limit: int | None) -> StepsTried:
     if not all(math.isfinite(loss) for loss in losses.values()):
         raise MemoryError("its results are no numbers, as where a device drops work for which it has no memory")
     return StepsTried(peak_resident() if case.device == "cpu" else program.device_peak())
-
-
-def _keep_to(limit: int) -> None:
-    """Linux: let the system refuse memory beyond the limit in B, so that no other program is killed for it."""
-    try:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    except (ImportError, ValueError, OSError):
-        return  # the parent's watch remains

@@ -75,7 +75,8 @@ class Worker:
                 del self.opened[key]
             return answer
         if isinstance(command, OpenCase):
-            opened = session.open_case(command.case, command.data, command.command, progress=self._progress)
+            progress = lambda step: self.tell(messages.Progress(step))  # noqa: E731
+            opened = session.open_case(command.case, command.data, command.command, progress=progress)
             self.opened[command.key] = opened
             return opened.warm_up(command.warmup, command.load)
         if isinstance(command, messages.MeasureRounds):
@@ -85,9 +86,6 @@ class Worker:
             return messages.SourceDescribed(user_models.describe(command.source, plugins.start_framework))
         assert isinstance(command, messages.RunTask)
         return self._run_task(command)
-
-    def _progress(self, step: float) -> None:
-        self.tell(messages.Progress(step))
 
     def _run_task(self, command: messages.RunTask) -> Answer:
         """Pass on the rows of a task; its module may say whether the process is fit for more commands after it."""
@@ -164,34 +162,30 @@ def train(training: TrainEndToEnd) -> int:
 
     The data set is fetched first, where it is missing.
     """
-    try:
-        return _train(training)
-    except Exception as error:
-        if training.case.in_ranks:
-            _end_with(training.case.framework, error)
-        raise
-
-
-def _train(training: TrainEndToEnd) -> int:
     data, case, framework = training.data, training.case, plugins.framework(training.case.framework)
-    os.environ |= framework.environment(case)
-    prepare(data.name, data.source, data.folder, lambda what, done, total: None)
-    framework.start()
-    team = framework.team() if case.in_ranks else None
-    program = open_case(case, data, team=team).program
-    first = program.losses()
-    for _ in range(training.epochs):
-        program.run_phase("epoch")
-    last = program.losses()
-    refuse(program.rank_flaw(False))
-    if not first or not last or not all(0 <= last[name] < value for name, value in first.items()):
-        sys.stderr.write(f"nothing was learned: {first} at the start, {last} at the end\n")
-        return 1
-    program.end()
-    if team is not None:
-        team.leave()
-        _end_at_once(0)
-    return 0
+    try:
+        os.environ |= framework.environment(case)
+        prepare(data.name, data.source, data.folder, lambda what, done, total: None)
+        framework.start()
+        team = framework.team() if case.in_ranks else None
+        program = open_case(case, data, team=team).program
+        first = program.losses()
+        for _ in range(training.epochs):
+            program.run_phase("epoch")
+        last = program.losses()
+        refuse(program.rank_flaw(False))
+        if not first or not last or not all(0 <= last[name] < value for name, value in first.items()):
+            sys.stderr.write(f"nothing was learned: {first} at the start, {last} at the end\n")
+            return 1
+        program.end()
+        if team is not None:
+            team.leave()
+            _end_at_once(0)
+        return 0
+    except Exception as error:
+        if case.in_ranks:
+            _end_with(case.framework, error)
+        raise
 
 
 def _end_with(framework_name: str, error: BaseException) -> None:

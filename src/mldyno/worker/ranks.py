@@ -7,8 +7,9 @@ its wait cost some hundred microseconds, which blocks hide like any other latenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from mldyno import messages, sources
@@ -59,32 +60,14 @@ def gather_team(
     return team
 
 
-def _on_all_ranks(name: str) -> Callable[..., Any]:
-    """Return a method that all ranks call together, with an integer or nothing, and that returns the leader's result.
+class Leader:
+    """The leader's program: what all ranks do is broadcast to them, and done here too; the rest is done here only.
 
-    Only `synchronize` waits for steps that were issued; all other calls wait for every rank.
+    Only `synchronize` waits for steps that were issued; all other orders wait for every rank.
     """
 
-    def call(leader: Leader, *arguments: int) -> Any:
-        leader.broadcast(name, arguments[0] if arguments else NO_ARGUMENT)
-        result = getattr(leader.program, name)(*arguments)
-        leader.collect()
-        return result
-
-    return call
-
-
-def _on_leader(name: str) -> Any:
-    """Return a member that is the leader's alone."""
-    return property(lambda leader: getattr(leader.program, name))
-
-
-class Leader(Program):
-    """The leader's program: what all ranks do is broadcast to them, and done here too."""
-
     def __init__(self, program: Program, team: Team) -> None:
-        self.program, self.team, self.params = program, team, program.params
-        self.loads_ahead, self.steps_in_cycle = program.loads_ahead, program.steps_in_cycle
+        self.program, self.team = program, team
         self.times: dict[str, list[list[float]]] = {}
         self.began = 0
         self.pending: tuple[str, int] | None = None
@@ -105,21 +88,15 @@ class Leader(Program):
         if steps:
             self.times.setdefault(kind, []).append([time / steps for time in times])
 
-    # -- on all ranks ------------------------------------------------------------------------------
+    def order(self, name: str, *arguments: int) -> Any:
+        """Let all ranks call a method, with an integer or nothing; return the leader's result."""
+        self.broadcast(name, arguments[0] if arguments else NO_ARGUMENT)
+        result = getattr(self.program, name)(*arguments)
+        self.collect()
+        return result
 
-    device_time = _on_all_ranks("device_time")
-    rank_flaw = _on_all_ranks("rank_flaw")
-    check_step = _on_all_ranks("check_step")
-    losses = _on_all_ranks("losses")
-    first_losses = _on_all_ranks("first_losses")
-    precision_flaw = _on_all_ranks("precision_flaw")
-    counts = _on_all_ranks("counts")
-    prepare_phases = _on_all_ranks("prepare_phases")
-    hold_state = _on_all_ranks("hold_state")
-    restore_state = _on_all_ranks("restore_state")
-    load_first = _on_all_ranks("load_first")
-    _flops = _on_all_ranks("flops")
-    _drop_loaded = _on_all_ranks("drop_loaded")
+    def __getattr__(self, name: str) -> Any:
+        return partial(self.order, name) if name in ORDERS else getattr(self.program, name)
 
     def run(self, steps: int) -> None:
         self.broadcast("run", steps, "step", steps)
@@ -135,12 +112,12 @@ class Leader(Program):
 
     def flops(self) -> float | None:
         """Return the operations of a step on all ranks together."""
-        own = self._flops()
+        own = self.order("flops")
         return None if own is None else self.team.size * own
 
     def drop_loaded(self) -> None:
         if self.loads_ahead:
-            self._drop_loaded()
+            self.order("drop_loaded")
 
     @property
     def ablations(self) -> Mapping[str, Steps]:
@@ -163,16 +140,6 @@ class Leader(Program):
         self.program.end()
         self.team.leave()
 
-    # -- on the leader -----------------------------------------------------------------------------
-
-    error_vs_reference = _on_leader("error_vs_reference")
-    proof = _on_leader("proof")
-    actual_device = _on_leader("actual_device")
-    facts = _on_leader("facts")
-    phases = _on_leader("phases")
-    steady_counters = _on_leader("steady_counters")
-    device_peak = _on_leader("device_peak")
-
 
 class LedSteps:
     """An ablation of a program: its steps, on every rank."""
@@ -181,12 +148,10 @@ class LedSteps:
         self.leader, self.place, self.kind, self.steps = leader, place, kind, steps
 
     def run(self, steps: int) -> None:
-        """Issue the steps on every rank."""
         self.leader.broadcast("ablations", steps, self.kind, steps, self.place)
         self.steps.run(steps)
 
     def synchronize(self) -> None:
-        """Wait for every rank."""
         self.steps.synchronize()
         self.leader.collect()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from mldyno import messages, plugins, sources, system_queries
 from mldyno.datasets import open_set
@@ -39,6 +39,8 @@ LARGEST_KERNEL_SHARE = 0.2  # of the time of the steps
 SETTLE_SHARE, SHORTEST_SETTLE_S = 0.2, 0.1  # of a turn, for steps before it that do not count
 FEWEST_ABLATION_ROUNDS = 4  # of the step and its ablations, however long they take
 STEPS_FIRST_NS = 20_000_000  # of steps before anything else runs: other code evicts theirs from caches
+PEAKS_OF_COPIES = (("peak_bandwidth", "bytes_per_step"), ("peak_copy_bandwidth", "copied_per_step"))
+"""Peaks in B/s, each with the bytes of a step that are compared with it."""
 Tell = Callable[[float], None]
 
 
@@ -52,7 +54,11 @@ def open_case(
     the leader gathers them here. `progress` gets the present time of a step in s now and then.
     """
     framework = plugins.framework(case.framework)
-    workload = _workload_of(case, command)
+    if command:  # a step is one run of it
+        name = case.workload
+        workload = Workload(name, name, version=1, item="run", batch=1, params=0, flops=lambda case: 0.0, build={})
+    else:
+        workload = plugins.workload(case.workload)
     build: Any = framework.version_of(workload)
     if case.framework == "command":
         build = _command_builder(workload, case, data, command)
@@ -67,7 +73,7 @@ def open_case(
     own = case if team is None else ranks.own_share(case, team.local_rank)
     program = framework.open(own, build, opened)
     if gathered is not None:
-        program = ranks.Leader(program, gathered)
+        program = cast(Program, ranks.Leader(program, gathered))
     built = take_time()
     if program.params not in (None, workload.params) and not workload.own:
         raise Wrong(f"the model has {program.params:,} parameters, {workload.name} has {workload.params:,}")
@@ -187,9 +193,12 @@ class CaseSession:
             later = now if kernel is None else kernel.run()
             report(values, now)
             self.windows.look(now)
-            return next_run(now, later)
+            return later + max(STEPS_FIRST_NS, round((later - now) / LARGEST_KERNEL_SHARE))
 
-        self._settle(seconds)
+        if self.program.loads_ahead:  # drop what was loaded before the turn, and let the loader start again
+            self.program.drop_loaded()
+            settle(self.blocks, self.program.loads_ahead, max(SHORTEST_SETTLE_S, SETTLE_SHARE * seconds))
+            self.program.rank_times()  # of steps that do not count
         self.windows.begin()
         values, left = time_blocks(self.blocks, seconds, steps, between)
         self.windows.end()
@@ -206,13 +215,6 @@ class CaseSession:
         self.values += values
         series += self._by_rank({"step": self.blocks.size})
         return messages.Measured(tuple(series), {"late_changes": self.late_changes})
-
-    def _settle(self, seconds: float) -> None:
-        """Drop what was loaded ahead before a turn, and let the loader start again."""
-        if self.program.loads_ahead:
-            self.program.drop_loaded()
-            settle(self.blocks, self.program.loads_ahead, max(SHORTEST_SETTLE_S, SETTLE_SHARE * seconds))
-            self.program.rank_times()  # of steps that do not count
 
     def phases(self, seconds: float) -> messages.Measured:
         """Time the phases of a step, or its ablations, each by itself."""
@@ -280,7 +282,10 @@ class CaseSession:
         checks.check_plausible(self.framework, self.case, self.clock, self.values, self.facts)
         if self.program.phases or (self.values and median(self.values) < LONG_STEP_S):
             self.facts |= self.program.counts()
-        self._measure_copies()
+        for fact, counted in PEAKS_OF_COPIES if self.framework.clock is None else ():
+            if self.facts.get(counted):
+                from_host = counted == "copied_per_step"
+                self.facts[fact] = peaks.copy_rate(self.framework, self.case, self.clock, from_host)
         checks.check_device(self.case, self.program)  # after a step was counted, which shows where its matmuls ran
         self.facts |= dict(self.program.facts)
         if prove and self.portable is not None and (numbers := self.program.proof(self.portable)) is not None:
@@ -289,14 +294,6 @@ class CaseSession:
         checks.check_tree(self.case)
         self.program.end()
         return messages.CaseClosed(tuple(series), results, self.facts)
-
-    def _measure_copies(self) -> None:
-        """Measure the peaks in B/s that a step's bytes are compared with; not in fake time."""
-        if self.framework.clock is None:
-            for peak, counted in (("peak_bandwidth", "bytes_per_step"), ("peak_copy_bandwidth", "copied_per_step")):
-                if self.facts.get(counted):
-                    from_host = counted == "copied_per_step"
-                    self.facts[peak] = peaks.copy_rate(self.framework, self.case, self.clock, from_host)
 
 
 def measure_rounds(cases: Sequence[CaseSession], seconds: float, fewest: int, seed: float) -> messages.Measured:
@@ -351,11 +348,6 @@ class ReferenceKernel:
         return now
 
 
-def next_run(began: int, ended: int) -> int:
-    """Return when the kernel may run again, after a run from `began` to `ended`; in ns of the clock."""
-    return ended + max(STEPS_FIRST_NS, round((ended - began) / LARGEST_KERNEL_SHARE))
-
-
 def translated() -> bool:
     """Return whether this interpreter runs under Rosetta, as Intel code on an Apple chip."""
     if sys.platform != "darwin" or platform.machine() != "x86_64":
@@ -381,14 +373,6 @@ class Reporter:
 
 
 COLD = "cold"  # folder next to the data sets, which is empty at the first run from end to end
-
-
-def _workload_of(case: Case, command: Sequence[str]) -> Workload:
-    """Return the workload of a case; of a command, a step is one run."""
-    if not command:
-        return plugins.workload(case.workload)
-    name = case.workload
-    return Workload(name, name, version=1, item="run", batch=1, params=0, flops=lambda case: 0.0, build={})
 
 
 def _command_builder(

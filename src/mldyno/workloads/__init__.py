@@ -165,7 +165,7 @@ class Portable:
     examples: Callable[[Case, Any], Batch]
     """Draws one learnable batch from `Draws`: inputs and targets, images with their channels first."""
     optimiser: Optimiser
-    loss: Literal["cross-entropy", "squared-error"] = "cross-entropy"
+    loss: Literal["cross_entropy", "squared_error"] = "cross_entropy"
     """Of the last axis: its cross-entropy, or the sum of its squared errors; the mean over all others."""
     updates: bool = True
     """Whether a training step ends with the optimiser's; else it is forward and backward only."""
@@ -192,7 +192,7 @@ class Portable:
         return Recipe(
             network=network,
             draw=partial(self.examples, case, draws),
-            loss=self._loss(layers),
+            loss=getattr(layers, self.loss),
             optimiser=partial(self.optimiser.in_torch, torch),
             updates=self.updates,
             phases=self._phases(layers, network, case),
@@ -210,14 +210,11 @@ class Portable:
         return Recipe(
             network=layers.network(forward, self.first_values),
             draw=draw,
-            loss=self._loss(layers),
+            loss=getattr(layers, self.loss),
             optimiser=lambda parameters: layers.optimiser(optimiser),
             updates=self.updates,
             phases=self._phases(layers, forward, case),
         )
-
-    def _loss(self, layers: Any) -> Callable[[Any, Any], Any]:
-        return layers.squared_error if self.loss == "squared-error" else layers.cross_entropy  # type: ignore[no-any-return]
 
     def _phases(self, layers: Any, forward: Any, case: Case) -> dict[str, Phase]:
         if not self.decoded or case.mode != "infer":

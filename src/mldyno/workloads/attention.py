@@ -50,7 +50,7 @@ def workload(name: str, title: str, heads: int, *, version: int) -> Workload:
     def network(nn: Any, _: Case) -> Any:
         return layer(nn, "", WIDTH, heads)
 
-    portable = Portable(network, examples, OPTIMISER, "squared-error", updates=False)
+    portable = Portable(network, examples, OPTIMISER, "squared_error", updates=False)
     return Workload(
         name=name, title=title, version=version, item="token", batch=BATCH, seq=SEQ, params=1_050_624, flops=_flops,
         build={"torch": portable.in_torch}, portable=portable,

@@ -37,21 +37,10 @@ images that were flattened, their channels, rows and columns; ("max_pool", size)
 
 
 def workload(
-    name: str,
-    title: str,
-    *,
-    version: int,
-    batch: int,
-    image: tuple[int, ...],
-    classes: int,
-    params: int,
-    operations: Mapping[str, int],
-    optimiser: Optimiser,
-    network: Callable[[Any], Any] | None = None,
-    torch_network: Callable[[ModuleType], Any] | None = None,
-    torch_only: bool = False,
-    data: str | None = None,
-) -> Workload:
+    name: str, title: str, *, version: int, batch: int, image: tuple[int, ...], classes: int, params: int,
+    operations: Mapping[str, int], optimiser: Optimiser, network: Callable[[Any], Any] | None = None,
+    torch_network: Callable[[ModuleType], Any] | None = None, torch_only: bool = False, data: str | None = None,
+) -> Workload:  # fmt: skip
     """Return the workload of a network for images of that shape; `operations` are those of one image, by mode.
 
     `network` makes it of layers, `torch_network` of modules of PyTorch.

@@ -15,7 +15,7 @@ from typing import Any
 
 
 class TorchDraws:
-    """Batches from PyTorch's own random numbers."""
+    """`Draws` from PyTorch's own random numbers."""
 
     def __init__(self, torch: ModuleType) -> None:
         self.torch = torch
@@ -26,22 +26,19 @@ class TorchDraws:
         return drawn + centre if centre else drawn
 
     def labels(self, shape: tuple[int, ...], classes: int) -> Any:
-        """Draw integers from 0 to below `classes`."""
         return self.torch.randint(classes, shape)
 
     def marked_words(self, batch: int, seq: int, vocabulary: int, labels: int) -> tuple[Any, Any]:
-        """Draw sequences of words from that part of the vocabulary which is their label; none is word 0."""
         part, marks = vocabulary // labels, self.labels((batch,), labels)
         return self.torch.randint(1, part, (batch, seq)) + part * marks[:, None], marks
 
     def cyclic_words(self, batch: int, seq: int, cycle: int, stride: int) -> tuple[Any, Any]:
-        """Draw texts that go round one cycle of words, each from a random place; the targets are one word ahead."""
         ids = (self.labels((batch, 1), cycle) + self.torch.arange(seq + 1)) % cycle * stride
         return ids[:, :-1], ids[:, 1:]
 
 
 class TorchLayers:
-    """Layers with parameters by name; images have their channels first."""
+    """The `Layers` of frameworks with arrays, as modules; images have their channels first."""
 
     def __init__(self, torch: ModuleType) -> None:
         self.torch, self.functional = torch, torch.nn.functional
@@ -102,7 +99,6 @@ class TorchLayers:
         return lambda x: self.torch.addmm(part.bias, x.flatten(0, 1), part.weight).unflatten(0, x.shape[:2])
 
     def projection(self, name: str, inputs: int, outputs: int) -> Callable[[Any], Any]:
-        """Multiply by a matrix and add a bias, which are `NAME_weight` and `NAME_bias`."""
         torch, (path, _, last) = self.torch, name.rpartition(".")
         self.put(f"{name}_weight", torch.nn.Parameter(torch.empty(outputs, inputs)))
         self.put(f"{name}_bias", torch.nn.Parameter(torch.zeros(outputs)))
@@ -112,15 +108,12 @@ class TorchLayers:
     def convolution(
         self, name: str, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0, bias: bool = True
     ) -> Any:
-        """Convolve images (batch, channels, rows, columns)."""
         return self.put(name, self.torch.nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=bias))
 
     def batch_norm(self, name: str, channels: int) -> Any:
-        """Normalise by the means and variances of the batch in training, and else by running ones."""
         return self.put(name, self.torch.nn.BatchNorm2d(channels))
 
     def layer_norm(self, name: str, width: int, epsilon: float) -> Any:
-        """Normalise the last axis."""
         return self.put(name, self.torch.nn.LayerNorm(width, eps=epsilon))
 
     def embedding(self, name: str, count: int, width: int, padding: int | None = None) -> TorchEmbedding:
@@ -147,15 +140,9 @@ class TorchLayers:
         return blocks
 
     def attention(
-        self,
-        parts: Iterable[Any],
-        heads: int,
-        dropout: float = 0.0,
-        causal: bool = False,
-        cache: Any = None,
+        self, parts: Iterable[Any], heads: int, dropout: float = 0.0, causal: bool = False, cache: Any = None,
         mask: Any = None,
-    ) -> Any:
-        """Attend within (batch, sequence, width), from query, key and value; `causal`: a token sees none after it."""
+    ) -> Any:  # fmt: skip
         query, key, value = (part.unflatten(2, (heads, -1)).transpose(1, 2) for part in parts)
         if cache is not None:
             key, value = cache.extend(key, value)
@@ -165,7 +152,6 @@ class TorchLayers:
         return attended.transpose(1, 2).flatten(2)
 
     def sinusoids(self, name: str, seq: int, width: int) -> Callable[[Any], Any]:
-        """Return sines and cosines of each place, which are alternating, for ids (batch, up to `seq`)."""
         torch = self.torch
         rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
         angles = torch.arange(seq)[:, None] * rates
@@ -173,40 +159,32 @@ class TorchLayers:
         return lambda ids: getattr(self.root, name)[: ids.shape[1]]
 
     def places(self, ids: Any, start: int | None = None) -> Any:
-        """Return the places of ids (batch, sequence) in their texts, from `start` on."""
         limits = (ids.shape[1],) if start is None else (start, start + ids.shape[1])
         return self.torch.arange(*limits, device=ids.device)
 
     def max_pool(self, size: int, stride: int = 0, padding: int = 0) -> Callable[[Any], Any]:
-        """Take the largest of each window."""
         return lambda x: self.functional.max_pool2d(x, size, stride or size, padding)
 
     def mean_pool(self, x: Any) -> Any:
-        """Return the mean of each channel of images."""
         return self.torch.flatten(self.functional.adaptive_avg_pool2d(x, 1), 1)
 
     def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
-        """Return the mean over these axes."""
         return x.mean(axes)
 
     def gelu(self, x: Any, by_tanh: bool = False) -> Any:
-        """Return GELU, exact or by the formula with tanh."""
         return self.functional.gelu(x, approximate="tanh" if by_tanh else "none")
 
     def split(self, x: Any, parts: int) -> Any:
-        """Return the last axis of (batch, sequence, width) in equal parts."""
         return x.chunk(parts, dim=2)
 
     # -- losses and phases ---------------------------------------------------------------------------
 
     def cross_entropy(self, output: Any, targets: Any) -> Any:
-        """Return the mean over all items, from logits and labels."""
         if output.dim() > targets.dim() + 1 or targets.dim() == 1:
             return self.functional.cross_entropy(output, targets)
         return self.functional.cross_entropy(output.flatten(0, 1), targets.flatten())
 
     def squared_error(self, output: Any, targets: Any) -> Any:
-        """Return the sum over the last axis, its mean over all others."""
         return (output - targets).square().sum(2).mean()
 
     def prefill(self, forward: Any, decoded: int, network: Any, ids: Any, _: Any) -> tuple[Any, dict[int, TorchCache]]:
@@ -237,11 +215,9 @@ class TorchEmbedding:
         self.torch, self.table = torch, table
 
     def __call__(self, ids: Any) -> Any:
-        """Return the rows of these words."""
         return self.table(ids)
 
     def rows(self, places: Any) -> Any:
-        """Return the rows of these places."""
         return self.table(places)
 
     def first(self, ids: Any) -> Any:
@@ -249,7 +225,6 @@ class TorchEmbedding:
         return self.table(self.torch.zeros_like(ids))
 
     def scores(self, x: Any) -> Any:
-        """Return a score of each word."""
         return self.torch.nn.functional.linear(x, self.table.weight)
 
 
@@ -264,12 +239,9 @@ class TorchCache:
         """Keep those of the next tokens, (batch, heads, tokens, width); return all that are stored."""
         if self.stored is None:  # only now are batch, type and device known
             batch, heads, _, width = key.shape
-            self.stored = (
-                key.new_empty(batch, heads, self.room, width),
-                value.new_empty(batch, heads, self.room, width),
-            )
+            keys, values = (each.new_empty(batch, heads, self.room, width) for each in (key, value))
+            self.stored = keys, values
         keys, values = self.stored
         start, self.length = self.length, self.length + key.shape[2]
-        keys[:, :, start : self.length] = key
-        values[:, :, start : self.length] = value
+        keys[:, :, start : self.length], values[:, :, start : self.length] = key, value
         return keys[:, :, : self.length], values[:, :, : self.length]

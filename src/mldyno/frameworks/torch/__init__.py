@@ -87,12 +87,6 @@ class Torch(Framework):
         torch.backends.cudnn.allow_tf32 = False
         self.torch = torch
 
-    @property
-    def _release(self) -> tuple[int, int]:
-        """Return the first two numbers of torch's version."""
-        major, minor = str(self.torch.__version__).split(".")[:2]
-        return int(major), int(minor)
-
     def versions(self) -> dict[str, str]:
         """Return the versions of torch and of the libraries that it was built with: CUDA and cuDNN, HIP, XPU."""
         torch = self.torch
@@ -126,7 +120,8 @@ class Torch(Framework):
             raise Unsupported(f"pinned memory is for copies to CUDA or XPU; on {case.device} PyTorch pins nothing")
         super().check(case, build, data)
         autocasts = str(case.precision).startswith("amp")
-        if case.device.startswith("mps") and autocasts and self._release < FIRST_SAFE_AUTOCAST_ON_MPS:
+        release = tuple(map(int, str(self.torch.__version__).split(".")[:2]))
+        if case.device.startswith("mps") and autocasts and release < FIRST_SAFE_AUTOCAST_ON_MPS:
             raise Unsupported(f"torch {self.torch.__version__} crashes in batch norm under autocast on MPS; update it")
         if case.precision == "tf32" and not self.torch.version.hip:
             capability = tuple(self.torch.cuda.get_device_capability(case.device))

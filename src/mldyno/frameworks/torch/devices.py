@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -55,7 +56,12 @@ def _accelerator(torch: Any, kind: str, index: int) -> Device:
         readers = {} if getattr(torch.version, "hip", None) else FACTS.get(kind, {})  # AMD's GPUs are called cuda too
         return Device(name, "torch", str(properties.name), int(properties.total_memory), _facts(properties, readers))
     except (AttributeError, RuntimeError, AssertionError):
-        return Device(name, "torch", _metal_name(torch, kind), memory=_recommended(module))
+        title, memory = Device.title, None
+    with suppress(AttributeError, RuntimeError):  # this version of PyTorch may not report Metal's name
+        title = str(torch.backends.mps.get_name()) if kind == "mps" else title
+    with suppress(AttributeError, RuntimeError, AssertionError):  # of the shared memory, as a process's limit
+        memory = int(module.recommended_max_memory())
+    return Device(name, "torch", title, memory=memory)
 
 
 def _facts(properties: Any, readers: dict[str, Callable[[Any], Fact]]) -> dict[str, Fact]:
@@ -65,21 +71,6 @@ def _facts(properties: Any, readers: dict[str, Callable[[Any], Fact]]) -> dict[s
         with suppress(AttributeError, TypeError, ValueError, RuntimeError):
             facts |= {name: value} if (value := read(properties)) else {}
     return facts
-
-
-def _metal_name(torch: Any, kind: str) -> str:
-    """Return Metal's name of its device, if this version of PyTorch reports it."""
-    with suppress(AttributeError, RuntimeError):
-        if kind == "mps":
-            return str(torch.backends.mps.get_name())
-    return Device.title
-
-
-def _recommended(module: Any) -> int | None:
-    """Return the shared memory in B that Metal recommends as a process's limit; None for other devices."""
-    with suppress(AttributeError, RuntimeError, AssertionError):
-        return int(module.recommended_max_memory())
-    return None
 
 
 def counted_memory(torch: Any, device: Any, counter: str) -> int | None:
@@ -121,19 +112,16 @@ class Feature:
     """Time limit in s, with the start of the process."""
 
 
-def _normal(*shapes: tuple[int, ...]) -> Draw:
-    def draw(torch: ModuleType, dtype: Any) -> Tensors:
-        generator = torch.Generator().manual_seed(SEED)
-        drawn_type = torch.complex64 if dtype.is_complex else torch.float32
-        return tuple(torch.randn(shape, generator=generator, dtype=drawn_type).to(dtype) for shape in shapes)
-
-    return draw
+def _normal(shapes: Sequence[tuple[int, ...]], torch: ModuleType, dtype: Any) -> Tensors:
+    generator = torch.Generator().manual_seed(SEED)
+    drawn_type = torch.complex64 if dtype.is_complex else torch.float32
+    return tuple(torch.randn(shape, generator=generator, dtype=drawn_type).to(dtype) for shape in shapes)
 
 
-_matrices = _normal((MATRIX_SIZE, MATRIX_SIZE), (MATRIX_SIZE, MATRIX_SIZE))
-_heads = _normal(*[(2, 4, 32, 16)] * 3)  # queries, keys and values: 2 sequences, 4 heads, 32 tokens
-_images = _normal((4, 8, 16, 16), (16, 8, 3, 3))  # with the weights of a convolution
-_volumes = _normal((2, 4, 8, 8, 8), (8, 4, 3, 3, 3))
+_matrices = partial(_normal, [(MATRIX_SIZE, MATRIX_SIZE)] * 2)
+_heads = partial(_normal, [(2, 4, 32, 16)] * 3)  # queries, keys and values: 2 sequences, 4 heads, 32 tokens
+_images = partial(_normal, [(4, 8, 16, 16), (16, 8, 3, 3)])  # with the weights of a convolution
+_volumes = partial(_normal, [(2, 4, 8, 8, 8), (8, 4, 3, 3, 3)])
 
 
 def _integers(torch: ModuleType, dtype: Any) -> Tensors:
@@ -151,16 +139,13 @@ def _matmul(torch: ModuleType, a: Any, b: Any) -> Tensors:
     return (a @ b,)
 
 
-def _autocast(name: str) -> Compute:
-    def compute(torch: ModuleType, a: Any, b: Any) -> Tensors:
-        dtype = getattr(torch, name)
-        with torch.autocast(a.device.type, dtype=dtype):
-            result = a @ b
-        if result.dtype is not dtype:  # autocast may be on without effect
-            raise Unsupported(f"under autocast the matmul was computed in {result.dtype}")
-        return (result,)
-
-    return compute
+def _autocast(name: str, torch: ModuleType, a: Any, b: Any) -> Tensors:
+    dtype = getattr(torch, name)
+    with torch.autocast(a.device.type, dtype=dtype):
+        result = a @ b
+    if result.dtype is not dtype:  # autocast may be on without effect
+        raise Unsupported(f"under autocast the matmul was computed in {result.dtype}")
+    return (result,)
 
 
 def _attention(torch: ModuleType, *heads: Any) -> Tensors:
@@ -168,16 +153,12 @@ def _attention(torch: ModuleType, *heads: Any) -> Tensors:
     return (attend(*heads), attend(*heads, is_causal=True))
 
 
-def _convolution(name: str) -> Compute:
+def _convolution(name: str, torch: ModuleType, images: Any, weights: Any) -> Tensors:
     """Compute a convolution with its gradients."""
-
-    def compute(torch: ModuleType, images: Any, weights: Any) -> Tensors:
-        images, weights = images.detach().requires_grad_(), weights.detach().requires_grad_()
-        output = getattr(torch.nn.functional, name)(images, weights, stride=2, padding=1)
-        output.square().mean().backward()
-        return (output.detach(), images.grad, weights.grad)
-
-    return compute
+    images, weights = images.detach().requires_grad_(), weights.detach().requires_grad_()
+    output = getattr(torch.nn.functional, name)(images, weights, stride=2, padding=1)
+    output.square().mean().backward()
+    return (output.detach(), images.grad, weights.grad)
 
 
 def _svd(torch: ModuleType, matrix: Any, right: Any) -> Tensors:
@@ -214,12 +195,12 @@ FEATURES: dict[str, Feature] = {
     "fp64": Feature("float64", _matrices, _matmul, 1e-12),
     "complex64": Feature("complex64", _matrices, _matmul, 1e-4),
     "int8": Feature("int8", _integers, lambda torch, a, b: (torch._int_mm(a, b),), 0.0, _matmul),
-    "autocast-fp16": Feature("float32", _matrices, _autocast("float16"), 1e-2, _matmul),
-    "autocast-bf16": Feature("float32", _matrices, _autocast("bfloat16"), 5e-2, _matmul),
+    "autocast-fp16": Feature("float32", _matrices, partial(_autocast, "float16"), 1e-2, _matmul),
+    "autocast-bf16": Feature("float32", _matrices, partial(_autocast, "bfloat16"), 5e-2, _matmul),
     "attention": Feature("float32", _heads, _attention, 1e-3),
     "attention-fp16": Feature("float16", _heads, _attention, 1e-2),
-    "convolution": Feature("float32", _images, _convolution("conv2d"), 1e-3),
-    "convolution-3d": Feature("float32", _volumes, _convolution("conv3d"), 1e-3),
+    "convolution": Feature("float32", _images, partial(_convolution, "conv2d"), 1e-3),
+    "convolution-3d": Feature("float32", _volumes, partial(_convolution, "conv3d"), 1e-3),
     "solve": Feature("float32", _definite, lambda torch, matrix, right: (torch.linalg.solve(matrix, right),), 1e-3),
     "svd": Feature("float32", _definite, _svd, 1e-3),
     "qr": Feature("float32", _definite, _qr, 1e-3),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -90,21 +91,15 @@ class TorchLoader(Loader):
     def _loader(self, split: Split, batch: int, shuffle: bool, full_only: bool, options: dict[str, Any]) -> Any:
         data, collate = self.torch.utils.data, getattr(self.data, "collate", None)
         items = split.dataset if isinstance(split, OwnData) else Items(self.torch, self.data, split)
-        options = {
-            "batch_size": batch,
-            "drop_last": full_only,
-            "generator": self.seeds,
-            "collate_fn": collate,
-            **options,
-        }
+        make = partial(data.DataLoader, items, batch, drop_last=full_only, generator=self.seeds, collate_fn=collate)
         if shuffle and self.ranks > 1:  # each rank has a different part of every epoch
             shares = data.DistributedSampler(items, self.ranks, self.rank, seed=SHUFFLE_SEED, drop_last=full_only)
             if not options.get("num_workers"):
                 self._begin_epoch(shares)
-            return data.DataLoader(items, sampler=shares, **options)
+            return make(sampler=shares, **options)
         # The order has a separate generator: persistent workers take fewer seeds from the other one.
         sampler = data.RandomSampler(items, generator=self.order) if shuffle else data.SequentialSampler(items)
-        return data.DataLoader(items, sampler=sampler, **options)
+        return make(sampler=sampler, **options)
 
     def _begin_epoch(self, shares: Any) -> None:
         shares.set_epoch(self.epochs)
@@ -126,12 +121,10 @@ class OwnData:
 
     @property
     def count(self) -> int:
-        """Return the number of items."""
         return len(self.dataset)
 
     @property
     def train(self) -> OwnData:
-        """Return all of it."""
         return self
 
     test = train

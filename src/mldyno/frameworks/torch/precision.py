@@ -150,12 +150,9 @@ def backward_and_step(loss: Any, optimiser: Any, scaler: Any) -> None:
 
     A scaler skips the step if the scaled gradients overflowed, and reduces its scale.
     """
-    if scaler is None:
-        loss.backward()
-        if optimiser is not None:
-            optimiser.step()
-        return
-    scaler.scale(loss).backward()
-    if optimiser is not None:
+    (loss if scaler is None else scaler.scale(loss)).backward()
+    if optimiser is not None and scaler is None:
+        optimiser.step()
+    elif optimiser is not None:
         scaler.step(optimiser)
         scaler.update()

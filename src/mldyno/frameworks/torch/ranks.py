@@ -95,10 +95,6 @@ class TorchTeam:
         own = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores" if self.local_rank == 0 else ""
         return [node for rank in range(self.size) if (node := self.share(own, rank))]
 
-    def group_for(self, device: str) -> Any:
-        """Return a process group that exchanges gradients on a kind of device."""
-        return self.distributed.new_group(backend=BACKENDS[device], timeout=ORDER_TIMEOUT)
-
     def leave(self) -> None:
         self.distributed.destroy_process_group()
 
@@ -108,7 +104,8 @@ class RankProgram(TorchProgram):
 
     def __init__(self, framework: Any, case: Case, build: Build, data: Opened | None, team: TorchTeam) -> None:
         self.team, self.rank, self.size = team, team.rank, team.size
-        self.group = team.group_for(case.device.partition(":")[0])
+        backend = BACKENDS[case.device.partition(":")[0]]
+        self.group = team.distributed.new_group(backend=backend, timeout=ORDER_TIMEOUT)  # exchanges gradients
         self.sharded = case.parallel == "fsdp"
         super().__init__(framework, case, build, data)
         self.noted |= {"nodes": "; ".join(team.nodes())} if case.nodes > 1 else {}

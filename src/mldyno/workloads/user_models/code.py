@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -137,11 +138,7 @@ def _module(source: Source) -> ModuleType:
 
 
 def _module_name(source: Source) -> str:
-    return source.place if source.kind == "module" else _stem(source.place)
-
-
-def _stem(path: str) -> str:
-    return os.path.splitext(os.path.basename(path))[0]
+    return source.place if source.kind == "module" else Path(source.place).stem
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, tuple[str, int | None]]:
@@ -215,7 +212,7 @@ def digest_of(source: Source, imported: dict[str, str] | None = None) -> str:
     """
     activate(source)
     tree = tree_of(source)
-    read = {path: _stem(path) for name in source.read if os.path.isfile(path := os.path.join(tree, name))}
+    read = {path: Path(path).stem for name in source.read if os.path.isfile(path := os.path.join(tree, name))}
     files = {**read, **(imported_files(source) if imported is None else imported)}
     start = source.root if source.kind == "module" and source.root else version_trees.real(source.folder)
     named = {os.path.relpath(path, start): path for path in version_trees.import_closure(files, tree)}

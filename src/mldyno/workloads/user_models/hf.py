@@ -19,8 +19,8 @@ import importlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from types import ModuleType
@@ -126,14 +126,10 @@ def digest_of(source: Source, folder: str) -> str:
     with open(os.path.join(folder, CONFIGURATION), "rb") as file:
         sha.update(file.read())
     for name in _weights_in(source, folder) if source.weights else ():
-        sha.update(f"\n{name} {_content_hash(os.path.join(folder, name))}".encode())
+        path = os.path.realpath(os.path.join(folder, name))
+        cached = CONTENT_HASH.fullmatch(os.path.basename(path))  # in the cache, files are links to names of this kind
+        sha.update(f"\n{name} {cached[0] if cached else hash_files([path])}".encode())
     return sha.hexdigest()
-
-
-def _content_hash(path: str) -> str:
-    """Return the SHA-256 of a file; in the cache, where files are links, it is the name of the target."""
-    name = os.path.basename(os.path.realpath(path))
-    return name if CONTENT_HASH.fullmatch(name) else hash_files([path])
 
 
 def _weights_in(source: Source, folder: str) -> list[str]:
@@ -233,13 +229,11 @@ class Architecture:
 
     @property
     def generates(self) -> bool:
-        """Return whether it generates text from text."""
         text_in = self.kind.main_input_name == "input_ids"
         return bool(text_in and self.kind.can_generate() and not self.has_decoder)
 
     @property
     def has_decoder(self) -> bool:
-        """Return whether it has an encoder and a decoder."""
         return bool(getattr(self.config, "is_encoder_decoder", False))
 
     @property
@@ -422,21 +416,14 @@ def _image_shape(config: Any, folder: str) -> tuple[int, int, int]:
     vision = getattr(config, "vision_config", config)
     side = getattr(vision, "image_size", None) or IMAGE_SIDE
     height, width = side if isinstance(side, list | tuple) else (side, side)
-    processor = _processor_in(folder)
-    for name in ("crop_size", "size"):
+    processor: Any = None
+    with suppress(OSError, ValueError), open(os.path.join(folder, PROCESSOR), encoding="utf-8") as file:
+        processor = json.load(file)
+    for name in ("crop_size", "size") if isinstance(processor, dict) else ():
         if (size := _height_and_width(processor.get(name))) and processor.get(f"do_{name}", True) is not False:
             height, width = size
             break
     return int(getattr(vision, "num_channels", None) or CHANNELS), int(height), int(width)
-
-
-def _processor_in(folder: str) -> Mapping[str, Any]:
-    try:
-        with open(os.path.join(folder, PROCESSOR), encoding="utf-8") as file:
-            content = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _height_and_width(size: Any) -> tuple[int, int] | None:

@@ -14,7 +14,7 @@ import inspect
 import random
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -265,7 +265,6 @@ class Adapter(ABC):
 
     @property
     def arrays(self) -> Any:
-        """Return the module with functions of arrays."""
         return getattr(self.module, self.array_module) if self.array_module else self.module
 
     @abstractmethod
@@ -317,7 +316,6 @@ class Adapter(ABC):
         return "" if self.is_array(leaf) or isinstance(leaf, trees.SETTINGS) else f"a {type(leaf).__name__}"
 
     def shape(self, array: Any) -> tuple[int, ...]:
-        """Return the shape of an array, dense or sparse."""
         return tuple(array.shape)
 
     # -- describing --------------------------------------------------------------------------------
@@ -371,7 +369,12 @@ class Adapter(ABC):
             (path,) = paths
             needed = self._loss_inputs(parts.model, inputs, lambda output: trees.at(output, path))
             return {"output": "loss", "loss": path, "loss_inputs": needed}
-        return {"untrained": _several_losses(paths) if paths else NO_LOSS}
+        if not paths:
+            return {"untrained": NO_LOSS}
+        names = ["output" + "".join(f"[{key!r}]" if isinstance(key, int) else f".{key}" for key in path)
+                 for path in paths]  # fmt: skip
+        which = f"{len(names)} outputs of the model could be the loss ({', '.join(names)}); say which it is"
+        return {"untrained": f"{which}: return model, inputs, lambda output: {names[0]}"}
 
     def loss_paths(self, model: Any, inputs: Any, output: Any) -> list[Path]:
         """Return where the outputs may hold the model's own loss; `output` is None where it is not known yet.
@@ -408,7 +411,6 @@ class Adapter(ABC):
     # -- the recipe --------------------------------------------------------------------------------
 
     def recipe(self, parts: Parts, source: Source, case: Case, restored_settings: list[str]) -> Recipe:
-        """Return the recipe of a case."""
         parts = self.prepared(parts)
         batch = batch_as_taken(parts, source, case.mode)((parts.inputs, parts.targets))
         draw, unrolled = self._draws(batch)
@@ -450,7 +452,6 @@ class Adapter(ABC):
         return draw, unrolled
 
     def random_below(self, limit: int) -> int:
-        """Return a random number from 0 to less than the limit."""
         return self.random.randrange(limit)
 
     def loss(self, parts: Parts, path: Path | None) -> Loss:
@@ -519,9 +520,3 @@ def losses_in(output: Any) -> dict[Path, Any]:
     """Return the single numbers among outputs by their paths; an object may have one as its attribute `loss`."""
     leaves = (*trees.paths(output), (("loss",), getattr(output, "loss", None)))
     return {path: leaf for path, leaf in leaves if is_loss(leaf)}
-
-
-def _several_losses(paths: Collection[Path]) -> str:
-    names = ["output" + "".join(f"[{key!r}]" if isinstance(key, int) else f".{key}" for key in path) for path in paths]
-    which = f"{len(names)} outputs of the model could be the loss ({', '.join(names)}); say which it is"
-    return f"{which}: return model, inputs, lambda output: {names[0]}"

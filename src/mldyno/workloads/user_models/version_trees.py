@@ -144,7 +144,6 @@ class Finder:
             raise
 
     def search(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the same, without noting what is refused."""
         if name in self.searching:  # another finder that asks all finders, as this one does
             return None
         if path is None:
@@ -359,16 +358,11 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         _ENTERED.remove(self)
 
-    def note(self, path: str, writes: bool) -> None:
-        """Note a file that is opened."""
-        if writes:
-            self.written.add(path)
-        else:
-            self.read[path] = None
-
     def files_in(self, root: str) -> Iterator[str]:
         """Yield the code and settings in a tree that were read, but not what the code itself has written."""
-        for path in [_source_of(path) for path in self.read if path not in self.written]:
+        for path in [path for path in self.read if path not in self.written]:
+            with suppress(ValueError):  # of a compiled file, its source counts
+                path = importlib.util.source_from_cache(path) if path.endswith(".pyc") else path  # noqa: PLW2901
             if not path.endswith(KINDS) or not (file := own_file(path, root)) or not os.path.isfile(file):
                 continue
             hidden = any(part.startswith(".") for part in os.path.relpath(file, root).split(os.sep))
@@ -393,13 +387,6 @@ class Watch:
         return ""
 
 
-def _source_of(path: str) -> str:
-    """Return the source file of a compiled one; else the file itself."""
-    with suppress(ValueError):
-        return importlib.util.source_from_cache(path) if path.endswith(".pyc") else path
-    return path
-
-
 _HOOKED: list[bool] = []
 _ENTERED: list[Watch] = []
 
@@ -412,4 +399,7 @@ def _noted(event: str, arguments: tuple[Any, ...]) -> None:
         path, mode, flags = os.path.abspath(os.fsdecode(arguments[0])), arguments[1], arguments[2]
         writes = bool(flags & (os.O_WRONLY | os.O_RDWR)) or bool(mode and not mode.startswith("r"))
         for watch in _ENTERED:
-            watch.note(path, writes)
+            if writes:
+                watch.written.add(path)
+            else:
+                watch.read[path] = None
